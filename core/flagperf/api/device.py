@@ -1,0 +1,164 @@
+"""DeviceBackend: the vendor's knowledge of its cards.
+
+One object serves three processes. Which part is called where:
+
+    parent   the class attributes, `peaks`, `tuning_folder`       no torch, no hardware, no vendor library
+    agent    `presence`, `devices`, `versions`                    hardware, no torch
+    worker   `activate` and everything below it                   torch
+"""
+
+from __future__ import annotations
+
+import abc
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from flagperf.api.machine import Machine
+from flagperf.api.precision import Precision
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """Whether the vendor's cards are here.
+
+    `present` needs evidence; `absent` is clean absence, nothing at all was found; `partial` is everything between
+    (a card on the bus whose node is not mapped, a tool that fails) and stops a run that would silently use another vendor.
+    """
+
+    state: Literal["present", "absent", "partial"]
+    evidence: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One card. `id` is stable (a UUID or a PCI address); `physical_index` is the vendor tool's own numbering."""
+
+    id: str
+    model: str
+    short_name: str
+    physical_index: int
+    memory_bytes: int | None = None
+    properties: dict[str, str] = {}
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """A ceiling of one card model. `row` is a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (watts)."""
+
+    model: str
+    row: str
+    value: float
+    source: str
+    confidence: Literal["high", "medium", "low"]
+
+
+class Activation(msgspec.Struct, frozen=True):
+    """What a worker got. `mapping` says how the torch device was joined to the card that the probe reads."""
+
+    torch_device: str
+    device_id: str
+    mapping: Literal["uuid", "pci", "runtime_order", "slot", "none"]
+
+
+class AllocatorMemory(msgspec.Struct, frozen=True):
+    """Peaks of the framework's allocator in this worker, in bytes."""
+
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+
+
+class TimingEvent(abc.ABC):
+    """A mark on the device's queue."""
+
+    @abc.abstractmethod
+    def record(self) -> None: ...
+
+    @abc.abstractmethod
+    def elapsed_ns(self, later: TimingEvent) -> int:
+        """Device nanoseconds from this mark to `later`. Called only after a synchronize."""
+
+
+class DeviceBackend(abc.ABC):
+    vendor: ClassVar[str]
+    """One lower-case word, the same as the package, the entry point and the value of --vendor."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other words that users type for this vendor."""
+
+    title: ClassVar[dict[str, str]] = {}
+    """The vendor's name on a page, by language: {"en": "MetaX", "zh": "沐曦"}."""
+
+    torch_type: ClassVar[str]
+    """What torch.device() takes, without an index."""
+
+    collective_backend: ClassVar[str]
+    """What torch.distributed.init_process_group takes."""
+
+    visibility_variables: ClassVar[tuple[str, ...]] = ()
+    """Environment variables that narrow and reorder the visible cards. All of them are kept equal."""
+
+    precisions: ClassVar[tuple[str, ...]]
+    """The precision words that these cards and this code support. Others end a run as unsupported."""
+
+    memory_scope: ClassVar[Literal["device", "host"]] = "device"
+    """`device`: each card has its own memory. `host`: all slots share one pool."""
+
+    has_timing_events: ClassVar[bool] = False
+    """True: steps are timed by `timing_event`, with no synchronisation inside a step."""
+
+    is_fallback: ClassVar[bool] = False
+    """True only for a vendor that every machine has, and that is chosen unasked when no other is found."""
+
+    has_allocator: ClassVar[bool] = True
+    """False: `allocator_memory` is not applicable for this vendor, by nature."""
+
+    # --- parent -----------------------------------------------------------------------------------------------------
+
+    def peaks(self) -> list[Peak]:
+        """Ceilings by card model, each with its source. A model that is not listed has none: never a sibling's."""
+        return []
+
+    def tuning_folder(self) -> Path | None:
+        """A folder of `<case>.toml` files in the package, see docs/design.md, or None."""
+        return None
+
+    # --- agent ------------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def presence(self, machine: Machine) -> Presence:
+        """From vendor evidence: device nodes, PCI ids in sysfs, the vendor's library or tool. Never from torch."""
+
+    @abc.abstractmethod
+    def devices(self, machine: Machine) -> list[Device]:
+        """The cards that a worker could use, in visible order. An inherited visibility variable narrows it."""
+
+    def versions(self, machine: Machine) -> dict[str, str]:  # noqa: ARG002
+        """`driver` and whatever else has a version of its own, as separate fields."""
+        return {}
+
+    # --- worker -----------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def activate(self, local_rank: int, num_threads: int) -> Activation:
+        """Called once, before anything else touches the device; may import torch."""
+
+    def set_precision(self, precision: Precision) -> None:
+        """Set the framework's switches (TF32 and the like) so that `precision` is what really computes."""
+
+    @abc.abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the device has done all that was queued."""
+
+    def timing_event(self) -> TimingEvent:
+        raise NotImplementedError(f"{self.vendor} declares no timing events")
+
+    def allocator_memory(self) -> AllocatorMemory | None:
+        return None
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception of the worker means that memory ran out."""
+        return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
+
+    def framework_state(self) -> dict[str, Any]:
+        """Switches and versions as the worker sees them, for the record."""
+        return {}

@@ -1,0 +1,109 @@
+"""Launcher: how workers start on a node with such cards."""
+
+from __future__ import annotations
+
+import abc
+import re
+import signal
+from collections.abc import Mapping
+from typing import ClassVar
+
+import msgspec
+
+from flagperf.api.device import Device
+
+
+class NodeShare(msgspec.Struct, frozen=True):
+    """One node's part of a Job, all that a launcher needs to know."""
+
+    node_index: int
+    num_nodes: int
+    devices: tuple[Device, ...]
+    master_address: str
+    master_port: int
+    allowed_cores: int
+    """Cores that this node's processes may use."""
+    host_workers: int
+    """Workers on this machine, those of other nodes that share it included."""
+
+    @property
+    def num_workers(self) -> int:
+        return len(self.devices)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """An environment variable of the workers, with the reason that `flagperf plan` prints."""
+
+    name: str
+    value: str
+    reason: str
+
+
+class LaunchCommand(msgspec.Struct, frozen=True):
+    argv: tuple[str, ...]
+    settings: tuple[Setting, ...] = ()
+    remove: tuple[str, ...] = ()
+    """Variables that must not reach the workers."""
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in inherited.items() if name not in self.remove}
+        return {**kept, **{setting.name: setting.value for setting in self.settings}}
+
+
+class RankFailure(msgspec.Struct, frozen=True):
+    rank: int
+    description: str
+
+
+class Launcher(abc.ABC):
+    vendor: ClassVar[str]
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
+        """The command that starts this node's workers as `python -m worker_module`, one per device. Each worker finds
+        RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment."""
+
+    def env_script(self) -> str | None:
+        """A shell script that has to be sourced before torch can be imported, or None. The agent runs it once."""
+        return None
+
+    def explain_failure(self, log: str) -> RankFailure | None:  # noqa: ARG002
+        """The first rank that failed, from the launcher's own output."""
+        return None
+
+
+class TorchrunLauncher(Launcher):
+    """torch.distributed.run with a fixed address and no restarts. A vendor's launcher starts from this one."""
+
+    name = "torchrun"
+
+    def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
+        argv = (
+            python, "-m", "torch.distributed.run",
+            f"--nnodes={share.num_nodes}", f"--node-rank={share.node_index}", f"--nproc-per-node={share.num_workers}",
+            f"--master-addr={share.master_address}", f"--master-port={share.master_port}", "--max-restarts=0",
+            "-m", worker_module,
+        )  # fmt: skip
+        return LaunchCommand(argv, tuple(self.settings(share)))
+
+    def settings(self, share: NodeShare) -> list[Setting]:
+        threads = max(1, share.allowed_cores // share.host_workers)
+        reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
+        return [Setting("OMP_NUM_THREADS", str(threads), reason)]
+
+    def explain_failure(self, log: str) -> RankFailure | None:
+        _, found, report = log.rpartition("Root Cause (first observed failure)")
+        rank = re.search(r"rank\s*:\s*(\d+)", report) if found else None
+        exit_code = re.search(r"exitcode\s*:\s*(-?\d+)", report)
+        if rank is None or exit_code is None:
+            return None
+        return RankFailure(int(rank[1]), _describe_exit(int(exit_code[1])))
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ", often the kernel's answer to exhausted memory" if -code == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"

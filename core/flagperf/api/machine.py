@@ -1,0 +1,56 @@
+"""The machine as agent-side code sees it: file system root, environment, command runner. Tests pass their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class CommandOutput:
+    """What a tool did. `returncode` is None where it could not be started or did not end in time; `problem` then says so."""
+
+    returncode: int | None
+    stdout: str
+    stderr: str
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+
+def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutput:
+    """Run a tool without a shell, in the C locale, bounded in time. Never raises for what the tool does."""
+    environ = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            list(argv), capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=environ,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return CommandOutput(None, "", "", f"{argv[0]} did not end within {timeout_seconds:g} s")
+    except OSError as error:
+        return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
+    return CommandOutput(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class Machine:
+    root: Path = Path("/")
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    run_tool: Callable[..., CommandOutput] = run_tool
+
+    def read(self, path: str) -> str | None:
+        """The text of an absolute path below the root, stripped, or None where it cannot be read."""
+        try:
+            return (self.root / path.lstrip("/")).read_text(errors="replace").strip("\x00\n ")
+        except OSError:
+            return None
+
+    def glob(self, pattern: str) -> list[Path]:
+        """Paths that match an absolute pattern, sorted, below the root."""
+        return sorted(self.root.glob(pattern.lstrip("/")))

@@ -1,0 +1,50 @@
+"""MemoryProbe: the vendor's own figures of what its cards use, read beside the workers in a process of its own."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from flagperf.api.device import Device
+from flagperf.api.machine import Machine
+
+
+class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One card at one moment. Integer bytes; what could not be read is None with its reason in `missing`, never 0."""
+
+    device_id: str
+    used_bytes: int | None = None
+    total_bytes: int | None = None
+    utilisation_percent: float | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    missing: dict[str, str] = {}
+
+
+class Availability(msgspec.Struct, frozen=True):
+    available: bool
+    reason: str = ""
+
+
+class MemoryProbe(abc.ABC):
+    vendor: ClassVar[str]
+    name: ClassVar[str]
+    """How the figures are read: one word, printed beside them."""
+
+    minimum_interval_seconds: ClassVar[float] = 0.1
+    """The least interval that the source can bear; asking for less gives this."""
+
+    @abc.abstractmethod
+    def available(self, machine: Machine) -> Availability:
+        """Whether this probe can work here. Probes are tried in list order; reasons of the others are kept."""
+
+    @abc.abstractmethod
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        """One reading per device that answered, keyed by device id. `launcher_pid` is the process that starts the
+        workers, None before it is there. May raise: the failure is recorded as a gap and sampling goes on."""
+
+    def close(self) -> None:
+        """Called once at the end."""

@@ -1,0 +1,59 @@
+"""Every error a user can meet.
+
+    FlagPerfError
+    |- BadInput          exit 2   the command line, a file or a value is wrong
+    |  `- MissingPart    exit 2   something must be installed first
+    |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
+    |- RunEnded          exit 3 to 7, 130: a run that ended otherwise than `succeeded`
+    `- Unsupported       exit 6   this card, torch or case cannot do what was asked
+
+Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FlagPerfError(Exception):
+    """Message in one paragraph: what was attempted, what was found and where, what to do next."""
+
+    exit_code = 1
+
+
+class BadInput(FlagPerfError):
+    exit_code = 2
+
+
+class MissingPart(BadInput):
+    pass
+
+
+class PluginRefused(FlagPerfError):
+    pass
+
+
+class Unsupported(FlagPerfError):
+    exit_code = 6
+
+
+class RunEnded(FlagPerfError):
+    """A run that was started and did not succeed; its bundle is kept."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:
+    """The one wording for a name that does not exist, with near matches."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    if near:
+        help_text = f"did you mean {' or '.join(near)}?"
+    elif choices:
+        help_text = f"known: {', '.join(choices[:20])}"
+    else:
+        help_text = "there are none"
+    return BadInput(f"unknown {kind} {name!r}; {help_text}{' ' + hint if hint else ''}")

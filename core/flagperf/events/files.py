@@ -1,0 +1,82 @@
+"""Append-only event files: one JSON object per line, a torn last line is noted and skipped."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from flagperf.errors import BadInput
+from flagperf.events.schema import AnyEvent, Clock, Event
+
+_decoder = msgspec.json.Decoder(AnyEvent)
+_encoder = msgspec.json.Encoder()
+
+
+class EventWriter:
+    """Writes whole lines; each `write` reaches the kernel, so that a killed process loses at most the line in hand."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, *events: Event) -> None:
+        self._file.write(b"".join(_encoder.encode(event) + b"\n" for event in events))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class EventFile(msgspec.Struct, frozen=True):
+    """A file as read. `torn` is true where the last line was cut off."""
+
+    events: tuple[AnyEvent, ...]
+    torn: bool = False
+
+
+def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
+    """A line that does not decode is an error, except the last one without its newline: a process died writing it."""
+    events: list[AnyEvent] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            events.append(_decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if number == len(lines) and not line.endswith(b"\n"):
+                return EventFile(tuple(events), torn=True)
+            raise BadInput(f"{origin}: line {number} is not an event of this version: {error}") from None
+    return EventFile(tuple(events))
+
+
+def read_events(path: Path) -> EventFile:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    return decode_events(content.splitlines(keepends=True), str(path))
+
+
+def read_all(paths: Iterable[Path]) -> tuple[EventFile, ...]:
+    return tuple(read_events(path) for path in sorted(paths))
+
+
+def this_clock() -> Clock:
+    boot_id = Path("/proc/sys/kernel/random/boot_id")
+    return Clock(
+        host=socket.gethostname(),
+        boot_id=boot_id.read_text().strip() if boot_id.exists() else "",
+        pid=os.getpid(),
+        wall=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
+    )

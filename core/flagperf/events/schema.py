@@ -1,0 +1,202 @@
+"""What the processes of a run write down. One struct per line of a .jsonl file, told apart by `type`.
+
+All times are time.monotonic_ns() of the machine named in the file's first line; times of two machines are never
+subtracted from each other. Three kinds of file, each opened by its own first line:
+
+    events/parent.jsonl       RunStarted, then WorkersLaunched/WorkersEnded of every node as the parent saw them, RunEnded
+    events/rank-00000.jsonl   WorkerStarted, then what the case did
+    samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Union
+
+import msgspec
+
+from flagperf.api.memory import Reading
+
+EVENT_SCHEMA = 1
+"""Moves when a struct of this file changes in a way that an older reader would misread."""
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", tag=_snake, omit_defaults=True):
+    t_ns: int
+    """When it was noted, or for a span, when it ended."""
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """Whose clock a file's times are, and what the wall said when it was opened."""
+
+    host: str
+    boot_id: str
+    pid: int
+    wall: str
+    """UTC, ISO 8601."""
+
+
+# --- parent ---------------------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event, frozen=True):
+    schema: int
+    clock: Clock
+
+
+class WorkersLaunched(Event, frozen=True):
+    """A node's launcher command has been started."""
+
+    node_index: int
+    node_t_ns: int
+    """The same moment on the node's own clock."""
+
+
+class WorkersEnded(Event, frozen=True):
+    node_index: int
+    node_t_ns: int
+    returncode: int
+
+
+class RunEnded(Event, frozen=True):
+    status: str
+    reason: str = ""
+
+
+# --- worker ---------------------------------------------------------------------------------------------------------
+
+
+class WorkerStarted(Event, frozen=True):
+    schema: int
+    clock: Clock
+    rank: int
+    local_rank: int
+    node_index: int
+    world_size: int
+    device_id: str
+    mapping: str
+    timing: Literal["device_events", "synchronize"]
+    framework: dict[str, str] = {}
+
+
+class ModelDescribed(Event, frozen=True):
+    """What MFU needs to know of the model. `matmul_parameters` are weights used in matrix products: no input embedding,
+    no norms, a tied head counts once. `sequence` is the length that attention really spans, padding included."""
+
+    parameters: int
+    matmul_parameters: int
+    layers: int
+    heads: int
+    head_size: int
+    sequence: int
+    causal: bool
+    nominal_parameters: int | None = None
+    """The rounded N of published pages (70e9 for llama2_70b)."""
+
+
+class DataDescribed(Event, frozen=True):
+    """A data set as the worker used it. `sha256` is over the rows in their file order."""
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class TrainingBegan(Event, frozen=True):
+    """Device synchronised."""
+
+    planned_steps: int | None = None
+
+
+class WarmupEnded(Event, frozen=True):
+    """After the last warm-up step, device synchronised: the window of the published throughputs opens."""
+
+    step: int
+
+
+class StepFinished(Event, frozen=True):
+    """One optimizer step of one rank. `t_ns` is the host's clock at its end; `compute_ns` is device time by timing
+    events, or host time between two synchronisations, as WorkerStarted.timing says."""
+
+    step: int
+    began_ns: int
+    compute_ns: int
+    wait_ns: int
+    """From the end of the previous step's bookkeeping: waiting for the batch and copying it to the device."""
+    samples: int
+    tokens: int = 0
+    """Real tokens."""
+    padded_tokens: int = 0
+    """Positions that hold padding; the model computed `tokens + padded_tokens` positions."""
+    loss: float | None = None
+    """Mean over this rank's real samples of the step."""
+
+
+class Logged(Event, frozen=True):
+    """The context's own writing."""
+
+    began_ns: int
+
+
+class Evaluated(Event, frozen=True):
+    began_ns: int
+    step: int
+    """Steps finished before it."""
+
+
+class TrainingEnded(Event, frozen=True):
+    """Device synchronised."""
+
+
+class Reported(Event, frozen=True):
+    """Values that the case gives: `acc`, `evaluated` and the like. The last one of a name counts."""
+
+    step: int
+    values: dict[str, float]
+
+
+class WorkerEnded(Event, frozen=True):
+    status: Literal["succeeded", "failed", "out_of_memory", "unsupported"]
+    reason: str = ""
+    allocator_peak_allocated_bytes: int | None = None
+    allocator_peak_reserved_bytes: int | None = None
+
+
+# --- probe ----------------------------------------------------------------------------------------------------------
+
+
+class ProbeStarted(Event, frozen=True):
+    schema: int
+    clock: Clock
+    node_index: int
+    vendor: str
+    probe: str
+    interval_seconds: float
+    not_used: dict[str, str] = {}
+    """Probes before this one, with the reason why they were not available."""
+
+
+class Sampled(Event, frozen=True):
+    readings: tuple[Reading, ...]
+    baseline: bool = False
+    """True for the sample taken before the workers start."""
+
+
+class SampleMissed(Event, frozen=True):
+    reason: str
+
+
+class ProbeEnded(Event, frozen=True):
+    cpu_seconds: float
+    wall_seconds: float
+
+
+AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
+    RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
+    WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
+    TrainingEnded, Reported, WorkerEnded,
+    ProbeStarted, Sampled, SampleMissed, ProbeEnded,
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""The whole contract: five hooks. A plugin is a module, found by an entry point of the group `flagperf`.
+
+    # pyproject.toml                               # flagperf_metax/__init__.py
+    [project.entry-points.flagperf]                from flagperf.hookspecs import hookimpl
+    metax = "flagperf_metax"                       FLAGPERF_HOOK_API = 1
+
+                                                   @hookimpl
+                                                   def flagperf_devices(): return [MetaxDevices()]
+
+A plugin says in FLAGPERF_HOOK_API which version of this file it was written for.
+All hooks are cheap, touch no hardware, import neither torch nor a vendor library, and may be called twice.
+Each plugin is called by itself: one that raises is listed with its reason, and the others work on.
+"""
+
+from __future__ import annotations
+
+import pluggy
+
+from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
+
+HOOK_API = 1
+"""Moves when a hook or a method of an api class is added, removed or changes its signature."""
+
+hookspec = pluggy.HookspecMarker("flagperf")
+hookimpl = pluggy.HookimplMarker("flagperf")
+
+
+@hookspec
+def flagperf_devices() -> list[DeviceBackend]:  # type: ignore[empty-body]
+    """Give the vendor's device backend.
+
+    Called in every process of flagperf (parent, agent, probe, worker), once each.
+    Give a list of DeviceBackend objects, usually one; constructing one must not look for hardware.
+    Core joins device, memory probe and launcher by their `vendor` word. A word belongs to one plugin: the one whose
+    distribution is called `flagperf-<word>`; another claimant is refused, and without an owner all claimants are.
+    No parameters.
+    Since HOOK_API 1.
+    """
+
+
+@hookspec
+def flagperf_memory_probes() -> list[MemoryProbe]:  # type: ignore[empty-body]
+    """Give the vendor's memory probes, best first.
+
+    Called in the agent and in the probe process, once each.
+    Give a list of MemoryProbe objects. Each says in `available` whether it can work on this machine.
+    Core takes the first available one of the vendor, in list order, and keeps the reasons of those before it.
+    No parameters.
+    Since HOOK_API 1.
+    """
+
+
+@hookspec
+def flagperf_launchers() -> list[Launcher]:  # type: ignore[empty-body]
+    """Give the vendor's launcher.
+
+    Called in the parent (for `flagperf plan`) and in the agent, once each.
+    Give a list of Launcher objects, one per vendor word; start from TorchrunLauncher.
+    Core takes the one whose `vendor` is that of the run; two for one word are refused like two device backends.
+    No parameters.
+    Since HOOK_API 1.
+    """
+
+
+@hookspec
+def flagperf_clusters() -> list[Cluster]:  # type: ignore[empty-body]
+    """Give the ways in which a site's nodes are reached.
+
+    Called in the parent, once.
+    Give a list of Cluster objects, each with its own `name`.
+    Core takes the one that is asked for by name; of two with one name both are refused.
+    No parameters.
+    Since HOOK_API 1.
+    """
+
+
+@hookspec
+def flagperf_cases() -> list[CaseReference]:  # type: ignore[empty-body]
+    """Give benchmark cases.
+
+    Called in the parent, once.
+    Give a list of CaseReference objects: where the case's function is, and the path of its case.toml. Neither is
+    imported or read by the hook itself.
+    Core lists them by the name in case.toml; of two with one name both are refused.
+    No parameters.
+    Since HOOK_API 1.
+    """

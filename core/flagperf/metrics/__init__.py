@@ -1,0 +1,5 @@
+"""Numbers from a record: pure functions of events and samples, with no clock, disk or device."""
+
+from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
+
+__all__ = ["Interval", "Mark", "Metric", "Reason", "Record"]

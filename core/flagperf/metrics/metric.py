@@ -1,0 +1,46 @@
+"""Metric: a number with all that is needed to trust it, or the reason why there is none."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from flagperf.events import EventFile
+
+Reason = Literal[
+    "not_measured", "not_applicable", "withheld", "run_failed", "invalid_telemetry", "unknown_peak", "unsupported"
+]
+"""Why a value is absent. The codes that pages print."""
+
+Mark = Literal["oversubscribed", "medium_peak", "low_peak", "unverified_mapping", "torn_record"]
+"""What a reader has to know about a value that is there."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    low: float
+    high: float
+    method: str
+
+
+class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    unit: str
+    definition: str
+    """The heading of its section in docs/metrics.md."""
+    scope: Literal["job", "system", "device", "rank"]
+    value: float | int | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    marks: tuple[Mark, ...] = ()
+    interval: Interval | None = None
+    inputs: dict[str, Any] = {}
+    """What the value was made of, where that is more than the events say: N, peak, formula id, device id."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All raw files of a run, as read."""
+
+    parent: EventFile
+    ranks: tuple[EventFile, ...]
+    samples: tuple[EventFile, ...]

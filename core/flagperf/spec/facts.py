@@ -1,0 +1,57 @@
+"""NodeFacts: what an agent's `describe` says of its node. The parent plans from this and never touches hardware."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from flagperf.api import DataFile, Device, Presence, Reading
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One line of a page's environment section: captured from the machine, stated by its owner, or absent with a reason."""
+
+    value: str | None
+    how: Literal["captured", "stated", "absent"] = "captured"
+    reason: str = ""
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """A node's software and hardware without the cards. `facts` has the keys of ENVIRONMENT_FACTS."""
+
+    facts: dict[str, Fact]
+    packages: dict[str, str]
+    """Distribution -> version, of what a run uses."""
+    variables: dict[str, str]
+    """Environment variables that change results, from a fixed list; never others."""
+
+
+ENVIRONMENT_FACTS = ("machine", "cpu", "network", "os", "kernel", "container", "docker", "framework", "python", "commit")
+
+
+class VendorFacts(msgspec.Struct, frozen=True):
+    """One installed adapter on this node. `error` is set where its code raised."""
+
+    vendor: str
+    adapter: str
+    presence: Presence | None
+    devices: tuple[Device, ...] = ()
+    versions: dict[str, str] = {}
+    readings: tuple[Reading, ...] = ()
+    """Memory now, where it was asked for."""
+    probe: str = ""
+    error: str = ""
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    host: str
+    environment: Environment
+    vendors: tuple[VendorFacts, ...]
+    allowed_cores: int
+    free_port: int
+    missing_requirements: tuple[str, ...] = ()
+    """Distributions that the case requires and this node's Python does not have, with what was found."""
+    data_files: tuple[DataFile, ...] = ()
+    data_problem: str = ""
+    """Why the case cannot use --data-dir, in one message."""

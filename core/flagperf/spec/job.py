@@ -1,0 +1,62 @@
+"""Job: what will be done, complete. It crosses the process border as JSON and is stored in the bundle."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagperf.api import DataFile, Device, Peak, Precision
+from flagperf.spec.values import Resolved
+
+
+class NodePart(msgspec.Struct, frozen=True):
+    index: int
+    address: str
+    host: str
+    devices: tuple[Device, ...]
+    allowed_cores: int
+
+
+class Job(msgspec.Struct, frozen=True):
+    run_id: str
+    case: str
+    case_version: int
+    case_target: str
+    """`module:function` of the case."""
+    profile: str
+    precision: Precision
+    vendor: str
+    vendor_title: dict[str, str]
+    adapter: str
+    """Distribution and version of the plugin that serves the vendor."""
+    config: Resolved
+    nodes: tuple[NodePart, ...]
+    master_address: str
+    master_port: int
+    host_workers: int
+    memory_scope: str
+    has_allocator: bool
+    peak: Peak | None
+    """The ceiling that MFU divides by: of this model and this precision, or None."""
+    accept_low_peaks: bool
+    oversubscribed: bool
+    sample_seconds: float
+    timeout_seconds: float | None
+    data_dir: str | None
+    data_files: tuple[DataFile, ...]
+
+    @property
+    def world_size(self) -> int:
+        return sum(len(node.devices) for node in self.nodes)
+
+    @property
+    def devices_per_node(self) -> int:
+        return len(self.nodes[0].devices)
+
+    @property
+    def shape(self) -> str:
+        return f"{len(self.nodes)}x{self.devices_per_node}"
+
+    @property
+    def device_model(self) -> Device:
+        """The card that names the run."""
+        return self.nodes[0].devices[0]

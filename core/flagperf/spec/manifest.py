@@ -1,0 +1,129 @@
+"""case.toml: all that is known of a case without importing it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from flagperf.errors import BadInput
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Text = dict[str, str]
+"""One text in several languages: {"en": ..., "zh": ...}."""
+
+Values = dict[str, Any]
+"""A tree of configuration values; leaves are bool, int, float, str or a list of those."""
+
+
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a value may be, beyond the type of its default."""
+
+    min: float | None = None
+    above: float | None = None
+    max: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value that the case reports itself."""
+
+    name: str
+    unit: str
+    definition: str
+    format: Literal["fraction", "loss", "one_decimal"] = "fraction"
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which quality has to reach the value of which key, and whether missing it fails the run (exit 7)."""
+
+    metric: str
+    key: str = "evaluation.target"
+    gates: bool = False
+
+
+class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns of the performance table and rows of the general table, by the names of report.columns and report.rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    remarks: dict[str, Text] = {}
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: Text
+    values: Values = {}
+    needs_data_dir: bool = False
+    published: bool = False
+    """True for the configuration that published results belong to."""
+
+
+class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published result of this case. `values` are in the units of the metrics (bytes, fractions)."""
+
+    vendor: str
+    device: str
+    nodes: int
+    devices_per_node: int
+    precision: str
+    overrides: str
+    source: str
+    values: dict[str, float] = {}
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    version: int
+    kind: Literal["training", "inference"]
+    title: Text
+    task: Text
+    model: str
+    dataset: str
+    precisions: tuple[str, ...]
+    default_profile: str
+    page: Page
+    values: Values
+    profiles: dict[str, Profile]
+    qualities: tuple[Quality, ...] = ()
+    target: Target | None = None
+    mfu_formula: str | None = None
+    """Formula id of docs/metrics.md for the headline MFU."""
+    sample_unit: str = "samples/s"
+    sequence_key: str | None = None
+    """The key whose value is the length of a sample, for the remark of the throughput rows."""
+    page_names: dict[str, str] = {}
+    """Short names of this case's own keys on published pages."""
+    limits: dict[str, Limit] = {}
+    requires: tuple[str, ...] = ()
+    """Distributions that the worker imports, as requirement strings."""
+    check_files: str | None = None
+    """`module:function` of a light module: (data_dir, values) -> list[DataFile]; raises BadInput."""
+    references: tuple[Reference, ...] = ()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
+
+
+def read_manifest(path: Path) -> Manifest:
+    try:
+        manifest = msgspec.convert(read_toml(path), Manifest)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: {error}") from None
+    if manifest.default_profile not in manifest.profiles:
+        raise BadInput(f"{path}: default_profile {manifest.default_profile!r} is not one of its profiles")
+    return manifest

@@ -1,0 +1,22 @@
+"""RunSpec: what was asked for, as it was asked."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunSpec(msgspec.Struct, frozen=True):
+    case: str
+    vendor: str | None = None
+    nodes: int = 1
+    devices: int = 1
+    """Per node, counted in visible cards."""
+    precision: str | None = None
+    profile: str | None = None
+    set: tuple[str, ...] = ()
+    config: str | None = None
+    data_dir: str | None = None
+    timeout_seconds: float | None = None
+    sample_seconds: float = 1.0
+    accept_low_peaks: bool = False
+    cluster: str = "local"

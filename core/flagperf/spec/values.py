@@ -1,0 +1,149 @@
+"""Layered configuration: case default, profile, vendor tuning, the user's file, the command line.
+
+The merged result keeps, for every value, the layer it came from. The type of a value is the type of the case's
+default; a key that the case does not have is an error in whatever layer it stands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.errors import BadInput, unknown_name
+from flagperf.spec.manifest import Limit, Manifest, Values
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SHARED_PAGE_NAMES = {"training.batch_size": "bs", "training.learning_rate": "lr", "training.accumulate": "GAS"}
+"""Names on published pages of the keys that all cases share."""
+
+SHARED_LIMITS = {
+    "training.batch_size": Limit(min=1),
+    "training.learning_rate": Limit(above=0),
+    "training.accumulate": Limit(min=1),
+    "training.max_steps": Limit(min=0),
+    "training.warmup_steps": Limit(min=0),
+    "training.epochs": Limit(min=1),
+    "training.seed": Limit(min=0),
+    "evaluation.batch_size": Limit(min=1),
+    "parallel.tp": Limit(min=1),
+    "parallel.pp": Limit(min=1),
+    "parallel.dp": Limit(min=1),
+}
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """`name` is what `flagperf plan` prints: `case`, `profile tiny`, `tuning metax`, `file flagperf.toml`, `--set`."""
+
+    name: str
+    values: Values
+    is_deviation: bool = False
+    """True for layers after the profile: what they change is listed in the report."""
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    values: Values
+    layers: dict[str, str]
+    """Dotted key -> name of the layer its value came from."""
+    deviations: dict[str, str]
+    """Keys whose value differs from what case and profile say -> the layer that changed it."""
+
+
+def resolve(manifest: Manifest, layers: Sequence[Layer]) -> Resolved:
+    """Merge the layers, first to last, over the case's defaults."""
+    merged = dict(flatten(manifest.values))
+    origin = dict.fromkeys(merged, "case")
+    standard = dict(merged)
+    for layer in layers:
+        for key, value in flatten(layer.values):
+            merged[key] = _checked(manifest, key, value, merged, layer.name)
+            origin[key] = layer.name
+        if not layer.is_deviation:
+            standard = dict(merged)
+    changed = {key: origin[key] for key in merged if merged[key] != standard[key]}
+    return Resolved(nest(merged), origin, changed)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def nest(flat: Mapping[str, Any]) -> Values:
+    tree: Values = {}
+    for key, value in flat.items():
+        *parents, leaf = key.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[leaf] = value
+    return tree
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`training.batch_size=8` -> key and value. The value is TOML; a bare word that is no TOML value is a string."""
+    key, equals, raw = text.partition("=")
+    key, raw = key.strip(), raw.strip()
+    if not equals or not key or not raw:
+        raise BadInput(f"--set takes key=value, for example training.batch_size=8; got {text!r}")
+    try:
+        return key, tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, raw
+
+
+def page_name(manifest: Manifest, key: str) -> str:
+    return manifest.page_names.get(key) or SHARED_PAGE_NAMES.get(key) or key
+
+
+def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any], layer: str) -> Any:
+    if key not in known:
+        inside = [name for name in known if name.startswith(key + ".")]
+        hint = f"({layer}; `flagperf cases show {manifest.name}` lists all keys)"
+        if inside:
+            raise BadInput(f"{key!r} is a group of keys, not a value: {', '.join(inside)} {hint}")
+        raise unknown_name(f"key of case {manifest.name}", key, known, hint)
+    value = _typed(key, value, known[key], layer)
+    limit = manifest.limits.get(key) or SHARED_LIMITS.get(key)
+    if limit is not None:
+        _within(key, value, limit, layer)
+    return value
+
+
+def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not type(default):
+        raise BadInput(
+            f"{key} takes {_type_name(default)}, for example {default!r}; got {value!r} ({_type_name(value)}) from {layer}"
+        )
+    return value
+
+
+def _type_name(value: Any) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _within(key: str, value: Any, limit: Limit, layer: str) -> None:
+    problem = ""
+    if limit.choices and value not in limit.choices:
+        problem = f"one of {', '.join(limit.choices)}"
+    elif isinstance(value, int | float):
+        if limit.min is not None and not value >= limit.min:
+            problem = f"at least {limit.min:g}"
+        elif limit.above is not None and not value > limit.above:
+            problem = f"above {limit.above:g}"
+        elif limit.max is not None and not value <= limit.max:
+            problem = f"at most {limit.max:g}"
+    if problem:
+        raise BadInput(f"{key} must be {problem}; got {value!r} from {layer}")

@@ -1,0 +1,55 @@
+"""One formatter per type of number, so that no two pages print the same thing differently."""
+
+from __future__ import annotations
+
+GIB = 1 << 30
+
+
+def gib(num_bytes: int | float) -> str:
+    return f"{num_bytes / GIB:.1f}"
+
+
+def memory_cell(used_bytes: int | float, total_bytes: int | float) -> str:
+    return f"{gib(used_bytes)}/{gib(total_bytes)}"
+
+
+def one_decimal(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def tokens_per_second(value: float) -> str:
+    return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
+
+
+def fraction(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def loss(value: float) -> str:
+    """Four decimals at most, trailing zeros cut."""
+    return f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def percent(value: float) -> str:
+    """A share of 1 as percent with one decimal."""
+    return f"{value * 100:.1f}%"
+
+
+def setting(value: object) -> str:
+    """A configuration value as the pages write it: floats in the shortest form, small ones scientific (1.5e-4)."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def seconds(value: float) -> str:
+    """A duration for people: 8.2 s, 2 min 05 s, 3 h 04 min."""
+    if value < 60:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
