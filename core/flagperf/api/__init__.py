@@ -11,7 +11,7 @@ from flagperf.api.device import (
     Presence,
     TimingEvent,
 )
-from flagperf.api.launcher import Launcher, LaunchCommand, NodeShare, RankFailure, Setting, TorchrunLauncher
+from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting, TorchrunLauncher
 from flagperf.api.machine import CommandOutput, Machine, run_tool
 from flagperf.api.memory import Availability, MemoryProbe, Reading
 from flagperf.api.precision import PRECISIONS, Precision, precision

@@ -23,7 +23,8 @@ class Presence(msgspec.Struct, frozen=True):
     """Whether the vendor's cards are here.
 
     `present` needs evidence; `absent` is clean absence, nothing at all was found; `partial` is everything between
-    (a card on the bus whose node is not mapped, a tool that fails) and stops a run that would silently use another vendor.
+    (a card on the bus whose node is not mapped, a tool that fails) and stops a run that would silently use another
+    vendor.
     """
 
     state: Literal["present", "absent", "partial"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a tool did. `returncode` is None where it could not be started or did not end in time; `problem` then says so."""
+    """What a tool did. `returncode` is None where it could not be started or did not end in time: see `problem`."""
 
     returncode: int | None
     stdout: str

@@ -3,7 +3,7 @@
 All times are time.monotonic_ns() of the machine named in the file's first line; times of two machines are never
 subtracted from each other. Three kinds of file, each opened by its own first line:
 
-    events/parent.jsonl       RunStarted, then WorkersLaunched/WorkersEnded of every node as the parent saw them, RunEnded
+    events/parent.jsonl       RunStarted, then every node's WorkersLaunched and WorkersEnded as they arrived, RunEnded
     events/rank-00000.jsonl   WorkerStarted, then what the case did
     samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded
 """

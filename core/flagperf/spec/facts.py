@@ -10,7 +10,7 @@ from flagperf.api import DataFile, Device, Presence, Reading
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One line of a page's environment section: captured from the machine, stated by its owner, or absent with a reason."""
+    """One line of a page's environment section: captured, stated by the machine's owner, or absent with a reason."""
 
     value: str | None
     how: Literal["captured", "stated", "absent"] = "captured"
@@ -27,7 +27,18 @@ class Environment(msgspec.Struct, frozen=True):
     """Environment variables that change results, from a fixed list; never others."""
 
 
-ENVIRONMENT_FACTS = ("machine", "cpu", "network", "os", "kernel", "container", "docker", "framework", "python", "commit")
+ENVIRONMENT_FACTS = (
+    "machine",
+    "cpu",
+    "network",
+    "os",
+    "kernel",
+    "container",
+    "docker",
+    "framework",
+    "python",
+    "commit",
+)
 
 
 class VendorFacts(msgspec.Struct, frozen=True):

@@ -51,7 +51,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Columns of the performance table and rows of the general table, by the names of report.columns and report.rows."""
+    """Columns of the performance table and rows of the general table, by the names that docs/add-a-case.md lists."""
 
     columns: tuple[str, ...]
     rows: tuple[str, ...]
@@ -112,7 +112,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            return dict(tomllib.load(file))
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

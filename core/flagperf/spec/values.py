@@ -124,7 +124,8 @@ def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
         return float(value)
     if type(value) is not type(default):
         raise BadInput(
-            f"{key} takes {_type_name(default)}, for example {default!r}; got {value!r} ({_type_name(value)}) from {layer}"
+            f"{key} takes {_type_name(default)}, for example {default!r}; "
+            f"got {value!r} ({_type_name(value)}) from {layer}"
         )
     return value
 
