@@ -1,0 +1,74 @@
+"""The story of a run. Each line below is a package.
+
+    RunSpec --plan--> Job --launch--> Worker(Case) --writes--> Events + Samples --measure--> Metrics --save--> Run
+
+Everything from `read_record` on is a pure function of files and can be done again, later and elsewhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import msgspec
+
+from flagperf.launch import OnProgress, carry_out
+from flagperf.metrics import compute_metrics
+from flagperf.plan import Plan, make_plan
+from flagperf.plugins import Plugins, core_version, load_plugins
+from flagperf.spec import RunSpec
+from flagperf.store import (
+    STORE_SCHEMA,
+    Ending,
+    RecordedRun,
+    Run,
+    check_writable,
+    create_bundle,
+    read_bundle,
+    read_record,
+    runs_directory,
+    seal,
+    write_run,
+)
+
+
+def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
+    """Run a case and give back what `flagperf run` prints. Takes the fields of RunSpec as keywords.
+
+    Raises BadInput or Unsupported before anything is started; a run that was started always comes back, with its
+    ending in `.run.ending`.
+    """
+    spec = msgspec.convert({"case": case, **request}, RunSpec)
+    directory = runs_directory(runs_dir)
+    check_writable(directory)
+    plugins = load_plugins()
+    return execute(make_plan(spec, plugins), plugins, directory)
+
+
+def execute(
+    plan: Plan, plugins: Plugins, runs_dir: Path, on_progress: OnProgress = lambda _node, _progress: None
+) -> RecordedRun:
+    run = Run(
+        schema=STORE_SCHEMA, id=plan.job.run_id, created=_now(), flagperf_version=core_version(), spec=plan.spec,
+        job=plan.job, manifest=plan.manifest,
+    )  # fmt: skip
+    bundle = create_bundle(runs_dir, run, plan.nodes)
+    ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
+    metrics = compute_metrics(plan.job, plan.manifest, read_record(bundle))
+    finished = msgspec.structs.replace(run, ending=_gated(ending, run, metrics), metrics=metrics)
+    write_run(bundle, finished)
+    seal(bundle)
+    return read_bundle(bundle)
+
+
+def _gated(ending: Ending, run: Run, metrics: tuple[object, ...]) -> Ending:
+    """A run that worked but missed a target that gates has not succeeded."""
+    target = run.manifest.target
+    verdict = msgspec.structs.replace(run, metrics=metrics).metric("target")
+    if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value != 0:
+        return ending
+    return Ending("target_missed", f"{target.metric} missed its target: {verdict.inputs}")
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

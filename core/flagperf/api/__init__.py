@@ -11,6 +11,7 @@ from flagperf.api.device import (
     Presence,
     TimingEvent,
 )
+from flagperf.api.host import allowed_cores, memory_limit_bytes, memory_used_bytes
 from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting, TorchrunLauncher
 from flagperf.api.machine import CommandOutput, Machine, run_tool
 from flagperf.api.memory import Availability, MemoryProbe, Reading
@@ -20,5 +21,5 @@ __all__ = [
     "PRECISIONS", "Activation", "AgentProcess", "AllocatorMemory", "Availability", "CaseReference", "Cluster",
     "CommandOutput", "DataFile", "Device", "DeviceBackend", "LaunchCommand", "Launcher", "Machine", "MemoryProbe",
     "Node", "NodeShare", "Peak", "Precision", "Presence", "RankFailure", "Reading", "Setting", "TimingEvent",
-    "TorchrunLauncher", "precision", "run_tool",
+    "TorchrunLauncher", "allowed_cores", "memory_limit_bytes", "memory_used_bytes", "precision", "run_tool",
 ]  # fmt: skip

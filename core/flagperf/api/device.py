@@ -110,6 +110,9 @@ class DeviceBackend(abc.ABC):
     is_fallback: ClassVar[bool] = False
     """True only for a vendor that every machine has, and that is chosen unasked when no other is found."""
 
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Distributions of the vendor's software stack whose versions belong in the record."""
+
     has_allocator: ClassVar[bool] = True
     """False: `allocator_memory` is not applicable for this vendor, by nature."""
 
@@ -133,7 +136,7 @@ class DeviceBackend(abc.ABC):
     def devices(self, machine: Machine) -> list[Device]:
         """The cards that a worker could use, in visible order. An inherited visibility variable narrows it."""
 
-    def versions(self, machine: Machine) -> dict[str, str]:  # noqa: ARG002
+    def versions(self, machine: Machine) -> dict[str, str]:
         """`driver` and whatever else has a version of its own, as separate fields."""
         return {}
 

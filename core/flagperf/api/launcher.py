@@ -68,7 +68,7 @@ class Launcher(abc.ABC):
         """A shell script that has to be sourced before torch can be imported, or None. The agent runs it once."""
         return None
 
-    def explain_failure(self, log: str) -> RankFailure | None:  # noqa: ARG002
+    def explain_failure(self, log: str) -> RankFailure | None:
         """The first rank that failed, from the launcher's own output."""
         return None
 

@@ -1,0 +1,93 @@
+"""The command line: parse, call, print. One command group per file, imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+
+import click
+
+from flagperf.errors import FlagPerfError
+
+COMMANDS = {
+    "cases": "flagperf.cli.cases:cases",
+    "vendors": "flagperf.cli.vendors:vendors",
+    "devices": "flagperf.cli.devices:devices",
+    "env": "flagperf.cli.env:env",
+    "plan": "flagperf.cli.plan:plan",
+    "run": "flagperf.cli.run:run",
+    "runs": "flagperf.cli.runs:runs",
+    "report": "flagperf.cli.report:report",
+    "completion": "flagperf.cli.completion:completion",
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from flagperf.errors import unknown_name
+
+            raise unknown_name("command", args[0], COMMANDS, "(see `flagperf --help`)")
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from flagperf.plugins import core_version
+
+        click.echo(f"flagperf {core_version()}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Show it.")
+def cli() -> None:
+    """Measure AI accelerators of any vendor with the same benchmark cases.
+
+    \b
+    Exit codes: 0 succeeded; 1 a bug of flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out;
+    6 unsupported; 7 target missed; 130 interrupted.
+    """
+
+
+def main() -> None:
+    sys.exit(run_cli(sys.argv[1:]))
+
+
+def run_cli(arguments: list[str]) -> int:
+    """The only place where errors become exit codes."""
+    try:
+        result = cli.main(arguments, prog_name="flagperf", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except FlagPerfError as error:
+        click.echo(f"flagperf: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("flagperf: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output is gone (`| head`); python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()
+        click.echo("flagperf: this is a bug of flagperf, not of yours; please report it with the lines above", err=True)
+        return 1

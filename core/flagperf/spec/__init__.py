@@ -1,7 +1,7 @@
 """What is asked for and what it means: the request, the case's manifest, layered values, the job."""
 
 from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, NodeFacts, VendorFacts
-from flagperf.spec.job import Job, NodePart
+from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
     Limit,
     Manifest,
@@ -15,11 +15,59 @@ from flagperf.spec.manifest import (
     read_manifest,
     read_toml,
 )
+from flagperf.spec.messages import (
+    AgentMessage,
+    CheckAnswer,
+    CheckRequest,
+    DescribeRequest,
+    Failure,
+    ProbeRequest,
+    Progress,
+    WorkersHaveEnded,
+    WorkersHaveLaunched,
+    WorkOrder,
+)
 from flagperf.spec.runspec import RunSpec
+from flagperf.spec.stated import state_environment
 from flagperf.spec.values import Layer, Resolved, flatten, nest, page_name, parse_assignment, resolve
 
 __all__ = [
-    "ENVIRONMENT_FACTS", "Environment", "Fact", "Job", "Layer", "Limit", "Manifest", "NodeFacts", "NodePart", "Page",
-    "Profile", "Quality", "Reference", "Resolved", "RunSpec", "Target", "Text", "Values", "VendorFacts", "flatten",
-    "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve",
+    "ENVIRONMENT_FACTS",
+    "WORKER_MODULE",
+    "AgentMessage",
+    "CheckAnswer",
+    "CheckRequest",
+    "DescribeRequest",
+    "Environment",
+    "Fact",
+    "Failure",
+    "Job",
+    "Layer",
+    "Limit",
+    "Manifest",
+    "NodeFacts",
+    "NodePart",
+    "Page",
+    "ProbeRequest",
+    "Profile",
+    "Progress",
+    "Quality",
+    "Reference",
+    "Resolved",
+    "RunSpec",
+    "Target",
+    "Text",
+    "Values",
+    "VendorFacts",
+    "WorkOrder",
+    "WorkersHaveEnded",
+    "WorkersHaveLaunched",
+    "flatten",
+    "nest",
+    "page_name",
+    "parse_assignment",
+    "read_manifest",
+    "read_toml",
+    "resolve",
+    "state_environment",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from flagperf.api import DataFile, Device, Presence, Reading
+from flagperf.api import Device, Presence, Reading
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -47,6 +47,7 @@ class VendorFacts(msgspec.Struct, frozen=True):
     vendor: str
     adapter: str
     presence: Presence | None
+    memory_scope: str = "device"
     devices: tuple[Device, ...] = ()
     versions: dict[str, str] = {}
     readings: tuple[Reading, ...] = ()
@@ -63,6 +64,3 @@ class NodeFacts(msgspec.Struct, frozen=True):
     free_port: int
     missing_requirements: tuple[str, ...] = ()
     """Distributions that the case requires and this node's Python does not have, with what was found."""
-    data_files: tuple[DataFile, ...] = ()
-    data_problem: str = ""
-    """Why the case cannot use --data-dir, in one message."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.api import DataFile, Device, Peak, Precision
+from flagperf.api import DataFile, Device, NodeShare, Peak, Precision
 from flagperf.spec.values import Resolved
+
+WORKER_MODULE = "flagperf.worker"
 
 
 class NodePart(msgspec.Struct, frozen=True):
@@ -60,3 +62,10 @@ class Job(msgspec.Struct, frozen=True):
     def device_model(self) -> Device:
         """The card that names the run."""
         return self.nodes[0].devices[0]
+
+    def share(self, node: NodePart) -> NodeShare:
+        """What the vendor's launcher is told of one node."""
+        return NodeShare(
+            node_index=node.index, num_nodes=len(self.nodes), devices=node.devices, master_address=self.master_address,
+            master_port=self.master_port, allowed_cores=node.allowed_cores, host_workers=self.host_workers,
+        )  # fmt: skip

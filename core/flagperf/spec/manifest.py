@@ -62,6 +62,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: Text
     values: Values = {}
     needs_data_dir: bool = False
+    files: tuple[str, ...] = ()
+    """What --data-dir has to hold, for people."""
     published: bool = False
     """True for the configuration that published results belong to."""
 

@@ -1,0 +1,20 @@
+"""Bundles: one folder per run, written atomically, sealed by a MANIFEST, found again by id."""
+
+from flagperf.store.bundle import (
+    PARENT_EVENTS,
+    broken_files,
+    check_writable,
+    create_bundle,
+    read_bundle,
+    read_record,
+    seal,
+    write_run,
+)
+from flagperf.store.listing import RunLine, find_run, list_runs, runs_directory
+from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Run, Status
+
+__all__ = [
+    "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status", "broken_files",
+    "check_writable", "create_bundle", "find_run", "list_runs", "read_bundle", "read_record", "runs_directory", "seal",
+    "write_run",
+]  # fmt: skip

@@ -1,0 +1,101 @@
+"""`agent probe`: samples memory in a process of its own, so that it costs the workers nothing but its CPU time.
+
+Reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's pid, then samples until stdin ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from flagperf.agent.processes import set_when_closed
+from flagperf.api import Machine, MemoryProbe
+from flagperf.errors import BadInput
+from flagperf.events import (
+    EVENT_SCHEMA,
+    EventWriter,
+    ProbeEnded,
+    ProbeStarted,
+    Sampled,
+    SampleMissed,
+    this_clock,
+)
+from flagperf.plugins import load_plugins
+from flagperf.spec import ProbeRequest
+
+
+class ProbeChoice(msgspec.Struct, frozen=True):
+    probe: MemoryProbe | None
+    not_used: dict[str, str]
+    """Name -> reason, of those that come before it."""
+
+
+def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice:
+    """The first available one, in the vendor's order."""
+    reasons: dict[str, str] = {}
+    for probe in probes:
+        try:
+            availability = probe.available(machine)
+        except Exception as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
+            reasons[probe.name] = f"{type(error).__name__}: {error}"
+            continue
+        if availability.available:
+            return ProbeChoice(probe, reasons)
+        reasons[probe.name] = availability.reason
+    return ProbeChoice(None, reasons)
+
+
+def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
+    choice = choose_probe(load_plugins().memory_probes(request.vendor), Machine())
+    if choice.probe is None:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
+        raise BadInput(f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})")
+    interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
+    with EventWriter(Path(request.path)) as writer:
+        writer.write(
+            ProbeStarted(
+                t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), node_index=request.node_index,
+                vendor=request.vendor, probe=choice.probe.name, interval_seconds=interval, not_used=choice.not_used,
+            )
+        )  # fmt: skip
+        began, began_cpu = time.monotonic(), time.process_time()
+        _sample(choice.probe, request, None, writer, baseline=True)
+        stdout.write(b"ready\n")
+        stdout.flush()
+        _sample_until_closed(choice.probe, request, interval, stdin, writer)
+        choice.probe.close()
+        cpu_seconds, wall_seconds = time.process_time() - began_cpu, time.monotonic() - began
+        writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
+    return 0
+
+
+def _sample_until_closed(
+    probe: MemoryProbe, request: ProbeRequest, interval: float, stdin: IO[bytes], writer: EventWriter
+) -> None:
+    line = stdin.readline()
+    if not line.strip():
+        return
+    launcher_pid, closed = int(line), set_when_closed(stdin)
+    due = time.monotonic()
+    while not closed.wait(max(0.0, due - time.monotonic())):
+        _sample(probe, request, launcher_pid, writer)
+        due = max(due + interval, time.monotonic())
+
+
+def _sample(
+    probe: MemoryProbe, request: ProbeRequest, launcher_pid: int | None, writer: EventWriter, baseline: bool = False
+) -> None:
+    """A sample that fails is a recorded gap: it never stops a run."""
+    try:
+        readings = tuple(probe.sample(request.devices, launcher_pid))
+    except Exception as error:  # noqa: BLE001  a plugin boundary
+        writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
+        print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)
+        return
+    writer.write(Sampled(time.monotonic_ns(), readings, baseline=baseline))

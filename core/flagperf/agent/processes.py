@@ -1,0 +1,57 @@
+"""Stopping everything that a node's share of a job started, orphans included."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from typing import IO
+
+import psutil
+
+MARKER = "FLAGPERF_WORKERS_OF"
+"""Set to run id and node in the environment of the launcher and so of all below it, wherever they are re-parented."""
+
+GRACE_SECONDS = 5.0
+
+
+def set_when_closed(stream: IO[bytes]) -> threading.Event:
+    """An event that is set when the other end closes the stream."""
+    closed = threading.Event()
+
+    def wait() -> None:
+        stream.read()
+        closed.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return closed
+
+
+def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
+    """Ask the launcher's group to end, then kill whatever still carries the marker. Returns when none is left."""
+    if launcher.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(launcher.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            launcher.wait(GRACE_SECONDS)
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (left := marked_processes(marker)) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.5)
+    launcher.wait()
+
+
+def marked_processes(marker: str) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if _carries(process, marker)]
+
+
+def _carries(process: psutil.Process, marker: str) -> bool:
+    try:
+        return process.environ().get(MARKER) == marker and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OSError):
+        return False

@@ -1,0 +1,153 @@
+"""`agent run`: a node's share of a job, from the probe's baseline to the last worker gone.
+
+A WorkOrder comes as the first line of stdin. When stdin ends or SIGTERM comes, everything that was started is stopped:
+that one rule serves Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from flagperf.agent.ending import failure_of
+from flagperf.agent.processes import MARKER, set_when_closed, stop_workers
+from flagperf.agent.progress import ProgressFollower
+from flagperf.api import Launcher
+from flagperf.plugins import load_plugins
+from flagperf.spec import (
+    WORKER_MODULE,
+    AgentMessage,
+    ProbeRequest,
+    WorkersHaveEnded,
+    WorkersHaveLaunched,
+    WorkOrder,
+)
+
+POLL_SECONDS = 0.2
+PROBE_READY_SECONDS = 15.0
+
+
+def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    order = msgspec.json.decode(stdin.readline(), type=WorkOrder)
+    stop = set_when_closed(stdin)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    launcher = load_plugins().launcher(order.job.vendor)
+    with tempfile.TemporaryDirectory(prefix="flagperf-") as private, _probe(order) as probe:
+        order_file = Path(private) / "order.json"
+        order_file.write_bytes(msgspec.json.encode(order))
+        returncode = _run_workers(order, launcher, order_file, probe, stop, stdout)
+    return 0 if returncode == 0 else 3
+
+
+def _run_workers(
+    order: WorkOrder,
+    launcher: Launcher,
+    order_file: Path,
+    probe: subprocess.Popen[bytes],
+    stop: threading.Event,
+    stdout: IO[bytes],
+) -> int:
+    job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
+    command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
+    marker = f"{job.run_id}/{node.index}"
+    environment = {**command.environment(_inherited(launcher)), "FLAGPERF_ORDER": str(order_file), MARKER: marker}
+    log = directory / "logs" / f"node-{node.index:03d}.log"
+    with log.open("ab") as output:
+        workers = subprocess.Popen(
+            command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+            start_new_session=True, cwd=order_file.parent,
+        )  # fmt: skip
+    _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
+    try:
+        _tell_pid(probe, workers.pid)
+        _follow(order, workers, stop, stdout)
+    finally:
+        stop_workers(workers, marker)
+    ended_ns = time.monotonic_ns()
+    failure = failure_of(job, node, directory, launcher, workers.returncode, log)
+    _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
+    return workers.returncode
+
+
+def _follow(order: WorkOrder, workers: subprocess.Popen[bytes], stop: threading.Event, stdout: IO[bytes]) -> None:
+    job, directory = order.job, Path(order.directory)
+    first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
+    follower = ProgressFollower(
+        directory / "events" / f"rank-{first_rank:05d}.jsonl",
+        directory / "samples" / f"node-{order.node_index:03d}.jsonl",
+        job.world_size,
+    )
+    while workers.poll() is None and not stop.wait(POLL_SECONDS):
+        progress = follower.look()
+        if progress is not None:
+            _say(stdout, progress)
+
+
+@contextlib.contextmanager
+def _probe(order: WorkOrder) -> Iterator[subprocess.Popen[bytes]]:
+    """The probe process, its baseline taken. One that does not get ready leaves the memory figures not_measured."""
+    job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
+    request = ProbeRequest(
+        vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
+        path=str(directory / "samples" / f"node-{node.index:03d}.jsonl"),
+    )  # fmt: skip
+    with (directory / "logs" / f"probe-{node.index:03d}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flagperf.agent", "probe"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+    assert process.stdin and process.stdout
+    process.stdin.write(msgspec.json.encode(request) + b"\n")
+    process.stdin.flush()
+    _await_line(process.stdout, PROBE_READY_SECONDS)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PROBE_READY_SECONDS)
+        process.kill()
+        process.wait()
+
+
+def _await_line(stream: IO[bytes], timeout_seconds: float) -> None:
+    reader = threading.Thread(target=stream.readline, daemon=True)
+    reader.start()
+    reader.join(timeout_seconds)
+
+
+def _tell_pid(probe: subprocess.Popen[bytes], pid: int) -> None:
+    assert probe.stdin
+    with contextlib.suppress(BrokenPipeError):
+        probe.stdin.write(f"{pid}\n".encode())
+        probe.stdin.flush()
+
+
+def _inherited(launcher: Launcher) -> dict[str, str]:
+    """The agent's environment, or what it becomes after the vendor's script."""
+    script = launcher.env_script()
+    if script is None:
+        return dict(os.environ)
+    printed = subprocess.run(
+        ["bash", "-c", '. "$1" >/dev/null && env -0', "bash", script], capture_output=True, check=True, timeout=60
+    ).stdout
+    return dict(entry.split("=", 1) for entry in printed.decode().split("\0") if "=" in entry)
+
+
+def _say(stdout: IO[bytes], message: AgentMessage) -> None:
+    """A parent that is gone closes stdin as well, which is what stops us."""
+    with contextlib.suppress(BrokenPipeError):
+        stdout.write(msgspec.json.encode(message) + b"\n")
+        stdout.flush()

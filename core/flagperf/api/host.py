@@ -1,0 +1,77 @@
+"""What this process may use of the machine: the affinity mask and the control group's limits, version 1 or 2."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+
+from flagperf.api.machine import Machine
+
+_UNLIMITED = 1 << 60
+"""Version 1 writes a huge number for `no limit`."""
+
+
+def allowed_cores(machine: Machine) -> int:
+    """Cores of the affinity mask, less where a control group's quota is smaller; at least 1."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([affinity, *_cpu_quotas(machine)]))
+
+
+def memory_limit_bytes(machine: Machine) -> int:
+    """The machine's memory, or the smallest limit of a control group around this process."""
+    return min([_machine_memory_bytes(machine), *_memory_limits(machine)])
+
+
+def memory_used_bytes(machine: Machine) -> int | None:
+    """What all processes use of it now, out of the control group's or the machine's count."""
+    if memory_limit_bytes(machine) < _machine_memory_bytes(machine):
+        for folder in _group_folders(machine, "memory"):
+            for name in ("memory.current", "memory.usage_in_bytes"):
+                text = machine.read(f"{folder}/{name}")
+                if text and text.isdigit():
+                    return int(text)
+    available = _meminfo_bytes(machine, "MemAvailable")
+    return None if available is None else _machine_memory_bytes(machine) - available
+
+
+def _machine_memory_bytes(machine: Machine) -> int:
+    total = _meminfo_bytes(machine, "MemTotal")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if total is None else total
+
+
+def _meminfo_bytes(machine: Machine, field: str) -> int | None:
+    for line in (machine.read("/proc/meminfo") or "").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _memory_limits(machine: Machine) -> Iterator[int]:
+    for folder in _group_folders(machine, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = machine.read(f"{folder}/{name}")
+            if text and text.isdigit() and 0 < int(text) < _UNLIMITED:
+                yield int(text)
+
+
+def _cpu_quotas(machine: Machine) -> Iterator[int]:
+    for folder in _group_folders(machine, "cpu"):
+        quota, period = (machine.read(f"{folder}/cpu.max") or "max 0").split()[:2]
+        if quota == "max":
+            quota = machine.read(f"{folder}/cpu.cfs_quota_us") or "-1"
+            period = machine.read(f"{folder}/cpu.cfs_period_us") or "0"
+        if int(quota) > 0 and int(period) > 0:
+            yield math.ceil(int(quota) / int(period))
+
+
+def _group_folders(machine: Machine, controller: str) -> Iterator[str]:
+    """This process's group and its ancestors, of both versions. Inside a container the group may be mounted as root."""
+    for line in (machine.read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = f"/sys/fs/cgroup/{controller}" if controllers else "/sys/fs/cgroup"
+        parts = [part for part in path.split("/") if part]
+        for depth in range(len(parts), -1, -1):
+            yield "/".join([mount, *parts[:depth]])

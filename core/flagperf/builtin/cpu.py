@@ -1,0 +1,73 @@
+"""The CPU as a vendor: the reference that an adapter author reads first.
+
+Its devices are worker slots, `cpu:0` to `cpu:63`. They share the cores and the memory of the machine, so they may be
+more than the cores: such a run works and is marked as oversubscribed.
+"""
+
+from __future__ import annotations
+
+from flagperf.api import (
+    Activation,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+    Presence,
+    TorchrunLauncher,
+    memory_limit_bytes,
+)
+
+NUM_SLOTS = 64
+
+
+class CpuBackend(DeviceBackend):
+    vendor = "cpu"
+    title = {"en": "CPU", "zh": "CPU"}  # noqa: RUF012
+    torch_type = "cpu"
+    collective_backend = "gloo"
+    precisions = ("fp32", "bf16", "amp-bf16")
+    memory_scope = "host"
+    has_allocator = False
+    is_fallback = True
+
+    def presence(self, machine: Machine) -> Presence:
+        return Presence("present", (f"processor: {_model(machine)}",))
+
+    def devices(self, machine: Machine) -> list[Device]:
+        model, memory_bytes = _model(machine), memory_limit_bytes(machine)
+        return [Device(f"cpu:{slot}", model, "CPU", slot, memory_bytes) for slot in range(NUM_SLOTS)]
+
+    def activate(self, local_rank: int, num_threads: int) -> Activation:
+        import torch
+
+        torch.set_num_threads(num_threads)
+        return Activation("cpu", f"cpu:{local_rank}", "slot")
+
+    def set_precision(self, precision: Precision) -> None:
+        """fp32 is never TF32 or bfloat16 behind the scenes."""
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+
+    def synchronize(self) -> None:
+        """Operators on the CPU have finished when they return."""
+
+    def framework_state(self) -> dict[str, str]:
+        import torch
+
+        return {
+            "torch": torch.__version__,
+            "threads": str(torch.get_num_threads()),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        }
+
+
+class CpuLauncher(TorchrunLauncher):
+    vendor = "cpu"
+
+
+def _model(machine: Machine) -> str:
+    for line in (machine.read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "CPU"

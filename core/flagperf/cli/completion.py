@@ -1,0 +1,24 @@
+"""flagperf completion"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from flagperf.cli.options import common, echo_json
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common
+def completion(shell: str, as_json: bool) -> None:
+    """Print a script that teaches your shell to complete flagperf: eval "$(flagperf completion bash)"."""
+    from flagperf.cli import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(cli, {}, "flagperf", "_FLAGPERF_COMPLETE").source()
+    if as_json:
+        echo_json({"shell": shell, "script": script})
+    else:
+        click.echo(script)

@@ -1,0 +1,47 @@
+"""flagperf devices"""
+
+from __future__ import annotations
+
+import click
+
+from flagperf.api import Device, Reading
+from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.plan import describe_finding, describe_machine
+from flagperf.plugins import load_plugins
+from flagperf.spec import VendorFacts
+from flagperf.units import memory_cell
+
+
+@click.command()
+@common
+def devices(as_json: bool) -> None:
+    """What this machine has, of any vendor, with its memory now."""
+    found = describe_machine(load_plugins().cluster("local"), with_memory=True).vendors
+    if as_json:
+        echo_json(found)
+        return
+    rows = [row for facts in found for row in (_pool_rows(facts) if facts.memory_scope == "host" else _rows(facts))]
+    echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
+    for facts in found:
+        if not facts.devices:
+            note(f"{facts.vendor}: {describe_finding(facts)}")
+
+
+def _rows(facts: VendorFacts) -> list[list[str]]:
+    readings = {reading.device_id: reading for reading in facts.readings}
+    return [_row(facts, device.id, device, readings.get(device.id)) for device in facts.devices]
+
+
+def _pool_rows(facts: VendorFacts) -> list[list[str]]:
+    """Slots of one pool are one line."""
+    if not facts.devices:
+        return []
+    first, last = facts.devices[0], facts.devices[-1]
+    return [_row(facts, f"{first.id} to {last.id}", first, facts.readings[0] if facts.readings else None)]
+
+
+def _row(facts: VendorFacts, name: str, device: Device, reading: Reading | None) -> list[str]:
+    memory = "n/a"
+    if reading is not None and reading.used_bytes is not None and reading.total_bytes is not None:
+        memory = memory_cell(reading.used_bytes, reading.total_bytes)
+    return [facts.vendor, name, device.model, memory, facts.probe]

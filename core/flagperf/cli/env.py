@@ -1,0 +1,55 @@
+"""flagperf env"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+
+from flagperf.cli.options import common, echo_columns, echo_json
+from flagperf.errors import MissingPart
+from flagperf.plan import describe_machine, read_user_file, with_stated
+from flagperf.plugins import load_plugins
+from flagperf.spec import Fact, NodeFacts
+
+
+@click.command()
+@click.option("--config", metavar="FILE", help="Where [environment] is stated [default: ./flagperf.toml].")
+@click.option("--torch-constraint", is_flag=True, help="Print a pip constraint that keeps the torch that is here.")
+@common
+def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
+    """The environment as result pages give it: machine, cards, CPU, network, OS, kernel, driver, framework."""
+    plugins = load_plugins()
+    node = with_stated(describe_machine(plugins.cluster("local")), read_user_file(config))
+    if torch_constraint:
+        click.echo(_torch_constraint(node))
+    elif as_json:
+        echo_json(node)
+    else:
+        echo_columns(["FACT", "VALUE"], _rows(node))
+
+
+def _torch_constraint(node: NodeFacts) -> str:
+    version = node.environment.packages.get("torch")
+    if version is None:
+        raise MissingPart("there is no torch here to keep: install your vendor's build of torch first")
+    return f"torch=={version}"
+
+
+def _rows(node: NodeFacts) -> list[list[str]]:
+    rows = [["host", node.host], *([name, _text(fact)] for name, fact in node.environment.facts.items())]
+    for vendor in node.vendors:
+        if vendor.memory_scope == "device":
+            models = Counter(device.model for device in vendor.devices)
+            rows += [[f"cards {vendor.vendor}", f"{count} x {model}"] for model, count in models.items()]
+        rows += [[f"{name} {vendor.vendor}", version] for name, version in vendor.versions.items()]
+    packages = ", ".join(f"{name} {version}" for name, version in node.environment.packages.items())
+    rows.append(["packages", packages or "none of those that a run uses"])
+    rows += [[f"${name}", value] for name, value in node.environment.variables.items()]
+    return rows
+
+
+def _text(fact: Fact) -> str:
+    if fact.value is None:
+        return f"n/a ({fact.reason})"
+    return f"{fact.value} (stated)" if fact.how == "stated" else fact.value

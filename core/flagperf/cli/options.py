@@ -1,0 +1,105 @@
+"""Options that several commands share, and what they do with them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+_QUIET = "flagperf.quiet"
+
+
+def common(function: F) -> F:
+    """--json and -q, on every command."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(function)
+    return click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep_quiet, help="No progress, no notes on stderr."
+    )(function)
+
+
+def runs_dir_option(function: F) -> F:
+    return click.option(
+        "--runs-dir", metavar="DIR", help="Where bundles are [default: $FLAGPERF_RUNS_DIR, else ./runs]."
+    )(function)
+
+
+def run_request(function: F) -> F:
+    """What `run` and `plan` take alike. Names are the fields of RunSpec."""
+    options = [
+        click.argument("case", shell_complete=complete_case),
+        click.option("--vendor", metavar="WORD", help="Whose cards [default: the one that is present]."),
+        click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
+        click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
+        click.option("--precision", metavar="WORD", help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."),
+        click.option("--profile", metavar="NAME", help="Which configuration of the case [default: the case's]."),
+        click.option("--set", multiple=True, metavar="KEY=VALUE", help="Change one value; may be repeated."),
+        click.option("--config", metavar="FILE", help="Your values [default: ./flagperf.toml where it exists]."),
+        click.option("--data-dir", metavar="DIR", help="Real data and checkpoints."),
+        click.option(
+            "--timeout", "timeout_seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+            help="End the run after this time [default: none].",
+        ),
+        click.option(
+            "--sample-seconds", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+            help="Interval of the memory probe.",
+        ),
+        click.option("--cluster", metavar="NAME", default="local", show_default=True, help="How nodes are reached."),
+        click.option("--accept-low-peaks", is_flag=True, help="Let MFU use peaks of low confidence."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def complete_case(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from flagperf.plugins import load_plugins
+
+    return [
+        CompletionItem(name, help=case.manifest.title["en"])
+        for name, case in load_plugins().cases().items()
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from flagperf.store import list_runs, runs_directory
+
+    names = [line.id for line in list_runs(runs_directory(ctx.params.get("runs_dir")))]
+    return [CompletionItem(name) for name in [*names, "latest"] if name.startswith(incomplete)]
+
+
+def echo_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Plain columns, two spaces apart, the last one as long as it is."""
+    table = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        click.echo("  ".join([*cells, row[-1]]).rstrip())
+
+
+def note(text: str) -> None:
+    """For people, on stderr."""
+    if not is_quiet():
+        click.echo(text, err=True)
+
+
+def is_quiet() -> bool:
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
+def _keep_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[_QUIET] = value
+
+
+def wants_color(stream: Any = None) -> bool:
+    return bool((stream or sys.stdout).isatty()) and "NO_COLOR" not in os.environ

@@ -1,0 +1,68 @@
+"""flagperf run"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from flagperf.cli.options import common, note, run_request, runs_dir_option, wants_color
+from flagperf.cli.plan import print_plan
+from flagperf.cli.progress import live_progress
+from flagperf.plan import Plan, make_plan
+from flagperf.plugins import load_plugins
+from flagperf.report import print_summary, summary, to_json
+from flagperf.run import execute
+from flagperf.spec import RunSpec
+from flagperf.store import RecordedRun, check_writable, runs_directory
+
+
+@click.command()
+@run_request
+@runs_dir_option
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@common
+def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
+    """Run a case and leave a bundle whose every number can be recomputed."""
+    plugins, directory = load_plugins(), runs_directory(runs_dir)
+    check_writable(directory)
+    plan = make_plan(msgspec.convert(request, RunSpec), plugins, needs_worker=not dry_run)
+    if dry_run:
+        print_plan(plan, as_json)
+        return 0
+    _announce(plan)
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    with live_progress() as on_progress:
+        recorded = execute(plan, plugins, directory, on_progress)
+    _print_result(recorded, as_json)
+    assert recorded.run.ending is not None
+    return recorded.run.ending.exit_code
+
+
+def _announce(plan: Plan) -> None:
+    job, profile = plan.job, plan.manifest.profiles[plan.job.profile]
+    note(f"vendor: {plan.vendor_note}")
+    asked = "" if plan.spec.profile else " (the case's default)"
+    note(f"case: {job.case}, profile {job.profile}{asked}: {profile.about['en']}")
+    crowded = ", more workers than cores" if job.oversubscribed else ""
+    note(f"shape: {job.shape}{crowded}; precision: {job.precision.name}")
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _print_result(recorded: RecordedRun, as_json: bool) -> None:
+    ending = recorded.run.ending
+    assert ending is not None
+    if as_json:
+        click.echo(to_json([recorded]))
+    else:
+        print_summary(summary(recorded), color=wants_color(), file=sys.stdout)
+        click.echo(f"\nbundle: {recorded.path}")
+    if ending.status != "succeeded":
+        click.echo(f"flagperf: the run ended as {ending.status}: {ending.reason}", err=True)
+    note(f"next: flagperf report {recorded.run.id} --format md")

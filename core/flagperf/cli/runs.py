@@ -1,0 +1,86 @@
+"""flagperf runs"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from flagperf.cli.options import common, complete_run, echo_columns, echo_json, note, runs_dir_option, wants_color
+from flagperf.store import find_run, list_runs, read_bundle, runs_directory
+
+
+@click.group()
+def runs() -> None:
+    """Bundles of past runs. RUN is a path, a unique prefix of an id, or `latest`."""
+
+
+@runs.command("list")
+@runs_dir_option
+@common
+def list_command(runs_dir: str | None, as_json: bool) -> None:
+    """Every bundle, oldest first."""
+    directory = runs_directory(runs_dir)
+    lines = list_runs(directory)
+    if as_json:
+        echo_json(lines)
+        return
+    echo_columns(
+        ["RUN", "STARTED", "VENDOR", "PROFILE", "STATUS"],
+        [[line.id, line.created, line.vendor, line.profile, line.status] for line in lines],
+    )
+    if not lines:
+        note(f"no runs in {directory}")
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@runs_dir_option
+@common
+def show(run: str, runs_dir: str | None, as_json: bool) -> None:
+    """One run: its ending and all its numbers."""
+    from flagperf.report import print_summary, summary, to_json
+
+    recorded = read_bundle(find_run(run, runs_directory(runs_dir)))
+    if as_json:
+        click.echo(to_json([recorded]))
+        return
+    print_summary(summary(recorded), color=wants_color(), file=sys.stdout)
+    ending = recorded.run.ending
+    click.echo(
+        f"\nended: {f'{ending.status} {ending.reason}'.strip() if ending else 'never (still running, or killed)'}"
+    )
+    click.echo(f"bundle: {recorded.path}")
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@runs_dir_option
+@common
+def path(run: str, runs_dir: str | None, as_json: bool) -> None:
+    """Where a run's bundle is."""
+    found = find_run(run, runs_directory(runs_dir))
+    if as_json:
+        echo_json({"path": str(found)})
+    else:
+        click.echo(found)
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@runs_dir_option
+@common
+def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
+    """Recompute every number from the raw files, and compare all files with MANIFEST."""
+    from flagperf.verify import verify_bundle
+
+    found = find_run(run, runs_directory(runs_dir))
+    result = verify_bundle(found)
+    if as_json:
+        echo_json(result)
+    else:
+        for problem in result.problems:
+            click.echo(problem)
+        verdict = "does not hold" if result.problems else "holds"
+        click.echo(f"{found.name}: {verdict}; {result.num_metrics} numbers recomputed, {result.num_files} files")
+    return 3 if result.problems else 0

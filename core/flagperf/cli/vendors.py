@@ -1,0 +1,36 @@
+"""flagperf vendors"""
+
+from __future__ import annotations
+
+import click
+
+from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.plan import describe_finding, describe_machine
+from flagperf.plugins import load_plugins
+from flagperf.spec import VendorFacts
+
+
+@click.group()
+def vendors() -> None:
+    """Vendor adapters that are installed."""
+
+
+@vendors.command("list")
+@common
+def list_vendors(as_json: bool) -> None:
+    """Every adapter, with the evidence it found on this machine or the reason why it is not used."""
+    plugins = load_plugins()
+    statuses = plugins.statuses()
+    found = describe_machine(plugins.cluster("local")).vendors
+    if as_json:
+        echo_json({"vendors": found, "plugins": statuses})
+        return
+    echo_columns(["VENDOR", "ADAPTER", "STATE", "EVIDENCE OR REASON"], [_row(facts) for facts in found])
+    for status in statuses:
+        if status.problem:
+            note(f"plugin {status.name} ({status.distribution} {status.version}): {status.problem}")
+
+
+def _row(facts: VendorFacts) -> list[str]:
+    state = "error" if facts.error or facts.presence is None else facts.presence.state
+    return [facts.vendor, facts.adapter, state, describe_finding(facts)]

@@ -1,0 +1,70 @@
+"""What a case is run with: profile, layered values, precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flagperf.api import DeviceBackend, Precision, precision
+from flagperf.errors import BadInput, Unsupported, unknown_name
+from flagperf.plan.userfile import UserFile
+from flagperf.spec import Layer, Manifest, Resolved, RunSpec, parse_assignment, resolve
+
+
+class Settings(msgspec.Struct, frozen=True):
+    profile: str
+    config: Resolved
+    precision: Precision
+
+
+def make_settings(
+    spec: RunSpec, manifest: Manifest, user_file: UserFile, backend: DeviceBackend, tuning: Layer | None
+) -> Settings:
+    profile = choose_profile(spec, manifest)
+    config = resolve_values(spec, manifest, user_file, tuning)
+    return Settings(profile, config, _precision(config, manifest, backend))
+
+
+def choose_profile(spec: RunSpec, manifest: Manifest) -> str:
+    name = spec.profile or manifest.default_profile
+    if name not in manifest.profiles:
+        raise unknown_name(f"profile of case {manifest.name}", name, manifest.profiles)
+    if manifest.profiles[name].needs_data_dir and spec.data_dir is None:
+        raise BadInput(
+            f"profile {name} of case {manifest.name} reads real data: give --data-dir "
+            f"(`flagperf cases show {manifest.name}` says what has to be there)"
+        )
+    return name
+
+
+def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tuning: Layer | None) -> Resolved:
+    profile = choose_profile(spec, manifest)
+    layers = [Layer(f"profile {profile}", manifest.profiles[profile].values)]
+    if tuning is not None:
+        layers.append(tuning)
+    if manifest.name in user_file.cases:
+        layers.append(Layer(f"file {user_file.path}", user_file.cases[manifest.name], is_deviation=True))
+    if spec.set:
+        layers.append(Layer("--set", _assignments(spec.set), is_deviation=True))
+    if spec.precision is not None:
+        layers.append(Layer("--precision", {"precision": precision(spec.precision).name}, is_deviation=True))
+    return resolve(manifest, layers)
+
+
+def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:
+    pairs = [parse_assignment(text) for text in texts]
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise BadInput(f"--set gives {key} more than once")
+    return dict(pairs)
+
+
+def _precision(config: Resolved, manifest: Manifest, backend: DeviceBackend) -> Precision:
+    chosen = precision(config.values["precision"])
+    offers = {f"case {manifest.name}": manifest.precisions, f"vendor {backend.vendor}": backend.precisions}
+    for who, offered in offers.items():
+        if chosen.name not in offered:
+            raise Unsupported(f"{who} does not support precision {chosen.name}; it has: {', '.join(offered)}")
+    return chosen

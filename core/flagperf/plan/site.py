@@ -1,0 +1,96 @@
+"""Where a run takes place: the nodes, the vendor that all of them use, and the cards of each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagperf.api import Cluster, Device, DeviceBackend, Node
+from flagperf.errors import BadInput, MissingPart
+from flagperf.plan.nodes import describe_nodes
+from flagperf.plan.userfile import UserFile
+from flagperf.plan.vendor import VendorChoice, choose_vendor
+from flagperf.plugins import Plugins
+from flagperf.spec import DescribeRequest, NodeFacts, NodePart, RunSpec, state_environment
+
+
+class Site(msgspec.Struct, frozen=True):
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+    facts: tuple[NodeFacts, ...]
+    choice: VendorChoice
+    backend: DeviceBackend
+    parts: tuple[NodePart, ...]
+
+    @property
+    def device(self) -> Device:
+        """The card that names the run."""
+        return self.parts[0].devices[0]
+
+    @property
+    def host_workers(self) -> int:
+        """Workers on one machine."""
+        per_node = len(self.parts[0].devices)
+        return per_node * len(self.parts) if self.cluster.nodes_share_host else per_node
+
+    @property
+    def oversubscribed(self) -> bool:
+        """Slots that share the cores of a machine may be more than those."""
+        return self.backend.memory_scope == "host" and self.host_workers > self.parts[0].allowed_cores
+
+
+def find_site(
+    spec: RunSpec, plugins: Plugins, requires: tuple[str, ...], user_file: UserFile, needs_worker: bool
+) -> Site:
+    asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
+    cluster = plugins.cluster(spec.cluster)
+    nodes = tuple(cluster.nodes(spec.nodes))
+    described = describe_nodes(cluster, nodes, DescribeRequest(requires=requires))
+    if needs_worker:
+        _check_requirements(spec.case, described)
+    facts = tuple(with_stated(node, user_file) for node in described)
+    choice = _same_vendor(facts, asked, plugins)
+    backend = plugins.device_backend(choice.facts.vendor)
+    _check_sharing(cluster, nodes, backend)
+    parts = tuple(_part(spec, *pair, backend.vendor) for pair in zip(nodes, facts, strict=True))
+    return Site(cluster, nodes, facts, choice, backend, parts)
+
+
+def with_stated(node: NodeFacts, user_file: UserFile) -> NodeFacts:
+    environment = state_environment(node.environment, user_file.environment, user_file.path)
+    return msgspec.structs.replace(node, environment=environment)
+
+
+def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
+    for node in facts:
+        if node.missing_requirements:
+            missing = ", ".join(node.missing_requirements)
+            raise MissingPart(
+                f"case {case} cannot run on {node.host}: {missing}. torch comes from your vendor (for the CPU: "
+                "`pip install torch`) and is never installed by flagperf. The rest, leaving torch as it is: "
+                "`flagperf env --torch-constraint > torch.txt && pip install 'flagperf[run]' -c torch.txt`"
+            )
+
+
+def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugins) -> VendorChoice:
+    fallbacks = [given.thing.vendor for given in plugins.device_backends() if given.thing.is_fallback]
+    choices = [choose_vendor(node, asked, fallbacks) for node in facts]
+    words = {choice.facts.vendor for choice in choices}
+    if len(words) > 1:
+        raise BadInput(f"the nodes have cards of different vendors ({', '.join(sorted(words))}); choose with --vendor")
+    return choices[0]
+
+
+def _check_sharing(cluster: Cluster, nodes: tuple[Node, ...], backend: DeviceBackend) -> None:
+    if len(nodes) > 1 and cluster.nodes_share_host and backend.memory_scope != "host":
+        raise BadInput(
+            f"--nodes {len(nodes)} with cluster {cluster.name!r} would use the same {backend.vendor} cards twice; "
+            "several nodes need a cluster that reaches several machines"
+        )
+
+
+def _part(spec: RunSpec, node: Node, facts: NodeFacts, vendor_word: str) -> NodePart:
+    vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
+    if spec.devices > len(vendor.devices):
+        visible = f"{len(vendor.devices)} visible {vendor_word} devices"
+        raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}")
+    return NodePart(node.index, node.address, facts.host, vendor.devices[: spec.devices], facts.allowed_cores)

@@ -1,0 +1,41 @@
+"""flagperf.toml: the user's values for cases, and what the machine's owner states of its environment.
+
+[environment]
+network = "InfiniBand, 200 Gb/s"
+
+[cases.distilbert.training]
+batch_size = 96
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.errors import BadInput
+from flagperf.spec import Values, read_toml
+
+DEFAULT_FILE = "flagperf.toml"
+
+
+class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    environment: dict[str, Any] = {}
+    cases: dict[str, Values] = {}
+    path: str = ""
+    """Empty where there is no file."""
+
+
+def read_user_file(asked: str | None) -> UserFile:
+    """`--config FILE`, else ./flagperf.toml, else nothing."""
+    path = Path(asked or DEFAULT_FILE)
+    if asked is None and not path.exists():
+        return UserFile()
+    content = read_toml(path)
+    if "path" in content:
+        raise BadInput(f"{path}: unknown table 'path'; it may have [environment] and [cases.NAME]")
+    try:
+        return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: {error}; it may have [environment] and [cases.NAME]") from None

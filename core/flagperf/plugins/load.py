@@ -1,0 +1,105 @@
+"""Load every installed plugin by itself, and keep the reason of each that cannot be used.
+
+pluggy's own bulk loading and calling stop at the first exception, so both are done one plugin at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Iterable
+
+import msgspec
+import pluggy
+
+from flagperf import hookspecs
+from flagperf.errors import PluginRefused
+
+GROUP = "flagperf"
+OWN_DISTRIBUTION = "flagperf"
+
+
+class PluginStatus(msgspec.Struct, frozen=True):
+    """One entry point of the group. `problem` says why it, or a part of it, is not used."""
+
+    name: str
+    distribution: str
+    version: str
+    problem: str = ""
+
+
+class LoadedPlugins(msgspec.Struct, frozen=True):
+    manager: pluggy.PluginManager
+    statuses: tuple[PluginStatus, ...]
+
+
+def load_entry_points(entry_points: Iterable[importlib.metadata.EntryPoint] | None = None) -> LoadedPlugins:
+    manager = pluggy.PluginManager("flagperf")
+    manager.add_hookspecs(hookspecs)
+    found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
+    return LoadedPlugins(manager, tuple(_load(manager, entry_point) for entry_point in sorted(found, key=_order)))
+
+
+def _order(entry_point: importlib.metadata.EntryPoint) -> tuple[bool, str]:
+    """Our own first, then by name: the same order on every machine."""
+    return (_distribution(entry_point)[0] != OWN_DISTRIBUTION, entry_point.name)
+
+
+def _load(manager: pluggy.PluginManager, entry_point: importlib.metadata.EntryPoint) -> PluginStatus:
+    distribution, version = _distribution(entry_point)
+    status = PluginStatus(entry_point.name, distribution, version)
+    try:
+        _check_core_range(entry_point)
+        module = _import(entry_point)
+        _check_hook_api(module)
+        manager.register(module, name=entry_point.name)
+        manager.check_pending()
+    except PluginRefused as refused:
+        return msgspec.structs.replace(status, problem=str(refused))
+    except (ValueError, pluggy.PluginValidationError) as error:
+        manager.unregister(name=entry_point.name)
+        return msgspec.structs.replace(status, problem=f"does not fit the contract: {error}")
+    return status
+
+
+def _distribution(entry_point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    if entry_point.dist is None:
+        return "unknown", ""
+    return entry_point.dist.name.lower().replace("_", "-"), entry_point.dist.version
+
+
+def _import(entry_point: importlib.metadata.EntryPoint) -> object:
+    try:
+        return entry_point.load()
+    except Exception as error:
+        raise PluginRefused(f"cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _check_core_range(entry_point: importlib.metadata.EntryPoint) -> None:
+    """The plugin's declared range of flagperf, read from its own metadata so that it holds after --no-deps too."""
+    if entry_point.dist is None or _distribution(entry_point)[0] == OWN_DISTRIBUTION:
+        return
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in entry_point.dist.requires or ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement as error:
+            raise PluginRefused(f"its metadata has an invalid requirement {text!r}: {error}") from error
+        if requirement.name.lower() == OWN_DISTRIBUTION and not requirement.specifier.contains(
+            core_version(), prereleases=True
+        ):
+            raise PluginRefused(f"it needs flagperf{requirement.specifier}, this is {core_version()}")
+
+
+def _check_hook_api(module: object) -> None:
+    declared = getattr(module, "FLAGPERF_HOOK_API", None)
+    if declared is None:
+        raise PluginRefused("it does not say FLAGPERF_HOOK_API, the version of the contract it was written for")
+    if declared != hookspecs.HOOK_API:
+        raise PluginRefused(f"it was written for HOOK_API {declared}, this flagperf speaks {hookspecs.HOOK_API}")
+
+
+@functools.cache
+def core_version() -> str:
+    return importlib.metadata.version(OWN_DISTRIBUTION)

@@ -1,0 +1,176 @@
+"""Plugins: what all usable plugins gave, looked up by the words that users type."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+import pluggy
+
+from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
+from flagperf.errors import BadInput, unknown_name
+from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
+from flagperf.spec import Manifest, read_manifest
+
+
+class Given(msgspec.Struct, frozen=True):
+    """Something that a plugin gave, and which plugin."""
+
+    thing: Any
+    plugin: PluginStatus
+
+    @property
+    def adapter(self) -> str:
+        return f"{self.plugin.distribution} {self.plugin.version}"
+
+
+class Case(msgspec.Struct, frozen=True):
+    reference: CaseReference
+    manifest: Manifest
+
+
+class Plugins:
+    """Everything is asked for at most once, by each process only for what it needs."""
+
+    def __init__(self, loaded: LoadedPlugins) -> None:
+        self._manager = loaded.manager
+        self._plugins = {status.name: status for status in loaded.statuses}
+        self._problems: dict[str, list[str]] = collections.defaultdict(list)
+        for status in loaded.statuses:
+            if status.problem:
+                self._problems[status.name].append(status.problem)
+        self._given: dict[str, list[Given]] = {}
+
+    # --- vendors ----------------------------------------------------------------------------------------------------
+
+    def device_backends(self) -> list[Given]:
+        return self._by_word("flagperf_devices", DeviceBackend, "vendor")
+
+    def vendor_word(self, word: str) -> str:
+        """The vendor that a user means, by its word or an alias."""
+        backends: list[DeviceBackend] = [given.thing for given in self.device_backends()]
+        words = {name: backend.vendor for backend in backends for name in (backend.vendor, *backend.aliases)}
+        if word.lower() not in words:
+            raise unknown_name("vendor", word, words, self._hint())
+        return words[word.lower()]
+
+    def device_given(self, vendor: str) -> Given:
+        return self._one(self.device_backends(), vendor, "vendor", "device backend")
+
+    def device_backend(self, vendor: str) -> DeviceBackend:
+        backend: DeviceBackend = self.device_given(vendor).thing
+        return backend
+
+    def launcher(self, vendor: str) -> Launcher:
+        given = self._by_word("flagperf_launchers", Launcher, "vendor")
+        launcher: Launcher = self._one(given, vendor, "vendor", "launcher").thing
+        return launcher
+
+    def memory_probes(self, vendor: str) -> list[MemoryProbe]:
+        given = self._call("flagperf_memory_probes", MemoryProbe)
+        owner = self.device_given(vendor).plugin.name
+        return [each.thing for each in given if each.thing.vendor == vendor and each.plugin.name == owner]
+
+    # --- sites and benchmark authors --------------------------------------------------------------------------------
+
+    def cluster(self, name: str) -> Cluster:
+        cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").thing
+        return cluster
+
+    def cases(self) -> dict[str, Case]:
+        """By name, sorted. A case whose manifest cannot be read is a problem of its plugin."""
+        found: list[Given] = []
+        for given in self._call("flagperf_cases", CaseReference):
+            try:
+                found.append(Given(Case(given.thing, read_manifest(given.thing.manifest)), given.plugin))
+            except BadInput as error:
+                self._problems[given.plugin.name].append(str(error))
+        unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
+        return {given.thing.manifest.name: given.thing for given in sorted(unique, key=lambda g: g.thing.manifest.name)}
+
+    def case(self, name: str) -> Case:
+        cases = self.cases()
+        if name not in cases:
+            raise unknown_name("case", name, cases, self._hint())
+        return cases[name]
+
+    # --- problems ---------------------------------------------------------------------------------------------------
+
+    def statuses(self) -> list[PluginStatus]:
+        """Every plugin with all that is wrong with it, after every hook has been called."""
+        self.device_backends()
+        self._by_word("flagperf_launchers", Launcher, "vendor")
+        self._call("flagperf_memory_probes", MemoryProbe)
+        self._by_word("flagperf_clusters", Cluster, "name")
+        self.cases()
+        return [
+            msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(name, ()))))
+            for name, status in self._plugins.items()
+        ]
+
+    def _hint(self) -> str:
+        broken = [status.name for status in self.statuses() if status.problem]
+        return f"(plugins with problems: {', '.join(broken)}; see `flagperf vendors list`)" if broken else ""
+
+    # --- calling hooks ----------------------------------------------------------------------------------------------
+
+    def _call(self, hook: str, kind: type) -> list[Given]:
+        if hook not in self._given:
+            implementations = reversed(getattr(self._manager.hook, hook).get_hookimpls())
+            self._given[hook] = [
+                Given(thing, self._plugins[implementation.plugin_name])
+                for implementation in implementations
+                for thing in self._answer(implementation, hook, kind)
+            ]
+            self._given[hook].sort(key=lambda given: list(self._plugins).index(given.plugin.name))
+        return self._given[hook]
+
+    def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
+        problems = self._problems[implementation.plugin_name]
+        try:
+            answer = list(cast("Iterable[Any]", implementation.function()))
+        except Exception as error:  # noqa: BLE001  a plugin boundary: recorded with the plugin's name
+            problems.append(f"{hook} raised {type(error).__name__}: {error}")
+            return []
+        wrong = [thing for thing in answer if not isinstance(thing, kind)]
+        if wrong:
+            problems.append(f"{hook} gave {type(wrong[0]).__name__}, not {kind.__name__}")
+        return [thing for thing in answer if isinstance(thing, kind)]
+
+    def _by_word(self, hook: str, kind: type, attribute: str) -> list[Given]:
+        named = []
+        for given in self._call(hook, kind):
+            if isinstance(getattr(given.thing, attribute, None), str):
+                named.append(given)
+            else:
+                self._problems[given.plugin.name].append(f"{type(given.thing).__name__} has no {attribute!r}")
+        return self._without_conflicts(hook, named, lambda thing: str(getattr(thing, attribute)))
+
+    def _without_conflicts(self, hook: str, given: Iterable[Given], word_of: Callable[[Any], str]) -> list[Given]:
+        """A word claimed twice belongs to the distribution that is named after it, else to nobody."""
+        claims: dict[str, list[Given]] = collections.defaultdict(list)
+        for each in given:
+            claims[word_of(each.thing)].append(each)
+        kept: list[Given] = []
+        for word, claimants in claims.items():
+            owner_names = (f"flagperf-{word}", OWN_DISTRIBUTION)
+            owners = [claim for claim in claimants if claim.plugin.distribution in owner_names]
+            winner = claimants if len(claimants) == 1 else owners if len(owners) == 1 else []
+            kept += winner
+            for claim in claimants:
+                if claim not in winner:
+                    others = ", ".join(other.adapter for other in claimants if other is not claim)
+                    self._problems[claim.plugin.name].append(f"{hook}: {word!r} is also claimed by {others}")
+        return kept
+
+    def _one(self, given: list[Given], word: str, attribute: str, kind: str) -> Given:
+        for each in given:
+            if getattr(each.thing, attribute) == word:
+                return each
+        raise unknown_name(kind, word, [getattr(each.thing, attribute) for each in given], self._hint())
+
+
+def load_plugins() -> Plugins:
+    return Plugins(load_entry_points())

@@ -1,0 +1,90 @@
+"""What parent, agent, probe and worker say to each other, as JSON lines over pipes."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+
+from flagperf.api import DataFile, Device
+from flagperf.spec.job import Job
+from flagperf.spec.manifest import Values
+
+
+class DescribeRequest(msgspec.Struct, frozen=True):
+    """What `agent describe` reads from stdin. Everything but the machine itself is optional."""
+
+    with_memory: bool = False
+    """Also read every present card's memory now."""
+    requires: tuple[str, ...] = ()
+    """Requirement strings of the case's worker."""
+
+
+class CheckRequest(msgspec.Struct, frozen=True):
+    """What `agent check` reads from stdin: can this node give the case its data?"""
+
+    check_files: str
+    data_dir: str | None
+    values: Values
+
+
+class CheckAnswer(msgspec.Struct, frozen=True):
+    files: tuple[DataFile, ...] = ()
+    problem: str = ""
+    """Why the case cannot use the values or --data-dir, in one message."""
+
+
+class WorkOrder(msgspec.Struct, frozen=True):
+    """What `agent run` reads from stdin and, through a file, every worker. `directory` is where its parts of the
+    bundle go."""
+
+    job: Job
+    node_index: int
+    directory: str
+
+
+class ProbeRequest(msgspec.Struct, frozen=True):
+    """What `agent probe` reads from stdin; a second line brings the launcher's pid, and the end of stdin ends it."""
+
+    vendor: str
+    node_index: int
+    devices: tuple[Device, ...]
+    interval_seconds: float
+    path: str
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="type"):
+    """A line that `agent run` prints."""
+
+
+class WorkersHaveLaunched(Message, frozen=True, tag="workers_launched"):
+    t_ns: int
+
+
+class Progress(Message, frozen=True, tag="progress"):
+    """How far this node's first rank is, and what its cards use."""
+
+    step: int
+    planned_steps: int | None
+    samples_per_second: float | None
+    loss: float | None
+    used_bytes: int | None
+    seconds_left: float | None
+    phase: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    status: str
+    """`failed`, `out_of_memory` or `unsupported`."""
+    reason: str
+    died: bool = False
+    """The rank left no words of its own. Others that fail after it complain about it, so it is the cause."""
+
+
+class WorkersHaveEnded(Message, frozen=True, tag="workers_ended"):
+    t_ns: int
+    returncode: int
+    failure: Failure | None
+
+
+AgentMessage = Union[WorkersHaveLaunched, Progress, WorkersHaveEnded]  # noqa: UP007

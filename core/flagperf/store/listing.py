@@ -1,0 +1,90 @@
+"""Finding bundles. One pass over the folder, a few fields of each run.json."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from flagperf.errors import BadInput, unknown_name
+from flagperf.store.bundle import MANIFEST_FILE, RUN_FILE
+from flagperf.store.run import Ending
+
+
+class _Job(msgspec.Struct, frozen=True):
+    vendor: str
+    profile: str
+
+
+class _Run(msgspec.Struct, frozen=True):
+    id: str
+    created: str
+    job: _Job
+    ending: Ending | None = None
+    simulated: bool = False
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    """One line of `flagperf runs list`."""
+
+    id: str
+    created: str
+    vendor: str
+    profile: str
+    status: str
+
+
+_decoder = msgspec.json.Decoder(_Run)
+
+
+def runs_directory(asked: str | None) -> Path:
+    """`--runs-dir`, else FLAGPERF_RUNS_DIR, else ./runs."""
+    return Path(asked or os.environ.get("FLAGPERF_RUNS_DIR") or "runs")
+
+
+def list_runs(runs_dir: Path) -> list[RunLine]:
+    """Oldest first: ids open with the time. A folder that is no bundle is passed over."""
+    return [line for name in _bundle_names(runs_dir) if (line := _line(runs_dir / name)) is not None]
+
+
+def find_run(word: str, runs_dir: Path) -> Path:
+    """RUN as the command line takes it: a path, a unique prefix of an id, or `latest`."""
+    as_path = Path(word)
+    if (as_path / RUN_FILE).is_file():
+        return as_path
+    names = _bundle_names(runs_dir)
+    if not names:
+        raise BadInput(f"there are no runs in {runs_dir}; `flagperf run CASE` makes one, --runs-dir looks elsewhere")
+    if word == "latest":
+        return runs_dir / names[-1]
+    matches = [name for name in names if name.startswith(word)]
+    if len(matches) == 1:
+        return runs_dir / matches[0]
+    if not matches:
+        raise unknown_name("run", word, names, f"(in {runs_dir})")
+    some = ", ".join(matches[:4])
+    raise BadInput(f"{word!r} fits {len(matches)} runs in {runs_dir}: {some} ...; give more of the id")
+
+
+def _bundle_names(runs_dir: Path) -> list[str]:
+    try:
+        entries = os.listdir(runs_dir)  # noqa: PTH208  one call; a stat per entry would double the cost of a listing
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise BadInput(f"cannot read the runs directory {runs_dir}: {error.strerror}") from None
+    return sorted(name for name in entries if not name.startswith(".") and (runs_dir / name / RUN_FILE).is_file())
+
+
+def _line(path: Path) -> RunLine | None:
+    try:
+        run = _decoder.decode((path / RUN_FILE).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return RunLine(path.name, "", "", "", "unreadable")
+    if run.ending is not None:
+        status: str = run.ending.status
+    else:
+        status = "running or killed" if not (path / MANIFEST_FILE).exists() else "unreadable"
+    vendor = f"{run.job.vendor} (simulated)" if run.simulated else run.job.vendor
+    return RunLine(run.id, run.created, vendor, run.job.profile, status)

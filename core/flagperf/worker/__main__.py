@@ -1,0 +1,111 @@
+"""One rank: take the device, run the case, write down how it ended. Started by a Launcher, never by hand."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.api import DeviceBackend
+from flagperf.errors import Unsupported
+from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
+from flagperf.plugins import load_plugins
+from flagperf.spec import Job, WorkOrder
+from flagperf.worker.context import Context
+
+
+def main() -> int:
+    order = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes(), type=WorkOrder)
+    rank, directory = int(os.environ["RANK"]), Path(order.directory)
+    _redirect_output(directory / "logs" / f"rank-{rank:05d}.log")
+    backend = load_plugins().device_backend(order.job.vendor)
+    with EventWriter(directory / "events" / f"rank-{rank:05d}.jsonl") as writer:
+        ended = _outcome(backend, lambda: _work(order, backend, writer, rank))
+        writer.write(ended)
+    return 0 if ended.status == "succeeded" else 1
+
+
+def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int) -> None:
+    job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
+    activation = backend.activate(local_rank, int(os.environ["OMP_NUM_THREADS"]))
+    backend.set_precision(job.precision)
+    writer.write(
+        WorkerStarted(
+            t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), rank=rank, local_rank=local_rank,
+            node_index=order.node_index, world_size=job.world_size, device_id=activation.device_id,
+            mapping=activation.mapping, timing="device_events" if backend.has_timing_events else "synchronize",
+            framework=backend.framework_state(),
+        )
+    )  # fmt: skip
+    _join_group(backend, job)
+    context = Context(
+        backend=backend, activation=activation, precision=job.precision, config=job.config.values, sink=writer,
+        rank=rank, world_size=job.world_size, data_dir=Path(job.data_dir) if job.data_dir else None,
+    )  # fmt: skip
+    _case_function(job.case_target)(context)
+    _leave_group()
+
+
+def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
+    """Whatever the case raises becomes this rank's recorded end; the traceback goes to its log."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        return WorkerEnded(time.monotonic_ns(), _status_of(error, backend), f"{type(error).__name__}: {error}")
+    peak = backend.allocator_memory() if backend.has_allocator else None
+    return WorkerEnded(
+        time.monotonic_ns(), "succeeded",
+        allocator_peak_allocated_bytes=peak.peak_allocated_bytes if peak else None,
+        allocator_peak_reserved_bytes=peak.peak_reserved_bytes if peak else None,
+    )  # fmt: skip
+
+
+def _status_of(error: Exception, backend: DeviceBackend) -> Any:
+    if isinstance(error, Unsupported):
+        return "unsupported"
+    return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
+
+
+def _join_group(backend: DeviceBackend, job: Job) -> None:
+    """One process group over all ranks, opened here so that no library opens N groups of one."""
+    if int(os.environ["WORLD_SIZE"]) != job.world_size:
+        raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, the job has {job.world_size}")
+    if job.world_size > 1:
+        import torch
+
+        torch.distributed.init_process_group(backend.collective_backend)
+
+
+def _leave_group() -> None:
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def _case_function(target: str) -> Callable[[Context], None]:
+    module, _, name = target.partition(":")
+    function: Callable[[Context], None] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _redirect_output(path: Path) -> None:
+    """File descriptors, not sys.stdout: what native libraries print belongs in the log too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

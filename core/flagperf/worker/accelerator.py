@@ -1,0 +1,34 @@
+"""The one place where accelerate is set up.
+
+accelerate runs N separate trainings, each rank 0 of 1 and exit code 0, when its environment does not fit: hence the
+assertion on the number of processes.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from flagperf.api import DeviceBackend, Precision
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+_MIXED = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+def make_accelerator(
+    backend: DeviceBackend, precision: Precision, world_size: int, device: str, **arguments: Any
+) -> Accelerator:
+    use_cpu = backend.torch_type == "cpu"
+    if use_cpu:
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+    from accelerate import Accelerator
+
+    mixed = _MIXED[precision.autocast] if precision.autocast else "no"
+    accelerator = Accelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
+    if accelerator.num_processes != world_size:
+        raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, the job has {world_size}")
+    if accelerator.device.type != backend.torch_type:
+        raise RuntimeError(f"accelerate chose {accelerator.device}, the job runs on {device}")
+    return accelerator
