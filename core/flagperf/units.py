@@ -35,6 +35,18 @@ def percent(value: float) -> str:
     return f"{value * 100:.1f}%"
 
 
+def count(value: int | float) -> str:
+    return f"{value:,.0f}"
+
+
+def teraflops(flops_per_second: float) -> str:
+    return f"{flops_per_second / 1e12:.4g}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f}"
+
+
 def setting(value: object) -> str:
     """A configuration value as the pages write it: floats in the shortest form, small ones scientific (1.5e-4)."""
     if isinstance(value, bool) or not isinstance(value, float):

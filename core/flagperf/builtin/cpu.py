@@ -56,7 +56,7 @@ class CpuBackend(DeviceBackend):
         import torch
 
         return {
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             "threads": str(torch.get_num_threads()),
             "float32_matmul_precision": torch.get_float32_matmul_precision(),
         }

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import click
 
 from flagperf.cli.options import common, complete_run, runs_dir_option, wants_color
-from flagperf.report import page, print_table, summary_table, to_json
+from flagperf.report import page, print_summary_table, summary_table, to_json
 from flagperf.store import find_run, read_bundle, runs_directory
 
 
@@ -31,4 +31,4 @@ def report(
         language = cast(Literal["en", "zh"], lang)
         click.echo(page(recorded, language, allow_simulated=allow_simulated), nl=False)
     else:
-        print_table(summary_table(recorded), color=wants_color(), file=sys.stdout)
+        print_summary_table(summary_table(recorded), color=wants_color(), file=sys.stdout)

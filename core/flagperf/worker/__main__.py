@@ -41,7 +41,7 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
             t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), rank=rank, local_rank=local_rank,
             node_index=order.node_index, world_size=job.world_size, device_id=activation.device_id,
             mapping=activation.mapping, timing="device_events" if backend.has_timing_events else "synchronize",
-            framework=backend.framework_state(),
+            framework={name: str(value) for name, value in backend.framework_state().items()},
         )
     )  # fmt: skip
     _join_group(backend, job)

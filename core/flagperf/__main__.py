@@ -1,0 +1,5 @@
+"""python -m flagperf"""
+
+from flagperf.cli import main
+
+main()

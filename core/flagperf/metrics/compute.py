@@ -1,0 +1,73 @@
+"""All metrics of a run from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from flagperf.metrics import mfu, quality, samples, throughput
+from flagperf.metrics.definitions import DEFINITIONS, TARGET, Definition, quality_definition
+from flagperf.metrics.finding import Finding
+from flagperf.metrics.memory import memory
+from flagperf.metrics.metric import Mark, Metric, Record
+from flagperf.metrics.ranks import RankRecord, failure, rank_records
+from flagperf.metrics.times import times
+from flagperf.metrics.training import training_of
+from flagperf.metrics.window import window_of
+from flagperf.spec import Job, Manifest
+
+
+def compute_metrics(job: Job, manifest: Manifest, record: Record) -> tuple[Metric, ...]:
+    """Always the same metrics in the same order: those of DEFINITIONS, the qualities of the case, the target.
+
+    Whatever the record lacks, nothing is raised: a metric that cannot be had has a reason in place of a value. A
+    quality that a case calls `loss` takes the place of the loss of the last step.
+    """
+    ranks = rank_records(record.ranks)
+    findings = _findings(job, manifest, record, ranks)
+    own = {entry.name for entry in manifest.qualities}
+    definitions = [
+        *(_in_units_of(manifest, definition) for definition in DEFINITIONS if definition.name not in own),
+        *(quality_definition(entry) for entry in manifest.qualities),
+        TARGET,
+    ]
+    marks = run_marks(job, record, ranks)
+    return tuple(definition.metric(findings[definition.name], marks) for definition in definitions)
+
+
+def run_marks(job: Job, record: Record, ranks: Sequence[RankRecord]) -> tuple[Mark, ...]:
+    marks: list[Mark] = []
+    if job.oversubscribed:
+        marks.append("oversubscribed")
+    if any(rank.started.mapping == "none" for rank in ranks):
+        marks.append("unverified_mapping")
+    if any(file.torn for file in (record.parent, *record.ranks, *record.samples)):
+        marks.append("torn_record")
+    return tuple(marks)
+
+
+def _findings(job: Job, manifest: Manifest, record: Record, ranks: Sequence[RankRecord]) -> dict[str, Finding]:
+    failed = failure(job, ranks)
+    training = training_of(job, manifest, ranks, failed)
+    window = window_of(training)
+    devices = samples.device_samples(job, record.parent, record.samples)
+    findings: dict[str, Finding] = {
+        **times(job, manifest, record.parent, ranks, training, failed),
+        **throughput.rates(window, job.world_size),
+        **throughput.counts(training),
+        **throughput.step_times(window),
+        **throughput.shares(window),
+        **mfu.model_flops(job, manifest, ranks, window),
+        **memory(job, devices, ranks, failed),
+        "probe_cost": samples.probe_cost(job, record.samples),
+        **quality.losses(training),
+        **{entry.name: quality.quality(entry, ranks, failed) for entry in manifest.qualities},
+    }
+    return {**findings, "target": quality.target(job, manifest, findings)}
+
+
+def _in_units_of(manifest: Manifest, definition: Definition) -> Definition:
+    if definition.unit == "samples/s" and not mfu.counts_tokens(manifest):
+        return msgspec.structs.replace(definition, unit=manifest.sample_unit)
+    return definition

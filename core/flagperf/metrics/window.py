@@ -1,0 +1,146 @@
+"""Window: the durations that the published throughputs divide by, nested by construction or refused."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from flagperf.events import StepFinished
+from flagperf.metrics.finding import Absent
+from flagperf.metrics.training import RankTraining, Span, Training
+
+ROUNDING_NS = 1000
+"""Timing events of a device count in fractions of a microsecond."""
+
+
+class RankWindow(msgspec.Struct, frozen=True):
+    """`core_ns <= train_ns <= whole_ns`."""
+
+    rank: int
+    whole_ns: int
+    train_ns: int
+    core_ns: int
+    wait_ns: int
+    kept: tuple[StepFinished, ...]
+    periods_ns: tuple[int, ...]
+    """Per kept step: from the end of the one before to its own end, without evaluation and logging."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Over ranks a count is the sum and a duration the longest."""
+
+    ranks: tuple[RankWindow, ...]
+    timing: tuple[str, ...]
+
+    @property
+    def whole_ns(self) -> int:
+        return max(rank.whole_ns for rank in self.ranks)
+
+    @property
+    def train_ns(self) -> int:
+        return max(rank.train_ns for rank in self.ranks)
+
+    @property
+    def core_ns(self) -> int:
+        return max(rank.core_ns for rank in self.ranks)
+
+    @property
+    def samples(self) -> int:
+        return sum(self.per_step(lambda step: step.samples))
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.per_step(lambda step: step.tokens))
+
+    @property
+    def positions(self) -> int:
+        """What the model computed, padding included."""
+        return sum(self.per_step(lambda step: step.tokens + step.padded_tokens))
+
+    def per_step(self, count: Callable[[StepFinished], int]) -> list[int]:
+        """A count per kept step, summed over ranks."""
+        return [sum(map(count, steps)) for steps in zip(*(rank.kept for rank in self.ranks), strict=True)]
+
+    @property
+    def step_computes_ns(self) -> list[int]:
+        """Per kept step the compute time of the slowest rank."""
+        return [max(step.compute_ns for step in steps) for steps in zip(*(r.kept for r in self.ranks), strict=True)]
+
+    @property
+    def step_periods_ns(self) -> list[int]:
+        """Per kept step the period of the slowest rank."""
+        return [max(periods) for periods in zip(*(rank.periods_ns for rank in self.ranks), strict=True)]
+
+
+def window_of(training: Training | Absent) -> Window | Absent:
+    if isinstance(training, Absent):
+        return training
+    if not training.steps_kept:
+        return Absent("not_measured", f"all {training.steps_dropped} steps were warm-up: no step is left to measure")
+    ranks: list[RankWindow] = []
+    for rank in training.ranks:
+        window = _rank_window(rank)
+        absent = _overlap(rank) or _broken_nesting(window, sum(step.compute_ns for step in rank.kept))
+        if absent:
+            return absent
+        ranks.append(window)
+    return Window(tuple(ranks), tuple(sorted({rank.timing for rank in training.ranks})))
+
+
+def _rank_window(rank: RankTraining) -> RankWindow:
+    train_ns = rank.window.length_ns - sum(pause.length_ns for pause in rank.pauses)
+    return RankWindow(
+        rank=rank.rank,
+        whole_ns=rank.window.length_ns,
+        train_ns=train_ns,
+        core_ns=min(train_ns, sum(step.compute_ns for step in rank.kept)),
+        wait_ns=sum(step.wait_ns for step in rank.kept),
+        kept=rank.kept,
+        periods_ns=_periods_ns(rank),
+    )
+
+
+def _periods_ns(rank: RankTraining) -> tuple[int, ...]:
+    moments = [rank.window.began_ns, *(step.t_ns for step in rank.kept)]
+    paused = _paused_until(rank.pauses, moments)
+    running = [moment - pause for moment, pause in zip(moments, paused, strict=True)]
+    return tuple(later - earlier for earlier, later in pairwise(running))
+
+
+def _paused_until(pauses: Sequence[Span], moments: Sequence[int]) -> list[int]:
+    """For each moment, how much of the pauses lies before it."""
+    began = [pause.began_ns for pause in pauses]
+    before = [0, *accumulate(pause.length_ns for pause in pauses)]
+    paused: list[int] = []
+    for moment in moments:
+        index = bisect_right(began, moment)
+        not_yet = max(0, pauses[index - 1].ended_ns - moment) if index else 0
+        paused.append(before[index] - not_yet)
+    return paused
+
+
+def _overlap(rank: RankTraining) -> Absent | None:
+    for earlier, later in pairwise(rank.pauses):
+        if later.began_ns < earlier.ended_ns:
+            return _invalid(
+                rank.rank,
+                f"evaluation or logging from {later.began_ns} ns overlaps the one until {earlier.ended_ns} ns",
+            )
+    return None
+
+
+def _broken_nesting(window: RankWindow, compute_ns: int) -> Absent | None:
+    parts = f"the window of {window.whole_ns} ns leaves {window.train_ns} ns without evaluation and logging"
+    for what, part_ns in (("computing", compute_ns), ("waiting for data", window.wait_ns)):
+        if part_ns > window.train_ns + ROUNDING_NS:
+            return _invalid(window.rank, f"{part_ns} ns of {what} do not fit: {parts}")
+    if window.core_ns <= 0:
+        return _invalid(window.rank, f"{compute_ns} ns of computing is no duration: {parts}")
+    return None
+
+
+def _invalid(rank: int, what: str) -> Absent:
+    return Absent("invalid_telemetry", f"rank {rank}: {what}")

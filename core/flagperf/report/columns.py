@@ -1,0 +1,120 @@
+"""The columns of the performance table, by the names that a case writes in page.columns.
+
+A new column is one more entry of COLUMNS. It says what a run has there, and what a published result has there.
+Every quality that a case declares is a column of that case as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flagperf import units
+from flagperf.errors import unknown_name
+from flagperf.report.cells import EMPTY, Cell, Formatter, empty, joined, metric_cell
+from flagperf.report.texts import Lang, label
+from flagperf.report.words import configuration, overrides, run_configuration, vendor_and_device
+from flagperf.spec import Manifest, Quality, Reference
+from flagperf.store.run import Run
+
+QUALITY_FORMATS: dict[str, Formatter] = {
+    "fraction": units.fraction,
+    "loss": units.loss,
+    "one_decimal": units.one_decimal,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    head: str
+    """The same in both languages; empty where texts.LABELS has one for each."""
+    of_run: Callable[[Run, Lang], Cell]
+    of_reference: Callable[[Reference, Lang], Cell]
+    needs_row: bool = True
+    """False for a column that says which run this is, and so has no row in the general table."""
+
+    def title(self, lang: Lang) -> str:
+        return self.head or label(self.name, lang)
+
+
+def columns(manifest: Manifest) -> tuple[Column, ...]:
+    """The case's columns in its order. Raises BadInput for a name that is neither here nor a quality of the case."""
+    known = {**COLUMNS, **{quality.name: quality_column(quality) for quality in manifest.qualities}}
+    for name in manifest.page.columns:
+        if name not in known:
+            raise unknown_name("column", name, known, f"(page.columns of case {manifest.name})")
+    return tuple(known[name] for name in manifest.page.columns)
+
+
+def metric_column(name: str, form: Formatter, head: str = "") -> Column:
+    return Column(
+        name,
+        head or name,
+        lambda run, _lang: metric_cell(run, name, form),
+        lambda reference, _lang: _published(reference, name, form),
+    )
+
+
+def quality_format(manifest: Manifest, name: str) -> Formatter:
+    """How a quality of the case is written; any other number as a setting is."""
+    formats = {quality.name: quality.format for quality in manifest.qualities}
+    return QUALITY_FORMATS[formats[name]] if name in formats else units.setting
+
+
+def quality_column(quality: Quality) -> Column:
+    return metric_column(quality.name, QUALITY_FORMATS[quality.format])
+
+
+def _published(reference: Reference, name: str, form: Formatter) -> Cell:
+    value = reference.values.get(name)
+    return empty("unpublished") if value is None else Cell(form(value))
+
+
+def _memory_of_run(run: Run, _lang: Lang) -> Cell:
+    return joined([metric_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
+
+
+def _memory_of_reference(reference: Reference, _lang: Lang) -> Cell:
+    used, total = reference.values.get("mem_used"), reference.values.get("mem_total")
+    if used is None or total is None:
+        return empty("unpublished")
+    return Cell(units.memory_cell(used, total))
+
+
+def _reference_configuration(reference: Reference, lang: Lang) -> Cell:
+    device = vendor_and_device(reference.vendor, reference.device)
+    return Cell(configuration(device, reference.nodes, reference.devices_per_node, lang))
+
+
+def _reference_overrides(reference: Reference, _lang: Lang) -> Cell:
+    return Cell(EMPTY if reference.overrides in ("", "none", EMPTY) else reference.overrides)
+
+
+COLUMNS: dict[str, Column] = {
+    column.name: column
+    for column in (
+        Column(
+            "configuration",
+            "",
+            lambda run, lang: Cell(run_configuration(run, lang)),
+            _reference_configuration,
+            needs_row=False,
+        ),
+        Column(
+            "precision",
+            "precision",
+            lambda run, _lang: Cell(run.job.precision.name),
+            lambda reference, _lang: Cell(reference.precision),
+        ),
+        Column("fix_hp", "fix_hp", lambda run, _lang: Cell(overrides(run) or EMPTY), _reference_overrides),
+        metric_column("e2e_time", units.one_decimal),
+        metric_column("p_whole", units.one_decimal),
+        metric_column("p_train", units.one_decimal),
+        metric_column("p_core", units.one_decimal),
+        metric_column("token/p/s", units.tokens_per_second),
+        metric_column("loss", units.loss),
+        Column("mem", "mem", _memory_of_run, _memory_of_reference),
+        metric_column("mfu", units.percent, head="MFU"),
+    )
+}

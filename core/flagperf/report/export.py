@@ -1,0 +1,91 @@
+"""`report --format json`: runs for other programs. Fields are added, never renamed or given another meaning; where
+that cannot be kept, EXPORT_SCHEMA moves.
+
+    {"schema": 1, "runs": [{
+        "id", "created" (UTC, ISO 8601), "status" (null while it runs), "reason",
+        "case": {"name", "version", "kind", "profile", "published" (the profile is the published configuration)},
+        "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
+        "device": {"model", "short_name", "memory_bytes"},
+        "shape": {"nodes", "devices_per_node", "devices"},
+        "precision",
+        "overrides": {key: {"value", "layer"}},
+        "metrics": {name: {"value" (null where there is none), "unit", "scope", "definition", "reason", "detail",
+                           "marks", "interval", "inputs"}},
+        "environment": [one of each node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
+                                           "variables", "versions" (driver and the like)}]
+    }]}
+
+Metrics are in their own units: bytes, seconds, shares of 1. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.metrics import Metric
+from flagperf.report.words import is_published, vendor_word
+from flagperf.spec import NodeFacts, flatten
+from flagperf.store.run import RecordedRun, Run
+
+EXPORT_SCHEMA = 1
+
+
+def to_json(runs: Sequence[RecordedRun]) -> bytes:
+    exported = {"schema": EXPORT_SCHEMA, "runs": [_run(recorded) for recorded in runs]}
+    return msgspec.json.format(msgspec.json.encode(exported), indent=2)
+
+
+def _run(recorded: RecordedRun) -> dict[str, Any]:
+    run, job = recorded.run, recorded.run.job
+    return {
+        "id": run.id,
+        "created": run.created,
+        "status": run.ending.status if run.ending else None,
+        "reason": run.ending.reason if run.ending else "",
+        "case": _case(run),
+        "vendor": vendor_word(run),
+        "adapter": job.adapter,
+        "flagperf_version": run.flagperf_version,
+        "simulated": run.simulated,
+        "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
+        "shape": {
+            "nodes": len(job.nodes), "devices_per_node": job.devices_per_node, "devices": job.world_size,
+        },
+        "precision": job.precision.name,
+        "overrides": _overrides(run),
+        "metrics": {metric.name: _metric(metric) for metric in run.metrics},
+        "environment": [_node(node, job.vendor) for node in recorded.nodes],
+    }  # fmt: skip
+
+
+def _case(run: Run) -> dict[str, Any]:
+    return {
+        **_fields(run.manifest, "name", "version", "kind"),
+        "profile": run.job.profile,
+        "published": is_published(run),
+    }
+
+
+def _overrides(run: Run) -> dict[str, Any]:
+    values = dict(flatten(run.job.config.values))
+    return {key: {"value": values[key], "layer": layer} for key, layer in run.job.config.deviations.items()}
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    return _fields(metric, "value", "unit", "scope", "definition", "reason", "detail", "marks", "interval", "inputs")
+
+
+def _node(node: NodeFacts, vendor: str) -> dict[str, Any]:
+    versions = next((facts.versions for facts in node.vendors if facts.vendor == vendor), {})
+    return {
+        "host": node.host,
+        **_fields(node.environment, "facts", "packages", "variables"),
+        "versions": versions,
+    }
+
+
+def _fields(struct: msgspec.Struct, *names: str) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in names}

@@ -1,0 +1,178 @@
+"""The rows of the general table, by the names that a case writes in page.rows.
+
+A new row is one more entry of ROWS. A row either says something about all runs, or points to columns of the performance
+table; `check_layout` refuses a case whose rows and columns do not name the same metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flagperf import units
+from flagperf.errors import BadInput, unknown_name
+from flagperf.report.columns import columns, quality_format
+from flagperf.report.page_runs import PageRuns
+from flagperf.report.texts import REMARKS, choose, clauses, label, listed, say
+from flagperf.report.words import is_published, tuned_overrides, vendor_and_device, vendor_word
+from flagperf.spec import Manifest, Quality, flatten
+
+Words = Callable[[PageRuns], str]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    value: Words | None = None
+    remark: Words | None = None
+    columns: tuple[str, ...] = ()
+    """What it points to, where it has no value of its own."""
+    shown: str = ""
+    """The columns in the words of the row, where these are not the columns' heads."""
+    headline: bool = False
+    """Set bold."""
+    title: str = ""
+    """In both languages; else texts.LABELS has it."""
+
+
+def rows(manifest: Manifest) -> tuple[Row, ...]:
+    """The case's rows in its order. Raises BadInput for a name that does not exist."""
+    qualities = {quality.name: _quality_row(quality) for quality in manifest.qualities}
+    known = {**ROWS, **qualities, "result": _result_row(manifest)}
+    for name in manifest.page.rows:
+        if name not in known:
+            raise unknown_name("row", name, known, f"(page.rows of case {manifest.name})")
+    for name in manifest.page.remarks:
+        if name not in manifest.page.rows:
+            raise unknown_name("row", name, manifest.page.rows, f"(page.remarks of case {manifest.name})")
+    return tuple(known[name] for name in manifest.page.rows)
+
+
+def check_layout(manifest: Manifest) -> None:
+    """The list of metrics and the performance table name the same ones."""
+    tabled = {column.name for column in columns(manifest) if column.needs_row}
+    pointed = {name for row in rows(manifest) for name in row.columns}
+    for row in rows(manifest):
+        if row.value is None and not row.columns:
+            raise BadInput(f"case {manifest.name}: row {row.name} points to no column; page.columns has no quality")
+    for missing, there, here in (
+        (tabled - pointed, "page.columns", "page.rows"),
+        (pointed - tabled, "page.rows", "page.columns"),
+    ):
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise BadInput(f"case {manifest.name}: {there} has {names}, {here} does not; add it there")
+
+
+def row_title(row: Row, page: PageRuns) -> str:
+    return row.title or label(f"row_{row.name}", page.lang, page.manifest.kind)
+
+
+def row_value(row: Row, page: PageRuns) -> str:
+    if row.value is not None:
+        return row.value(page)
+    heads = {column.name: column.title(page.lang) for column in columns(page.manifest)}
+    shown = row.shown or ", ".join(heads[name] for name in row.columns)
+    return say("see", page.lang, columns=shown, table=label("performance", page.lang, page.manifest.kind))
+
+
+def row_remark(row: Row, page: PageRuns) -> str:
+    """The case's own remark, else ours."""
+    if row.name in page.manifest.page.remarks:
+        return choose(page.manifest.page.remarks[row.name], page.lang)
+    if row.remark is not None:
+        return row.remark(page)
+    if row.name not in REMARKS:
+        return ""
+    return REMARKS[row.name][page.lang].format(
+        precisions="/".join(page.manifest.precisions),
+        unit=_throughput_unit(page),
+        formula=page.manifest.mfu_formula or say("none", page.lang),
+        target=_target(page),
+    )
+
+
+def _result_row(manifest: Manifest) -> Row:
+    """All qualities in the table that have no row of their own."""
+    own = set(manifest.page.rows)
+    names = tuple(quality.name for quality in manifest.qualities)
+    pointed = tuple(name for name in names if name in manifest.page.columns and name not in own)
+    return Row("result", columns=pointed, remark=None if manifest.target else lambda _page: "")
+
+
+def _quality_row(quality: Quality) -> Row:
+    return Row(quality.name, title=quality.name, columns=(quality.name,), remark=lambda _page: quality.definition)
+
+
+def _throughput_unit(page: PageRuns) -> str:
+    unit, key = page.manifest.sample_unit, page.manifest.sequence_key
+    lengths = _values_of(page, key) if key else []
+    return f"{unit}(seq_length={'/'.join(map(units.setting, lengths))})" if lengths else unit
+
+
+def _target(page: PageRuns) -> str:
+    """The target in the format of its quality; several where runs had different ones."""
+    target = page.manifest.target
+    if target is None:
+        return ""
+    form = quality_format(page.manifest, target.metric)
+    return "/".join(form(value) for value in _values_of(page, target.key))
+
+
+def _values_of(page: PageRuns, key: str) -> list[float]:
+    """The different numbers that the runs' configurations have for a key."""
+    found = [dict(flatten(recorded.run.job.config.values)).get(key) for recorded in page.runs]
+    return list(dict.fromkeys(value for value in found if isinstance(value, int | float)))
+
+
+def _device(page: PageRuns) -> str:
+    names = [
+        vendor_and_device(vendor_word(recorded.run), recorded.run.job.device_model.short_name) for recorded in page.runs
+    ]
+    return listed(list(dict.fromkeys(names)), page.lang)
+
+
+def _parameters(page: PageRuns) -> str:
+    metrics = [recorded.run.metric("mfu") for recorded in page.runs]
+    counts = [metric.inputs["parameters"] for metric in metrics if metric and "parameters" in metric.inputs]
+    return say("parameters", page.lang, count="/".join(dict.fromkeys(map(units.count, counts)))) if counts else ""
+
+
+def _data(page: PageRuns) -> str:
+    has_files = any(recorded.run.job.data_files for recorded in page.runs)
+    return say("data_in_notes" if has_files else "data_generated", page.lang)
+
+
+def _extra(page: PageRuns) -> str:
+    """What a vendor's tuning changed, and a profile that is not the published one."""
+    extras = []
+    for recorded in page.runs:
+        tuned = [
+            say("tuned", page.lang, change=", ".join(changes), layer=layer)
+            for layer, changes in tuned_overrides(recorded.run).items()
+        ]
+        profile = "" if is_published(recorded.run) else recorded.run.job.profile
+        extras.append(clauses([*tuned, profile and say("profile_other", page.lang, profile=profile)], page.lang))
+    return clauses(page.by_rows(extras), page.lang) or say("none", page.lang)
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Row("task", lambda page: choose(page.manifest.task, page.lang)),
+        Row("model", lambda page: page.manifest.model, _parameters),
+        Row("dataset", lambda page: page.manifest.dataset, _data),
+        Row("precision", columns=("precision",)),
+        Row("fix_hp", columns=("fix_hp",)),
+        Row("device", _device),
+        Row("mem", columns=("mem",), shown="mem(actual/total)"),
+        Row("e2e_time", columns=("e2e_time",)),
+        Row("p_whole", columns=("p_whole",)),
+        Row("p_train", columns=("p_train",)),
+        Row("p_core", columns=("p_core",), headline=True),
+        Row("token/p/s", columns=("token/p/s",), headline=True),
+        Row("mfu", columns=("mfu",)),
+        Row("loss", columns=("loss",)),
+        Row("extra", _extra),
+    )
+}

@@ -1,0 +1,175 @@
+"""The notes that every page prints about its runs: who measured what, when and how.
+
+Each topic is a function of one run; equal texts of several runs become one note that names their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flagperf import units
+from flagperf.report.cells import EMPTY, Formatter, has_results
+from flagperf.report.columns import quality_format
+from flagperf.report.environment import differing_facts
+from flagperf.report.page_runs import PageRuns
+from flagperf.report.texts import Lang, clauses, explain, listed, say
+from flagperf.report.words import is_published, overrides, run_configuration
+from flagperf.store.run import RecordedRun, Run
+
+Topic = Callable[[RecordedRun, Lang], str]
+
+
+def run_notes(page: PageRuns) -> list[str]:
+    topics: list[list[str]] = [_run_texts(page)]
+    topics += [[topic(recorded, page.lang) for recorded in page.runs] for topic in TOPICS]
+    return [note for texts in topics for note in page.by_rows(texts)]
+
+
+def profile_sentence(run: Run, lang: Lang) -> str:
+    return say("profile_published" if is_published(run) else "profile_other", lang, profile=run.job.profile)
+
+
+def target_sentence(run: Run, lang: Lang) -> str:
+    """Target and verdict."""
+    metric = run.metric("target")
+    if metric is None or metric.value is None:
+        if run.manifest.target is None:
+            return say("target_none", lang)
+        reason = metric.reason if metric and metric.reason else "not_measured"
+        return say("target_unknown", lang, why=explain(reason, lang, metric.detail if metric else ""))
+    name = str(metric.inputs.get("metric", run.manifest.target.metric if run.manifest.target else ""))
+    form = quality_format(run.manifest, name)
+    target, got = (_number(metric.inputs.get(key), form) for key in ("target", "got"))
+    if target == got and not metric.value:
+        got = str(metric.inputs["got"])  # rounding would hide why it was missed
+    return say("target_reached" if metric.value else "target_missed", lang, metric=name, target=target, got=got)
+
+
+def memory_sentence(run: Run, lang: Lang) -> str:
+    """Probe, interval and device, and plainly what is measured where devices have no memory of their own."""
+    used = run.metric("mem_used")
+    sampled = ""
+    if used is not None and used.value is not None:
+        numbers = {key: used.inputs.get(f"{key}_seconds") for key in ("interval", "largest_gap")}
+        interval, gap = (EMPTY if number is None else f"{number:.3g}" for number in numbers.values())
+        sampled = say(
+            "memory", lang, probe=used.inputs.get("probe", EMPTY), interval=interval, gap=gap,
+            device=used.inputs.get("device_id", EMPTY),
+        )  # fmt: skip
+    return clauses([sampled, say("memory_host", lang) if run.job.memory_scope == "host" else ""], lang)
+
+
+def mfu_sentence(run: Run, lang: Lang) -> str:
+    """Formula id, N, peak and the peak's source."""
+    metric = run.metric("mfu")
+    if metric is None or metric.value is None:
+        return ""
+    found, peak = metric.inputs, run.job.peak
+    return say(
+        "mfu", lang,
+        formula=found.get("formula", EMPTY),
+        parameters=_number(found.get("parameters"), units.count),
+        matmul=_number(found.get("matmul_parameters"), units.count),
+        peak=units.teraflops(peak.value) if peak else EMPTY,
+        row=peak.row if peak else EMPTY,
+        source=peak.source if peak else EMPTY,
+        confidence=peak.confidence if peak else EMPTY,
+    )  # fmt: skip
+
+
+def _run_texts(page: PageRuns) -> list[str]:
+    """Identity of each run, and which repeat of its configuration it is."""
+    kinds = [_kind(recorded.run) for recorded in page.runs]
+    return [
+        say(
+            "run", page.lang, id=recorded.run.id, date=recorded.run.created[:10],
+            repeat=kinds[: index + 1].count(kinds[index]), repeats=kinds.count(kinds[index]),
+        )
+        for index, recorded in enumerate(page.runs)
+    ]  # fmt: skip
+
+
+def _kind(run: Run) -> tuple[str, ...]:
+    return run_configuration(run, "en"), run.job.precision.name, overrides(run), run.job.profile
+
+
+def _simulated(recorded: RecordedRun, lang: Lang) -> str:
+    return say("simulated", lang) if recorded.run.simulated else ""
+
+
+def _made_by(recorded: RecordedRun, lang: Lang) -> str:
+    run = recorded.run
+    fact = recorded.nodes[0].environment.facts.get("commit") if recorded.nodes else None
+    commit = say("commit", lang, commit=fact.value) if fact and fact.value else ""
+    return say(
+        "made_by", lang, case=run.manifest.name, version=run.manifest.version, adapter=run.job.adapter,
+        flagperf=run.flagperf_version, commit=commit,
+    )  # fmt: skip
+
+
+def _profile(recorded: RecordedRun, lang: Lang) -> str:
+    return profile_sentence(recorded.run, lang)
+
+
+def _steps(recorded: RecordedRun, lang: Lang) -> str:
+    run = recorded.run
+    if not has_results(run):
+        return ""
+    counted = say(
+        "steps", lang, dropped=_metric(run, "steps_dropped", units.count),
+        kept=_metric(run, "steps_kept", units.count), padding=_metric(run, "padding_ratio", units.percent),
+        timing=_timing(run),
+    )  # fmt: skip
+    return clauses([counted, *_intervals(run, lang)], lang)
+
+
+def _timing(run: Run) -> str:
+    metric = run.metric("p_core")
+    return str(metric.inputs.get("timing", EMPTY)) if metric else EMPTY
+
+
+def _intervals(run: Run, lang: Lang) -> list[str]:
+    return [
+        say(
+            "interval", lang, name=metric.name, low=units.one_decimal(metric.interval.low),
+            high=units.one_decimal(metric.interval.high), method=metric.interval.method,
+        )
+        for name in ("p_whole", "p_train", "p_core")
+        if (metric := run.metric(name)) is not None and metric.interval is not None
+    ]  # fmt: skip
+
+
+def _target(recorded: RecordedRun, lang: Lang) -> str:
+    return target_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+
+
+def _memory(recorded: RecordedRun, lang: Lang) -> str:
+    return memory_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+
+
+def _mfu(recorded: RecordedRun, lang: Lang) -> str:
+    return mfu_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+
+
+def _data(recorded: RecordedRun, lang: Lang) -> str:
+    files = [say("data_file", lang, path=file.path, sha256=file.sha256) for file in recorded.run.job.data_files]
+    return say("data_files", lang, files=listed(files, lang)) if files else ""
+
+
+def _nodes(recorded: RecordedRun, lang: Lang) -> str:
+    names = differing_facts(recorded)
+    return say("nodes_differ", lang, facts=listed(names, lang)) if names else ""
+
+
+TOPICS: tuple[Topic, ...] = (_simulated, _made_by, _profile, _steps, _target, _memory, _mfu, _data, _nodes)
+
+
+def _metric(run: Run, name: str, form: Formatter) -> str:
+    metric = run.metric(name)
+    if metric is None or metric.value is None:
+        return f"{EMPTY} ({metric.reason if metric and metric.reason else 'not_measured'})"
+    return form(metric.value)
+
+
+def _number(value: float | None, form: Formatter) -> str:
+    return EMPTY if value is None else form(value)

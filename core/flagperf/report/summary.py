@@ -1,0 +1,144 @@
+"""What a terminal shows: one run in full (`summary`), or several as a table (`summary_table`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from flagperf import units
+from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
+from flagperf.report.columns import QUALITY_FORMATS, Column, columns
+from flagperf.report.references import reference_table, references
+from flagperf.report.run_notes import memory_sentence, mfu_sentence, profile_sentence, target_sentence
+from flagperf.report.table import Table
+from flagperf.report.texts import DETAILS
+from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
+from flagperf.spec import Quality
+from flagperf.store.run import RecordedRun, Run
+
+NOT_AVAILABLE = "n/a"
+
+
+class SummaryRow(msgspec.Struct, frozen=True):
+    label: str
+    value: str
+    note: str = ""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    title: str
+    rows: tuple[SummaryRow, ...]
+    references: Table
+
+
+class RunTable(msgspec.Struct, frozen=True):
+    runs: Table
+    references: Table
+
+
+def summary(recorded: RecordedRun) -> Summary:
+    """A run that did not succeed shows what it measured until then, without rows for what it did not."""
+    run = recorded.run
+    rows = [_status(run), *_times(run), *_qualities(run), *_details(run)]
+    if not has_results(run):
+        rows = [row for row in rows if row.value != NOT_AVAILABLE]
+    return Summary(_title(run), tuple(rows), _references([run], columns(run.manifest)))
+
+
+def summary_table(runs: Sequence[RecordedRun]) -> RunTable:
+    """Runs as rows, in the order given; the columns are those of their cases' pages. Where a page has `/`, a run
+    has the reason code here."""
+    found = [recorded.run for recorded in runs]
+    shown = tuple({column.name: column for run in found for column in columns(run.manifest)}.values())
+    head = ("run", "status", "vendor", *(column.title("en") for column in shown))
+    return RunTable(Table(head, tuple(_table_row(run, shown) for run in found)), _references(found, shown))
+
+
+def _table_row(run: Run, shown: Sequence[Column]) -> tuple[str, ...]:
+    own = {column.name: column for column in columns(run.manifest)}
+    cells = [own[each.name].of_run(run, "en") if each.name in own else empty("not_applicable") for each in shown]
+    return (run.id, _status_word(run), vendor_word(run), *map(_plain, cells))
+
+
+def _references(runs: Sequence[Run], shown: tuple[Column, ...]) -> Table:
+    manifests = {(run.manifest.name, run.manifest.version): run for run in runs}
+    found = tuple(reference for run in manifests.values() for reference in references(run))
+    return reference_table(found, shown, "en", _plain)
+
+
+def _plain(cell: Cell) -> str:
+    if cell.reason:
+        return EMPTY if cell.reason == "unpublished" else cell.reason
+    return f"{cell.text} ({', '.join(cell.marks)})" if cell.marks else cell.text
+
+
+def _title(run: Run) -> str:
+    job = run.job
+    device = vendor_and_device(vendor_word(run), job.device_model.short_name)
+    parts = [f"{job.case} {job.case_version}", f"profile {job.profile}", device, job.shape, job.precision.name]
+    return ", ".join([*parts, *filter(None, [overrides(run)])])
+
+
+def _status(run: Run) -> SummaryRow:
+    reason = run.ending.reason if run.ending else DETAILS["no_ending"]["en"]
+    comparable = "" if is_published(run) else profile_sentence(run, "en")
+    return SummaryRow("run", _status_word(run), "; ".join(filter(None, [reason, comparable])))
+
+
+def _status_word(run: Run) -> str:
+    return run.ending.status if run.ending else "no ending"
+
+
+def _times(run: Run) -> list[SummaryRow]:
+    speeds = [
+        _row(name, measured_cell(run, name, units.one_decimal), run.manifest.sample_unit, _interval(run, name))
+        for name in ("p_whole", "p_train", "p_core")
+    ]
+    percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
+    return [
+        _row("e2e_time", measured_cell(run, "e2e_time", units.one_decimal), "s"),
+        *speeds,
+        _row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device"),
+        _row("step time", joined(percentiles, " / "), "ms", "p50 / p90 / p99"),
+    ]
+
+
+def _qualities(run: Run) -> list[SummaryRow]:
+    rows = [_quality(run, quality) for quality in run.manifest.qualities]
+    if any(row.label == "loss" for row in rows):
+        return rows
+    losses = [measured_cell(run, name, units.loss) for name in ("loss_first", "loss")]
+    return [*rows, _row("loss", joined(losses, " -> "), "", "first step -> last step")]
+
+
+def _details(run: Run) -> list[SummaryRow]:
+    memory = joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
+    return [
+        _row("mem", memory, "GiB", memory_sentence(run, "en")),
+        _row("MFU", measured_cell(run, "mfu", units.percent), "", mfu_sentence(run, "en")),
+        _row("padding ratio", measured_cell(run, "padding_ratio", units.percent)),
+        _row("steps kept", measured_cell(run, "steps_kept", units.count)),
+        _row("steps dropped", measured_cell(run, "steps_dropped", units.count)),
+    ]
+
+
+def _quality(run: Run, quality: Quality) -> SummaryRow:
+    is_targeted = run.manifest.target is not None and run.manifest.target.metric == quality.name
+    cell = measured_cell(run, quality.name, QUALITY_FORMATS[quality.format])
+    return _row(quality.name, cell, "", target_sentence(run, "en") if is_targeted else "")
+
+
+def _interval(run: Run, name: str) -> str:
+    metric = run.metric(name)
+    if metric is None or metric.interval is None:
+        return ""
+    low, high = units.one_decimal(metric.interval.low), units.one_decimal(metric.interval.high)
+    return f"{low} to {high} ({metric.interval.method})"
+
+
+def _row(label: str, cell: Cell, unit: str = "", note: str = "") -> SummaryRow:
+    if cell.reason:
+        return SummaryRow(label, NOT_AVAILABLE, "; ".join(explanations(cell, "en")))
+    value = f"{cell.text} {unit}" if unit else cell.text
+    return SummaryRow(label, value, "; ".join(filter(None, [note, *explanations(cell, "en")])))

@@ -1,0 +1,245 @@
+"""Every text of a page in both languages, as data. Other modules of this package hold no sentence that a page prints.
+
+A name with a kind after a dot (`general.inference`) is the wording for cases of that kind, the bare name for all
+others. Names of metrics and columns are the same in both languages, so that a parser can match rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Lang = Literal["en", "zh"]
+
+
+def choose(text: Mapping[str, str], lang: Lang) -> str:
+    """A text that a case or an adapter brought: in the language, else in English, else in any."""
+    return text.get(lang) or text.get("en") or next(iter(text.values()), "")
+
+
+def say(name: str, lang: Lang, /, **values: object) -> str:
+    return SENTENCES[name][lang].format(**values)
+
+
+def label(name: str, lang: Lang, kind: str = "") -> str:
+    return LABELS.get(f"{name}.{kind}", LABELS[name])[lang]
+
+
+def explain(code: str, lang: Lang, detail: str = "") -> str:
+    """A reason or a mark: its code, what that means, what was seen in this run (a key of DETAILS, or its own words)."""
+    meaning = CODES[code][lang] if code in CODES else code
+    detail = DETAILS[detail][lang] if detail in DETAILS else detail
+    if lang == "zh":
+        return f"{code}（{meaning}）" + (f"：{detail}" if detail else "")
+    return f"{code} ({meaning})" + (f": {detail}" if detail else "")
+
+
+def listed(items: list[str], lang: Lang) -> str:
+    return ("、" if lang == "zh" else ", ").join(items)
+
+
+def clauses(items: list[str], lang: Lang) -> str:
+    return ("；" if lang == "zh" else "; ").join(item for item in items if item)
+
+
+LABELS: dict[str, dict[Lang, str]] = {
+    # sections and tables
+    "environment": {"en": "Environment", "zh": "环境配置"},
+    "hardware": {"en": "Hardware", "zh": "硬件环境"},
+    "software": {"en": "Software", "zh": "软件环境"},
+    "results": {"en": "Results", "zh": "运行情况"},
+    "general": {"en": "General", "zh": "通用指标"},
+    "general.inference": {"en": "Metric list", "zh": "指标列表"},
+    "performance": {"en": "Performance", "zh": "性能指标"},
+    "performance.inference": {"en": "Values", "zh": "指标值"},
+    "published": {"en": "Published results of this case, for comparison", "zh": "已发布结果（供对照）"},
+    "head_name": {"en": "Metric", "zh": "指标名称"},
+    "head_value": {"en": "Value", "zh": "指标值"},
+    "head_value.inference": {"en": "Value index", "zh": "指标值索引"},
+    "head_remark": {"en": "Remarks", "zh": "特殊说明"},
+    "configuration": {"en": "Configuration", "zh": "配置"},
+    "source": {"en": "Source", "zh": "来源"},
+    # environment
+    "machine": {"en": "Machine", "zh": "机器型号"},
+    "accelerator": {"en": "Accelerator", "zh": "加速卡型号"},
+    "cpu": {"en": "CPU", "zh": "CPU型号"},
+    "network": {"en": "Network", "zh": "多机网络类型、带宽"},
+    "os": {"en": "OS", "zh": "OS版本"},
+    "kernel": {"en": "Kernel", "zh": "OS kernel版本"},
+    "driver": {"en": "Driver", "zh": "加速卡驱动版本"},
+    "container": {"en": "Container", "zh": "容器"},
+    "docker": {"en": "Docker", "zh": "Docker 版本"},
+    "framework": {"en": "Framework", "zh": "训练框架版本"},
+    "framework.inference": {"en": "Framework", "zh": "推理框架版本"},
+    "packages": {"en": "Dependencies", "zh": "依赖软件版本"},
+    # rows of the general table
+    "row_task": {"en": "Task", "zh": "任务类别"},
+    "row_model": {"en": "Model", "zh": "模型"},
+    "row_dataset": {"en": "Dataset", "zh": "数据集"},
+    "row_precision": {"en": "Precision", "zh": "数据精度"},
+    "row_fix_hp": {"en": "Overrides", "zh": "超参修改"},
+    "row_device": {"en": "Device", "zh": "硬件设备简称"},
+    "row_mem": {"en": "Device memory", "zh": "硬件存储使用"},
+    "row_e2e_time": {"en": "End-to-end time", "zh": "端到端时间"},
+    "row_p_whole": {"en": "Overall throughput", "zh": "总吞吐量"},
+    "row_p_train": {"en": "Training throughput", "zh": "训练吞吐量"},
+    "row_p_core": {"en": "Compute throughput", "zh": "计算吞吐量"},
+    "row_token/p/s": {"en": "Tokens per second per device", "zh": "吞吐量"},
+    "row_mfu": {"en": "MFU", "zh": "计算使用率"},
+    "row_loss": {"en": "Loss", "zh": "训练损失"},
+    "row_result": {"en": "Quality", "zh": "训练结果"},
+    "row_result.inference": {"en": "Result", "zh": "推理结果"},
+    "row_extra": {"en": "Other changes", "zh": "额外修改项"},
+}
+
+REMARKS: dict[str, dict[Lang, str]] = {
+    "precision": {"en": "what really computed; possible: {precisions}", "zh": "实际计算精度，可选{precisions}"},
+    "fix_hp": {"en": "changes against the case's standard configuration", "zh": "相对标准配置的改动"},
+    "mem": {
+        "en": "peak of one device over its total, GiB",
+        "zh": "运行期间单卡峰值/设备总量，单位GiB",
+    },
+    "e2e_time": {
+        "en": "from the start of the first process to the end of the last, s",
+        "zh": "从首个进程启动到最后一个进程结束，单位秒",
+    },
+    "p_whole": {
+        "en": "real samples over training time, evaluation included, {unit}",
+        "zh": "真实样本数÷训练总时间（含评估），单位{unit}",
+    },
+    "p_train": {"en": "without evaluation and logging, {unit}", "zh": "不含评估与日志，单位{unit}"},
+    "p_core": {
+        "en": "compute and communication only; p_core ≥ p_train ≥ p_whole, {unit}",
+        "zh": "只含计算与通信，p_core≥p_train≥p_whole，单位{unit}",
+    },
+    "token/p/s": {
+        "en": "real tokens per device and second, padding excluded",
+        "zh": "每卡每秒处理的真实token数（不含填充）",
+    },
+    "mfu": {
+        "en": "formula {formula}; N, peak and the peak's source are in the notes",
+        "zh": "公式{formula}，N、峰值及其来源见注",
+    },
+    "loss": {"en": "training loss of the last step", "zh": "训练最后一步的损失"},
+    "result": {"en": "target {target}; reached or not: see the notes", "zh": "目标{target}，是否达到见注"},
+}
+"""Remark of a row of the general table; a case overrides one in page.remarks."""
+
+SENTENCES: dict[str, dict[Lang, str]] = {
+    "heading": {"en": "{subject}: configuration and results", "zh": "{subject} 配置与运行信息参考"},
+    "line": {"en": "{label}: {value}", "zh": "{label}：{value}"},
+    "see": {"en": "{columns}, see “{table}”", "zh": "{columns},见“{table}”"},
+    "note": {"en": "Note {number}: {text}", "zh": "注{number}：{text}"},
+    "none": {"en": "none", "zh": "无"},
+    "stated": {"en": "{value} (stated)", "zh": "{value}（声明）"},
+    "published_source": {"en": "published: {source}", "zh": "已发布：{source}"},
+    "all_rows": {"en": "All rows: {text}", "zh": "所有行：{text}"},
+    "one_row": {"en": "Row {rows}: {text}", "zh": "第{rows}行：{text}"},
+    "some_rows": {"en": "Rows {rows}: {text}", "zh": "第{rows}行：{text}"},
+    "applies_to": {"en": "applies to {configurations}", "zh": "适用于{configurations}"},
+    "accelerator": {"en": "{model}, {memory}", "zh": "{model}，{memory}"},
+    "with_counts": {"en": "{value}, devices used per node: {counts}", "zh": "{value}，每机使用{counts}卡"},
+    "memory_size": {"en": "{gib} GiB", "zh": "{gib} GiB"},
+    "memory_unknown": {"en": "memory size not reported", "zh": "存储容量未报告"},
+    "parameters": {"en": "{count} parameters", "zh": "参数量{count}"},
+    "data_in_notes": {"en": "files and their sha256 are in the notes", "zh": "文件及其sha256见注"},
+    "data_generated": {"en": "not this data set: rows made by the case itself", "zh": "并非该数据集，由用例自行生成"},
+    # notes about runs
+    "simulated": {
+        "en": "simulated: no device was used, no figure of this run is a measurement",
+        "zh": "模拟运行：未使用任何设备，该运行的所有数值都不是测量结果",
+    },
+    "run": {
+        "en": "run {id} of {date}, repeat {repeat} of {repeats}",
+        "zh": "运行{id}，日期{date}，第{repeat}次重复（共{repeats}次）",
+    },
+    "made_by": {
+        "en": "case {case} version {version}, adapter {adapter}, flagperf {flagperf}{commit}",
+        "zh": "用例{case}版本{version}，适配器{adapter}，flagperf {flagperf}{commit}",
+    },
+    "commit": {"en": ", commit {commit}", "zh": "，提交{commit}"},
+    "profile_published": {
+        "en": "profile {profile}, the published configuration",
+        "zh": "配置方案{profile}，即发布配置",
+    },
+    "profile_other": {
+        "en": "profile {profile} is not the published configuration; its figures do not compare with published ones",
+        "zh": "配置方案{profile}不是发布配置，其数值不可与已发布结果比较",
+    },
+    "steps": {
+        "en": "warm-up steps dropped {dropped}, steps kept {kept}, padding ratio {padding}, steps timed by {timing}",
+        "zh": "丢弃预热步数{dropped}，保留步数{kept}，填充比例{padding}，单步计时方式{timing}",
+    },
+    "interval": {"en": "{name} between {low} and {high} ({method})", "zh": "{name}在{low}与{high}之间（{method}）"},
+    "target_reached": {
+        "en": "target {metric} {target}, got {got}: reached",
+        "zh": "目标{metric} {target}，实际{got}：达到",
+    },
+    "target_missed": {
+        "en": "target {metric} {target}, got {got}: not reached",
+        "zh": "目标{metric} {target}，实际{got}：未达到",
+    },
+    "target_unknown": {"en": "target: no verdict, {why}", "zh": "目标：无结论，{why}"},
+    "target_none": {"en": "the case declares no target", "zh": "该用例未声明目标"},
+    "memory": {
+        "en": "memory by probe {probe} every {interval} s, largest gap {gap} s, peak on device {device}",
+        "zh": "存储由探针{probe}每{interval}秒采样，最大间隔{gap}秒，峰值出现在设备{device}",
+    },
+    "memory_host": {
+        "en": "mem is host memory: the share of one worker's processes in the pool that all workers have in common",
+        "zh": "mem为主机内存：单个工作进程（含其子进程）在所有进程共用的主机内存中所占的份额",
+    },
+    "mfu": {
+        "en": "MFU by formula {formula}, N={parameters} (in matrix products {matmul}), "
+        "peak {peak} TFLOP/s ({row}; source: {source}; confidence: {confidence})",
+        "zh": "MFU公式{formula}，N={parameters}（矩阵乘法参数{matmul}），"
+        "峰值{peak} TFLOP/s（{row}；来源：{source}；可信度：{confidence}）",
+    },
+    "data_files": {"en": "data files: {files}", "zh": "数据文件：{files}"},
+    "data_file": {"en": "{path} (sha256 {sha256})", "zh": "{path}（sha256 {sha256}）"},
+    "nodes_differ": {
+        "en": "the environment shown is node 0's; other nodes differ in {facts}",
+        "zh": "所示环境为节点0，其他节点的{facts}与之不同",
+    },
+    "tuned": {"en": "{change} ({layer})", "zh": "{change}（{layer}）"},
+}
+
+CODES: dict[str, dict[Lang, str]] = {
+    # reasons of empty cells
+    "not_measured": {"en": "there is no reading", "zh": "未测量"},
+    "not_applicable": {"en": "has no meaning here", "zh": "不适用"},
+    "withheld": {"en": "measured and not given out", "zh": "已测量但不公布"},
+    "run_failed": {"en": "the run did not succeed", "zh": "运行未成功"},
+    "invalid_telemetry": {"en": "the telemetry cannot be trusted", "zh": "遥测数据不可信"},
+    "unknown_peak": {
+        "en": "no trusted peak for this card and precision; another card's is never used",
+        "zh": "该卡在此精度下没有可信的峰值，也不借用其他卡的峰值",
+    },
+    "unsupported": {"en": "not supported here", "zh": "不支持"},
+    "unpublished": {"en": "the published page has no value here", "zh": "已发布页面没有该值"},
+    # marks of values
+    "oversubscribed": {
+        "en": "more workers than cores, which slow each other down",
+        "zh": "工作进程多于核心，相互拖慢",
+    },
+    "medium_peak": {"en": "divided by a peak of medium confidence", "zh": "所用峰值的可信度为中"},
+    "low_peak": {"en": "divided by a peak of low confidence, by request", "zh": "按用户要求使用了可信度低的峰值"},
+    "unverified_mapping": {
+        "en": "it is not verified that the worker used the card that was sampled",
+        "zh": "未能确认工作进程所用的卡即被采样的卡",
+    },
+    "torn_record": {"en": "the last line of a record file is cut off", "zh": "记录文件的最后一行不完整"},
+}
+
+DETAILS: dict[str, dict[Lang, str]] = {
+    "no_ending": {
+        "en": "no ending was recorded: it is still running, or its parent process was killed",
+        "zh": "没有记录到结束：仍在运行，或其父进程被终止",
+    },
+    "no_driver": {"en": "the adapter reports no driver version", "zh": "适配器没有报告驱动版本"},
+    "no_packages": {"en": "no package was recorded", "zh": "没有记录任何软件包"},
+}
+
+NUM_NODES_ZH = {
+    1: "单机", 2: "两机", 3: "三机", 4: "四机", 5: "五机", 6: "六机", 7: "七机", 8: "八机", 9: "九机", 10: "十机",
+}  # fmt: skip

@@ -1,0 +1,106 @@
+"""A user's mistake: one message that says what, where and what to do, the exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagperf.cli import run_cli
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FLAGPERF_RUNS_DIR", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("run distilbrt", 2, ["unknown case 'distilbrt'", "did you mean distilbert?"]),
+        ("run distilbert --vendor cpuu", 2, ["unknown vendor 'cpuu'", "did you mean cpu?"]),
+        ("run distilbert --profile tinny", 2, ["unknown profile of case distilbert 'tinny'", "did you mean tiny?"]),
+        ("run distilbert --profile standard", 2, ["give --data-dir", "cases show distilbert"]),
+        ("run distilbert --profile standard --data-dir nowhere", 2, ["nowhere"]),
+        ("run distilbert --set training.batchsize=8", 2, ["'training.batchsize'", "did you mean training.batch_size"]),
+        ("run distilbert --set training.batch_size=many", 2, ["takes a whole number", "'many'", "--set"]),
+        ("run distilbert --set training.batch_size=0", 2, ["training.batch_size must be at least 1"]),
+        ("run distilbert --set training.batch_size=1.5", 2, ["takes a whole number"]),
+        ("run distilbert --set training.learning_rate=-1", 2, ["must be above 0"]),
+        ("run distilbert --set training", 2, ["--set takes key=value"]),
+        ("run distilbert --set training=3", 2, ["is a group of keys"]),
+        ("run distilbert --set training.seed=1 --set training.seed=2", 2, ["training.seed more than once"]),
+        ("run distilbert --set model.heads=5", 2, ["heads"]),
+        ("run distilbert --precision fp8", 2, ["unknown precision 'fp8'"]),
+        ("run distilbert --precision tf32", 6, ["vendor cpu does not support precision tf32"]),
+        ("run distilbert --precision fp16", 6, ["does not support precision fp16"]),
+        ("run distilbert --nodes 0", 2, ["--nodes"]),
+        ("run distilbert --devices 65", 2, ["--devices 65", "64 visible cpu devices"]),
+        ("run distilbert --config nowhere.toml", 2, ["nowhere.toml"]),
+        ("run distilbert --cluster slurmm", 2, ["unknown cluster 'slurmm'", "known: local"]),
+        ("run distilbert --runs-dir /proc/nothing", 2, ["/proc/nothing", "--runs-dir"]),
+        ("run distilbert --timeout 0", 2, ["--timeout"]),
+        ("run", 2, ["CASE"]),
+        ("rum distilbert", 2, ["unknown command 'rum'", "did you mean run"]),
+        ("cases show distilbrt", 2, ["did you mean distilbert?"]),
+        ("runs show latest", 2, ["there are no runs in runs"]),
+        ("report latest", 2, ["there are no runs in runs"]),
+        ("report nothing --runs-dir elsewhere", 2, ["there are no runs in elsewhere"]),
+        ("report latest --lang fr", 2, ["--lang"]),
+        ("plan distilbert --set nonsense=1", 2, ["unknown key of case distilbert 'nonsense'"]),
+    ],
+)
+def test_wrong_commands(
+    command: str, code: int, words: list[str], capfd: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert run_cli(command.split()) == code
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    for word in words:
+        assert word in printed.err
+    assert "Traceback" not in printed.err
+    assert list(empty_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[cases.distilbert.training]\nbatch_sise = 4\n", ["batch_sise", "file flagperf.toml"]),
+        ("[cases.distilbrt.training]\nbatch_size = 4\n", ["distilbrt", "[cases.distilbrt]"]),
+        ("[case.distilbert]\n", ["flagperf.toml", "case"]),
+        ("[environment]\nnetwrk = 'x'\n", ["netwrk", "network"]),
+        ("not toml at all", ["flagperf.toml is not valid TOML"]),
+    ],
+)
+def test_wrong_user_files(
+    content: str, words: list[str], capfd: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    (empty_folder / "flagperf.toml").write_text(content)
+    assert run_cli(["run", "distilbert"]) == 2
+    printed = capfd.readouterr()
+    for word in words:
+        assert word in printed.err
+    assert [entry.name for entry in empty_folder.iterdir()] == ["flagperf.toml"]
+
+
+def test_an_ambiguous_run_is_asked_about(capfd: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    for name in ("20260101T000000Z-a", "20260102T000000Z-a"):
+        (empty_folder / "runs" / name).mkdir(parents=True)
+        (empty_folder / "runs" / name / "run.json").write_text("{}")
+    assert run_cli(["runs", "path", "2026"]) == 2
+    assert "fits 2 runs" in capfd.readouterr().err
+    assert run_cli(["runs", "path", "20260101"]) == 0
+    assert capfd.readouterr().out.strip() == "runs/20260101T000000Z-a"
+    assert run_cli(["runs", "show", "20260101"]) == 2
+    assert "is not what this flagperf writes" in capfd.readouterr().err
+
+
+def test_a_bug_of_ours_shows_its_traceback(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flagperf.plugins.load_plugins", lambda: 1 / 0)
+    monkeypatch.setattr("flagperf.cli.cases.load_plugins", lambda: 1 / 0)
+    assert run_cli(["cases", "list"]) == 1
+    printed = capfd.readouterr()
+    assert "ZeroDivisionError" in printed.err
+    assert "a bug of flagperf" in printed.err

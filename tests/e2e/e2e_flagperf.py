@@ -1,0 +1,86 @@
+"""Runs the real command line in a process of its own, with the trouble case installed beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SITE = Path(__file__).parent / "site"
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+
+def start(cwd: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(SITE), **environ}
+    environment.pop("FLAGPERF_RUNS_DIR", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def flagperf(cwd: Path, *arguments: str, **environ: str) -> Done:
+    process = start(cwd, *arguments, **environ)
+    stdout, stderr = process.communicate(timeout=300)
+    return Done(process.returncode, stdout, stderr)
+
+
+def bundle_of(cwd: Path) -> Path:
+    """The only bundle under ./runs."""
+    (bundle,) = (cwd / "runs").iterdir()
+    return bundle
+
+
+def read_run(bundle: Path) -> Any:
+    return json.loads((bundle / "run.json").read_text())
+
+
+def metric(run: Any, name: str) -> Any:
+    return next(metric for metric in run["metrics"] if metric["name"] == name)
+
+
+def processes_of(bundle: Path) -> list[psutil.Process]:
+    """Whatever carries the run's marker or works in its name."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("FLAGPERF_WORKERS_OF", "").startswith(bundle.name):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 90) -> Path:
+    """Until the run has its first bundle and the rank has written a step."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for events in (cwd / "runs").glob(f"*/events/rank-{rank:05d}.jsonl"):
+            if "step_finished" in events.read_text():
+                return events.parent.parent
+        time.sleep(0.1)
+    raise AssertionError("no step was written in time")
+
+
+def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    return Done(process.returncode, stdout, stderr)

@@ -1,0 +1,80 @@
+"""Every way a run can end: the exit code, the words, the bundle, and no process left."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from e2e_flagperf import bundle_of, flagperf, interrupt, metric, processes_of, read_run, start, wait_for_step
+
+pytestmark = pytest.mark.run
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "status", "words"),
+    [
+        ("raise", 3, "failed", "rank 1: ValueError: this case was asked to fail"),
+        ("kill", 3, "failed", "rank 1: killed by SIGKILL"),
+        ("out_of_memory", 4, "out_of_memory", "rank 1: RuntimeError"),
+        ("unsupported", 6, "unsupported", "this torch is too old"),
+    ],
+)
+def test_a_rank_that_fails_is_named_and_decides_the_exit_code(
+    tmp_path: Path, mode: str, code: int, status: str, words: str
+) -> None:
+    settings = ["--set", f"trouble.mode={mode}", "--set", "trouble.rank=1"]
+    done = flagperf(tmp_path, "run", "trouble", "--devices", "2", *settings)
+    assert done.code == code
+    assert words in done.stderr
+    bundle = bundle_of(tmp_path)
+    run = read_run(bundle)
+    assert run["ending"]["status"] == status
+    assert words in run["ending"]["reason"]
+    assert metric(run, "p_core")["reason"] == "run_failed"
+    assert "Traceback" not in done.stderr
+    assert not processes_of(bundle)
+    assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
+
+
+def test_a_missed_target_that_gates_is_exit_7_with_all_numbers(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--set", "trouble.mode=miss_target")
+    assert done.code == 7
+    run = read_run(bundle_of(tmp_path))
+    assert run["ending"] == {"status": "target_missed", "reason": "acc is 0.1, its target is 0.5"}
+    assert metric(run, "p_core")["value"] > 0
+    assert metric(run, "target")["value"] == 0
+
+
+def test_the_time_limit_ends_a_hanging_run(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--set", "trouble.mode=orphan", "--timeout", "15")
+    assert done.code == 5
+    assert "not finished within 15 s" in done.stderr
+    assert not processes_of(bundle_of(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_no_process_and_a_bundle_marked_interrupted(tmp_path: Path, number: int) -> None:
+    settings = ["--set", "trouble.mode=orphan", "--set", "training.max_steps=200"]
+    process = start(tmp_path, "run", "trouble", "--devices", "2", *settings)
+    bundle = wait_for_step(tmp_path)
+    assert processes_of(bundle)
+    done = interrupt(process, number)
+    assert done.code == 130
+    assert not processes_of(bundle)
+    assert read_run(bundle)["ending"]["status"] == "interrupted"
+    assert (bundle / "MANIFEST").exists()
+    assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
+
+
+def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
+    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
+    bundle = wait_for_step(tmp_path)
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        if not processes_of(bundle):
+            break
+        signal.sigtimedwait([], 0.2)
+    assert not processes_of(bundle)
+    assert "running or killed" in flagperf(tmp_path, "runs", "list").stdout

@@ -1,0 +1,60 @@
+"""Several devices and several nodes, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from e2e_flagperf import bundle_of, flagperf, metric, read_run
+
+pytestmark = pytest.mark.run
+
+
+def test_two_nodes_are_two_agents_and_two_parts_of_one_bundle(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--nodes", "2", "--json")
+    assert done.code == 0, done.stderr
+    bundle = bundle_of(tmp_path)
+    assert bundle.name.split("-")[3] == "2x1"
+    assert sorted(file.name for file in (bundle / "samples").iterdir()) == ["node-000.jsonl", "node-001.jsonl"]
+    first_lines = [(bundle / "events" / f"rank-0000{rank}.jsonl").read_text().splitlines()[0] for rank in (0, 1)]
+    starts = [json.loads(line) for line in first_lines]
+    assert [(start["node_index"], start["local_rank"], start["world_size"]) for start in starts] == [
+        (0, 0, 2),
+        (1, 0, 2),
+    ]
+    assert starts[0]["clock"]["pid"] != starts[1]["clock"]["pid"]
+    assert metric(read_run(bundle), "mem_used")["value"] > 0
+
+
+def test_more_workers_than_cores_are_marked(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    try:
+        done = flagperf(tmp_path, "run", "trouble", "--devices", "2")
+    finally:
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    assert done.code == 0, done.stderr
+    assert "more workers than cores" in done.stderr
+    run = read_run(bundle_of(tmp_path))
+    assert run["job"]["oversubscribed"] is True
+    for name in ("p_whole", "p_train", "p_core", "token/p/s"):
+        assert metric(run, name)["marks"] == ["oversubscribed"]
+    assert "oversubscribed" in flagperf(tmp_path, "report", "latest").stdout
+    assert "oversubscribed" in flagperf(tmp_path, "report", "latest", "--format", "md").stdout
+
+
+def test_every_worker_gets_its_share_of_the_cores(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "plan", "trouble", "--devices", "2", "--json")
+    (command,) = done.json["commands"]
+    (threads,) = [setting for setting in command["settings"] if setting["name"] == "OMP_NUM_THREADS"]
+    cores = done.json["job"]["nodes"][0]["allowed_cores"]
+    assert threads["value"] == str(max(1, cores // 2))
+
+
+def test_more_than_64_slots_are_refused(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--devices", "65")
+    assert done.code == 2
+    assert "64 visible cpu devices" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,132 @@
+"""Columns, rows and the words of a configuration, one by one."""
+
+import pytest
+from report_builders import COLUMNS, MANIFEST, ROWS, changed, metric, metrics, recorded
+
+from flagperf.api import precision
+from flagperf.report import page, vendor_word
+from flagperf.report.columns import COLUMNS as KNOWN_COLUMNS
+from flagperf.report.columns import columns
+from flagperf.report.rows import ROWS as KNOWN_ROWS
+from flagperf.report.rows import check_layout
+from flagperf.report.words import configuration, overrides
+from flagperf.spec import Page, Quality
+
+
+@pytest.mark.parametrize(
+    ("device", "nodes", "per_node", "chinese", "english"),
+    [
+        ("A100", 1, 1, "A100单机单卡（1x1）", "A100, 1 node, 1 device (1x1)"),
+        ("A100", 1, 8, "A100单机8卡（1x8）", "A100, 1 node, 8 devices (1x8)"),
+        ("A100", 2, 8, "A100两机16卡（2x8）", "A100, 2 nodes, 16 devices (2x8)"),
+        ("C500", 4, 8, "C500四机32卡（4x8）", "C500, 4 nodes, 32 devices (4x8)"),
+        ("R300", 10, 8, "R300十机80卡（10x8）", "R300, 10 nodes, 80 devices (10x8)"),
+        ("R300", 12, 8, "R30012机96卡（12x8）", "R300, 12 nodes, 96 devices (12x8)"),
+    ],
+)
+def test_configuration_cell(device, nodes, per_node, chinese, english):
+    assert configuration(device, nodes, per_node, "zh") == chinese
+    assert configuration(device, nodes, per_node, "en") == english
+
+
+def test_overrides_have_page_names_and_the_shortest_numbers():
+    run = recorded(set_values={"training.batch_size": 96, "training.learning_rate": 1.5e-4, "model.sequence": 128}).run
+    assert overrides(run) == "bs=96, lr=1.5e-4, model.sequence=128"
+    assert overrides(recorded().run) == ""
+
+
+def test_value_that_is_set_to_the_standard_is_no_override():
+    assert overrides(recorded(set_values={"training.batch_size": 32}).run) == ""
+
+
+def test_vendor_word_of_a_simulated_run():
+    assert vendor_word(recorded().run) == "metax"
+    assert vendor_word(recorded(simulated=True).run) == "metax (simulated)"
+
+
+def cell(name: str, figures=None, manifest=MANIFEST, **fields):
+    wanted = changed(manifest, page=Page((name,), ()))
+    return columns(wanted)[0].of_run(recorded(figures=figures, manifest=wanted, **fields).run, "en")
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "text"),
+    [
+        ("e2e_time", 361, "361.0"),
+        ("p_core", 1942.649, "1942.6"),
+        ("token/p/s", 253.614, "253.61"),
+        ("token/p/s", 2788.4, "2788"),
+        ("loss", 1.6400, "1.64"),
+        ("loss", 3.00752, "3.0075"),
+        ("mfu", 0.3605, "36.0%"),
+        ("acc", 0.38, "0.380"),
+    ],
+)
+def test_every_type_has_one_format(name, figure, text):
+    assert cell(name, {name: metric(name, figure)}).text == text
+
+
+def test_quality_is_a_column_in_its_own_format_and_comes_before_a_metric_of_that_name():
+    qualities = (Quality("acc(MMLU)", "share", "right / asked"), Quality("loss", "nats", "mean", format="one_decimal"))
+    manifest = changed(MANIFEST, qualities=qualities)
+    assert cell("acc(MMLU)", {"x": metric("acc(MMLU)", 0.4321)}, manifest).text == "0.432"
+    assert cell("loss", {"x": metric("loss", 1.25)}, manifest).text == "1.2"
+
+
+def test_memory_is_empty_for_the_reason_of_the_part_that_is_missing():
+    figures = metrics()
+    assert cell("mem", figures).text == "37.0/64.0"
+    figures["mem_total"] = metric("mem_total", None, reason="invalid_telemetry", detail="0 bytes")
+    found = cell("mem", figures)
+    assert (found.text, found.reason, found.detail) == ("/", "invalid_telemetry", "0 bytes")
+
+
+def test_memory_keeps_the_marks_of_both_parts_once():
+    figures = metrics()
+    for name in ("mem_used", "mem_total"):
+        figures[name] = changed(figures[name], marks=("unverified_mapping",))
+    assert cell("mem", figures).marks == ("unverified_mapping",)
+
+
+def test_metric_that_was_never_recorded_is_not_measured():
+    found = cell("p_core", {})
+    assert (found.text, found.reason, found.detail) == ("/", "not_measured", "p_core")
+
+
+def test_precision_column_is_the_run_s_word():
+    assert cell("precision", precision=precision("amp-bf16")).text == "amp-bf16"
+
+
+def test_every_column_that_needs_a_row_has_one():
+    assert {column.name for column in KNOWN_COLUMNS.values() if column.needs_row} <= set(KNOWN_ROWS)
+    check_layout(MANIFEST)
+    assert (MANIFEST.page.columns, MANIFEST.page.rows) == (COLUMNS, ROWS)
+
+
+def test_other_families_are_declarations_only():
+    """A fine-tuning page: tokens, a loss, an own row for the quality, no p_* at all."""
+    shown = ("configuration", "precision", "fix_hp", "token/p/s", "loss", "mem", "acc(MMLU)", "mfu")
+    rows = ("task", "model", "dataset", "precision", "fix_hp", "device", "mem", "mfu", "token/p/s", "loss", "acc(MMLU)")
+    manifest = changed(
+        MANIFEST,
+        page=Page(shown, rows),
+        qualities=(Quality("acc(MMLU)", "share", "right / asked"),),
+        target=None,
+        references=(),
+    )
+    figures = {**metrics(), "acc(MMLU)": metric("acc(MMLU)", 0.43)}
+    text = page([recorded(manifest=manifest, figures=figures)], "zh")
+    assert "| C500单机8卡（1x8） | fp32 | / | 2917 | 0.1234 | 37.0/64.0 | 0.430 | 23.4% |" in text
+    assert "| **吞吐量** | **token/p/s,见“性能指标”** |" in text
+    assert "| acc(MMLU) | acc(MMLU),见“性能指标” | right / asked |" in text
+
+
+def test_inference_pages_have_their_own_words():
+    text = page([recorded(manifest=changed(MANIFEST, kind="inference"))], "zh")
+    for words in ("* 指标列表", "* 指标值", "推理框架版本：", "| 推理结果 |", "| 指标值索引 |", "见“指标值”"):
+        assert words in text
+
+
+def test_text_of_a_missing_language_falls_back_to_english():
+    manifest = changed(MANIFEST, task={"en": "Text classification"})
+    assert "| 任务类别 | Text classification |" in page([recorded(manifest=manifest)], "zh")

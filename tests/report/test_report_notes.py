@@ -1,0 +1,144 @@
+"""What the notes, the environment section and the remarks say of the runs."""
+
+import re
+
+from report_builders import (
+    MANIFEST,
+    changed,
+    cpu_run,
+    device,
+    job,
+    metax_runs,
+    metric,
+    metrics,
+    node,
+    recorded,
+)
+from report_parsing import notes, performance, value
+
+from flagperf.report import page
+from flagperf.spec import Fact
+from flagperf.store.run import Ending, RecordedRun
+
+
+def test_failed_run_is_a_row_without_figures_even_where_it_measured_some():
+    text = page(metax_runs(), "en")
+    row = performance(text)[2]
+    assert {value(row[name]) for name in row if name not in ("configuration", "precision")} == {"/"}
+    assert "run_failed (the run did not succeed): out_of_memory: rank 3 of node0" in text
+
+
+def test_unsupported_run_says_unsupported_and_a_run_without_ending_says_so():
+    unsupported = page([recorded(ending=Ending("unsupported", "needs torch >= 2.4"), figures={})], "en")
+    assert "unsupported (not supported here): unsupported: needs torch >= 2.4" in unsupported
+    assert "no ending was recorded" in page([recorded(ending=None, figures={})], "en")
+
+
+def test_run_that_missed_its_target_keeps_its_figures():
+    figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", "target": 0.92, "got": 0.9128})}
+    text = page([recorded(ending=Ending("target_missed", "acc"), figures=figures)], "zh")
+    assert performance(text)[0]["acc"] == "0.913"
+    assert "目标acc 0.920，实际0.913：未达到" in text
+
+
+def test_missed_target_is_not_hidden_by_rounding():
+    figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", "target": 0.91, "got": 0.9098})}
+    assert "target acc 0.910, got 0.9098: not reached" in page([recorded(figures=figures)], "en")
+
+
+def test_notes_that_are_always_printed():
+    text = page([recorded()], "en")
+    for part in (
+        "run 20250102T030405Z-distilbert-metax-1x8-aaaa of 2025-01-02, repeat 1 of 1",
+        "case distilbert version 1, adapter flagperf-metax 0.1.0, flagperf 0.1.0, commit 0123abc",
+        "profile standard, the published configuration",
+        "warm-up steps dropped 20, steps kept 2,620, padding ratio 97.4%",
+        "target acc 0.910, got 0.913: reached",
+        "memory by probe mx-smi every 1 s",
+        "formula exact, N=66,955,010 (in matrix products 43,057,920), peak 15 TFLOP/s (fp32; source: MetaX C500",
+        "dataset/train_dataset.npz (sha256 abab",
+    ):
+        assert part in text
+    assert "host memory" not in text
+
+
+def test_notes_say_plainly_what_is_not_the_published_configuration_and_what_is_host_memory():
+    text = page([cpu_run()], "en")
+    assert "profile tiny is not the published configuration" in text
+    assert "mem is host memory" in text
+
+
+def test_missing_steps_are_said_in_the_notes():
+    figures = {**metrics(), "padding_ratio": metric("padding_ratio", None, reason="not_applicable")}
+    del figures["steps_kept"], figures["mem_used"], figures["target"]
+    text = page([recorded(figures=figures)], "en")
+    assert "steps kept / (not_measured), padding ratio / (not_applicable)" in text
+    assert "target: no verdict, not_measured" in text
+
+
+def test_case_without_target_says_so():
+    manifest = changed(MANIFEST, target=None)
+    figures = {name: each for name, each in metrics().items() if name != "target"}
+    text = page([recorded(manifest=manifest, figures=figures)], "en")
+    assert "the case declares no target" in text
+    assert "| Quality | acc, see “Performance” |  |" in text
+
+
+def test_repeats_of_one_configuration_are_counted():
+    text = page([recorded("a"), recorded("b", created="2025-01-02T04:00:00Z")], "en")
+    assert "Row 2: run b of 2025-01-02, repeat 2 of 2" in text
+    assert "All rows: profile standard" in text
+
+
+def test_environment_is_printed_once_for_every_distinct_one():
+    other = recorded("b", nodes=(node(kernel=Fact("6.1.0")),), devices=1)
+    one_row = page([recorded()], "en")
+    assert one_row.count("##### Hardware") == 1
+    assert "pplies to" not in one_row
+    text = page([recorded(), recorded("c", created="2025-02-01T00:00:00Z"), other], "en")
+    assert text.count("##### Hardware") == 2
+    assert "\n\nRow 1: applies to C500, 1 node, 1 device (1x1)\n\n- ##### Hardware" in text
+    assert "\n\nRows 2, 3: applies to C500, 1 node, 8 devices (1x8)\n\n- ##### Hardware" in text
+
+
+def test_environment_facts_are_captured_stated_or_absent_with_a_note():
+    text = page([recorded()], "zh")
+    assert "  - 多机网络类型、带宽：InfiniBand, 2x200 Gb/s（声明）\n" in text
+    assert "  - Docker 版本：/ [1]\n" in text
+    assert notes(text)[1] == "not_measured（未测量）：the docker command is not installed"
+    assert "  - 加速卡驱动版本：2.9.8\n" in text
+    assert "  - 加速卡型号：MetaX C500，64.0 GiB，每机使用8卡\n" in text
+
+
+def test_counts_of_used_devices_do_not_split_an_environment():
+    text = page([recorded(), recorded("b", devices=1)], "en")
+    assert text.count("##### Hardware") == 1
+    assert "devices used per node: 1, 8" in text
+
+
+def test_device_of_unknown_size_and_bundle_without_environment():
+    plan = job()
+    unsized = changed(device(0), memory_bytes=None)
+    plan = changed(plan, nodes=(changed(plan.nodes[0], devices=(unsized,)),))
+    made = recorded(plan=plan)
+    text = page([RecordedRun(made.run, (), made.path)], "en")
+    assert "Accelerator: MetaX C500, memory size not reported" in text
+    assert re.search(r"  - Kernel: / \[\d+\]", text)
+
+
+def test_nodes_that_differ_from_the_one_shown_are_named():
+    nodes = (node(host="node0"), node(host="node1", kernel=Fact("6.1.0"), os=Fact("Debian 12")))
+    text = page([recorded(plan=job(nodes=2), nodes=nodes)], "en")
+    assert "other nodes differ in kernel, os" in text
+    assert "other nodes differ" not in page([recorded(plan=job(nodes=2))], "en")
+
+
+def test_extra_row_lists_tuning_and_says_none_otherwise():
+    assert "| 额外修改项 | 无 |  |" in page([recorded()], "zh")
+    assert "| Other changes | Row 2: bs=96 (tuning metax) |  |" in page(metax_runs(), "en")
+
+
+def test_remark_of_the_case_replaces_ours():
+    remarks = {"p_core": {"en": "ours | yours", "zh": "自定"}}
+    manifest = changed(MANIFEST, page=changed(MANIFEST.page, remarks=remarks))
+    assert "see “Performance”** | ours \\| yours |" in page([recorded(manifest=manifest)], "en")
