@@ -67,7 +67,8 @@ def _gated(ending: Ending, run: Run, metrics: tuple[object, ...]) -> Ending:
     verdict = msgspec.structs.replace(run, metrics=metrics).metric("target")
     if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value != 0:
         return ending
-    return Ending("target_missed", f"{target.metric} is {verdict.inputs['got']}, its target is {verdict.inputs['target']}")
+    got, wanted = verdict.inputs["got"], verdict.inputs["target"]
+    return Ending("target_missed", f"{target.metric} is {got}, its target is {wanted}")
 
 
 def _now() -> str:

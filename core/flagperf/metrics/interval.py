@@ -17,7 +17,7 @@ NUM_BATCHES = 10
 STUDENT_T = 2.262
 """97.5 % quantile for NUM_BATCHES - 1 degrees of freedom."""
 
-METHOD = "95 %, batch means: 10 contiguous batches of the kept steps, Student t with 9 degrees of freedom"
+METHOD = "95 %, batch means"
 
 
 def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]) -> Interval | None:

@@ -36,10 +36,6 @@ class Window(msgspec.Struct, frozen=True):
     timing: tuple[str, ...]
 
     @property
-    def whole_ns(self) -> int:
-        return max(rank.whole_ns for rank in self.ranks)
-
-    @property
     def train_ns(self) -> int:
         return max(rank.train_ns for rank in self.ranks)
 

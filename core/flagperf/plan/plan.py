@@ -17,7 +17,7 @@ from flagperf.plan.site import Site, find_site
 from flagperf.plan.tuning import find_tuning
 from flagperf.plan.userfile import UserFile, read_user_file
 from flagperf.plugins import Case, Plugins
-from flagperf.spec import WORKER_MODULE, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
+from flagperf.spec import TUNING_LAYER, WORKER_MODULE, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def _tuning(spec: RunSpec, manifest: Manifest, site: Site) -> Layer | None:
     tuning = find_tuning(folder, spec.case, model, spec.nodes, spec.devices, profile)
     if tuning is None:
         return None
-    return Layer(f"tuning {vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
+    return Layer(f"{TUNING_LAYER}{vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
 
 
 def _checked_files(spec: RunSpec, manifest: Manifest, config: Resolved, site: Site) -> tuple[DataFile, ...]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from flagperf import units
 from flagperf.report.texts import NUM_NODES_ZH, Lang, choose
-from flagperf.spec import Manifest, flatten, page_name
+from flagperf.spec import TUNING_LAYER, Manifest, flatten, page_name
 from flagperf.store.run import Run
-
-TUNING_LAYER = "tuning "
-"""How the names of layers begin that hold a vendor's tuning; see spec.values.Layer."""
 
 
 def vendor_word(run: Run) -> str:

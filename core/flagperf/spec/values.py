@@ -38,6 +38,10 @@ SHARED_LIMITS = {
 }
 
 
+TUNING_LAYER = "tuning "
+"""How the name of a layer begins that holds a vendor's tuning; pages list what such a layer changed."""
+
+
 class Layer(msgspec.Struct, frozen=True):
     """`name` is what `flagperf plan` prints: `case`, `profile tiny`, `tuning metax`, `file flagperf.toml`, `--set`."""
 

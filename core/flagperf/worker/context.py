@@ -15,6 +15,7 @@ loss is read, inside a step.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -78,6 +79,7 @@ class Context:
         self._num_steps = 0
         self._wait_ns = 0
         self._in_training = False
+        self._in_evaluation = False
         self._pending: list[_Measured] = []
 
     # --- what the case says of itself -------------------------------------------------------------------------------
@@ -91,9 +93,12 @@ class Context:
 
     def report(self, **values: float) -> None:
         """Results of the case, by the names that case.toml declares. The last report of a name counts."""
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise ValueError(f"the case reported {name} = {value}; a result has to be a finite number")
         began_ns = self._clock()
         self._sink.write(Reported(t_ns=began_ns, step=self._num_steps, values=values))
-        if self._in_training:
+        if self._in_training and not self._in_evaluation:
             self._sink.write(Logged(t_ns=self._clock(), began_ns=began_ns))
 
     # --- helpers that every case needs ------------------------------------------------------------------------------
@@ -139,8 +144,10 @@ class Context:
     def evaluation(self) -> Iterator[None]:
         self._flush()
         began_ns = self._clock()
+        self._in_evaluation = True
         yield
         self._backend.synchronize()
+        self._in_evaluation = False
         self._sink.write(Evaluated(t_ns=self._clock(), began_ns=began_ns, step=self._num_steps))
 
     # --- bookkeeping ------------------------------------------------------------------------------------------------

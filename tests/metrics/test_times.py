@@ -1,0 +1,107 @@
+import msgspec
+import pytest
+from metric_builders import (
+    began,
+    ended,
+    make_job,
+    metrics_of,
+    ns,
+    parent_file,
+    rank_file,
+    record_of,
+    started,
+    step,
+    succeeded,
+)
+
+from flagperf.events import EventFile, WorkersEnded, WorkersLaunched
+
+
+def rank_of_node(rank, node_index, begin, **changes):
+    """A second of training."""
+    events = began(begin), step(1, begin, begin + 1), ended(begin + 1)
+    return EventFile((started(rank, node_index, **changes), *events, succeeded()))
+
+
+def two_nodes(parent, *ranks):
+    files = ranks or [rank_of_node(rank, rank, 110) for rank in (0, 1)]
+    return metrics_of(make_job([1, 1]), record_of(*files, parent=parent))
+
+
+def test_e2e_time_is_from_the_first_launch_to_the_last_end():
+    """Launched at 1 and 3, ended at 41 and 36: 40 s on the parent's clock."""
+    assert two_nodes(parent_file((1, 41), (3, 36)))["e2e_time"].value == 40.0
+
+
+def test_init_time_is_of_the_slowest_node_and_its_last_rank():
+    """Node 0 is launched at 101 of its clock and begins at 110; node 1 at 103, its ranks begin at 110 and 115: 12 s."""
+    ranks = [rank_of_node(0, 0, 110), rank_of_node(1, 1, 110), rank_of_node(2, 1, 115)]
+    metrics = metrics_of(make_job([1, 2]), record_of(*ranks, parent=parent_file((1, 50), (3, 50))))
+    assert metrics["init_time"].value == 12.0
+    assert metrics["init_time"].inputs == {"per_node": {"0": 9.0, "1": 12.0}}
+
+
+def test_init_time_never_mixes_clocks_of_two_machines():
+    """The nodes' clocks are 5000 s apart, and it does not show."""
+    parent = EventFile(
+        (
+            WorkersLaunched(ns(1), 0, ns(101)), WorkersLaunched(ns(1), 1, ns(5101)),
+            WorkersEnded(ns(9), 0, ns(109), 0), WorkersEnded(ns(9), 1, ns(5109), 0),
+        )
+    )  # fmt: skip
+    metrics = two_nodes(parent, rank_of_node(0, 0, 103), rank_of_node(1, 1, 5104))
+    assert metrics["init_time"].value == 3.0
+
+
+def test_train_time_is_of_the_longest_rank():
+    files = [rank_file(began(1), step(1, 1, 2), ended(end), rank=rank) for rank, end in ((0, 8.0), (1, 9.5))]
+    metrics = metrics_of(make_job([2]), record_of(*files))
+    assert metrics["train_time"].value == 8.5
+    assert metrics["train_time"].inputs == {"rank": 1}
+
+
+def test_ranks_of_one_node_with_two_clocks_are_refused():
+    other = started(1).clock
+    ranks = [rank_of_node(0, 0, 110), rank_of_node(1, 0, 110, clock=msgspec.structs.replace(other, boot_id="x"))]
+    metric = metrics_of(make_job([2]), record_of(*ranks, parent=parent_file((1, 50))))["init_time"]
+    assert (metric.value, metric.reason) == (None, "invalid_telemetry")
+    assert "2 machines" in metric.detail
+
+
+def test_training_before_the_launch_is_refused():
+    metrics = two_nodes(parent_file((1, 41), (3, 36)), rank_of_node(0, 0, 110), rank_of_node(1, 1, 102))
+    assert metrics["init_time"].reason == "invalid_telemetry"
+    assert metrics["e2e_time"].value == 40.0
+
+
+@pytest.mark.parametrize(
+    ("parent", "reason", "word"),
+    [
+        (EventFile(()), "run_failed", "no launch of the workers of nodes 0, 1"),
+        (parent_file((1, 41)), "run_failed", "no launch of the workers of node 1"),
+        (EventFile(parent_file((1, 41), (3, 36)).events[:4]), "run_failed", "no end of the workers of node 1"),
+        (parent_file((1, 41), (3, 36), returncode=1), "run_failed", "nodes 0, 1 ended with a code"),
+        (parent_file((9, 2), (9, 3)), "invalid_telemetry", "before the first were launched"),
+    ],
+)
+def test_e2e_time_without_a_whole_parent_record(parent, reason, word):
+    metric = two_nodes(parent)["e2e_time"]
+    assert (metric.value, metric.reason) == (None, reason)
+    assert word in metric.detail
+
+
+def test_e2e_time_of_a_run_with_a_missing_rank():
+    metrics = two_nodes(parent_file((1, 41), (3, 36)), rank_of_node(0, 0, 110))
+    assert metrics["e2e_time"].reason == "run_failed"
+    assert metrics["init_time"].detail == "0 of 1 ranks of node 1 began training"
+
+
+def test_init_time_where_one_rank_of_a_node_did_not_begin():
+    ranks = [rank_of_node(0, 0, 110), EventFile((started(1), succeeded()))]
+    metric = metrics_of(make_job([2]), record_of(*ranks, parent=parent_file((1, 50))))["init_time"]
+    assert (metric.reason, metric.detail) == ("run_failed", "1 of 2 ranks of node 0 began training")
+
+
+def test_a_torn_parent_file_is_marked():
+    parent = msgspec.structs.replace(parent_file((1, 41), (3, 36)), torn=True)
+    assert two_nodes(parent)["e2e_time"].marks == ("torn_record",)
