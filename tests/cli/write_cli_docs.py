@@ -20,7 +20,7 @@ def render(hand_written: str) -> str:
 
 def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
     # Not the width of whoever's terminal this runs in.
-    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
+    context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100, **cli.context_settings)
     yield path, command.get_help(context).rstrip()
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
