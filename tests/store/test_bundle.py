@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from store_builders import make_run
+
+from flagperf.errors import BadInput
+from flagperf.events import EventWriter, RunStarted, TrainingBegan, this_clock
+from flagperf.store import (
+    Ending,
+    broken_files,
+    check_writable,
+    create_bundle,
+    find_run,
+    list_runs,
+    read_bundle,
+    read_record,
+    runs_directory,
+    seal,
+    write_run,
+)
+
+
+def finished_bundle(folder: Path, name: str = "20260101T000000Z-demo-cpu-1x1-abc123") -> Path:
+    run = make_run(name)
+    bundle = create_bundle(folder, run, ())
+    with EventWriter(bundle / "events" / "parent.jsonl") as writer:
+        writer.write(RunStarted(1, schema=1, clock=this_clock()))
+    write_run(bundle, msgspec.structs.replace(run, ending=Ending("succeeded")))
+    seal(bundle)
+    return bundle
+
+
+def test_a_bundle_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    bundle = finished_bundle(tmp_path)
+    recorded = read_bundle(bundle)
+    assert recorded.run == msgspec.structs.replace(make_run(bundle.name), ending=Ending("succeeded"))
+    assert recorded.path == str(bundle)
+
+
+def test_the_manifest_is_what_sha256sum_reads(tmp_path: Path) -> None:
+    bundle = finished_bundle(tmp_path)
+    done = subprocess.run(["sha256sum", "--check", "--quiet", "MANIFEST"], cwd=bundle, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert broken_files(bundle) == []
+
+
+def test_changed_missing_and_added_files_are_named(tmp_path: Path) -> None:
+    bundle = finished_bundle(tmp_path)
+    (bundle / "events" / "parent.jsonl").write_text("")
+    (bundle / "environment.json").unlink()
+    (bundle / "added.txt").write_text("x")
+    assert broken_files(bundle) == [
+        "environment.json is missing",
+        "added.txt is not in MANIFEST",
+        "events/parent.jsonl has changed since the run",
+    ]
+
+
+def test_writing_is_atomic_and_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = finished_bundle(tmp_path)
+    before = (bundle / "run.json").read_bytes()
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_run(bundle, make_run("other"))
+    assert (bundle / "run.json").read_bytes() == before
+    assert not [path for path in bundle.iterdir() if path.name.startswith(".")]
+
+
+def test_a_record_without_a_parent_file_is_empty(tmp_path: Path) -> None:
+    bundle = create_bundle(tmp_path, make_run("a"), ())
+    with EventWriter(bundle / "events" / "rank-00001.jsonl") as writer:
+        writer.write(TrainingBegan(1))
+    (bundle / "events" / "rank-00000.jsonl").touch()
+    record = read_record(bundle)
+    assert record.parent.events == ()
+    assert [len(rank.events) for rank in record.ranks] == [0, 1]
+
+
+def test_a_bundle_of_another_schema_is_refused(tmp_path: Path) -> None:
+    bundle = finished_bundle(tmp_path)
+    write_run(bundle, msgspec.structs.replace(make_run(bundle.name), schema=99))
+    with pytest.raises(BadInput, match="store schema 99"):
+        read_bundle(bundle)
+
+
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a readable bundle"):
+        read_bundle(tmp_path)
+
+
+def test_an_unwritable_place_is_found_before_anything_starts(tmp_path: Path) -> None:
+    check_writable(tmp_path / "not" / "there" / "yet")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "runs", Path("/proc/runs")):
+        with pytest.raises(BadInput, match="--runs-dir"):
+            check_writable(place)
+
+
+def test_runs_are_listed_by_time_with_their_status(tmp_path: Path) -> None:
+    finished_bundle(tmp_path, "20260102T000000Z-demo-cpu-1x1-bbbbbb")
+    create_bundle(tmp_path, make_run("20260103T000000Z-demo-cpu-1x1-cccccc"), ())
+    finished_bundle(tmp_path, "20260101T000000Z-demo-cpu-1x1-aaaaaa")
+    broken = tmp_path / "20260104T000000Z-demo-cpu-1x1-dddddd"
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    (tmp_path / "notes.txt").write_text("not a run")
+    lines = list_runs(tmp_path)
+    assert [line.id[-6:] for line in lines] == ["aaaaaa", "bbbbbb", "cccccc", "dddddd"]
+    assert [line.status for line in lines] == ["succeeded", "succeeded", "running or killed", "unreadable"]
+
+
+def test_a_run_is_found_by_path_prefix_or_latest(tmp_path: Path) -> None:
+    first = finished_bundle(tmp_path, "20260101T000000Z-demo-cpu-1x1-aaaaaa")
+    last = finished_bundle(tmp_path, "20260102T000000Z-demo-cpu-1x1-bbbbbb")
+    assert find_run("latest", tmp_path) == last
+    assert find_run("20260101", tmp_path) == first
+    assert find_run(str(first), Path("/nowhere")) == first
+    with pytest.raises(BadInput, match="fits 2 runs"):
+        find_run("2026", tmp_path)
+    with pytest.raises(BadInput, match="unknown run '2027'"):
+        find_run("2027", tmp_path)
+
+
+def test_the_runs_directory_is_asked_environment_or_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAGPERF_RUNS_DIR", "/elsewhere")
+    assert runs_directory("here") == Path("here")
+    assert runs_directory(None) == Path("/elsewhere")
+    monkeypatch.delenv("FLAGPERF_RUNS_DIR")
+    assert runs_directory(None) == Path("runs")
