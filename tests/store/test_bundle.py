@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from store_builders import make_run
 
 from flagperf.errors import BadInput
 from flagperf.events import EventWriter, RunStarted, TrainingBegan, this_clock
@@ -23,6 +22,7 @@ from flagperf.store import (
     seal,
     write_run,
 )
+from run_builders import make_run
 
 
 def finished_bundle(folder: Path, name: str = "20260101T000000Z-demo-cpu-1x1-abc123") -> Path:

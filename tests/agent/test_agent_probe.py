@@ -1,0 +1,106 @@
+"""The probe's own process, and what becomes of probes that misbehave."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.agent.probe import choose_probe
+from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
+from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
+from flagperf.spec import ProbeRequest
+
+
+class Probe(MemoryProbe):
+    vendor = "acme"
+
+    def __init__(self, name: str, answer: Availability | Exception) -> None:
+        self.name = name  # type: ignore[misc]
+        self.answer = answer
+
+    def available(self, machine: Machine) -> Availability:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        return []
+
+
+def test_the_first_available_probe_wins_and_the_reasons_before_it_are_kept() -> None:
+    probes = [
+        Probe("library", Availability(False, "libacme.so is not there")),
+        Probe("broken", ValueError("no such symbol")),
+        Probe("tool", Availability(True)),
+        Probe("never", Availability(True)),
+    ]
+    choice = choose_probe(probes, Machine())
+    assert choice.probe is probes[2]
+    assert choice.not_used == {"library": "libacme.so is not there", "broken": "ValueError: no such symbol"}
+
+
+def test_without_an_available_probe_there_is_none() -> None:
+    choice = choose_probe([Probe("tool", Availability(False, "not found"))], Machine())
+    assert choice.probe is None
+    assert choice.not_used == {"tool": "not found"}
+
+
+def request(path: Path, interval_seconds: float = 0.1) -> bytes:
+    devices = (Device("cpu:0", "CPU", "CPU", 0),)
+    return msgspec.json.encode(ProbeRequest("cpu", 0, devices, interval_seconds, str(path))) + b"\n"
+
+
+def start_probe() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "flagperf.agent", "probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Path) -> None:
+    path = tmp_path / "node-000.jsonl"
+    worker = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys, time\n"
+         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], env={'LOCAL_RANK': '0'}).wait()"],
+    )  # fmt: skip
+    try:
+        probe = start_probe()
+        assert probe.stdin and probe.stdout
+        probe.stdin.write(request(path))
+        probe.stdin.flush()
+        assert probe.stdout.readline() == b"ready\n"
+        probe.stdin.write(f"{worker.pid}\n".encode())
+        probe.stdin.flush()
+        while sum(isinstance(event, Sampled) for event in read_events(path).events) < 5:
+            assert probe.poll() is None
+        probe.stdin.close()
+        assert probe.wait(10) == 0
+    finally:
+        subprocess.run(["pkill", "-P", str(worker.pid)], check=False)
+        worker.kill()
+        worker.wait()
+    events = read_events(path).events
+    assert isinstance(events[0], ProbeStarted) and events[0].interval_seconds == 0.1
+    sampled = [event for event in events if isinstance(event, Sampled)]
+    assert [event.baseline for event in sampled] == [True] + [False] * (len(sampled) - 1)
+    assert sampled[0].readings[0].used_bytes == 0
+    assert (sampled[-1].readings[0].used_bytes or 0) > 1 << 20
+    assert isinstance(events[-1], ProbeEnded) and events[-1].cpu_seconds > 0
+
+
+def test_a_probe_whose_workers_never_start_ends_with_its_stdin(tmp_path: Path) -> None:
+    probe = start_probe()
+    probe.communicate(request(tmp_path / "node.jsonl"), timeout=20)
+    assert probe.returncode == 0
+    assert isinstance(read_events(tmp_path / "node.jsonl").events[-1], ProbeEnded)
+
+
+@pytest.mark.parametrize("verb", [[], ["dance"]])
+def test_an_unknown_verb_is_answered_with_the_usage(verb: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "flagperf.agent", *verb], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "usage" in done.stderr

@@ -1,0 +1,71 @@
+"""Real processes: whatever a job started is gone afterwards, orphans included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from flagperf.agent.processes import MARKER, marked_processes, set_when_closed, stop_workers
+
+ORPHANING = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print("up", flush=True)
+time.sleep(600)
+"""
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+
+
+def start(source: str, marker: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", source], stdout=subprocess.PIPE, env={**os.environ, MARKER: marker},
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+def test_a_child_in_a_session_of_its_own_is_stopped_too() -> None:
+    launcher = start(ORPHANING, "run-1/0")
+    assert len(marked_processes("run-1/0")) == 2
+    stop_workers(launcher, "run-1/0")
+    assert marked_processes("run-1/0") == []
+    assert launcher.returncode is not None
+
+
+def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
+    launcher = start(ORPHANING, "run-2/0")
+    launcher.kill()
+    launcher.wait()
+    assert len(marked_processes("run-2/0")) == 1
+    stop_workers(launcher, "run-2/0")
+    assert marked_processes("run-2/0") == []
+
+
+def test_one_that_ignores_sigterm_is_killed(monkeypatch: object) -> None:
+    launcher = start(DEAF, "run-3/0")
+    stop_workers(launcher, "run-3/0")
+    assert not psutil.pid_exists(launcher.pid)
+
+
+def test_another_node_of_the_same_run_is_left_alone() -> None:
+    mine, other = start(ORPHANING, "run-4/0"), start(ORPHANING, "run-4/1")
+    stop_workers(mine, "run-4/0")
+    assert len(marked_processes("run-4/1")) == 2
+    stop_workers(other, "run-4/1")
+
+
+def test_the_end_of_a_stream_is_noticed(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as stream:
+        closed = set_when_closed(stream)
+        assert not closed.wait(0.1)
+        os.close(write_end)
+        assert closed.wait(5)
+        time.sleep(0.05)  # the reading thread lets go of the stream before it is closed here

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagperf.agent.progress import GrowingFile, ProgressFollower
+from flagperf.api import Reading
+from flagperf.events import EventWriter, Sampled, StepFinished, TrainingBegan, TrainingEnded
+
+SECOND = 1_000_000_000
+
+
+def step(number: int, loss: float | None = 0.5) -> StepFinished:
+    return StepFinished(number * SECOND, step=number, began_ns=0, compute_ns=1, wait_ns=0, samples=4, loss=loss)
+
+
+def test_a_line_that_is_still_being_written_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "rank.jsonl"
+    growing = GrowingFile(path)
+    assert growing.new_events() == ()
+    with path.open("wb", buffering=0) as file:
+        file.write(b'{"type":"training_began","t_ns":1}\n{"type":"training')
+        assert growing.new_events() == (TrainingBegan(1),)
+        assert growing.new_events() == ()
+        file.write(b'_ended","t_ns":2}\n')
+        assert growing.new_events() == (TrainingEnded(2),)
+
+
+def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 3 * SECOND)
+    events, samples = tmp_path / "rank.jsonl", tmp_path / "node.jsonl"
+    follower = ProgressFollower(events, samples, num_ranks=2)
+    assert follower.look() is None
+    with EventWriter(events) as writer:
+        writer.write(TrainingBegan(0, planned_steps=10), step(1), step(2), step(3, loss=0.25))
+    with EventWriter(samples) as writer:
+        writer.write(Sampled(1, (Reading("a", used_bytes=99),), baseline=True))
+        writer.write(Sampled(2, (Reading("a", used_bytes=5), Reading("b", used_bytes=7), Reading("c"))))
+    progress = follower.look()
+    assert progress is not None
+    assert (progress.step, progress.planned_steps, progress.loss, progress.used_bytes) == (3, 10, 0.25, 7)
+    assert progress.samples_per_second == 8.0  # 2 steps of 4 samples on 2 ranks in 2 s
+    assert progress.seconds_left == 7.0
+    assert progress.phase == "training"
+    assert follower.look() is None
+
+
+def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:
+    events = tmp_path / "rank.jsonl"
+    follower = ProgressFollower(events, tmp_path / "none.jsonl", num_ranks=1)
+    with EventWriter(events) as writer:
+        writer.write(TrainingBegan(0), step(1))
+    progress = follower.look()
+    assert progress is not None
+    assert progress.samples_per_second is None
+    assert progress.seconds_left is None
