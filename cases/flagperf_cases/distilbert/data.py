@@ -1,0 +1,296 @@
+"""The sentences: GLUE's SST-2 from disk, or made up.
+
+Importable without torch: `check_files` is called before any process of the run starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flagperf.api import DataFile
+from flagperf.errors import BadInput
+from flagperf_cases.rows import MicroBatch, TrainingRows
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import DataLoader
+
+CHECKPOINT = "distilbert-base-uncased"
+HEADER = "sentence\tlabel"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+@dataclass(frozen=True)
+class Sentences:
+    name: str
+    tokens: list[list[int]]
+    """Token ids of each row, [CLS] and [SEP] included, without padding."""
+    labels: list[int]
+
+    @property
+    def sha256(self) -> str:
+        digest = hashlib.sha256()
+        for label, tokens in zip(self.labels, self.tokens, strict=True):
+            digest.update(f"{label} {tokens}\n".encode())
+        return digest.hexdigest()
+
+
+def load_sentences(config: Any, data_dir: Path | None) -> tuple[Sentences, Sentences]:
+    """The rows to train on and the rows to evaluate, alike on every rank."""
+    data, model = config.data, config.model
+    if data.source == "synthetic":
+        train = made_up("train", data.rows, model.vocabulary, model.sequence)
+        validation = made_up("eval", data.eval_rows, model.vocabulary, model.sequence)
+    else:
+        assert data_dir is not None, "check_files has asked for --data-dir"
+        train = sst2(data_dir, "train", data.rows, model.sequence)
+        validation = sst2(data_dir, "dev", data.eval_rows, model.sequence)
+    if data.shuffle_labels:
+        for sentences in (train, validation):
+            random.Random(f"labels of {sentences.name}").shuffle(sentences.labels)
+    return train, validation
+
+
+# --- tensors --------------------------------------------------------------------------------------------------------
+
+
+def training_loader(sentences: Sentences, rows: TrainingRows, sequence: int, num_workers: int) -> DataLoader[Any]:
+    """Each item is one optimizer step: a list of micro-batches with tensors, and their counts as plain numbers."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(
+        _Steps(sentences, sequence), sampler=rows, batch_size=None, num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What the loader's worker processes do."""
+
+    sentences: Sentences
+    sequence: int
+
+    def __getitem__(self, step: list[MicroBatch]) -> list[dict[str, Any]]:
+        return [self._micro_batch(micro) for micro in step]
+
+    def _micro_batch(self, micro: MicroBatch) -> dict[str, Any]:
+        import torch
+
+        pairs = zip(micro.rows, micro.weights, strict=True)
+        num_tokens = sum(len(self.sentences.tokens[row]) * weight for row, weight in pairs)
+        return {
+            **padded(self.sentences, micro.rows, self.sequence),
+            "weights": torch.tensor(micro.weights, dtype=torch.float32),
+            "scale": micro.scale,
+            "samples": micro.real_rows,
+            "tokens": num_tokens,
+            "padded_tokens": len(micro.rows) * self.sequence - num_tokens,
+        }
+
+
+def padded(sentences: Sentences, rows: Sequence[int], sequence: int) -> dict[str, torch.Tensor]:
+    import torch
+
+    input_ids = torch.zeros(len(rows), sequence, dtype=torch.long)
+    attention_mask = torch.zeros(len(rows), sequence, dtype=torch.long)
+    for index, row in enumerate(rows):
+        tokens = sentences.tokens[row]
+        input_ids[index, : len(tokens)] = torch.tensor(tokens)
+        attention_mask[index, : len(tokens)] = 1
+    labels = torch.tensor([sentences.labels[row] for row in rows])
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+
+
+# --- made up --------------------------------------------------------------------------------------------------------
+
+CLS, SEP, NOT = 1, 2, 3
+"""Special words of the made-up language; 0 is padding, as in BERT's vocabulary."""
+
+
+def made_up(split: str, num_rows: int, vocabulary: int, sequence: int) -> Sentences:
+    """Sentences in which the majority of three opinions decides, and "not" turns the opinion after it round.
+
+    A quarter of the words is bad, a quarter good, the others mean nothing. Both labels are equally frequent, and their
+    sentences equally long.
+    """
+    rng = random.Random(f"sentences {split}")
+    labels = [row % 2 for row in range(num_rows)]
+    return Sentences(f"synthetic {split}", [_sentence(rng, label, vocabulary, sequence) for label in labels], labels)
+
+
+def _sentence(rng: random.Random, label: int, vocabulary: int, sequence: int) -> list[int]:
+    bad = NOT + 1
+    quarter = (vocabulary - bad) // 4
+    phrases = []
+    for opinion in (label, label, rng.randrange(2)):
+        negated = rng.random() < 0.03
+        word = bad + quarter * (opinion ^ negated) + rng.randrange(quarter)
+        phrases.append([NOT, word] if negated else [word])
+    num_words = rng.randint(6, min(sequence, 64) - 2)
+    while sum(map(len, phrases)) < num_words:
+        phrases.append([rng.randrange(bad + 2 * quarter, vocabulary)])
+    rng.shuffle(phrases)
+    return [CLS, *(word for phrase in phrases for word in phrase), SEP]
+
+
+# --- SST-2 ----------------------------------------------------------------------------------------------------------
+
+
+def sst2(data_dir: Path, split: str, num_rows: int, sequence: int) -> Sentences:
+    """The first `num_rows` rows (0: all), as BERT's lower-casing WordPiece cuts them."""
+    # Worker processes of the loader never tokenise; set, the variable saves each of them a warning about being forked.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from tokenizers import BertWordPieceTokenizer
+
+    tokenizer = BertWordPieceTokenizer.from_file(str(data_dir / CHECKPOINT / "vocab.txt"), lowercase=True)
+    tokenizer.enable_truncation(max_length=sequence)
+    rows = read_tsv(data_dir / "SST-2" / f"{split}.tsv")[: num_rows or None]
+    tokens = [encoding.ids for encoding in tokenizer.encode_batch([text for text, _ in rows])]
+    return Sentences(f"SST-2 {split}", tokens, [label for _, label in rows])
+
+
+def read_tsv(path: Path) -> list[tuple[str, int]]:
+    """GLUE's own form: a header, then sentence and label separated by a tab. Nothing is quoted."""
+    with path.open("rb") as file:
+        lines = [_text(path, number, raw) for number, raw in enumerate(file, 1)]
+    if not lines:
+        raise BadInput(f"{path} is empty; {GET_SST2}")
+    if lines[0] != HEADER:
+        raise BadInput(
+            f"{path} line 1: expected the header {HEADER!r}, found {lines[0][:60]!r}; "
+            f"a look-alike with 6,920 rows and no header is in circulation. {GET_SST2}"
+        )
+    if len(lines) == 1:
+        raise BadInput(f"{path} has a header and no rows; {GET_SST2}")
+    return [_row(path, number, line) for number, line in enumerate(lines[1:], 2)]
+
+
+def _text(path: Path, number: int, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} line {number} is not UTF-8; {GET_SST2}") from None
+
+
+def _row(path: Path, number: int, line: str) -> tuple[str, int]:
+    columns = line.split("\t")
+    if len(columns) != 2:
+        raise BadInput(f"{path} line {number}: expected sentence<TAB>label, found {line[:60]!r}; {GET_SST2}")
+    sentence, label = columns
+    if not sentence.strip():
+        raise BadInput(f"{path} line {number}: the sentence is empty; {GET_SST2}")
+    if label not in ("0", "1"):
+        raise BadInput(f"{path} line {number}: the label must be 0 or 1, found {label!r}; {GET_SST2}")
+    return sentence, int(label)
+
+
+GET_SST2 = "take SST-2.zip of GLUE (https://gluebenchmark.com/tasks) and unpack it in the folder given as --data-dir"
+
+
+# --- before the run -------------------------------------------------------------------------------------------------
+
+
+def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    """The files that a run with these values reads, each looked through. Raises BadInput for the first fault."""
+    _check_values(values)
+    real_data, checkpoint = values["data"]["source"] == "sst2", values["model"]["checkpoint"]
+    if not real_data and not checkpoint:
+        return []
+    if data_dir is None or not data_dir.is_dir():
+        found = "no --data-dir was given" if data_dir is None else f"{data_dir} is not a folder"
+        raise BadInput(
+            f"SST-2/ and {CHECKPOINT}/ are read from --data-dir, and {found}; the case's README says how to get them"
+        )
+    files: list[Path] = []
+    folder = data_dir / CHECKPOINT
+    if real_data:
+        files += [_existing(data_dir / "SST-2" / name, GET_SST2) for name in ("train.tsv", "dev.tsv")]
+        for path in files:
+            read_tsv(path)
+        files.append(_checked_vocabulary(folder / "vocab.txt", values["model"]["vocabulary"]))
+    if checkpoint:
+        files += [_checked_config(folder / "config.json", values["model"]), weights_file(folder)]
+    return [_described(path, data_dir) for path in files]
+
+
+def _check_values(values: dict[str, Any]) -> None:
+    model, data = values["model"], values["data"]
+    if model["width"] % model["heads"]:
+        raise BadInput(
+            f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
+            "choose a width that is a multiple of the heads"
+        )
+    for key in ("rows", "eval_rows"):
+        if data["source"] == "synthetic" and not data[key]:
+            raise BadInput(
+                f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 1000"
+            )
+
+
+GET_CHECKPOINT = (
+    f"download config.json, vocab.txt and model.safetensors of {CHECKPOINT} (https://huggingface.co/{CHECKPOINT}) "
+    f"into the folder {CHECKPOINT} of --data-dir"
+)
+
+
+def weights_file(folder: Path) -> Path:
+    """safetensors, where the folder has both forms."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return folder / name
+    raise BadInput(f"{folder} has neither model.safetensors nor pytorch_model.bin; {GET_CHECKPOINT}")
+
+
+def _existing(path: Path, advice: str) -> Path:
+    if not path.is_file():
+        raise BadInput(f"{path} does not exist; {advice}")
+    return path
+
+
+def _checked_vocabulary(path: Path, size: int) -> Path:
+    words = _existing(path, GET_CHECKPOINT).read_text("utf-8", errors="replace").rstrip("\n").split("\n")
+    missing = [word for word in SPECIAL if word not in words]
+    if missing or words[0] != SPECIAL[0]:
+        raise BadInput(
+            f"{path} is not BERT's vocabulary: it begins with [PAD] and has {', '.join(SPECIAL)}; {GET_CHECKPOINT}"
+        )
+    if len(words) > size:
+        raise BadInput(f"{path} has {len(words)} words, more than model.vocabulary={size}; set that to {len(words)}")
+    return path
+
+
+def _checked_config(path: Path, model: dict[str, Any]) -> Path:
+    """What the weights cannot be told by (heads), and what is better said before the run than in it."""
+    try:
+        config = json.loads(_existing(path, GET_CHECKPOINT).read_bytes())
+    except ValueError as error:
+        raise BadInput(f"{path} is not JSON ({error}); {GET_CHECKPOINT}") from None
+    for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
+        if config.get(name) != model[key]:
+            raise BadInput(
+                f"{path} is of a model with {name}={config.get(name)}, and this run has model.{key}={model[key]}; "
+                f"set it to that, or model.checkpoint=false to start from random weights"
+            )
+    for name, key in (("n_layers", "layers"), ("max_position_embeddings", "sequence")):
+        if config.get(name, 0) < model[key]:
+            raise BadInput(
+                f"{path} is of a model with {name}={config.get(name)}, fewer than model.{key}={model[key]}; "
+                f"lower it, or set model.checkpoint=false to start from random weights"
+            )
+    return path
+
+
+def _described(path: Path, data_dir: Path) -> DataFile:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return DataFile(path.relative_to(data_dir).as_posix(), path.stat().st_size, digest.hexdigest())

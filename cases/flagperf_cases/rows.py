@@ -1,0 +1,87 @@
+"""Which rows each rank takes in each optimizer step, so that the result does not depend on the number of ranks.
+
+An epoch is one order of all rows, drawn from (seed, epoch). It is cut into global batches of
+batch_size x accumulate x world_size rows, and each of those is dealt out to the ranks like cards. With the same
+product, 1, 2 or 8 ranks therefore train the same rows in the same steps.
+
+Every rank has to take part in every backward. Where the last rows do not go round, a rank repeats a row with weight 0;
+the case masks it out of loss and counts.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The rows of one forward and backward pass of one rank.
+
+    The loss to call backward on is `sum(weight * loss of row) * scale`: averaged over ranks, as data parallel training
+    does, and summed over micro-batches it is the mean over the real rows of the global batch.
+    """
+
+    rows: list[int]
+    weights: list[int]
+    scale: float
+
+    @property
+    def real_rows(self) -> int:
+        return sum(self.weights)
+
+
+class TrainingRows:
+    """A sampler: each item is one optimizer step of this rank, a list of its micro-batches. Set `epoch` before use."""
+
+    def __init__(
+        self, num_rows: int, *, batch_size: int, accumulate: int, epochs: int, max_steps: int, seed: int,
+        rank: int, world_size: int,
+    ) -> None:  # fmt: skip
+        self.num_rows = num_rows
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.global_batch = batch_size * accumulate * world_size
+        self.steps_per_epoch = math.ceil(num_rows / self.global_batch)
+        self.full_steps = self.steps_per_epoch * epochs
+        """Steps of all epochs, which the learning rate falls over whether or not `max_steps` cuts them short."""
+        self.planned_steps = min(self.full_steps, max_steps) if max_steps else self.full_steps
+        self.epochs = math.ceil(self.planned_steps / self.steps_per_epoch)
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return min(self.steps_per_epoch, self.planned_steps - self.epoch * self.steps_per_epoch)
+
+    def __iter__(self) -> Iterator[list[MicroBatch]]:
+        order = row_order(self.num_rows, self.seed, self.epoch)
+        for step in range(len(self)):
+            rows = order[step * self.global_batch : (step + 1) * self.global_batch]
+            yield share(rows, self.batch_size, self.rank, self.world_size)
+
+
+def row_order(num_rows: int, seed: int, epoch: int) -> list[int]:
+    order = list(range(num_rows))
+    random.Random(f"{seed} {epoch}").shuffle(order)
+    return order
+
+
+def share(rows: list[int], batch_size: int, rank: int, world_size: int) -> list[MicroBatch]:
+    """This rank's part of a global batch: as many micro-batches of the same sizes as every other rank has."""
+    size = math.ceil(len(rows) / world_size)
+    mine = rows[rank::world_size]
+    weights = [1] * len(mine) + [0] * (size - len(mine))
+    mine = mine + rows[:1] * (size - len(mine))
+    scale = world_size / len(rows)
+    return [
+        MicroBatch(mine[first : first + batch_size], weights[first : first + batch_size], scale)
+        for first in range(0, size, batch_size)
+    ]
+
+
+def evaluation_rows(num_rows: int, rank: int, world_size: int) -> range:
+    """Each row on exactly one rank; ranks may differ by one row, so evaluation must not communicate per batch."""
+    return range(rank, num_rows, world_size)
