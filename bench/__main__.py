@@ -1,0 +1,46 @@
+"""Run the programs that are named, else all of them: one line per figure on stdout, exit code 1 if any is missed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+
+from bench.measure import Figure, NotMeasured
+
+PROGRAMS = ("context_cost", "context_ratio", "startup", "probe_cost", "listing")
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; there are: {', '.join(PROGRAMS)}", file=sys.stderr)
+        return 2
+    _print_line("FIGURE", "VALUE", "TARGET", "VERDICT", "HOW")
+    figures = [figure for name in names or PROGRAMS for figure in _measured(name)]
+    return 1 if any(figure.passed is False for figure in figures) else 0
+
+
+def _measured(name: str) -> Iterable[Figure]:
+    try:
+        for figure in importlib.import_module(f"bench.{name}").measure():
+            _print_figure(figure)
+            yield figure
+    except NotMeasured as error:
+        figure = Figure(name, "none", "", passed=False, how=f"not measured: {error}")
+        _print_figure(figure)
+        yield figure
+
+
+def _print_figure(figure: Figure) -> None:
+    _print_line(figure.name, figure.value, figure.target, figure.verdict, figure.how)
+    for line in figure.details:
+        print(f"    {line}", flush=True)
+
+
+def _print_line(name: str, value: str, target: str, verdict: str, how: str) -> None:
+    print(f"{name:<20} {value:>22}  {target:>8}  {verdict:<7}  {how}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""`flagperf cases list` against a hello-world of click, both in a fresh light install of this repository."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.measure import Figure, NotMeasured, interleaved, seconds_of
+
+NUM_STARTS = 15
+LIMIT = 2.5
+NUM_NAMED = 12
+
+HELLO = """\
+import click
+
+
+@click.command()
+def hello() -> None:
+    click.echo("hello")
+
+
+hello()
+"""
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        python = _light_install(Path(folder) / "venv")
+        script = Path(folder) / "hello.py"
+        script.write_text(HELLO)
+        flagperf, hello = [str(python.with_name("flagperf")), "cases", "list"], [str(script)]
+        starts = interleaved(
+            {"flagperf": lambda: _start(flagperf), "hello": lambda: _start([str(python), *hello])}, NUM_STARTS
+        )
+        ratio = _least(starts["flagperf"]).wall_seconds / _least(starts["hello"]).wall_seconds
+        details = () if ratio <= LIMIT else _imports(str(python), flagperf, hello)
+    cpu = min(s.cpu_seconds for s in starts["flagperf"]) / min(s.cpu_seconds for s in starts["hello"])
+    how = f"wall time, least of {NUM_STARTS} interleaved starts each, light install; by CPU time {cpu:.2f}"
+    yield Figure("startup", f"{ratio:.2f}", f"<= {LIMIT}", ratio <= LIMIT, how, details)
+
+
+class Start(msgspec.Struct, frozen=True):
+    wall_seconds: float
+    cpu_seconds: float
+
+
+def _start(command: Sequence[str]) -> Start:
+    before = _children_cpu_seconds()
+    wall_seconds = seconds_of(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
+    return Start(wall_seconds, _children_cpu_seconds() - before)
+
+
+def _children_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _least(starts: Sequence[Start]) -> Start:
+    return min(starts, key=lambda start: start.wall_seconds)
+
+
+def _light_install(venv: Path) -> Path:
+    """The python of a new virtual environment that holds this repository without extras."""
+    python, repository = venv / "bin" / "python", Path(__file__).parent.parent
+    for command in (
+        [sys.executable, "-m", "venv", str(venv)],
+        [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(repository)],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise NotMeasured(f"`{' '.join(command)}` failed: {done.stderr.strip()[-300:]}")
+    return python
+
+
+def _imports(python: str, flagperf: Sequence[str], hello: Sequence[str]) -> tuple[str, ...]:
+    """The dearest imports of flagperf. What hello imports too counts nothing."""
+    known = {name for name, _, _ in _import_times(python, hello)}
+    totals: dict[str, int] = {}
+    # By depth. A module is printed after those that it imports, and takes what they took at its depth plus one.
+    unclaimed: dict[int, int] = {}
+    for name, depth, own_us in _import_times(python, flagperf):
+        totals[name] = (0 if name in known else own_us) + unclaimed.pop(depth + 1, 0)
+        unclaimed[depth] = unclaimed.get(depth, 0) + totals[name]
+    dearest = sorted(totals.items(), key=lambda item: -item[1])[:NUM_NAMED]
+    return tuple(f"{spent_us / 1e3:6.1f} ms import {name}, with what it imports" for name, spent_us in dearest)
+
+
+def _import_times(python: str, command: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Name, depth and microseconds of its own, as `-X importtime` prints them."""
+    done = subprocess.run([python, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    rows = (line.removeprefix("import time:").split("|") for line in done.stderr.splitlines()[1:])
+    return [(name.strip(), (len(name) - len(name.lstrip())) // 2, int(own_us)) for own_us, _, name in rows]

@@ -1,0 +1,345 @@
+"""The context against a spy device under a fake clock. All times are nanoseconds of that clock, which opens at 1000."""
+
+import pytest
+from context_fakes import Batch, Loss, World, make_context
+
+from flagperf.events import (
+    Evaluated,
+    Logged,
+    Reported,
+    StepFinished,
+    TrainingBegan,
+    TrainingEnded,
+    WarmupEnded,
+)
+
+ALWAYS, NEVER = 0.0, 1e9
+"""Seconds between two flushes. A flush needs that the clock has moved since the last one."""
+
+
+def run_step(world, context, compute_ns=100, loss=None, **counts):
+    with context.step() as step:
+        world.journal.append("body")
+        world.host(compute_ns)
+        step.done(samples=4, loss=loss, **counts)
+
+
+# --- where the device is waited for ---------------------------------------------------------------------------------
+
+
+def test_with_timing_events_a_step_is_never_synchronised():
+    world = World()
+    context = make_context(world, events=True, flush_seconds=NEVER)
+    with context.training():
+        world.journal.clear()
+        for _ in range(3):
+            run_step(world, context)
+        assert world.journal == ["record", "body", "record"] * 3
+
+
+def test_with_timing_events_a_flush_waits_for_the_device_after_the_step_has_ended():
+    world = World()
+    context = make_context(world, events=True, flush_seconds=ALWAYS)
+    with context.training():
+        world.journal.clear()
+        run_step(world, context)
+        assert world.journal == [
+            "record",
+            "body",
+            "record",
+            "synchronize",
+            "elapsed",
+            "write StepFinished",
+            "write Logged",
+        ]
+
+
+def test_without_timing_events_a_step_is_synchronised_exactly_at_both_ends():
+    world = World()
+    context = make_context(world, flush_seconds=NEVER)
+    with context.training():
+        world.journal.clear()
+        for _ in range(3):
+            run_step(world, context)
+        assert world.journal == ["synchronize", "body", "synchronize"] * 3
+
+
+def test_synchronised_steps_take_the_time_until_the_device_is_done():
+    world = World()
+    context = make_context(world)
+    with context.training():
+        world.launch(30)  # queued before the step, so none of its time
+        with context.step() as step:
+            world.launch(500)
+            step.done(samples=1)
+    (step,) = world.of(StepFinished)
+    assert (step.began_ns, step.t_ns, step.compute_ns) == (1030, 1530, 500)
+
+
+def test_timed_steps_take_the_devices_time_while_the_host_runs_ahead():
+    world = World()
+    context = make_context(world, events=True)
+    with context.training():
+        for _ in range(2):
+            with context.step() as step:
+                world.host(10)
+                world.launch(500)
+                step.done(samples=1)
+    first, second = world.of(StepFinished)
+    assert (first.began_ns, first.t_ns, first.compute_ns) == (1000, 1010, 510)
+    assert (second.began_ns, second.t_ns, second.compute_ns) == (1010, 1020, 500)
+    assert world.of(TrainingEnded) == [TrainingEnded(2010)]
+
+
+# --- what is written, exactly ---------------------------------------------------------------------------------------
+
+
+def test_a_whole_training_by_the_clock():
+    """Two steps of 100 ns, one of them warm-up, then an evaluation of 50 ns. A wait takes 20, a copy 3, a write 7."""
+    world = World(copy_ns=3, write_ns=7)
+    context = make_context(world, warmup_steps=1, flush_seconds=NEVER)
+    with context.training(planned_steps=2):
+        for _batch in context.batches(world.loader(Batch(world), Batch(world), wait_ns=20)):
+            run_step(world, context, loss=0.5, tokens=9, padded_tokens=1)
+        with context.evaluation():
+            world.host(50)
+        world.host(11)
+    context.report(acc=0.75)
+
+    counts = {"compute_ns": 100, "wait_ns": 23, "samples": 4, "tokens": 9, "padded_tokens": 1, "loss": 0.5}
+    assert world.events == [
+        TrainingBegan(1000, planned_steps=2),  # written until 1007; then 23 of wait and copy
+        StepFinished(1130, step=1, began_ns=1030, **counts),
+        Logged(1137, began_ns=1130),  # written until 1144
+        WarmupEnded(1144, step=1),  # written until 1151; then wait and copy
+        StepFinished(1274, step=2, began_ns=1174, **counts),  # written before the evaluation, from 1274 to 1281
+        Logged(1281, began_ns=1274),
+        Evaluated(1338, began_ns=1288, step=2),  # written until 1345
+        TrainingEnded(1356),
+        Reported(1363, step=2, values={"acc": 0.75}),
+    ]
+
+
+def test_device_is_done_when_training_begins_and_ends():
+    world = World()
+    context = make_context(world, events=True)
+    world.launch(200)
+    with context.training():
+        world.launch(300)
+    assert world.events == [TrainingBegan(1200), TrainingEnded(1500)]
+
+
+def test_warmup_ends_when_the_device_is_done_with_its_last_step():
+    world = World()
+    context = make_context(world, events=True, warmup_steps=1)
+    with context.training(), context.step() as step:
+        world.launch(400)
+        step.done(samples=1)
+    assert world.of(WarmupEnded) == [WarmupEnded(1400, step=1)]
+
+
+def test_without_warmup_steps_none_ends():
+    world = World()
+    context = make_context(world, warmup_steps=0)
+    with context.training():
+        run_step(world, context)
+    assert world.kinds() == ["TrainingBegan", "StepFinished", "TrainingEnded"]
+
+
+def test_config_is_read_by_attribute():
+    assert make_context(World(), warmup_steps=3).config.training.warmup_steps == 3
+
+
+def test_evaluation_ends_when_the_device_is_done():
+    world = World()
+    context = make_context(world)
+    with context.evaluation():
+        world.launch(70)
+    assert world.events == [Evaluated(1070, began_ns=1000, step=0)]
+
+
+def test_evaluation_begins_when_the_device_is_done_with_the_steps():
+    world = World(write_ns=7)
+    context = make_context(world, events=True)
+    with context.training():
+        with context.step() as step:
+            world.launch(500)
+            step.done(samples=1)
+        with context.evaluation():
+            world.host(60)
+    assert world.of(Logged) == [Logged(1514, began_ns=1507)]
+    assert world.of(Evaluated) == [Evaluated(1581, began_ns=1521, step=1)]
+
+
+def test_descriptions_are_written_at_once():
+    world = World()
+    context = make_context(world)
+    context.describe_data("sst2", 10, "ab")
+    context.describe_model(parameters=2, matmul_parameters=1, layers=1, heads=1, head_size=1, sequence=1, causal=False)
+    assert world.kinds() == ["DataDescribed", "ModelDescribed"]
+
+
+# --- when it is written ---------------------------------------------------------------------------------------------
+
+
+def test_loss_is_read_only_after_the_span():
+    world = World()
+    context = make_context(world, flush_seconds=ALWAYS)
+    with context.training():
+        world.journal.clear()
+        run_step(world, context, loss=Loss(world, 0.25))
+    assert world.journal[:4] == ["synchronize", "body", "synchronize", "synchronize"]
+    assert world.journal[4] == "read loss"
+    assert world.of(StepFinished)[0].loss == 0.25
+
+
+def test_nothing_is_written_inside_a_step_that_is_longer_than_the_interval():
+    world = World()
+    context = make_context(world, flush_seconds=1.0)
+    with context.training():
+        run_step(world, context, compute_ns=400_000_000)
+        with context.step() as step:
+            world.journal.clear()
+            world.host(5_000_000_000)
+            step.done(samples=1)
+            assert world.journal == []
+        assert world.kinds() == ["TrainingBegan", "StepFinished", "StepFinished", "Logged"]
+
+
+def test_steps_are_written_when_the_interval_has_passed():
+    """Steps of 0.4 s: the third ends 1.2 s after training began, the sixth 1.2 s after that flush."""
+    world = World()
+    context = make_context(world, flush_seconds=1.0)
+    written = []
+    with context.training():
+        for _ in range(7):
+            run_step(world, context, compute_ns=400_000_000)
+            written.append(len(world.of(StepFinished)))
+    assert written == [0, 0, 3, 3, 3, 6, 6]
+    assert len(world.of(StepFinished)) == 7
+    assert len(world.of(Logged)) == 2
+
+
+def test_what_is_left_at_the_end_is_written_outside_of_training():
+    world = World(write_ns=7)
+    context = make_context(world, flush_seconds=NEVER)
+    with context.training():
+        run_step(world, context)
+    assert world.kinds() == ["TrainingBegan", "StepFinished", "TrainingEnded"]
+    assert world.of(TrainingEnded)[0].t_ns == world.of(StepFinished)[0].t_ns
+
+
+# --- what is counted ------------------------------------------------------------------------------------------------
+
+
+def test_wait_is_the_loader_and_the_copy_and_not_the_step():
+    world = World(copy_ns=5)
+    context = make_context(world)
+    with context.training():
+        for _batch in context.batches(world.loader(Batch(world), Batch(world), wait_ns=40)):
+            run_step(world, context, compute_ns=1000)
+    assert [step.wait_ns for step in world.of(StepFinished)] == [45, 45]
+
+
+def test_wait_is_not_the_contexts_own_writing():
+    world = World(write_ns=500)
+    context = make_context(world, flush_seconds=ALWAYS)
+    with context.training():
+        for _batch in context.batches(world.loader(1, 2, wait_ns=40)):
+            run_step(world, context)
+    assert [step.wait_ns for step in world.of(StepFinished)] == [40, 40]
+
+
+def test_a_step_of_two_batches_has_waited_for_both():
+    world = World()
+    context = make_context(world)
+    with context.training():
+        batches = context.batches(world.loader(1, 2, wait_ns=40))
+        next(batches)
+        next(batches)
+        run_step(world, context)
+    assert [step.wait_ns for step in world.of(StepFinished)] == [80]
+
+
+def test_batches_moves_what_has_to_and_keeps_the_shape_of_the_rest():
+    world = World()
+    context = make_context(world)
+    batch = {"x": Batch(world), "nested": [Batch(world), (Batch(world), 3)], "name": "a", "none": None}
+    (moved,) = context.batches([batch])
+    assert moved["x"].device == moved["nested"][0].device == moved["nested"][1][0].device == "spy:0"
+    assert isinstance(moved["nested"][1], tuple)
+    assert (moved["nested"][1][1], moved["name"], moved["none"]) == (3, "a", None)
+    assert batch["x"].device == "host"
+
+
+def test_report_outside_training_is_no_logging():
+    world = World(write_ns=7)
+    context = make_context(world)
+    context.report(acc=0.5)
+    assert world.events == [Reported(1000, step=0, values={"acc": 0.5})]
+
+
+def test_report_inside_training_is_logging():
+    world = World(write_ns=7)
+    context = make_context(world)
+    with context.training():
+        run_step(world, context)
+        context.report(acc=0.5, evaluated=8)
+    assert world.of(Reported) == [Reported(1107, step=1, values={"acc": 0.5, "evaluated": 8})]
+    assert world.of(Logged) == [Logged(1114, began_ns=1107)]
+
+
+def test_report_inside_an_evaluation_is_no_logging_of_its_own():
+    world = World(write_ns=7)
+    context = make_context(world)
+    with context.training(), context.evaluation():
+        context.report(acc=0.5)
+    assert world.kinds() == ["TrainingBegan", "Reported", "Evaluated", "TrainingEnded"]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_a_step_without_done_is_an_error_that_says_what_to_do():
+    world = World()
+    context = make_context(world)
+    with context.training():
+        with pytest.raises(RuntimeError, match=r"without step\.done\(samples="), context.step():
+            pass
+        run_step(world, context)
+    assert [step.step for step in world.of(StepFinished)] == [1]
+
+
+def test_an_exception_inside_a_step_passes_through_and_leaves_no_step():
+    world = World()
+    context = make_context(world)
+    with context.training():
+        with pytest.raises(ZeroDivisionError), context.step() as step:
+            step.done(samples=1)
+            raise ZeroDivisionError
+        run_step(world, context)
+    assert [step.step for step in world.of(StepFinished)] == [1]
+
+
+def test_an_exception_inside_training_leaves_no_end_of_it():
+    world = World()
+    context = make_context(world)
+    with pytest.raises(ZeroDivisionError), context.training():
+        raise ZeroDivisionError
+    assert world.kinds() == ["TrainingBegan"]
+
+
+def test_an_exception_inside_an_evaluation_leaves_none():
+    world = World()
+    context = make_context(world)
+    with pytest.raises(ZeroDivisionError), context.evaluation():
+        raise ZeroDivisionError
+    assert world.events == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_report_that_is_no_number_is_refused_by_name(value):
+    world = World()
+    with pytest.raises(ValueError, match="acc = "):
+        make_context(world).report(acc=value)
+    assert world.events == []
