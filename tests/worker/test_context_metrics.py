@@ -89,7 +89,6 @@ def test_report_inside_an_evaluation_is_part_of_it():
 # --- what a case may do and the context does not bear ----------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="report does not wait for the device: its logging span overlaps queued compute")
 def test_report_inside_training_while_the_device_is_busy():
     world = World(write_ns=MS)
     context = make_context(world, events=True)
@@ -101,7 +100,6 @@ def test_report_inside_training_while_the_device_is_busy():
     assert 0 < whole <= train <= core
 
 
-@pytest.mark.xfail(strict=True, reason="report inside a step writes there, and its logging span lies in the step's")
 def test_report_inside_a_step_is_refused():
     """Five of them, each in a step of 100 ms, would leave 496 ms for 500 ms of computing."""
     world = World(write_ns=MS)
@@ -114,7 +112,6 @@ def test_report_inside_a_step_is_refused():
                 step.done(samples=1)
 
 
-@pytest.mark.xfail(strict=True, reason="what evaluation batches waited for is put on the next training step")
 def test_batches_of_an_evaluation_are_no_wait_of_the_next_step():
     world = World()
     context = make_context(world)
@@ -127,7 +124,6 @@ def test_batches_of_an_evaluation_are_no_wait_of_the_next_step():
     assert throughputs(world) == pytest.approx([1 / 0.31, 1 / 0.01, 1 / 0.01])
 
 
-@pytest.mark.xfail(strict=True, reason="batches seen before training are put on its first step")
 def test_batches_before_training_are_no_wait_of_its_first_step():
     world = World()
     context = make_context(world)
@@ -137,7 +133,6 @@ def test_batches_before_training_are_no_wait_of_its_first_step():
     assert throughputs(world) == pytest.approx([100.0] * 3)
 
 
-@pytest.mark.xfail(strict=True, reason="only float and int itself can be written")
 def test_a_report_of_anything_with_float_can_be_written(tmp_path):
     """A tensor or a number of numpy, as a metric library gives it."""
     world = World()
@@ -146,7 +141,6 @@ def test_a_report_of_anything_with_float_can_be_written(tmp_path):
     assert read_events(tmp_path / "rank-00000.jsonl").events[0].values == {"acc": 0.5}
 
 
-@pytest.mark.xfail(strict=True, reason="a named tuple is built from one argument")
 def test_batches_moves_named_tuples():
     world = World()
     pair = collections.namedtuple("pair", "inputs labels")

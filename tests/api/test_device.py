@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from flagperf.api import Activation, Device, DeviceBackend, Machine, Presence
+
+
+class Minimal(DeviceBackend):
+    """The least that a vendor has to write."""
+
+    vendor = "acme"
+    torch_type = "cpu"
+    collective_backend = "gloo"
+    precisions = ("fp32",)
+
+    def presence(self, machine: Machine) -> Presence:
+        return Presence("absent")
+
+    def devices(self, machine: Machine) -> list[Device]:
+        return []
+
+    def activate(self, local_rank: int, num_threads: int) -> Activation:
+        return Activation("cpu", "acme-0", "none")
+
+    def synchronize(self) -> None: ...
+
+
+def test_the_least_is_enough_and_claims_nothing() -> None:
+    backend = Minimal()
+    assert (backend.peaks(), backend.tuning_folder(), backend.versions(Machine())) == ([], None, {})
+    assert (backend.aliases, backend.visibility_variables, backend.packages) == ((), (), ())
+    assert backend.allocator_memory() is None
+    assert backend.framework_state() == {}
+    assert not backend.has_timing_events and not backend.is_fallback
+    assert backend.memory_scope == "device"
+
+
+def test_timing_events_that_are_not_declared_are_not_there() -> None:
+    with pytest.raises(NotImplementedError, match="acme declares no timing events"):
+        Minimal().timing_event()
+
+
+@pytest.mark.parametrize("missing", ["presence", "devices", "activate", "synchronize"])
+def test_less_cannot_be_constructed(missing: str) -> None:
+    lacking = type("Lacking", (DeviceBackend,), {k: v for k, v in vars(Minimal).items() if k != missing})
+    with pytest.raises(TypeError, match=missing):
+        lacking()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("Out Of Memory"), True),
+        (RuntimeError("invalid device ordinal"), False),
+        (KeyboardInterrupt(), False),
+    ],
+)
+def test_exhausted_memory_is_known_by_its_type_or_its_words(error: BaseException, is_memory: bool) -> None:
+    assert Minimal().is_out_of_memory(error) is is_memory

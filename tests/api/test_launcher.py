@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from flagperf.api import Device, LaunchCommand, NodeShare, RankFailure, Setting, TorchrunLauncher
+
+CARDS = tuple(Device(f"gpu-{index}", "A1", "A1", index) for index in range(2))
+
+
+class SomeLauncher(TorchrunLauncher):
+    vendor = "acme"
+
+
+def share(node_index: int = 0, num_nodes: int = 1, allowed_cores: int = 8, host_workers: int = 2) -> NodeShare:
+    return NodeShare(node_index, num_nodes, CARDS, "10.0.0.1", 29501, allowed_cores, host_workers)
+
+
+# The command
+
+
+def test_the_command_names_the_shape_and_the_meeting_point() -> None:
+    command = SomeLauncher().command(share(node_index=1, num_nodes=4), "/venv/bin/python", "flagperf.worker")
+    assert command.argv == (
+        "/venv/bin/python", "-m", "torch.distributed.run", "--nnodes=4", "--node-rank=1", "--nproc-per-node=2",
+        "--master-addr=10.0.0.1", "--master-port=29501", "--max-restarts=0", "-m", "flagperf.worker",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("allowed_cores", "host_workers", "threads"),
+    [(8, 2, "4"), (8, 3, "2"), (7, 8, "1"), (2, 4, "1"), (1, 1, "1"), (128, 8, "16")],
+)
+def test_workers_share_the_cores_of_their_machine_evenly_and_get_one_at_least(
+    allowed_cores: int, host_workers: int, threads: str
+) -> None:
+    command = SomeLauncher().command(share(allowed_cores=allowed_cores, host_workers=host_workers), "python", "w")
+    (setting,) = command.settings
+    assert (setting.name, setting.value) == ("OMP_NUM_THREADS", threads)
+    assert setting.reason == f"{allowed_cores} allowed cores over {host_workers} workers of this machine"
+
+
+def test_settings_win_over_what_is_inherited_and_removed_variables_are_gone() -> None:
+    command = LaunchCommand(("a",), (Setting("THREADS", "4", "why"),), remove=("DEBUG",))
+    inherited = {"THREADS": "64", "DEBUG": "1", "HOME": "/root"}
+    assert command.environment(inherited) == {"THREADS": "4", "HOME": "/root"}
+    assert inherited == {"THREADS": "64", "DEBUG": "1", "HOME": "/root"}
+
+
+def test_a_removed_variable_that_is_also_set_is_set() -> None:
+    command = LaunchCommand(("a",), (Setting("DEBUG", "0", "why"),), remove=("DEBUG",))
+    assert command.environment({"DEBUG": "1"}) == {"DEBUG": "0"}
+
+
+def test_a_launcher_needs_no_script_unless_it_says_so() -> None:
+    assert SomeLauncher().env_script() is None
+
+
+# What torch.distributed.run says when ranks fail
+
+FAILURE = """\
+[{index}]:
+  time      : 2026-01-02_03:04:05
+  host      : node1.example
+  rank      : {rank} (local_rank: {local_rank})
+  exitcode  : {exit_code} (pid: 43{rank:02d}) {signal}
+  error_file: <N/A>
+  traceback : {traceback}"""
+
+PLAIN = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+
+
+def failure(rank: int, exit_code: int, signal: str = "", traceback: str = PLAIN, index: int = 0) -> str:
+    return FAILURE.format(
+        index=index, rank=rank, local_rank=rank % 8, exit_code=exit_code, signal=signal, traceback=traceback
+    )
+
+
+def log(root: str, *others: str) -> str:
+    """What comes before is the agent's own chatter, with the numbers of other ranks in it."""
+    return f"""\
+W0102 03:04:05.100000 4200 site-packages/torch/distributed/run.py:852] *****************************************
+W0102 03:04:05.900000 4200 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 4300 closing signal SIGTERM
+E0102 03:04:06.100000 4200 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 6 (pid: 4306) of binary: /venv/bin/python
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+flagperf.worker FAILED
+------------------------------------------------------------
+Failures:
+{chr(10).join(others) or "  <NO_OTHER_FAILURES>"}
+------------------------------------------------------------
+Root Cause (first observed failure):
+{root}
+============================================================
+"""  # noqa: E501
+
+
+def explain(text: str) -> RankFailure | None:
+    return SomeLauncher().explain_failure(text)
+
+
+def test_the_root_cause_is_taken_and_not_those_that_followed() -> None:
+    text = log(failure(13, 1, index=1), failure(8, -15, "(SIGTERM)"), failure(9, -15, "(SIGTERM)", index=2))
+    assert explain(text) == RankFailure(13, "exit code 1")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "description"),
+    [
+        (1, "exit code 1"),
+        (137, "exit code 137"),
+        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-11, "killed by SIGSEGV"),
+        (-6, "killed by SIGABRT"),
+        (-99, "killed by signal 99"),
+    ],
+)
+def test_an_exit_code_is_put_into_words(exit_code: int, description: str) -> None:
+    assert explain(log(failure(0, exit_code))) == RankFailure(0, description)
+
+
+def test_the_words_of_a_traceback_do_not_confuse_it() -> None:
+    traceback = "Traceback (most recent call last):\n    rank : 99\n    exitcode : 99\n  RuntimeError: rank: 98"
+    assert explain(log(failure(3, 1, traceback=traceback))) == RankFailure(3, "exit code 1")
+
+
+def test_of_several_reports_the_last_counts() -> None:
+    both = log(failure(1, 1)) + log(failure(2, -11))
+    assert explain(both) == RankFailure(2, "killed by SIGSEGV")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/venv/bin/python: No module named torch",
+        "  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 7)\n",
+        log(failure(5, 1)).partition("exitcode  : 1 (pid: 4305)")[0],
+        log("").partition("Root Cause")[0],
+    ],
+    ids=["empty", "no torch", "no report", "cut off in the root cause", "cut off before it"],
+)
+def test_without_a_whole_report_nobody_is_blamed(text: str) -> None:
+    assert explain(text) is None

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flagperf.api import Machine, run_tool
+
+# Tools
+
+
+def test_a_tool_that_works_gives_its_output() -> None:
+    output = run_tool([sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"])
+    assert (output.returncode, output.stdout, output.stderr, output.problem) == (0, "out\n", "err\n", "")
+    assert output.ok
+
+
+def test_a_tool_that_fails_gives_its_code_and_words() -> None:
+    output = run_tool([sys.executable, "-c", "import sys; sys.exit('no device')"])
+    assert (output.returncode, output.stderr, output.ok) == (1, "no device\n", False)
+
+
+def test_a_tool_that_is_killed_is_not_ok() -> None:
+    output = run_tool([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    assert (output.returncode, output.ok) == (-9, False)
+
+
+def test_a_missing_tool_is_a_problem_and_no_exception() -> None:
+    output = run_tool(["no-such-smi", "--query"])
+    assert (output.returncode, output.ok) == (None, False)
+    assert output.problem == "no-such-smi could not be started: No such file or directory"
+
+
+def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path) -> None:
+    tool = tmp_path / "smi"
+    tool.write_text("not for you")
+    assert run_tool([str(tool)]).problem == f"{tool} could not be started: Permission denied"
+    tool.chmod(0o755)
+    assert run_tool([str(tool)]).problem == f"{tool} could not be started: Exec format error"
+
+
+def test_a_tool_that_hangs_is_stopped() -> None:
+    began = time.monotonic()
+    output = run_tool(["sleep", "30"], timeout_seconds=0.3)
+    assert time.monotonic() - began < 5
+    assert (output.returncode, output.problem) == (None, "sleep did not end within 0.3 s")
+
+
+def test_a_tool_whose_child_hangs_with_its_pipe_is_stopped_too() -> None:
+    began = time.monotonic()
+    assert run_tool(["sh", "-c", "sleep 6 & sleep 6"], timeout_seconds=0.3).returncode is None
+    assert time.monotonic() - began < 4
+
+
+def test_a_tool_speaks_the_c_locale_and_cannot_ask_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    code = "import os, sys; print(os.environ['LC_ALL'], repr(sys.stdin.read()))"
+    assert run_tool([sys.executable, "-c", code]).stdout == "C ''\n"
+
+
+def test_no_shell_reads_the_arguments() -> None:
+    assert run_tool(["echo", "$HOME", "*", "; false"]).stdout == "$HOME * ; false\n"
+
+
+def test_bytes_that_are_no_text_do_not_raise() -> None:
+    output = run_tool([sys.executable, "-c", "import os; os.write(1, b'\\xff C500')"])
+    assert output.stdout == "\ufffd C500"
+
+
+# Files
+
+
+def test_files_are_read_below_the_root_and_stripped(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "sys" / "model").write_bytes(b"Acme \xff A1\x00\n")
+    assert Machine(root=tmp_path).read("/sys/model") == "Acme \ufffd A1"
+
+
+def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
+    machine = Machine(root=tmp_path)
+    assert machine.read("/not/there") is None
+    assert machine.read("/") is None
+
+
+def test_patterns_are_matched_below_the_root_in_order(tmp_path: Path) -> None:
+    for name in ("acme1", "acme0", "other"):
+        (tmp_path / "dev" / name).mkdir(parents=True)
+    assert Machine(root=tmp_path).glob("/dev/acme*") == [tmp_path / "dev" / "acme0", tmp_path / "dev" / "acme1"]
+    assert Machine(root=tmp_path).glob("/dev/none*") == []
+
+
+def test_the_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_VISIBLE_DEVICES", "0")
+    machine = Machine()
+    monkeypatch.setenv("ACME_VISIBLE_DEVICES", "1")
+    assert machine.environ["ACME_VISIBLE_DEVICES"] == "0"

@@ -1,0 +1,141 @@
+"""The contract as data: what a plugin, a reader of event files and a reader of bundles build on.
+
+Annotations are taken as they are written, so that the snapshot is the same on every version of Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from flagperf import api, events, hookspecs
+from flagperf.store import STORE_SCHEMA, RecordedRun
+
+Description = Any
+"""A text, a list of texts, or a dictionary of those."""
+
+PLACES = {
+    "HOOK_API": "core/flagperf/hookspecs.py",
+    "EVENT_SCHEMA": "core/flagperf/events/schema.py",
+    "STORE_SCHEMA": "core/flagperf/store/run.py",
+}
+
+
+def snapshot() -> dict[str, dict[str, Description]]:
+    """By the version number that guards it: its value, and what it stands for."""
+    return {
+        "HOOK_API": {"version": hookspecs.HOOK_API, "hooks": _hooks(), "api": _api()},
+        "EVENT_SCHEMA": {"version": events.EVENT_SCHEMA, "events": _structs(events.AnyEvent)},
+        "STORE_SCHEMA": {"version": STORE_SCHEMA, "bundle": _structs(RecordedRun)},
+    }
+
+
+def describe(thing: Any) -> Description:
+    """One public name of flagperf.api."""
+    if inspect.isclass(thing):
+        return describe_class(thing)
+    if callable(thing):
+        return str(inspect.signature(thing))
+    return {str(key): repr(value) for key, value in thing.items()}
+
+
+def describe_class(cls: type) -> dict[str, Description]:
+    described: dict[str, Description] = {"bases": [base.__name__ for base in cls.__bases__ if base is not object]}
+    if issubclass(cls, msgspec.Struct):
+        described["fields"] = describe_fields(cls)
+    else:
+        described["attributes"] = [_attribute(cls, name) for name in inspect.get_annotations(cls)]
+    described["methods"] = {
+        name: _method(member) for name, member in sorted(vars(cls).items()) if _is_public_method(name, member)
+    }
+    return {name: value for name, value in described.items() if value}
+
+
+def describe_fields(struct: type[msgspec.Struct]) -> list[str]:
+    annotations, hints = _annotations(struct), typing.get_type_hints(struct)
+    return [
+        f"{field.name}: {_written(annotations[field.name], hints[field.name])}{_default(field)}"
+        for field in msgspec.structs.fields(struct)
+    ]
+
+
+def _hooks() -> dict[str, str]:
+    names = sorted(name for name in vars(hookspecs) if name.startswith("flagperf_"))
+    return {name: str(inspect.signature(getattr(hookspecs, name))) for name in names}
+
+
+def _api() -> dict[str, Description]:
+    return {name: describe(getattr(api, name)) for name in api.__all__}
+
+
+def _structs(root: Any) -> dict[str, Description]:
+    """Every struct that can be reached from a type, by its name."""
+    found: dict[str, Description] = {}
+    for struct in _reachable(root, set()):
+        described: dict[str, Description] = {"fields": describe_fields(struct)}
+        if struct.__struct_config__.tag is not None:
+            described["tag"] = struct.__struct_config__.tag
+        found[struct.__name__] = described
+    return dict(sorted(found.items()))
+
+
+def _reachable(kind: Any, seen: set[Any]) -> Iterator[type[msgspec.Struct]]:
+    if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
+        if kind not in seen:
+            seen.add(kind)
+            yield kind
+            for inner in typing.get_type_hints(kind).values():
+                yield from _reachable(inner, seen)
+        return
+    for inner in typing.get_args(kind):
+        yield from _reachable(inner, seen)
+
+
+def _annotations(cls: type) -> dict[str, str]:
+    merged: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        merged |= inspect.get_annotations(base)
+    return merged
+
+
+def _written(annotation: str, hint: Any) -> str:
+    """Words behind an alias are part of the contract too."""
+    words = sorted(set(_literals(hint)))
+    return annotation if not words or "Literal" in annotation else f"{annotation} ({', '.join(words)})"
+
+
+def _literals(hint: Any) -> Iterator[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        yield from map(str, typing.get_args(hint))
+    else:
+        for inner in typing.get_args(hint):
+            yield from _literals(inner)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return f" = {field.default_factory()!r}"
+    return "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
+
+
+def _attribute(cls: type, name: str) -> str:
+    written = f"{name}: {inspect.get_annotations(cls)[name]}"
+    if name not in cls.__dict__:
+        return written
+    value = cls.__dict__[name]
+    return f"{written} = {value.__name__ if inspect.isfunction(value) else repr(value)}"
+
+
+def _is_public_method(name: str, member: Any) -> bool:
+    return not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+
+
+def _method(member: Any) -> str:
+    if isinstance(member, property):
+        return f"property {inspect.signature(member.fget)}"
+    abstract = "abstract " if getattr(member, "__isabstractmethod__", False) else ""
+    return f"{abstract}{inspect.signature(member)}"

@@ -1,0 +1,100 @@
+"""Imports point one way: a reader of one stage never needs a later one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from import_stages import STAGE_OF, module_name, problems
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = [ROOT / "core", ROOT / "cases", *sorted(ROOT.glob("plugins/*/src"))]
+
+
+@pytest.mark.parametrize("source_root", SOURCE_ROOTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_imports_what_it_must_not(source_root: Path) -> None:
+    found = []
+    for path in sorted(source_root.rglob("*.py")):
+        is_package = path.name == "__init__.py"
+        found += problems(module_name(path, source_root), path.read_text(), is_package=is_package)
+    assert not found, "\n".join(found)
+
+
+def test_every_part_of_core_has_its_stage() -> None:
+    parts = {path.stem for path in (ROOT / "core" / "flagperf").glob("*.py")} - {"__init__"}
+    parts |= {path.parent.name for path in (ROOT / "core" / "flagperf").glob("*/__init__.py")}
+    assert parts - {"builtin", "testing"} <= set(STAGE_OF)
+
+
+# The checker itself, on sources that are made up
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("flagperf.plan.site", "from flagperf.api import Device"),
+        ("flagperf.plan.site", "from flagperf.plan.nodes import describe_nodes"),
+        ("flagperf.report.rows", "from flagperf import units"),
+        ("flagperf.events.schema", "from flagperf.api.memory import Reading"),
+        ("flagperf.cli.run", "import flagperf.run, flagperf.plan"),
+        ("flagperf.builtin.cpu", "from flagperf.api import Device\nfrom flagperf.builtin.local import LocalCluster"),
+        ("flagperf.testing.conformance", "from flagperf.plugins import load_plugins\nfrom flagperf import testing"),
+        ("flagperf", "from flagperf.run import run_case"),
+        ("flagperf_cases.glm.case", "from flagperf.worker import Context\nfrom flagperf_cases.glm.data import load"),
+        ("flagperf_cases.glm.case", "from flagperf_cases.rows import rows\nimport torch"),
+        ("flagperf_metax.device", "from flagperf.api import Device\nfrom flagperf_metax.smi import parse"),
+        ("flagperf.worker.context", "def use():\n    import torch"),
+        ("flagperf.worker.context", "if TYPE_CHECKING:\n    from accelerate import Accelerator"),
+        ("flagperf.worker.context", "if typing.TYPE_CHECKING:\n    import torch"),
+        ("flagperf.worker.context", "class A:\n    def use(self):\n        import torch.nn"),
+        ("flagperf.worker.context", "import torchless"),
+    ],
+)
+def test_what_is_allowed(module: str, source: str) -> None:
+    assert problems(module, source) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "reason"),
+    [
+        ("flagperf.spec.job", "from flagperf.plan import make_plan", "spec (stage 3) imports plan (stage 6)"),
+        ("flagperf.spec.job", "def late():\n    from flagperf.plan import make_plan", "imports plan"),
+        ("flagperf.spec.job", "if TYPE_CHECKING:\n    from flagperf.plan import Plan", "imports plan"),
+        ("flagperf.spec.job", "import flagperf.plan.site as site", "imports plan"),
+        ("flagperf.spec.job", "from flagperf import plan", "imports plan"),
+        ("flagperf.spec.job", "from ..plan.site import Site", "imports plan"),
+        ("flagperf.spec.job", "from .. import plan", "imports plan"),
+        ("flagperf.plan.site", "from flagperf.agent.describe import describe", "(stage 6) imports agent (stage 6)"),
+        ("flagperf.plugins.load", "from flagperf.store import Run", "plugins (stage 5) imports store (stage 5)"),
+        ("flagperf.units", "from flagperf.errors import BadInput", "units (stage 0) imports errors (stage 0)"),
+        ("flagperf.plan.site", "from flagperf import run_case", "run_case has no stage"),
+        ("flagperf.plan.site", "import flagperf", "flagperf itself has no stage"),
+        ("flagperf.novelty.a", "from flagperf.api import Device", "novelty has no stage"),
+        ("flagperf", "from flagperf.cli import main", "nothing of cli"),
+        ("flagperf.builtin.cpu", "from flagperf.spec import Job", "a vendor may import"),
+        ("flagperf.cli.vendors", "from flagperf.testing import conformance", "testing is imported by nothing"),
+        ("flagperf.plan.plan", "import flagperf_cases.glm", "never imported"),
+        ("flagperf_cases.glm.case", "from flagperf.events import StepFinished", "a case may import"),
+        ("flagperf_cases.glm.case", "from flagperf_cases.distilbert.data import rows", "belongs to another case"),
+        ("flagperf_metax.device", "from flagperf.plugins import load_plugins", "a vendor may import"),
+        ("flagperf.worker.context", "import torch", "torch is imported with the module"),
+        ("flagperf.worker.context", "from torch.nn import Linear", "torch.nn is imported with the module"),
+        ("flagperf.worker.context", "try:\n    import peft\nexcept ImportError:\n    peft = None", "peft is imported"),
+        ("flagperf.worker.context", "class A:\n    import transformers", "transformers is imported"),
+        ("flagperf.worker.context", "if TYPE_CHECKING:\n    pass\nelse:\n    import accelerate", "accelerate is"),
+        ("flagperf_nvidia.device", "import pynvml", "pynvml is imported with the module"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(module: str, source: str, reason: str) -> None:
+    (found,) = problems(module, source)
+    assert reason in found
+
+
+def test_a_package_resolves_relative_imports_from_itself() -> None:
+    assert problems("flagperf.plan", "from .site import Site", is_package=True) == []
+    assert problems("flagperf.plan", "from ..cli import main", is_package=True) != []
+
+
+def test_modules_are_named_after_their_files(tmp_path: Path) -> None:
+    assert module_name(tmp_path / "flagperf" / "plan" / "site.py", tmp_path) == "flagperf.plan.site"
+    assert module_name(tmp_path / "flagperf" / "plan" / "__init__.py", tmp_path) == "flagperf.plan"

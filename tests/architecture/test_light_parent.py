@@ -1,0 +1,111 @@
+"""The parent process is light: no command that plans, lists or reports imports a framework or a vendor's library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.plan import make_plan
+from flagperf.plugins import core_version, load_plugins
+from flagperf.spec import CheckRequest, Layer, RunSpec, resolve
+from flagperf.store import STORE_SCHEMA, Ending, Run, create_bundle, seal
+
+HEAVY = {"torch", "accelerate", "transformers", "peft", "pynvml", "numpy"}
+
+# Several commands in one fresh Python, with the top-level modules that are loaded after each.
+IN_CLI = """
+import json, sys
+from flagperf.cli import run_cli
+answer = []
+for command in sys.argv[2:]:
+    code = run_cli(command.split())
+    answer.append([command, code, sorted({name.partition(".")[0] for name in sys.modules})])
+open(sys.argv[1], "w").write(json.dumps(answer))
+"""
+
+IN_AGENT = """
+import json, sys
+from flagperf.agent.__main__ import main
+code = main([sys.argv[2]])
+modules = sorted({name.partition(".")[0] for name in sys.modules})
+open(sys.argv[1], "w").write(json.dumps([[sys.argv[2], code, modules]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of a run that was planned and never started."""
+    directory = tmp_path_factory.mktemp("runs")
+    plan = make_plan(RunSpec("distilbert", vendor="cpu"), load_plugins(), needs_worker=False)
+    run = Run(
+        schema=STORE_SCHEMA, id=plan.job.run_id, created="2026-01-02T03:04:05+00:00",
+        flagperf_version=core_version(), spec=plan.spec, job=plan.job, manifest=plan.manifest,
+        ending=Ending("failed", "never started"),
+    )  # fmt: skip
+    seal(create_bundle(directory, run, plan.nodes))
+    return directory
+
+
+def loaded_after(tmp_path: Path, code: str, *arguments: str, stdin: str = "") -> dict[str, set[str]]:
+    """What each command has loaded besides. The code writes its answer into the file of its first argument."""
+    answer = tmp_path / "modules.json"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGPERF_", "COV"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(answer), *arguments],
+        cwd=tmp_path, env=environ, input=stdin, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert answer.exists(), done.stderr
+    loaded: dict[str, set[str]] = {}
+    for command, returncode, modules in json.loads(answer.read_text()):
+        assert returncode == 0, f"{command}: {done.stderr}"
+        loaded[command] = set(modules)
+    return loaded
+
+
+def too_heavy(loaded: dict[str, set[str]], heavy: set[str]) -> dict[str, set[str]]:
+    return {command: modules & heavy for command, modules in loaded.items() if modules & heavy}
+
+
+def test_commands_that_list_import_neither_a_framework_nor_rich(tmp_path: Path, runs_dir: Path) -> None:
+    commands = [
+        "--help", "run --help", "cases list", "cases show distilbert", "runs list", f"runs list --runs-dir {runs_dir}",
+        "vendors list", "devices", "env",
+    ]  # fmt: skip
+    assert too_heavy(loaded_after(tmp_path, IN_CLI, *commands), {*HEAVY, "rich"}) == {}
+
+
+def test_plans_and_reports_are_made_without_a_framework(tmp_path: Path, runs_dir: Path) -> None:
+    reports = ["report latest", "report latest --format md", "report latest --format json", "runs show latest"]
+    commands = [
+        "plan distilbert", "plan distilbert --json", "run distilbert --dry-run",
+        *(f"{report} --runs-dir {runs_dir}" for report in reports),
+    ]  # fmt: skip
+    assert too_heavy(loaded_after(tmp_path, IN_CLI, *commands), HEAVY) == {}
+
+
+@pytest.mark.parametrize("name", sorted(load_plugins().cases()))
+def test_the_agent_looks_at_a_cases_data_without_a_framework(tmp_path: Path, name: str) -> None:
+    manifest = load_plugins().case(name).manifest
+    if manifest.check_files is None:
+        pytest.skip(f"case {name} reads no data")
+    config = resolve(manifest, [Layer("profile tiny", manifest.profiles["tiny"].values)])
+    request = CheckRequest(manifest.check_files, None, config.values)
+    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=msgspec.json.encode(request).decode())
+    assert too_heavy(loaded, HEAVY) == {}
+
+
+def test_the_agent_describes_its_node_without_a_framework(tmp_path: Path) -> None:
+    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin='{"with_memory": true}')
+    assert too_heavy(loaded, HEAVY) == {}
+
+
+def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    code = IN_CLI.replace("answer = []", "answer = []; sys.path.insert(0, '.'); import torch")
+    assert too_heavy(loaded_after(tmp_path, code, "--help"), HEAVY) == {"--help": {"torch"}}

@@ -1,0 +1,133 @@
+"""What does not stand in the source: vendors' names where every vendor is served, shortcuts, and what is too long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from source_rules import forbidden_constructs, too_long, vendor_comparisons, vendor_words
+
+ROOT = Path(__file__).parents[2]
+CORE, CASES = ROOT / "core" / "flagperf", ROOT / "cases"
+SHARED = [path for path in CORE.rglob("*.py") if path.relative_to(CORE).parts[0] not in ("builtin", "testing")]
+SOURCES = [*CORE.rglob("*.py"), *CASES.rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py"), *ROOT.glob("bench/**/*.py")]
+
+
+def complaints(rule: Callable[[str], list[str]], paths: list[Path]) -> str:
+    return "\n".join(f"{path.relative_to(ROOT)}: {found}" for path in sorted(paths) for found in rule(path.read_text()))
+
+
+def test_core_names_no_vendor() -> None:
+    assert len(SHARED) > 50
+    assert complaints(vendor_words, SHARED) == ""
+
+
+def test_no_case_asks_which_vendor_this_is() -> None:
+    paths = list(CASES.rglob("*.py"))
+    assert paths
+    assert complaints(vendor_comparisons, paths) == ""
+    assert complaints(vendor_words, paths) == ""
+
+
+def test_no_shell_no_swallowed_exception_nothing_left_to_do() -> None:
+    assert complaints(forbidden_constructs, SOURCES) == ""
+
+
+def test_no_file_and_no_function_is_too_long() -> None:
+    assert complaints(too_long, SOURCES) == ""
+
+
+# The rules themselves, on sources that are made up
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "device = 'cuda'",
+        "use_cuda = True",
+        "import pynvml",
+        "x = f'/opt/{name}/maca'",
+        "def is_metax(): ...",
+        "a = 1  # NCCL needs this",
+        "torch.xpu.synchronize()",
+        'x = """a text that\nspeaks of ROCm"""',
+    ],
+)
+def test_a_vendors_word_is_found_in_names_texts_and_comments(source: str) -> None:
+    assert len(vendor_words(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""For example `metax`."""',
+        'class A:\n    title: str\n    """On a page: MetaX."""',
+        'def a():\n    """As nvidia does."""',
+        "device = accelerator.device",
+    ],
+)
+def test_a_docstring_may_give_an_example(source: str) -> None:
+    assert vendor_words(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if ctx.vendor == name: pass",
+        "if word == 'cuda': pass",
+        "if kind in ('nvidia', 'metax'): pass",
+        "if tensor.device.type == 'cpu': pass",
+        "x = 1 if backend.torch_type != 'cpu' else 2",
+        "match ctx.vendor:\n    case 'a': pass",
+        "if job.vendor.startswith('k'): pass",
+        "if vendor in special: pass",
+    ],
+)
+def test_asking_for_the_vendor_is_found(source: str) -> None:
+    assert len(vendor_comparisons(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["if values['type'] == 'sgd': pass", "if ctx.rank == 0: pass", "x.to(ctx.device)", "if kind == 'cpus': pass"],
+)
+def test_other_questions_are_not(source: str) -> None:
+    assert vendor_comparisons(source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "run(command, shell=True)",
+        "run(command, shell=flag)",
+        "try:\n    a()\nexcept Exception:\n    pass",
+        "try:\n    a()\nexcept:\n    ...",
+        "try:\n    a()\nexcept (OSError, BaseException) as error:\n    pass",
+        "for x in y:\n    try:\n        a()\n    except Exception:\n        continue",
+        "with contextlib.suppress(Exception):\n    a()",
+        "a = 1  # " + "TODO" + " later",
+    ],
+)
+def test_a_shortcut_is_found(source: str) -> None:
+    assert len(forbidden_constructs(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "run(command, shell=False)",
+        "try:\n    a()\nexcept OSError:\n    pass",
+        "try:\n    a()\nexcept Exception as error:\n    problems.append(error)",
+        "with contextlib.suppress(BrokenPipeError):\n    a()",
+    ],
+)
+def test_what_is_no_shortcut_is_not(source: str) -> None:
+    assert forbidden_constructs(source) == []
+
+
+def test_length_is_counted_per_file_and_function() -> None:
+    assert too_long("a = 1\n" * 399) == []
+    assert too_long("a = 1\n" * 400) == ["400 lines; make two modules of it"]
+    assert too_long("def long():\n" + "    a = 1\n" * 59) == []
+    assert too_long("def long():\n" + "    a = 1\n" * 60) == ["line 1: long has 61 lines"]

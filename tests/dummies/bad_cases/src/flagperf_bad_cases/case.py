@@ -1,0 +1,2 @@
+def run(ctx: object) -> None:
+    raise NotImplementedError

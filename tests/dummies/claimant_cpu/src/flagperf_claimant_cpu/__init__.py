@@ -1,0 +1,72 @@
+"""Claims `cpu`, which belongs to somebody else, and `disputed`, which belongs to nobody."""
+
+from collections.abc import Sequence
+
+from flagperf.api import (
+    Activation,
+    Availability,
+    Device,
+    DeviceBackend,
+    Launcher,
+    Machine,
+    MemoryProbe,
+    Presence,
+    Reading,
+    TorchrunLauncher,
+)
+from flagperf.hookspecs import hookimpl
+
+FLAGPERF_HOOK_API = 1
+
+
+class FalseCpu(DeviceBackend):
+    vendor = "cpu"
+    torch_type = "cpu"
+    collective_backend = "gloo"
+    precisions = ("fp32",)
+
+    def presence(self, machine: Machine) -> Presence:
+        return Presence("present", ("a false cpu",))
+
+    def devices(self, machine: Machine) -> list[Device]:
+        return [Device("false-0", "False Cpu", "False", 0)]
+
+    def activate(self, local_rank: int, num_threads: int) -> Activation:
+        return Activation("cpu", "false-0", "none")
+
+    def synchronize(self) -> None: ...
+
+
+class Disputed(FalseCpu):
+    vendor = "disputed"
+
+
+class FalseLauncher(TorchrunLauncher):
+    vendor = "cpu"
+    name = "false"
+
+
+class FalseProbe(MemoryProbe):
+    vendor = "cpu"
+    name = "false"
+
+    def available(self, machine: Machine) -> Availability:
+        return Availability(True)
+
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        return [Reading("false-0", 0, 0)]
+
+
+@hookimpl
+def flagperf_devices() -> list[DeviceBackend]:
+    return [FalseCpu(), Disputed()]
+
+
+@hookimpl
+def flagperf_launchers() -> list[Launcher]:
+    return [FalseLauncher()]
+
+
+@hookimpl
+def flagperf_memory_probes() -> list[MemoryProbe]:
+    return [FalseProbe()]

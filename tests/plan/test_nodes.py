@@ -1,0 +1,129 @@
+"""Asking nodes. The agents are real processes, with a line of Python in place of flagperf.agent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from plan_builders import node as node_facts
+from plan_builders import vendor
+
+from flagperf.api import AgentProcess, Cluster, DataFile, Node
+from flagperf.errors import BadInput, FlagPerfError
+from flagperf.plan import nodes
+from flagperf.plan.nodes import check_nodes, describe_machine, describe_nodes
+from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest
+
+FACTS = msgspec.json.encode(node_facts(vendor("cpu"))).decode()
+ANSWER = f"sys.stdin.read(); sys.stdout.write({FACTS!r})"
+REQUEST = DescribeRequest()
+
+
+class ScriptAgent(AgentProcess):
+    def __init__(self, script: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"import sys, time, os; {script}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+
+    def wait(self, timeout_seconds: float | None = None) -> int | None:
+        return self.process.wait(timeout_seconds)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class ScriptCluster(Cluster):
+    name = "scripts"
+
+    def __init__(self, *scripts: str, share_host: bool = False) -> None:
+        self.scripts = scripts
+        self.nodes_share_host = share_host  # type: ignore[misc]
+        self.asked: list[tuple[int, str]] = []
+
+    def nodes(self, num_nodes: int) -> list[Node]:
+        return [Node(index, f"10.0.0.{index}") for index in range(num_nodes)]
+
+    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
+        self.asked.append((node.index, arguments[0]))
+        return ScriptAgent(self.scripts[node.index])
+
+    def collect(self, node: Node, directory: str) -> None: ...
+
+
+def test_every_node_is_asked_once() -> None:
+    cluster = ScriptCluster(ANSWER, ANSWER.replace("host1", "host2"))
+    facts = describe_nodes(cluster, cluster.nodes(2), REQUEST)
+    assert [node.host for node in facts] == ["host1", "host2"]
+    assert cluster.asked == [(0, "describe"), (1, "describe")]
+
+
+def test_nodes_that_share_a_host_are_asked_as_one() -> None:
+    cluster = ScriptCluster(ANSWER, share_host=True)
+    facts = describe_nodes(cluster, cluster.nodes(3), REQUEST)
+    assert [node.host for node in facts] == ["host1"] * 3
+    assert cluster.asked == [(0, "describe")]
+
+
+def test_the_request_reaches_the_agent() -> None:
+    told = "request = sys.stdin.read(); assert '\"with_memory\":true' in request, request; "
+    cluster = ScriptCluster(told + ANSWER)
+    assert describe_machine(cluster, with_memory=True).host == "host1"
+
+
+def test_an_agent_that_never_answers_is_stopped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "DESCRIBE_SECONDS", 0.5)
+    cluster = ScriptCluster("time.sleep(30)")
+    began = time.monotonic()
+    with pytest.raises(BadInput, match=r"node 0 \(10\.0\.0\.0\) did not answer `describe` within 0\.5 s"):
+        describe_machine(cluster)
+    assert time.monotonic() - began < 10
+
+
+def test_an_agent_that_fails_says_why() -> None:
+    cluster = ScriptCluster("sys.stdin.read(); sys.exit('no plugins here')")
+    with pytest.raises(FlagPerfError, match=r"the agent on node 0 \(10\.0\.0\.0\) failed:\nno plugins here"):
+        describe_machine(cluster)
+
+
+def test_an_agent_that_fails_before_it_reads_the_request_says_why() -> None:
+    cluster = ScriptCluster("sys.stdin.close(); os.close(0); sys.exit('cannot import flagperf')")
+    with pytest.raises(FlagPerfError, match="cannot import flagperf"):
+        describe_nodes(cluster, cluster.nodes(1), DescribeRequest(requires=("x" * 100_000,)))
+
+
+def test_an_agent_that_dies_is_told_from_one_that_does_not_answer() -> None:
+    cluster = ScriptCluster("sys.stdin.read(); os.kill(os.getpid(), 9)")
+    for _ in range(5):
+        with pytest.raises(FlagPerfError) as caught:
+            describe_machine(cluster)
+        assert "did not answer" not in str(caught.value)
+
+
+def test_much_on_stderr_does_not_stop_the_answer() -> None:
+    cluster = ScriptCluster("sys.stderr.write('w' * 1_000_000); " + ANSWER)
+    assert describe_machine(cluster).host == "host1"
+
+
+def answering(answer: CheckAnswer) -> str:
+    return f"sys.stdin.read(); sys.stdout.write({msgspec.json.encode(answer).decode()!r})"
+
+
+GOOD = CheckAnswer((DataFile("a", 1, "00"),))
+CHECK = CheckRequest("m:f", None, {})
+
+
+def test_the_first_nodes_files_are_recorded() -> None:
+    cluster = ScriptCluster(answering(GOOD), answering(CheckAnswer()))
+    assert check_nodes(cluster, cluster.nodes(2), CHECK) == GOOD
+
+
+def test_the_problem_of_any_node_counts() -> None:
+    cluster = ScriptCluster(answering(GOOD), answering(CheckAnswer(problem="nothing here")))
+    assert check_nodes(cluster, cluster.nodes(2), CHECK).problem == "nothing here"

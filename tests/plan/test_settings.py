@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from plan_builders import Backend, manifest
+
+from flagperf.errors import BadInput, Unsupported
+from flagperf.plan.settings import choose_profile, make_settings, resolve_values
+from flagperf.plan.userfile import UserFile
+from flagperf.spec import Layer, Resolved, RunSpec
+
+TUNING = Layer("tuning acme A1 (note)", {"training": {"batch_size": 64, "learning_rate": 0.2}}, is_deviation=True)
+NO_FILE = UserFile()
+FILE = UserFile(cases={"toy": {"training": {"batch_size": 96}}}, path="flagperf.toml")
+
+
+def resolved(*assignments: str, user_file: UserFile = NO_FILE, tuning: Layer | None = None, **spec: Any) -> Resolved:
+    return resolve_values(RunSpec("toy", set=assignments, **spec), manifest(), user_file, tuning)
+
+
+# Layers
+
+
+def test_without_more_the_case_and_its_profile_speak() -> None:
+    config = resolved()
+    assert config.values["training"]["epochs"] == 1
+    assert config.layers["training.epochs"] == "profile tiny"
+    assert config.layers["training.batch_size"] == "case"
+    assert config.deviations == {}
+
+
+def test_each_layer_goes_before_the_one_below_it() -> None:
+    sizes = [
+        resolved().values["training"]["batch_size"],
+        resolved(tuning=TUNING).values["training"]["batch_size"],
+        resolved(tuning=TUNING, user_file=FILE).values["training"]["batch_size"],
+        resolved("training.batch_size=128", tuning=TUNING, user_file=FILE).values["training"]["batch_size"],
+    ]
+    assert sizes == [32, 64, 96, 128]
+
+
+def test_every_value_names_the_last_layer_that_set_it() -> None:
+    config = resolved("training.epochs=2", tuning=TUNING, user_file=FILE)
+    assert config.layers == {
+        "precision": "case",
+        "training.batch_size": "file flagperf.toml",
+        "training.learning_rate": "tuning acme A1 (note)",
+        "training.epochs": "--set",
+        "training.shuffle": "case",
+        "training.optimizer": "case",
+        "data.splits": "case",
+    }
+
+
+def test_deviations_are_what_differs_from_case_and_profile() -> None:
+    config = resolved("training.epochs=2", tuning=TUNING, user_file=FILE)
+    assert config.deviations == {
+        "training.batch_size": "file flagperf.toml",
+        "training.learning_rate": "tuning acme A1 (note)",
+        "training.epochs": "--set",
+    }
+
+
+def test_setting_a_value_to_what_it_is_anyway_is_no_deviation() -> None:
+    config = resolved("training.epochs=1", "training.batch_size=32")
+    assert config.deviations == {}
+    assert config.layers["training.batch_size"] == "--set"
+
+
+def test_going_back_to_the_cases_value_over_the_profile_is_a_deviation() -> None:
+    assert resolved("training.epochs=3").deviations == {"training.epochs": "--set"}
+
+
+def test_the_file_of_another_case_does_not_count() -> None:
+    other = UserFile(cases={"other": {"training": {"batch_size": 1}}}, path="flagperf.toml")
+    assert resolved(user_file=other) == resolved()
+
+
+def test_the_precision_option_goes_before_all() -> None:
+    config = resolved("precision=fp32", precision="bf16")
+    assert config.values["precision"] == "bf16"
+    assert config.layers["precision"] == "--precision"
+    assert config.deviations == {"precision": "--precision"}
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize("assignments", [("a=1", "a=2"), ("a=1", "b=2", "a=1"), ("a = 1", "a=1")])
+def test_a_key_that_is_set_twice_is_bad_input(assignments: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput, match=r"^--set gives a more than once$"):
+        resolved(*assignments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "layer"),
+    [
+        ({"user_file": UserFile(cases={"toy": {"training": {"bach_size": 1}}}, path="my.toml")}, "file my.toml"),
+        ({"tuning": Layer("tuning acme", {"training": {"bach_size": 1}}, is_deviation=True)}, "tuning acme"),
+    ],
+)
+def test_a_wrong_key_names_its_layer_and_near_matches(arguments: dict[str, Any], layer: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        resolved(**arguments)
+    assert "'training.bach_size'; did you mean training.batch_size" in str(caught.value)
+    assert f"({layer}; `flagperf cases show toy` lists all keys)" in str(caught.value)
+
+
+def test_a_precision_that_does_not_exist_is_bad_input_in_every_layer() -> None:
+    with pytest.raises(BadInput, match="unknown precision 'fp64'"):
+        resolved(precision="fp64")
+    with pytest.raises(BadInput, match="unknown precision 'fp64'"):
+        make_settings(RunSpec("toy", set=("precision=fp64",)), manifest(), UserFile(), Backend(), None)
+
+
+# Profile and precision
+
+
+def test_the_cases_default_profile_is_taken() -> None:
+    assert choose_profile(RunSpec("toy"), manifest()) == "tiny"
+
+
+def test_an_unknown_profile_comes_with_near_matches() -> None:
+    with pytest.raises(BadInput, match="unknown profile of case toy 'standart'; did you mean standard"):
+        choose_profile(RunSpec("toy", profile="standart"), manifest())
+
+
+def test_a_profile_with_real_data_needs_a_directory() -> None:
+    with pytest.raises(BadInput, match="profile standard of case toy reads real data: give --data-dir"):
+        choose_profile(RunSpec("toy", profile="standard"), manifest())
+    assert choose_profile(RunSpec("toy", profile="standard", data_dir="d"), manifest()) == "standard"
+
+
+def test_settings_carry_the_precision_with_its_meaning() -> None:
+    settings = make_settings(RunSpec("toy"), manifest(), UserFile(), Backend(), None)
+    assert (settings.profile, settings.precision.name, settings.precision.compute) == ("tiny", "fp32", "float32")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("bf16", "vendor acme does not support precision bf16; it has: fp32, tf32"),
+        ("tf32", "case toy does not support precision tf32; it has: fp32, bf16"),
+        ("fp16", "case toy does not support precision fp16; it has: fp32, bf16"),
+    ],
+)
+def test_a_precision_that_case_or_vendor_lack_is_unsupported(word: str, message: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        make_settings(RunSpec("toy", precision=word), manifest(), UserFile(), Backend(), None)
+    assert str(caught.value) == message

@@ -1,0 +1,124 @@
+"""Where a run takes place. The agents' answers are given; plugins are a stand-in with two vendors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from plan_builders import Backend, node, vendor
+
+from flagperf.api import Cluster, Device, DeviceBackend, Node
+from flagperf.errors import BadInput, MissingPart
+from flagperf.plan import UserFile, site
+from flagperf.plan.site import Site, find_site
+from flagperf.plugins import Given, PluginStatus
+from flagperf.spec import Fact, NodeFacts, RunSpec
+
+CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
+SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))
+ACME, ABSENT = vendor("acme", devices=CARDS), vendor("acme", "absent")
+CPU = vendor("cpu", devices=SLOTS, memory_scope="host")
+
+
+NO_FILE = UserFile()
+
+
+class CpuBackend(Backend):
+    vendor = "cpu"
+    memory_scope = "host"
+    is_fallback = True
+
+
+class StandInPlugins:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._backends: dict[str, DeviceBackend] = {"cpu": CpuBackend(), "acme": Backend()}
+
+    def vendor_word(self, word: str) -> str:
+        return word
+
+    def cluster(self, name: str) -> Cluster:
+        return self._cluster
+
+    def device_backends(self) -> list[Given]:
+        return [Given(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
+
+    def device_backend(self, word: str) -> DeviceBackend:
+        return self._backends[word]
+
+
+class NamedCluster(Cluster):
+    name = "named"
+
+    def __init__(self, share_host: bool) -> None:
+        self.nodes_share_host = share_host  # type: ignore[misc]
+
+    def nodes(self, num_nodes: int) -> list[Node]:
+        return [Node(index, f"10.0.0.{index}") for index in range(num_nodes)]
+
+    def start_agent(self, node: Node, arguments: Any) -> Any: ...
+
+    def collect(self, node: Node, directory: str) -> None: ...
+
+
+@pytest.fixture
+def find(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Site:
+        needs_worker = spec.pop("needs_worker", True)
+        monkeypatch.setattr(site, "describe_nodes", lambda *_: facts)
+        plugins: Any = StandInPlugins(NamedCluster(share_host))
+        return find_site(RunSpec("toy", nodes=len(facts), **spec), plugins, (), user_file, needs_worker)
+
+    return find
+
+
+def test_the_first_cards_of_every_node_are_taken(find: Any) -> None:
+    found = find(node(CPU, ACME), node(CPU, ACME))
+    assert [[device.id for device in part.devices] for part in found.parts] == [["acme-0"], ["acme-0"]]
+    assert (found.device.model, found.host_workers, found.oversubscribed) == ("A1", 1, False)
+
+
+def test_more_devices_than_a_node_has_is_bad_input(find: Any) -> None:
+    with pytest.raises(BadInput, match="--devices 3: host1 has 2 visible acme devices"):
+        find(node(CPU, ACME), devices=3)
+
+
+def test_nodes_of_different_vendors_need_a_word(find: Any) -> None:
+    with pytest.raises(BadInput, match=r"cards of different vendors \(acme, cpu\); choose with --vendor"):
+        find(node(CPU, ACME), node(CPU, ABSENT))
+    assert find(node(CPU, ACME), node(CPU, ABSENT), vendor="cpu").backend.vendor == "cpu"
+
+
+def test_cards_of_one_machine_cannot_be_two_nodes(find: Any) -> None:
+    with pytest.raises(BadInput, match="--nodes 2 with cluster 'named' would use the same acme cards twice"):
+        find(node(CPU, ACME), node(CPU, ACME), share_host=True)
+
+
+def test_slots_of_one_machine_can_and_all_its_workers_are_counted(find: Any) -> None:
+    found = find(node(CPU, ABSENT), node(CPU, ABSENT), share_host=True, devices=2)
+    assert (found.host_workers, found.oversubscribed) == (4, True)
+
+
+def test_slots_of_several_machines_are_not_counted_together(find: Any) -> None:
+    found = find(node(CPU, ABSENT), node(CPU, ABSENT), devices=2)
+    assert (found.host_workers, found.oversubscribed) == (2, False)
+
+
+def test_cards_are_never_oversubscribed(find: Any) -> None:
+    crowded = msgspec.structs.replace(node(CPU, ACME), allowed_cores=1)
+    assert not find(crowded, devices=2).oversubscribed
+
+
+def test_what_the_case_needs_and_a_node_lacks_comes_with_the_command(find: Any) -> None:
+    lacking = msgspec.structs.replace(node(CPU), missing_requirements=("accelerate>=0.30 (not installed)",))
+    with pytest.raises(MissingPart) as caught:
+        find(node(CPU), lacking)
+    assert "case toy cannot run on host1: accelerate>=0.30 (not installed)" in str(caught.value)
+    assert "pip install 'flagperf[run]' -c torch.txt" in str(caught.value)
+    assert find(lacking, needs_worker=False).backend.vendor == "cpu"
+
+
+def test_what_the_owner_states_stands_in_the_facts(find: Any) -> None:
+    found = find(node(CPU), user_file=UserFile({"network": "none"}, {}, "flagperf.toml"))
+    assert found.facts[0].environment.facts["network"] == Fact("none", "stated")

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagperf.errors import BadInput
+from flagperf.plan.tuning import find_tuning
+
+ENTRY = """
+[[tuning]]
+model = "A1"
+source = "{source}"
+{keys}
+[tuning.values.training]
+batch_size = 8
+"""
+
+
+def write(folder: Path, *entries: tuple[str, str]) -> Path:
+    text = "".join(ENTRY.format(source=source, keys=keys) for source, keys in entries)
+    (folder / "toy.toml").write_text(text)
+    return folder
+
+
+def source_of(
+    folder: Path, nodes: int = 1, devices: int = 8, model: str = "A1", profile: str = "standard"
+) -> str | None:
+    found = find_tuning(folder, "toy", model, nodes, devices, profile)
+    return found.source if found else None
+
+
+def test_no_folder_no_file_and_no_entry_are_no_tuning(tmp_path: Path) -> None:
+    assert find_tuning(None, "toy", "A1", 1, 8, "standard") is None
+    assert source_of(tmp_path) is None
+    assert source_of(write(tmp_path, ("any", "")), model="A2") is None
+
+
+def test_an_entry_gives_its_values(tmp_path: Path) -> None:
+    found = find_tuning(write(tmp_path, ("any", "")), "toy", "A1", 1, 8, "standard")
+    assert found is not None
+    assert found.values == {"training": {"batch_size": 8}}
+
+
+def test_an_entry_is_for_the_published_profile_unless_it_says_otherwise(tmp_path: Path) -> None:
+    write(tmp_path, ("published", ""), ("small", 'profile = "tiny"'))
+    assert source_of(tmp_path, profile="standard") == "published"
+    assert source_of(tmp_path, profile="tiny") == "small"
+    assert source_of(tmp_path, profile="other") is None
+
+
+SHAPES = [("any", ""), ("one node", "nodes = 1"), ("eight cards", "devices = 8"), ("1x8", "nodes = 1\ndevices = 8")]
+
+
+@pytest.mark.parametrize("entries", [SHAPES, SHAPES[::-1]])
+def test_the_entry_that_names_more_of_the_shape_goes_first_wherever_it_stands(
+    tmp_path: Path, entries: list[tuple[str, str]]
+) -> None:
+    write(tmp_path, *entries)
+    assert source_of(tmp_path, nodes=1, devices=8) == "1x8"
+    assert source_of(tmp_path, nodes=2, devices=8) == "eight cards"
+    assert source_of(tmp_path, nodes=1, devices=2) == "one node"
+    assert source_of(tmp_path, nodes=2, devices=2) == "any"
+
+
+def test_an_entry_for_another_shape_does_not_fit(tmp_path: Path) -> None:
+    write(tmp_path, ("2x8", "nodes = 2\ndevices = 8"))
+    assert source_of(tmp_path, nodes=1, devices=8) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[tuning]\n", "is not valid TOML"),
+        ('[[tuning]]\nmodel = "A1"\n[tuning.values]\n', "missing required field `source`"),
+        ('[[tuning]]\nmodel = 1\nsource = "x"\n[tuning.values]\n', "Expected `str`, got `int`"),
+        ('[[tuning]]\nmodel = "A1"\nsource = "x"\ncards = 8\n[tuning.values]\n', "unknown field `cards`"),
+        ('[tuning]\nmodel = "A1"\n', "Expected `array`, got `object`"),
+        ('[[tuned]]\nmodel = "A1"\n', "tun"),
+    ],
+)
+def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "toy.toml").write_text(text)
+    with pytest.raises(BadInput) as caught:
+        source_of(tmp_path)
+    assert str(tmp_path / "toy.toml") in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_of_entries_that_fit_equally_well_the_first_counts(tmp_path: Path) -> None:
+    write(tmp_path, ("first", "devices = 8"), ("second", "nodes = 1"))
+    assert source_of(tmp_path) == "first"

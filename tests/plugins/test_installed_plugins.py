@@ -1,0 +1,108 @@
+"""Good and bad plugins side by side, installed for real: each bad one is reported, and the rest works on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from plugin_harness import FlagPerf
+
+PROBLEMS = {
+    "import_error": "cannot be imported: ModuleNotFoundError: No module named 'library_of_no_vendor'",
+    "too_old": "it needs flagperf<0.0.5, this is ",
+    "wrong_hook_api": "it was written for HOOK_API 99, this flagperf speaks 1",
+    "no_hook_api": "it does not say FLAGPERF_HOOK_API",
+    "raising": "flagperf_devices raised ValueError: no firmware table for this board",
+    "wrong_type": "flagperf_devices gave str, not DeviceBackend",
+    "wrong_signature": "does not fit the contract: ",
+    "claimant": "'acme' is also claimed by flagperf-acme 1.2.3",
+    "claimant_cpu": "'cpu' is also claimed by flagperf ",
+    "bad_cases": "not_toml.toml is not valid TOML",
+}
+
+
+@pytest.fixture
+def listed(flagperf: FlagPerf) -> dict[str, Any]:
+    ended = flagperf("vendors", "list", "--json")
+    assert ended.returncode == 0, ended.stderr
+    return dict(ended.json)
+
+
+def test_each_bad_plugin_is_listed_with_its_reason_and_no_good_one_has_any(listed: dict[str, Any]) -> None:
+    problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}
+    for name, reason in PROBLEMS.items():
+        assert reason in problems.pop(name), name
+    assert problems == {"builtin": "", "cases": "", "acme": "", "toy": ""}
+
+
+def test_a_listed_plugin_names_its_distribution_and_version(listed: dict[str, Any]) -> None:
+    named = {plugin["name"]: (plugin["distribution"], plugin["version"]) for plugin in listed["plugins"]}
+    assert named["acme"] == ("flagperf-acme", "1.2.3")
+    assert named["too_old"] == ("flagperf-too-old", "1.0")
+    assert named["builtin"][0] == "flagperf"
+
+
+def test_our_own_plugins_come_first_and_the_others_by_name(listed: dict[str, Any]) -> None:
+    names = [plugin["name"] for plugin in listed["plugins"]]
+    assert names == ["builtin", "cases", *sorted(names[2:])]
+
+
+def test_only_owners_serve_their_word_and_a_word_without_owner_is_nobodys(listed: dict[str, Any]) -> None:
+    adapters = {vendor["vendor"]: vendor["adapter"].split()[0] for vendor in listed["vendors"]}
+    assert adapters == {"cpu": "flagperf", "acme": "flagperf-acme"}
+    problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}
+    assert "'disputed' is also claimed by flagperf-claimant-cpu 1.0" in problems["claimant"]
+    assert "'disputed' is also claimed by flagperf-claimant 1.0" in problems["claimant_cpu"]
+
+
+def test_claimants_of_a_launcher_are_refused_like_those_of_a_device(listed: dict[str, Any]) -> None:
+    problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}
+    assert "flagperf_launchers: 'acme' is also claimed by flagperf-acme" in problems["claimant"]
+    assert "flagperf_launchers: 'cpu' is also claimed by flagperf " in problems["claimant_cpu"]
+
+
+def test_the_text_of_vendors_list_says_the_same(flagperf: FlagPerf) -> None:
+    ended = flagperf("vendors", "list", state="present")
+    assert ended.returncode == 0
+    rows = {line.split()[0]: line for line in ended.stdout.splitlines()}
+    assert "present" in rows["acme"] and "/dev/acme0" in rows["acme"] and "flagperf-acme 1.2.3" in rows["acme"]
+    for name, reason in PROBLEMS.items():
+        assert any(line.startswith(f"plugin {name} (") for line in ended.stderr.splitlines()), name
+        assert reason in ended.stderr
+
+
+def test_quiet_keeps_the_notes_back(flagperf: FlagPerf) -> None:
+    assert flagperf("vendors", "list", "-q").stderr == ""
+
+
+def test_cases_of_good_plugins_are_listed_and_one_bad_case_costs_only_itself(flagperf: FlagPerf) -> None:
+    ended = flagperf("cases", "list", "--json")
+    assert ended.returncode == 0, ended.stderr
+    names = [case["name"] for case in ended.json]
+    assert {"toy", "toy_data", "fine"} <= set(names) and names == sorted(names)
+    assert "wrong_field" not in names
+
+
+def test_a_case_name_belongs_to_the_distribution_of_that_name(flagperf: FlagPerf, listed: dict[str, Any]) -> None:
+    assert flagperf("cases", "show", "toy", "--json").json["version"] == 2
+    problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}
+    assert "flagperf_cases: 'toy' is also claimed by flagperf-toy 0.3" in problems["bad_cases"]
+
+
+def test_what_a_plugin_gives_by_its_good_hooks_is_used(flagperf: FlagPerf) -> None:
+    ended = flagperf("plan", "toy", "--cluster", "backyard")
+    assert (ended.returncode, ended.stderr) == (2, "flagperf: the back yard is empty\n")
+
+
+@pytest.mark.parametrize("command", ["devices", "env"])
+def test_other_commands_work_beside_bad_plugins(flagperf: FlagPerf, command: str) -> None:
+    ended = flagperf(command)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_unknown_case_says_which_plugins_have_problems(flagperf: FlagPerf) -> None:
+    ended = flagperf("plan", "toi")
+    assert ended.returncode == 2
+    assert "unknown case 'toi'; did you mean toy?" in ended.stderr
+    assert "import_error" in ended.stderr and "flagperf vendors list" in ended.stderr

@@ -1,0 +1,116 @@
+"""What usable plugins gave, joined by the words that users type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from distribution_builders import HEADER, Site, device_source, launcher_source
+
+from flagperf.errors import BadInput
+from flagperf.plugins import Plugins
+from flagperf.plugins.load import load_entry_points
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.syspath_prepend(tmp_path)
+    return Site(tmp_path)
+
+
+def load(site: Site) -> Plugins:
+    return Plugins(load_entry_points(site.entry_points()))
+
+
+def problem(plugins: Plugins, name: str) -> str:
+    return next(status.problem for status in plugins.statuses() if status.name == name)
+
+
+def test_an_alias_gives_the_vendor_and_the_vendor_itself(site: Site) -> None:
+    plugins = load(site.add("flagperf-registrytest1", device_source("registrytest1", aliases=["rt", "arty"])))
+    assert {plugins.vendor_word(word) for word in ("registrytest1", "rt", "ARTY")} == {"registrytest1"}
+
+
+def test_an_alias_never_hides_another_vendors_own_word(site: Site) -> None:
+    site.add("flagperf-registrytest2a", device_source("registrytest2a"))
+    site.add("flagperf-registrytest2b", device_source("registrytest2b", aliases=["registrytest2a"]))
+    assert load(site).vendor_word("registrytest2a") == "registrytest2a"
+
+
+def test_a_vendor_without_a_launcher_says_so(site: Site) -> None:
+    plugins = load(site.add("flagperf-registrytest3", device_source("registrytest3")))
+    with pytest.raises(BadInput, match="unknown launcher 'registrytest3'"):
+        plugins.launcher("registrytest3")
+
+
+def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> None:
+    site.add("flagperf-registrytest4", device_source("registrytest4"))
+    site.add("flagperf-stranger4", HEADER + launcher_source("registrytest4", name="strange"))
+    plugins = load(site)
+    with pytest.raises(BadInput, match="unknown launcher"):
+        plugins.launcher("registrytest4")
+    assert "registrytest4" in problem(plugins, "flagperf_stranger4")
+
+
+def test_a_sole_claimant_serves_a_word_whatever_its_distribution_is_called(site: Site) -> None:
+    plugins = load(site.add("some-companys-plugin", device_source("registrytest5")))
+    assert plugins.device_given("registrytest5").adapter == "some-companys-plugin 1.0"
+
+
+def test_two_claimants_without_an_owner_are_both_refused(site: Site) -> None:
+    site.add("registrytest6-a", device_source("disputed"))
+    site.add("registrytest6-b", device_source("disputed", "registrytest6"))
+    plugins = load(site)
+    assert [given.thing.vendor for given in plugins.device_backends()] == ["registrytest6"]
+    assert problem(plugins, "registrytest6_a") == "flagperf_devices: 'disputed' is also claimed by registrytest6-b 1.0"
+    assert problem(plugins, "registrytest6_b") == "flagperf_devices: 'disputed' is also claimed by registrytest6-a 1.0"
+
+
+def test_one_plugin_that_gives_a_word_twice_is_refused_for_that_word(site: Site) -> None:
+    plugins = load(site.add("flagperf-registrytest7", device_source("registrytest7", "registrytest7")))
+    assert plugins.device_backends() == []
+    assert "registrytest7" in problem(plugins, "flagperf_registrytest7")
+
+
+def test_a_backend_without_a_vendor_word_is_a_problem(site: Site) -> None:
+    source = device_source("registrytest8").replace("vendor=word, ", "")
+    plugins = load(site.add("registrytest8", source))
+    assert plugins.device_backends() == []
+    assert "has no 'vendor'" in problem(plugins, "registrytest8")
+
+
+def test_good_things_beside_wrong_ones_are_kept(site: Site) -> None:
+    source = device_source("registrytest9").replace("return [backend", "return [None, 7] + [backend")
+    plugins = load(site.add("registrytest9", source))
+    assert [given.thing.vendor for given in plugins.device_backends()] == ["registrytest9"]
+    assert problem(plugins, "registrytest9") == "flagperf_devices gave NoneType, not DeviceBackend"
+
+
+def test_a_hook_is_called_once_and_its_problem_listed_once(site: Site) -> None:
+    source = (
+        f"{HEADER}calls = []\n@hookimpl\ndef flagperf_devices():\n    calls.append(1)\n    raise OSError(str(calls))"
+    )
+    plugins = load(site.add("registrytest10", source))
+    for _ in range(3):
+        plugins.device_backends()
+    assert problem(plugins, "registrytest10") == "flagperf_devices raised OSError: [1]"
+
+
+def test_a_hook_that_is_not_asked_for_is_not_called(site: Site) -> None:
+    source = f"{HEADER}@hookimpl\ndef flagperf_cases():\n    raise SystemExit('called')"
+    plugins = load(site.add("registrytest11", source))
+    assert plugins.device_backends() == []
+
+
+def test_unknown_words_name_the_plugins_with_problems(site: Site) -> None:
+    site.add("registrytest12", "raise OSError('broken')")
+    with pytest.raises(BadInput, match=r"unknown cluster 'moon'; there are none .*registrytest12.*vendors list"):
+        load(site).cluster("moon")
+
+
+def test_a_case_reference_to_a_folder_is_a_problem_of_its_plugin(site: Site, tmp_path: Path) -> None:
+    reference = f"CaseReference('a:b', Path({str(tmp_path)!r}))"
+    source = f"{HEADER}from pathlib import Path\n@hookimpl\ndef flagperf_cases():\n    return [{reference}]"
+    plugins = load(site.add("registrytest13", source))
+    assert plugins.cases() == {}
+    assert f"cannot read {tmp_path}" in problem(plugins, "registrytest13")

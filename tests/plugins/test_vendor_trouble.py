@@ -1,0 +1,72 @@
+"""An adapter whose driver, tool or library misbehaves: there is a message, and nothing else is hurt."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from plugin_harness import Ended, FlagPerf
+
+
+def acme_in(ended: Ended) -> dict[str, Any]:
+    assert ended.returncode == 0, ended.stderr
+    return next(facts for facts in ended.json["vendors"] if facts["vendor"] == "acme")
+
+
+def test_a_driver_that_never_answers_is_a_message_and_no_hang(flagperf: FlagPerf) -> None:
+    began = time.monotonic()
+    ended = flagperf("plan", "toy", state="hang", describe_seconds=1)
+    assert time.monotonic() - began < 20
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "did not answer `describe` within 1 s" in ended.stderr
+    assert "driver" in ended.stderr and "may hang" in ended.stderr
+
+
+def test_a_tool_that_never_answers_and_holds_our_pipe_is_no_hang_either(flagperf: FlagPerf) -> None:
+    """The tool sleeps 10 s with the agent's stdout in its hands; killing the agent alone does not close that pipe."""
+    began = time.monotonic()
+    ended = flagperf("devices", state="hang_in_tool", describe_seconds=1)
+    assert ended.returncode == 2
+    assert "did not answer `describe` within 1 s" in ended.stderr
+    assert time.monotonic() - began < 8
+
+
+def test_the_command_that_the_message_points_to_lists_the_adapters(flagperf: FlagPerf) -> None:
+    ended = flagperf("vendors", "list", state="hang", describe_seconds=1)
+    assert "flagperf-acme 1.2.3" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("state", ["hang", "crash", "nonsense"])
+def test_the_cpu_can_be_used_beside_an_adapter_that_cannot(flagperf: FlagPerf, state: str) -> None:
+    ended = flagperf("plan", "toy", "--vendor", "cpu", "--json", state=state, describe_seconds=4)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.json["job"]["vendor"] == "cpu"
+
+
+def test_a_library_that_takes_the_agent_with_it_is_told_from_one_that_hangs(flagperf: FlagPerf) -> None:
+    ended = flagperf("plan", "toy", state="crash")
+    assert "did not answer" not in ended.stderr
+    assert "SIGSEGV" in ended.stderr or "signal 11" in ended.stderr
+    assert ended.returncode == 2
+
+
+def test_a_library_that_prints_does_not_spoil_the_answer(flagperf: FlagPerf) -> None:
+    facts = acme_in(flagperf("vendors", "list", "--json", state="chatty"))
+    assert facts["presence"]["state"] == "present"
+
+
+def test_an_answer_that_the_contract_does_not_know_is_the_adapters_error(flagperf: FlagPerf) -> None:
+    facts = acme_in(flagperf("vendors", "list", "--json", state="nonsense"))
+    assert "perhaps" in facts["error"]
+
+
+def test_an_adapter_that_raises_is_listed_with_its_words(flagperf: FlagPerf) -> None:
+    facts = acme_in(flagperf("vendors", "list", "--json", state="raise"))
+    assert facts["error"] == "OSError: acmectl: firmware 3 is too old"
+
+
+def test_presence_without_a_card_names_the_count(flagperf: FlagPerf) -> None:
+    ended = flagperf("plan", "toy", state="no_cards")
+    assert ended.returncode == 2
+    assert "0 visible acme devices" in ended.stderr

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flagperf.errors import BadInput
+from flagperf.spec import Layer, Limit, Manifest, Resolved, flatten, nest, page_name, parse_assignment, resolve
+
+VALUES: dict[str, Any] = {
+    "precision": "fp32",
+    "training": {"batch_size": 32, "learning_rate": 0.1, "shuffle": True, "optimizer": "adamw", "epochs": 3},
+    "evaluation": {"target": 0.9},
+    "data": {"splits": ["train", "test"], "rows": 100},
+}
+LIMITS = {
+    "training.optimizer": Limit(choices=("adamw", "sgd")),
+    "evaluation.target": Limit(min=0, max=1),
+    "data.rows": Limit(above=0, max=1000),
+}
+MANIFEST = Manifest(
+    name="toy", version=1, kind="training", title={"en": "Toy"}, task={"en": "Play"}, model="none", dataset="none",
+    precisions=("fp32",), default_profile="tiny", page=msgspec.UNSET, values=VALUES, profiles={},  # type: ignore[arg-type]
+    limits=LIMITS, page_names={"data.rows": "n"},
+)  # fmt: skip
+
+
+def resolved(key: str, value: Any, layer: str = "--set") -> Resolved:
+    return resolve(MANIFEST, [Layer(layer, nest({key: value}), is_deviation=True)])
+
+
+def value_of(key: str, value: Any) -> Any:
+    return dict(flatten(resolved(key, value).values))[key]
+
+
+def refusal(key: str, value: Any) -> str:
+    with pytest.raises(BadInput) as caught:
+        resolved(key, value)
+    return str(caught.value)
+
+
+# key=value
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("training.batch_size=8", ("training.batch_size", 8)),
+        (" training.batch_size = 8 ", ("training.batch_size", 8)),
+        ("lr=1e-4", ("lr", 1e-4)),
+        ("lr=5", ("lr", 5)),
+        ("shuffle=true", ("shuffle", True)),
+        ("optimizer=sgd", ("optimizer", "sgd")),
+        ('optimizer="sgd"', ("optimizer", "sgd")),
+        ("path=/data/a=b", ("path", "/data/a=b")),
+        ('splits=["a", "b"]', ("splits", ["a", "b"])),
+        ("name='true'", ("name", "true")),
+        ("rows=1_000", ("rows", 1000)),
+        ("shuffle=True", ("shuffle", "True")),
+        ("date=hello # no comment", ("date", "hello # no comment")),
+    ],
+)
+def test_an_assignment_is_a_key_and_a_toml_value_or_a_bare_word(text: str, pair: tuple[str, Any]) -> None:
+    key, value = parse_assignment(text)
+    assert (key, value) == pair
+    assert type(value) is type(pair[1])
+
+
+@pytest.mark.parametrize("text", ["training.batch_size", "=8", "training.batch_size=", "", "  =  ", "a = "])
+def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_assignment(text)
+    assert str(caught.value) == f"--set takes key=value, for example training.batch_size=8; got {text!r}"
+
+
+@pytest.mark.parametrize("text", ["a=1\nb=2", 'a="x"\nb = 3'])
+def test_a_second_line_is_not_dropped_in_silence(text: str) -> None:
+    with contextlib.suppress(BadInput):
+        assert parse_assignment(text)[1] not in (1, "x")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=30))
+def test_no_text_makes_it_raise_anything_else(text: str) -> None:
+    with contextlib.suppress(BadInput):
+        parse_assignment(text)
+
+
+# Types
+
+
+def test_the_type_of_a_value_is_that_of_the_default() -> None:
+    assert value_of("training.batch_size", 64) == 64
+    assert value_of("training.shuffle", False) is False
+    assert value_of("data.splits", ["train"]) == ["train"]
+
+
+def test_a_whole_number_is_fine_where_a_number_is_asked_for() -> None:
+    value = value_of("training.learning_rate", 1)
+    assert (value, type(value)) == (1.0, float)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.batch_size", 1.5, "takes a whole number, for example 32; got 1.5 (a number) from --set"),
+        ("training.batch_size", "8", "takes a whole number, for example 32; got '8' (a text) from --set"),
+        ("training.batch_size", True, "takes a whole number, for example 32; got True (true or false) from --set"),
+        ("training.learning_rate", True, "takes a number, for example 0.1; got True (true or false) from --set"),
+        ("training.learning_rate", "fast", "takes a number, for example 0.1; got 'fast' (a text) from --set"),
+        ("training.shuffle", 1, "takes true or false, for example True; got 1 (a whole number) from --set"),
+        ("training.optimizer", 3, "takes a text, for example 'adamw'; got 3 (a whole number) from --set"),
+        ("data.splits", "train", "takes a list, for example ['train', 'test']; got 'train' (a text) from --set"),
+    ],
+)
+def test_another_type_is_refused_with_an_example(key: str, value: Any, message: str) -> None:
+    assert refusal(key, value) == f"{key} {message}"
+
+
+@pytest.mark.parametrize("value", [[1, 2], ["train", 3], [["train"]]])
+def test_a_list_holds_what_the_default_holds(value: list[Any]) -> None:
+    assert "data.splits" in refusal("data.splits", value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_is_finite(value: float) -> None:
+    """JSON has no other ones: what is not refused here reaches the worker as null."""
+    assert "training.learning_rate" in refusal("training.learning_rate", value)
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("training.batch_size", 0, "at least 1"),
+        ("training.batch_size", -5, "at least 1"),
+        ("training.learning_rate", 0, "above 0"),
+        ("training.learning_rate", -0.1, "above 0"),
+        ("evaluation.target", 1.01, "at most 1"),
+        ("evaluation.target", -0.01, "at least 0"),
+        ("evaluation.target", float("nan"), "at least 0"),
+        ("data.rows", 0, "above 0"),
+        ("data.rows", 1001, "at most 1000"),
+        ("training.optimizer", "adam", "one of adamw, sgd"),
+        ("training.epochs", 0, "at least 1"),
+    ],
+)
+def test_a_value_outside_its_limits_is_refused(key: str, value: Any, problem: str) -> None:
+    assert refusal(key, value).startswith(f"{key} must be {problem}; got {float(value) if key in FLOATS else value!r}")
+
+
+FLOATS = ("training.learning_rate", "evaluation.target")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("training.batch_size", 1), ("evaluation.target", 0), ("evaluation.target", 1), ("data.rows", 1000)],
+)
+def test_a_limit_itself_is_within(key: str, value: Any) -> None:
+    assert value_of(key, value) == value
+
+
+def test_the_cases_limit_goes_before_the_shared_one() -> None:
+    own = msgspec.structs.replace(MANIFEST, limits={"training.batch_size": Limit(max=16)})
+    with pytest.raises(BadInput, match="at most 16"):
+        resolve(own, [Layer("--set", {"training": {"batch_size": 17}})])
+
+
+# Keys
+
+
+def test_an_unknown_key_comes_with_near_matches_its_layer_and_where_to_look() -> None:
+    with pytest.raises(BadInput) as caught:
+        resolved("training.batchsize", 8, layer="file my.toml")
+    message = str(caught.value)
+    assert message.startswith("unknown key of case toy 'training.batchsize'; did you mean training.batch_size")
+    assert message.endswith("(file my.toml; `flagperf cases show toy` lists all keys)")
+
+
+def test_an_unknown_key_near_nothing_comes_with_what_there_is() -> None:
+    assert "'xyzzy'; known: data.rows, data.splits" in refusal("xyzzy", 1)
+
+
+def test_a_group_is_no_value() -> None:
+    message = refusal("data", 3)
+    assert message.startswith("'data' is a group of keys, not a value: data.splits, data.rows (--set; ")
+
+
+def test_a_value_is_no_group() -> None:
+    assert "unknown key of case toy 'precision.name'" in refusal("precision.name", "fp32")
+
+
+def test_an_empty_group_changes_nothing() -> None:
+    assert resolve(MANIFEST, [Layer("file", {"training": {}}, is_deviation=True)]).deviations == {}
+
+
+# Layers
+
+
+def test_defaults_alone_are_the_cases() -> None:
+    found = resolve(MANIFEST, [])
+    assert (found.values, found.deviations) == (VALUES, {})
+    assert set(found.layers.values()) == {"case"}
+
+
+def test_the_cases_own_values_are_not_changed() -> None:
+    before = msgspec.json.encode(MANIFEST.values)
+    resolved("training.batch_size", 1)
+    assert msgspec.json.encode(MANIFEST.values) == before
+
+
+def test_a_profile_sets_the_standard_and_what_comes_after_deviates() -> None:
+    found = resolve(
+        MANIFEST,
+        [
+            Layer("profile tiny", {"training": {"epochs": 1, "batch_size": 4}}),
+            Layer("tuning", {"training": {"batch_size": 8}}, is_deviation=True),
+            Layer("--set", {"training": {"batch_size": 4, "epochs": 2}}, is_deviation=True),
+        ],
+    )
+    assert found.values["training"]["batch_size"] == 4
+    assert found.deviations == {"training.epochs": "--set"}
+    assert found.layers["training.batch_size"] == "--set"
+
+
+# Trees
+
+TREES = st.recursive(
+    st.integers() | st.booleans() | st.text(max_size=5),
+    lambda inner: st.dictionaries(st.from_regex(r"[a-z_]{1,6}", fullmatch=True), inner, min_size=1, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,6}", fullmatch=True), TREES, max_size=4))
+def test_a_tree_comes_back_from_its_flat_form(tree: dict[str, Any]) -> None:
+    assert nest(dict(flatten(tree))) == tree
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [("data.rows", "n"), ("training.batch_size", "bs"), ("training.epochs", "training.epochs")]
+)
+def test_a_key_has_its_name_on_pages(key: str, name: str) -> None:
+    assert page_name(MANIFEST, key) == name
