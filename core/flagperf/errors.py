@@ -4,7 +4,7 @@
     |- BadInput          exit 2   the command line, a file or a value is wrong
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
-    |- RunEnded          exit 3 to 7, 130: a run that ended otherwise than `succeeded`
+    |- NodeFailed        exit 3   a node's agent did not answer, or died
     `- Unsupported       exit 6   this card, torch or case cannot do what was asked
 
 Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
@@ -12,7 +12,6 @@ Only `cli` turns these into exit codes. Anything else that escapes is a bug of o
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -38,16 +37,14 @@ class Unsupported(FlagPerfError):
     exit_code = 6
 
 
-class RunEnded(FlagPerfError):
-    """A run that was started and did not succeed; its bundle is kept."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+class NodeFailed(FlagPerfError):
+    exit_code = 3
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:
     """The one wording for a name that does not exist, with near matches."""
+    import difflib  # not at the top: every command imports this module
+
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
     if near:

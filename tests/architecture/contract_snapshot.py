@@ -117,8 +117,11 @@ def _literals(hint: Any) -> Iterator[str]:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
+    """Not what a function computes: that differs from machine to machine."""
     if field.default_factory is not msgspec.NODEFAULT:
-        return f" = {field.default_factory()!r}"
+        return f" = {field.default_factory()!r}" if isinstance(field.default_factory, type) else " = computed"
+    if callable(field.default):
+        return f" = {field.default.__name__}"
     return "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.cli import run_cli
+from flagperf.cli.options import expand_set
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +105,17 @@ def test_a_bug_of_ours_shows_its_traceback(capfd: pytest.CaptureFixture[str], mo
     printed = capfd.readouterr()
     assert "ZeroDivisionError" in printed.err
     assert "a bug of flagperf" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("case --set a=1 b=2 --devices 2", "case --set a=1 --set b=2 --devices 2"),
+        ("--set a=1 case", "--set a=1 case"),
+        ("--set a=1 --set b=2 c=3", "--set a=1 --set b=2 --set c=3"),
+        ("--config=x=y a=1", "--config=x=y a=1"),
+        ("case a=1", "case a=1"),
+    ],
+)
+def test_set_takes_several_pairs(given: str, meant: str) -> None:
+    assert expand_set(given.split()) == meant.split()

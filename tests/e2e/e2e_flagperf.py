@@ -29,7 +29,8 @@ class Done:
 
 
 def start(cwd: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(SITE), **environ}
+    # Tests share the cores: threads that spin while they wait would take them from each other.
+    environment = {**os.environ, "PYTHONPATH": str(SITE), "OMP_WAIT_POLICY": "passive", **environ}
     environment.pop("FLAGPERF_RUNS_DIR", None)
     return subprocess.Popen(
         [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, env=environment, text=True,

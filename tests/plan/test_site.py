@@ -66,7 +66,7 @@ class NamedCluster(Cluster):
 def find(monkeypatch: pytest.MonkeyPatch) -> Any:
     def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Site:
         needs_worker = spec.pop("needs_worker", True)
-        monkeypatch.setattr(site, "describe_nodes", lambda *_: facts)
+        monkeypatch.setattr(site, "describe_nodes", lambda *_, **__: facts)
         plugins: Any = StandInPlugins(NamedCluster(share_host))
         return find_site(RunSpec("toy", nodes=len(facts), **spec), plugins, (), user_file, needs_worker)
 

@@ -37,22 +37,22 @@ class FlagPerf:
         self._run = functools.cache(self._start)
 
     def __call__(
-        self, *arguments: str, state: str = "absent", describe_seconds: float | None = None, **variables: str
+        self, *arguments: str, state: str = "absent", adapter_seconds: float | None = None, **variables: str
     ) -> Ended:
-        return self._run(arguments, state, describe_seconds, tuple(sorted(variables.items())))
+        return self._run(arguments, state, adapter_seconds, tuple(sorted(variables.items())))
 
     def _start(
         self,
         arguments: tuple[str, ...],
         state: str,
-        describe_seconds: float | None,
+        adapter_seconds: float | None,
         variables: tuple[tuple[str, str], ...],
     ) -> Ended:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGPERF_", "ACME_"))}
         environ = {**inherited, "PYTHONPATH": str(self._plugins_folder), "ACME_STATE": state, **dict(variables)}
         code = "from flagperf.cli import main; main()"
-        if describe_seconds is not None:
-            code = f"from flagperf.plan import nodes; nodes.DESCRIBE_SECONDS = {describe_seconds}; {code}"
+        if adapter_seconds is not None:
+            code = f"from flagperf.plan import nodes; nodes.ADAPTER_SECONDS = {adapter_seconds}; {code}"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=environ, cwd=self._directory, capture_output=True, text=True, check=False, timeout=120,

@@ -1,37 +1,31 @@
-"""`describe` prints NodeFacts; `check` looks at a case's data; `run` carries out a node's share of a job;
-`probe` samples memory beside it."""
+"""Every verb is a module with a `main(stdin, stdout)`; its docstring says what it reads and prints."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 
 from flagperf.errors import FlagPerfError
 
+VERBS = ("describe", "adapter", "check", "run", "probe")
+
 
 def main(arguments: list[str]) -> int:
-    verb = arguments[0] if arguments else ""
+    if len(arguments) != 1 or arguments[0] not in VERBS:
+        print(f"usage: python -m flagperf.agent {'|'.join(VERBS)}  (requests come on stdin)", file=sys.stderr)
+        return 2
+    # Whatever a vendor's library prints goes to stderr: stdout carries our answer alone.
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     try:
-        if verb == "describe":
-            from flagperf.agent.describe import main as describe
-
-            return describe(sys.stdin.buffer, sys.stdout.buffer)
-        if verb == "check":
-            from flagperf.agent.check import main as check
-
-            return check(sys.stdin.buffer, sys.stdout.buffer)
-        if verb == "run":
-            from flagperf.agent.run import main as run
-
-            return run(sys.stdin.buffer, sys.stdout.buffer)
-        if verb == "probe":
-            from flagperf.agent.probe import main as probe
-
-            return probe(sys.stdin.buffer, sys.stdout.buffer)
+        module = importlib.import_module(f"flagperf.agent.{arguments[0]}")
+        return int(module.main(sys.stdin.buffer, answer))
     except FlagPerfError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print("usage: python -m flagperf.agent describe|check|run|probe  (requests come on stdin)", file=sys.stderr)
-    return 2
+    finally:
+        answer.close()
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ def set_when_closed(stream: IO[bytes]) -> threading.Event:
     return closed
 
 
+def kill_group(leader_pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader_pid, signal.SIGKILL)
+
+
 def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
     """Ask the launcher's group to end, then kill whatever still carries the marker. Returns when none is left."""
     if launcher.poll() is None:

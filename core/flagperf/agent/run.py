@@ -61,7 +61,12 @@ def _run_workers(
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
     command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
     marker = f"{job.run_id}/{node.index}"
-    environment = {**command.environment(_inherited(launcher)), "FLAGPERF_ORDER": str(order_file), MARKER: marker}
+    environment = {
+        **command.environment(_inherited(launcher)),
+        "FLAGPERF_ORDER": str(order_file),
+        "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
+        MARKER: marker,
+    }
     log = directory / "logs" / f"node-{node.index:03d}.log"
     with log.open("ab") as output:
         workers = subprocess.Popen(

@@ -20,17 +20,18 @@ def allowed_cores(machine: Machine) -> int:
 
 def memory_limit_bytes(machine: Machine) -> int:
     """The machine's memory, or the smallest limit of a control group around this process."""
-    return min([_machine_memory_bytes(machine), *_memory_limits(machine)])
+    return min([_machine_memory_bytes(machine), *dict(_memory_limits(machine)).values()])
 
 
 def memory_used_bytes(machine: Machine) -> int | None:
-    """What all processes use of it now, out of the control group's or the machine's count."""
-    if memory_limit_bytes(machine) < _machine_memory_bytes(machine):
-        for folder in _group_folders(machine, "memory"):
-            for name in ("memory.current", "memory.usage_in_bytes"):
-                text = machine.read(f"{folder}/{name}")
-                if text and text.isdigit():
-                    return int(text)
+    """What all processes use of it now, as counted where the limit is: in that control group, or on the machine."""
+    limits = dict(_memory_limits(machine))
+    smallest = min(limits, key=lambda folder: limits[folder], default=None)
+    if smallest is not None and limits[smallest] < _machine_memory_bytes(machine):
+        for name in ("memory.current", "memory.usage_in_bytes"):
+            text = machine.read(f"{smallest}/{name}")
+            if text and text.isdigit():
+                return int(text)
     available = _meminfo_bytes(machine, "MemAvailable")
     return None if available is None else _machine_memory_bytes(machine) - available
 
@@ -47,12 +48,13 @@ def _meminfo_bytes(machine: Machine, field: str) -> int | None:
     return None
 
 
-def _memory_limits(machine: Machine) -> Iterator[int]:
+def _memory_limits(machine: Machine) -> Iterator[tuple[str, int]]:
+    """The folder of each group that has a limit, with it."""
     for folder in _group_folders(machine, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = machine.read(f"{folder}/{name}")
             if text and text.isdigit() and 0 < int(text) < _UNLIMITED:
-                yield int(text)
+                yield folder, int(text)
 
 
 def _cpu_quotas(machine: Machine) -> Iterator[int]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True)
-class CommandOutput:
+
+class CommandOutput(msgspec.Struct, frozen=True):
     """What a tool did. `returncode` is None where it could not be started or did not end in time: see `problem`."""
 
     returncode: int | None
@@ -25,6 +24,8 @@ class CommandOutput:
 
 def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutput:
     """Run a tool without a shell, in the C locale, bounded in time. Never raises for what the tool does."""
+    import subprocess  # not at the top: every command imports this module, few run a tool
+
     environ = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -38,10 +39,9 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
     return CommandOutput(done.returncode, done.stdout, done.stderr)
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     root: Path = Path("/")
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(os.environ))
     run_tool: Callable[..., CommandOutput] = run_tool
 
     def read(self, path: str) -> str | None:

@@ -1,9 +1,11 @@
-"""The vendor that every machine has, and the site of one machine. Written as an outside plugin would be."""
+"""The vendor that every machine has, and the site of one machine. Written as an outside plugin would be.
+
+Each hook imports what it gives: a process loads only what it asks for.
+"""
+
+from __future__ import annotations
 
 from flagperf.api import Cluster, DeviceBackend, Launcher, MemoryProbe
-from flagperf.builtin.cpu import CpuBackend, CpuLauncher
-from flagperf.builtin.host_memory import HostMemoryProbe
-from flagperf.builtin.local import LocalCluster
 from flagperf.hookspecs import hookimpl
 
 FLAGPERF_HOOK_API = 1
@@ -11,19 +13,27 @@ FLAGPERF_HOOK_API = 1
 
 @hookimpl
 def flagperf_devices() -> list[DeviceBackend]:
+    from flagperf.builtin.cpu import CpuBackend
+
     return [CpuBackend()]
 
 
 @hookimpl
 def flagperf_memory_probes() -> list[MemoryProbe]:
+    from flagperf.builtin.host_memory import HostMemoryProbe
+
     return [HostMemoryProbe()]
 
 
 @hookimpl
 def flagperf_launchers() -> list[Launcher]:
+    from flagperf.builtin.cpu import CpuLauncher
+
     return [CpuLauncher()]
 
 
 @hookimpl
 def flagperf_clusters() -> list[Cluster]:
+    from flagperf.builtin.local import LocalCluster
+
     return [LocalCluster()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
@@ -17,7 +19,7 @@ class HostMemoryProbe(MemoryProbe):
 
     def __init__(self) -> None:
         self._pool_bytes = 0
-        self._rank_of_process: dict[tuple[int, float], int | None] = {}
+        self._rank_of_process: dict[tuple[int, float], int] = {}
 
     def available(self, machine: Machine) -> Availability:
         self._pool_bytes = memory_limit_bytes(machine)
@@ -33,7 +35,7 @@ class HostMemoryProbe(MemoryProbe):
 
     def _rss_by_local_rank(self, launcher_pid: int) -> Counter[int]:
         used: Counter[int] = Counter()
-        for process in psutil.Process(launcher_pid).children(recursive=True):
+        for process in _descendants(launcher_pid):
             try:
                 local_rank = self._local_rank(process)
                 if local_rank is not None:
@@ -43,9 +45,34 @@ class HostMemoryProbe(MemoryProbe):
         return used
 
     def _local_rank(self, process: psutil.Process) -> int | None:
-        """From the process's environment, which its own children (data loaders) inherit."""
+        """From the process's environment, which its own children (data loaders) inherit. A process that has none yet
+        may still get one: what a wrapper script starts in its own place keeps its pid."""
         key = (process.pid, process.create_time())
         if key not in self._rank_of_process:
             rank = process.environ().get("LOCAL_RANK")
-            self._rank_of_process[key] = None if rank is None else int(rank)
+            if rank is None:
+                return None
+            self._rank_of_process[key] = int(rank)
         return self._rank_of_process[key]
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """By the kernel's own lists of children; psutil's way reads every process of the machine (14 ms with 700)."""
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():
+        return psutil.Process(pid).children(recursive=True)
+    found: list[psutil.Process] = []
+    pending = [pid]
+    while pending:
+        for child in _children(pending.pop()):
+            pending.append(child)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(child))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread or the process is gone: so are its children's claims
+            children += [int(word) for word in path.read_text().split()]
+    return children

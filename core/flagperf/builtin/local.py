@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,4 +43,6 @@ class LocalAgent(AgentProcess):
             return None
 
     def kill(self) -> None:
-        self._process.kill()
+        """With all that it started in its session; what left that session is the agent's own to stop."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)

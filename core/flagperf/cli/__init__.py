@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 
 import click
 
@@ -90,11 +89,14 @@ def run_cli(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("flagperf: interrupted", err=True)
         return 130
-    except BrokenPipeError:
-        # The reader of our output is gone (`| head`); python would complain once more while closing stdout.
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output is gone (`| head`); click turns that into SystemExit(1). It is nobody's mistake.
+        # Python would complain once more while closing stdout, hence the other end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception:  # noqa: BLE001
+        import traceback
+
         traceback.print_exc()
         click.echo("flagperf: this is a bug of flagperf, not of yours; please report it with the lines above", err=True)
         return 1

@@ -38,7 +38,7 @@ def run_request(function: F) -> F:
         click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
         click.option("--precision", metavar="WORD", help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."),
         click.option("--profile", metavar="NAME", help="Which configuration of the case [default: the case's]."),
-        click.option("--set", multiple=True, metavar="KEY=VALUE", help="Change one value; may be repeated."),
+        click.option("--set", multiple=True, metavar="KEY=VALUE...", help="Change values; takes several, and may be repeated."),
         click.option("--config", metavar="FILE", help="Your values [default: ./flagperf.toml where it exists]."),
         click.option("--data-dir", metavar="DIR", help="Real data and checkpoints."),
         click.option(
@@ -55,6 +55,25 @@ def run_request(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+class RunRequestCommand(click.Command):
+    """`--set a=1 b=2` means `--set a=1 --set b=2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, expand_set(args))
+
+
+def expand_set(arguments: Sequence[str]) -> list[str]:
+    expanded: list[str] = []
+    in_set = False
+    for argument in arguments:
+        is_pair = "=" in argument and not argument.startswith("-")
+        if in_set and is_pair and expanded[-1] != "--set":
+            expanded.append("--set")
+        in_set = argument == "--set" or (in_set and is_pair)
+        expanded.append(argument)
+    return expanded
 
 
 def complete_case(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

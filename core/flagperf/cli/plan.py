@@ -9,14 +9,14 @@ import click
 import msgspec
 
 from flagperf.api import Peak
-from flagperf.cli.options import common, echo_columns, echo_json, run_request
+from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import load_plugins
 from flagperf.spec import RunSpec, flatten
 from flagperf.units import setting
 
 
-@click.command()
+@click.command(cls=RunRequestCommand)
 @run_request
 @common
 def plan(as_json: bool, **request: Any) -> None:
@@ -38,10 +38,7 @@ def print_plan(made: Plan, as_json: bool) -> None:
             ["adapter", job.adapter],
             ["shape", f"{job.shape}, {job.world_size} workers{', oversubscribed' if job.oversubscribed else ''}"],
             ["precision", f"{job.precision.name} (storage {job.precision.storage}, compute {job.precision.compute})"],
-            [
-                "peak",
-                f"{job.peak.value:g} FLOP/s ({job.peak.source}, {job.peak.confidence})" if job.peak else "unknown",
-            ],
+            ["peak", _peak_text(job.peak)],
             ["data", job.data_dir or "made by the case"],
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
         ],

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from flagperf.cli.options import common, note, run_request, runs_dir_option, wants_color
+from flagperf.cli.options import RunRequestCommand, common, note, run_request, runs_dir_option, wants_color
 from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
 from flagperf.plan import Plan, make_plan
@@ -20,7 +20,7 @@ from flagperf.spec import RunSpec
 from flagperf.store import RecordedRun, check_writable, runs_directory
 
 
-@click.command()
+@click.command(cls=RunRequestCommand)
 @run_request
 @runs_dir_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")

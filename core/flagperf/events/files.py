@@ -23,10 +23,11 @@ class EventWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab", buffering=0)
+        self._file = path.open("ab")
 
     def write(self, *events: Event) -> None:
         self._file.write(b"".join(_encoder.encode(event) + b"\n" for event in events))
+        self._file.flush()
 
     def close(self) -> None:
         self._file.close()

@@ -133,6 +133,8 @@ class StepFinished(Event, frozen=True):
     """Positions that hold padding; the model computed `tokens + padded_tokens` positions."""
     loss: float | None = None
     """Mean over this rank's real samples of the step."""
+    diverged: bool = False
+    """The loss was not a finite number; `loss` is then None."""
 
 
 class Logged(Event, frozen=True):

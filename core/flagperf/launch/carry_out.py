@@ -59,8 +59,9 @@ def _supervise(
     lines: queue.Queue[_Line] = queue.Queue()
     for index, agent in enumerate(agents):
         order = WorkOrder(job, index, str(bundle.absolute()))
-        agent.stdin.write(msgspec.json.encode(order) + b"\n")
-        agent.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it is gone already; its stdout ends, which is noticed below
+            agent.stdin.write(msgspec.json.encode(order) + b"\n")
+            agent.stdin.flush()
         threading.Thread(target=_read_messages, args=(index, agent, lines), daemon=True).start()
         threading.Thread(target=_keep_errors, args=(index, agent, bundle), daemon=True).start()
     ended, timed_out = _collect_endings(job, agents, lines, writer, on_progress)

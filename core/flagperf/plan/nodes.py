@@ -3,25 +3,40 @@ nothing here."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from flagperf.api import Cluster, Node
-from flagperf.errors import BadInput, FlagPerfError
+from flagperf.errors import NodeFailed
 from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts
 
+ADAPTER_SECONDS = 30.0
+"""How long an adapter may look for its cards."""
+
 DESCRIBE_SECONDS = 60.0
+"""All of `describe`: longer than any adapter may take."""
+
 CHECK_SECONDS = 3600.0
 """Hashing a large checkpoint takes its time."""
 
 T = TypeVar("T")
 
 
-def describe_nodes(cluster: Cluster, nodes: Sequence[Node], request: DescribeRequest) -> tuple[NodeFacts, ...]:
-    """Nodes that share a host have the same facts, but for the port."""
+def describe_nodes(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    *,
+    vendor: str | None = None,
+    with_memory: bool = False,
+    requires: tuple[str, ...] = (),
+) -> tuple[NodeFacts, ...]:
+    """`vendor` given: no other adapter is asked. Nodes that share a host have the same facts."""
+    request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     asked = nodes[:1] if cluster.nodes_share_host else nodes
     facts = [_ask(cluster, node, "describe", request, NodeFacts, DESCRIBE_SECONDS) for node in asked]
     return tuple(facts if len(facts) == len(nodes) else facts * len(nodes))
@@ -36,42 +51,40 @@ def check_nodes(cluster: Cluster, nodes: Sequence[Node], request: CheckRequest) 
 
 def describe_machine(cluster: Cluster, with_memory: bool = False) -> NodeFacts:
     """This machine, for `devices`, `env` and `vendors list`."""
-    return describe_nodes(cluster, cluster.nodes(1), DescribeRequest(with_memory=with_memory))[0]
+    return describe_nodes(cluster, cluster.nodes(1), with_memory=with_memory)[0]
 
 
 def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
     agent = cluster.start_agent(node, [verb])
-    timer = threading.Timer(timeout_seconds, agent.kill)
-    timer.start()
-    try:
+    output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
+    with contextlib.suppress(BrokenPipeError):  # it ended before it read: its exit code and stderr say why
         agent.stdin.write(msgspec.json.encode(request))
         agent.stdin.close()
-        errors = _Collector(agent.stderr)
-        output = agent.stdout.read()
-        code = agent.wait()
-    finally:
-        timer.cancel()
-    if not timer.is_alive() and timer.finished.is_set() and code is not None and code < 0:
-        raise BadInput(
-            f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s; a driver or a "
-            "tool of an installed adapter may hang there: `flagperf vendors list` shows the adapters"
-        )
+    code = agent.wait(timeout_seconds)
+    agent.kill()  # and with it whatever still holds its pipes
+    if code is None:
+        raise NodeFailed(f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s")
     if code != 0:
-        raise FlagPerfError(f"the agent on node {node.index} ({node.address}) failed:\n{errors.text()}")
-    return msgspec.json.decode(output, type=answer)
+        why = errors.content().decode(errors="replace").strip()
+        raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or _exit_words(code)}")
+    return msgspec.json.decode(output.content(), type=answer)
+
+
+def _exit_words(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 class _Collector:
     """Reads a pipe to its end beside us, so that neither side waits for the other."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._content = b""
         self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
         self._thread.start()
 
-    def _read(self, stream: Any) -> None:
+    def _read(self, stream: IO[bytes]) -> None:
         self._content = stream.read()
 
-    def text(self) -> str:
+    def content(self) -> bytes:
         self._thread.join(5)
-        return self._content.decode(errors="replace").strip()
+        return self._content

@@ -10,7 +10,7 @@ from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile
 from flagperf.plan.vendor import VendorChoice, choose_vendor
 from flagperf.plugins import Plugins
-from flagperf.spec import DescribeRequest, NodeFacts, NodePart, RunSpec, state_environment
+from flagperf.spec import NodeFacts, NodePart, RunSpec, state_environment
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ def find_site(
     asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
     cluster = plugins.cluster(spec.cluster)
     nodes = tuple(cluster.nodes(spec.nodes))
-    described = describe_nodes(cluster, nodes, DescribeRequest(requires=requires))
+    described = describe_nodes(cluster, nodes, vendor=asked, requires=requires)
     if needs_worker:
         _check_requirements(spec.case, described)
     facts = tuple(with_stated(node, user_file) for node in described)

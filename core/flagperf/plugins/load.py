@@ -27,6 +27,11 @@ class PluginStatus(msgspec.Struct, frozen=True):
     version: str
     problem: str = ""
 
+    @property
+    def key(self) -> str:
+        """Unique: two distributions may call their entry points alike."""
+        return f"{self.distribution}:{self.name}"
+
 
 class LoadedPlugins(msgspec.Struct, frozen=True):
     manager: pluggy.PluginManager
@@ -40,9 +45,10 @@ def load_entry_points(entry_points: Iterable[importlib.metadata.EntryPoint] | No
     return LoadedPlugins(manager, tuple(_load(manager, entry_point) for entry_point in sorted(found, key=_order)))
 
 
-def _order(entry_point: importlib.metadata.EntryPoint) -> tuple[bool, str]:
+def _order(entry_point: importlib.metadata.EntryPoint) -> tuple[bool, str, str]:
     """Our own first, then by name: the same order on every machine."""
-    return (_distribution(entry_point)[0] != OWN_DISTRIBUTION, entry_point.name)
+    distribution, _ = _distribution(entry_point)
+    return (distribution != OWN_DISTRIBUTION, entry_point.name, distribution)
 
 
 def _load(manager: pluggy.PluginManager, entry_point: importlib.metadata.EntryPoint) -> PluginStatus:
@@ -52,12 +58,13 @@ def _load(manager: pluggy.PluginManager, entry_point: importlib.metadata.EntryPo
         _check_core_range(entry_point)
         module = _import(entry_point)
         _check_hook_api(module)
-        manager.register(module, name=entry_point.name)
+        manager.register(module, name=status.key)
         manager.check_pending()
     except PluginRefused as refused:
         return msgspec.structs.replace(status, problem=str(refused))
     except (ValueError, pluggy.PluginValidationError) as error:
-        manager.unregister(name=entry_point.name)
+        if manager.has_plugin(status.key):
+            manager.unregister(name=status.key)
         return msgspec.structs.replace(status, problem=f"does not fit the contract: {error}")
     return status
 
@@ -71,7 +78,7 @@ def _distribution(entry_point: importlib.metadata.EntryPoint) -> tuple[str, str]
 def _import(entry_point: importlib.metadata.EntryPoint) -> object:
     try:
         return entry_point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # whatever its import does becomes this plugin's reason
         raise PluginRefused(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -86,6 +93,8 @@ def _check_core_range(entry_point: importlib.metadata.EntryPoint) -> None:
             requirement = Requirement(text)
         except InvalidRequirement as error:
             raise PluginRefused(f"its metadata has an invalid requirement {text!r}: {error}") from error
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
         if requirement.name.lower() == OWN_DISTRIBUTION and not requirement.specifier.contains(
             core_version(), prereleases=True
         ):

@@ -36,11 +36,11 @@ class Plugins:
 
     def __init__(self, loaded: LoadedPlugins) -> None:
         self._manager = loaded.manager
-        self._plugins = {status.name: status for status in loaded.statuses}
+        self._plugins = {status.key: status for status in loaded.statuses}
         self._problems: dict[str, list[str]] = collections.defaultdict(list)
         for status in loaded.statuses:
             if status.problem:
-                self._problems[status.name].append(status.problem)
+                self._problems[status.key].append(status.problem)
         self._given: dict[str, list[Given]] = {}
 
     # --- vendors ----------------------------------------------------------------------------------------------------
@@ -51,7 +51,8 @@ class Plugins:
     def vendor_word(self, word: str) -> str:
         """The vendor that a user means, by its word or an alias."""
         backends: list[DeviceBackend] = [given.thing for given in self.device_backends()]
-        words = {name: backend.vendor for backend in backends for name in (backend.vendor, *backend.aliases)}
+        words = {alias: backend.vendor for backend in backends for alias in backend.aliases}
+        words |= {backend.vendor: backend.vendor for backend in backends}  # a word goes before another's alias
         if word.lower() not in words:
             raise unknown_name("vendor", word, words, self._hint())
         return words[word.lower()]
@@ -64,14 +65,19 @@ class Plugins:
         return backend
 
     def launcher(self, vendor: str) -> Launcher:
+        """Of the same plugin as the device backend: a stranger's launcher does not start another's cards."""
+        owner = self.device_given(vendor).plugin
         given = self._by_word("flagperf_launchers", Launcher, "vendor")
-        launcher: Launcher = self._one(given, vendor, "vendor", "launcher").thing
-        return launcher
+        for each in given:
+            if each.thing.vendor == vendor and each.plugin == owner:
+                launcher: Launcher = each.thing
+                return launcher
+        raise BadInput(f"{owner.distribution} {owner.version} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
+        owner = self.device_given(vendor).plugin
         given = self._call("flagperf_memory_probes", MemoryProbe)
-        owner = self.device_given(vendor).plugin.name
-        return [each.thing for each in given if each.thing.vendor == vendor and each.plugin.name == owner]
+        return [each.thing for each in given if each.thing.vendor == vendor and each.plugin == owner]
 
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
@@ -86,7 +92,7 @@ class Plugins:
             try:
                 found.append(Given(Case(given.thing, read_manifest(given.thing.manifest)), given.plugin))
             except BadInput as error:
-                self._problems[given.plugin.name].append(str(error))
+                self._problems[given.plugin.key].append(str(error))
         unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
         return {given.thing.manifest.name: given.thing for given in sorted(unique, key=lambda g: g.thing.manifest.name)}
 
@@ -100,15 +106,23 @@ class Plugins:
 
     def statuses(self) -> list[PluginStatus]:
         """Every plugin with all that is wrong with it, after every hook has been called."""
-        self.device_backends()
-        self._by_word("flagperf_launchers", Launcher, "vendor")
-        self._call("flagperf_memory_probes", MemoryProbe)
+        self._note_strangers("flagperf_launchers", self._by_word("flagperf_launchers", Launcher, "vendor"))
+        self._note_strangers("flagperf_memory_probes", self._call("flagperf_memory_probes", MemoryProbe))
         self._by_word("flagperf_clusters", Cluster, "name")
         self.cases()
         return [
-            msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(name, ()))))
-            for name, status in self._plugins.items()
+            msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(key, ()))))
+            for key, status in self._plugins.items()
         ]
+
+    def _note_strangers(self, hook: str, given: Iterable[Given]) -> None:
+        """A launcher or probe for a word whose device backend is not of the same plugin is never used."""
+        owners = {each.thing.vendor: each for each in self.device_backends()}
+        for each in given:
+            owner = owners.get(each.thing.vendor)
+            if owner is None or owner.plugin != each.plugin:
+                whose = f"{owner.adapter} has it" if owner else "no device backend has it"
+                self._problems[each.plugin.key].append(f"{hook}: {each.thing.vendor!r} is not its word, {whose}")
 
     def _hint(self) -> str:
         broken = [status.name for status in self.statuses() if status.problem]
@@ -124,7 +138,7 @@ class Plugins:
                 for implementation in implementations
                 for thing in self._answer(implementation, hook, kind)
             ]
-            self._given[hook].sort(key=lambda given: list(self._plugins).index(given.plugin.name))
+            self._given[hook].sort(key=lambda given: list(self._plugins).index(given.plugin.key))
         return self._given[hook]
 
     def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
@@ -145,7 +159,7 @@ class Plugins:
             if isinstance(getattr(given.thing, attribute, None), str):
                 named.append(given)
             else:
-                self._problems[given.plugin.name].append(f"{type(given.thing).__name__} has no {attribute!r}")
+                self._problems[given.plugin.key].append(f"{type(given.thing).__name__} has no {attribute!r}")
         return self._without_conflicts(hook, named, lambda thing: str(getattr(thing, attribute)))
 
     def _without_conflicts(self, hook: str, given: Iterable[Given], word_of: Callable[[Any], str]) -> list[Given]:
@@ -162,7 +176,7 @@ class Plugins:
             for claim in claimants:
                 if claim not in winner:
                     others = ", ".join(other.adapter for other in claimants if other is not claim)
-                    self._problems[claim.plugin.name].append(f"{hook}: {word!r} is also claimed by {others}")
+                    self._problems[claim.plugin.key].append(f"{hook}: {word!r} is also claimed by {others}")
         return kept
 
     def _one(self, given: list[Given], word: str, attribute: str, kind: str) -> Given:

@@ -16,6 +16,7 @@ from flagperf.spec.manifest import (
     read_toml,
 )
 from flagperf.spec.messages import (
+    AdapterRequest,
     AgentMessage,
     CheckAnswer,
     CheckRequest,
@@ -32,9 +33,10 @@ from flagperf.spec.stated import state_environment
 from flagperf.spec.values import TUNING_LAYER, Layer, Resolved, flatten, nest, page_name, parse_assignment, resolve
 
 __all__ = [
-    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer", "CheckRequest",
-    "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest", "NodeFacts",
-    "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved", "RunSpec",
-    "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched", "flatten",
-    "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve", "state_environment",
+    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AdapterRequest", "AgentMessage", "CheckAnswer",
+    "CheckRequest", "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
+    "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
+    "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
+    "flatten", "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve",
+    "state_environment",
 ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,6 +128,20 @@ def read_manifest(path: Path) -> Manifest:
         manifest = msgspec.convert(read_toml(path), Manifest)
     except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {error}") from None
-    if manifest.default_profile not in manifest.profiles:
-        raise BadInput(f"{path}: default_profile {manifest.default_profile!r} is not one of its profiles")
+    for problem in _problems(manifest):
+        raise BadInput(f"{path}: {problem}")
     return manifest
+
+
+def _problems(manifest: Manifest) -> Iterator[str]:
+    if not re.fullmatch(r"[a-z0-9_]+", manifest.name):
+        yield f"name {manifest.name!r} may have lower-case letters, digits and underscores only"
+    if manifest.default_profile not in manifest.profiles:
+        yield f"default_profile {manifest.default_profile!r} is not one of its profiles"
+    if manifest.values.get("precision") not in manifest.precisions:
+        yield f"values.precision has to be one of precisions: {', '.join(manifest.precisions)}"
+    texts = {"title": manifest.title, "task": manifest.task}
+    texts |= {f"profiles.{name}.about": profile.about for name, profile in manifest.profiles.items()}
+    for name, text in texts.items():
+        if "en" not in text:
+            yield f"{name} has no English text (key `en`)"

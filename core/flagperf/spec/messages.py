@@ -12,12 +12,23 @@ from flagperf.spec.manifest import Values
 
 
 class DescribeRequest(msgspec.Struct, frozen=True):
-    """What `agent describe` reads from stdin. Everything but the machine itself is optional."""
+    """What `agent describe` reads from stdin."""
 
+    adapter_seconds: float = 30.0
+    """How long each adapter may look for its cards."""
+    vendor: str | None = None
+    """Ask this adapter only."""
     with_memory: bool = False
     """Also read every present card's memory now."""
     requires: tuple[str, ...] = ()
     """Requirement strings of the case's worker."""
+
+
+class AdapterRequest(msgspec.Struct, frozen=True):
+    """What `agent adapter` reads from stdin."""
+
+    vendor: str
+    with_memory: bool
 
 
 class CheckRequest(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ default; a key that the case does not have is an error in whatever layer it stan
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -97,7 +98,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """`training.batch_size=8` -> key and value. The value is TOML; a bare word that is no TOML value is a string."""
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
-    if not equals or not key or not raw:
+    if not equals or not key or not raw or "\n" in text:
         raise BadInput(f"--set takes key=value, for example training.batch_size=8; got {text!r}")
     try:
         return key, tomllib.loads(f"value = {raw}")["value"]
@@ -124,18 +125,20 @@ def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any],
 
 
 def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not type(default):
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if type(value) is not type(default) or (isinstance(value, float) and not math.isfinite(value)):
         raise BadInput(
             f"{key} takes {_type_name(default)}, for example {default!r}; "
             f"got {value!r} ({_type_name(value)}) from {layer}"
         )
+    if isinstance(value, list) and default:
+        return [_typed(f"each item of {key}", item, default[0], layer) for item in value]
     return value
 
 
 def _type_name(value: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}
+    names = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", list: "a list"}
     return names.get(type(value), type(value).__name__)
 
 

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from flagperf.api import DeviceBackend, Precision
+from flagperf.errors import Unsupported
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -29,6 +30,8 @@ def make_accelerator(
     accelerator = Accelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
     if accelerator.num_processes != world_size:
         raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, the job has {world_size}")
+    if precision.autocast and not accelerator.native_amp:
+        raise Unsupported(f"accelerate ignores {precision.name} on {device}: it would compute in {precision.storage}")
     if accelerator.device.type != backend.torch_type:
         raise RuntimeError(f"accelerate chose {accelerator.device}, the job runs on {device}")
     return accelerator

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -80,6 +80,7 @@ class Context:
         self._wait_ns = 0
         self._in_training = False
         self._in_evaluation = False
+        self._in_step = False
         self._pending: list[_Measured] = []
 
     # --- what the case says of itself -------------------------------------------------------------------------------
@@ -93,12 +94,18 @@ class Context:
 
     def report(self, **values: float) -> None:
         """Results of the case, by the names that case.toml declares. The last report of a name counts."""
-        for name, value in values.items():
+        if self._in_step:
+            raise RuntimeError("ctx.report was called inside a step: report after it, nothing is written in a step")
+        numbers = {name: float(value) for name, value in values.items()}
+        for name, value in numbers.items():
             if not math.isfinite(value):
                 raise ValueError(f"the case reported {name} = {value}; a result has to be a finite number")
+        is_logging = self._in_training and not self._in_evaluation
+        if is_logging:
+            self._backend.synchronize()
         began_ns = self._clock()
-        self._sink.write(Reported(t_ns=began_ns, step=self._num_steps, values=values))
-        if self._in_training and not self._in_evaluation:
+        self._sink.write(Reported(t_ns=began_ns, step=self._num_steps, values=numbers))
+        if is_logging:
             self._sink.write(Logged(t_ns=self._clock(), began_ns=began_ns))
 
     # --- helpers that every case needs ------------------------------------------------------------------------------
@@ -120,6 +127,7 @@ class Context:
         """The published training span. `planned_steps` is for progress only."""
         self._backend.synchronize()
         self._in_training = True
+        self._wait_ns = 0
         self._flushed_ns = self._clock()
         self._sink.write(TrainingBegan(t_ns=self._flushed_ns, planned_steps=planned_steps))
         yield
@@ -138,21 +146,25 @@ class Context:
             began_ns = self._clock()
 
     def step(self) -> Step:
-        return Step(self._backend, self._clock, self._finish_step)
+        return Step(self._backend, self._clock, self._begin_step, self._finish_step)
 
     @contextlib.contextmanager
     def evaluation(self) -> Iterator[None]:
         self._flush()
         began_ns = self._clock()
-        self._in_evaluation = True
+        self._in_evaluation, wait_ns = True, self._wait_ns
         yield
         self._backend.synchronize()
-        self._in_evaluation = False
+        self._in_evaluation, self._wait_ns = False, wait_ns  # batches of an evaluation are not the next step's wait
         self._sink.write(Evaluated(t_ns=self._clock(), began_ns=began_ns, step=self._num_steps))
 
     # --- bookkeeping ------------------------------------------------------------------------------------------------
 
+    def _begin_step(self) -> None:
+        self._in_step = True
+
     def _finish_step(self, measured: _Measured) -> None:
+        self._in_step = False
         self._num_steps += 1
         measured.step = self._num_steps
         measured.wait_ns, self._wait_ns = self._wait_ns, 0
@@ -181,9 +193,16 @@ class Context:
 class Step:
     """One optimizer step. With timing events it never synchronises; without, exactly at both ends."""
 
-    def __init__(self, backend: DeviceBackend, clock: Callable[[], int], finish: Callable[[_Measured], None]) -> None:
+    def __init__(
+        self,
+        backend: DeviceBackend,
+        clock: Callable[[], int],
+        begin: Callable[[], None],
+        finish: Callable[[_Measured], None],
+    ) -> None:
         self._backend = backend
         self._clock = clock
+        self._begin = begin
         self._finish = finish
         self._measured = _Measured()
 
@@ -195,6 +214,7 @@ class Step:
         measured.loss = loss
 
     def __enter__(self) -> Step:
+        self._begin()
         measured = self._measured
         if self._backend.has_timing_events:
             measured.began_event = self._backend.timing_event()
@@ -240,16 +260,20 @@ class _Measured:
             compute_ns = self.began_event.elapsed_ns(self.ended_event)
         else:
             compute_ns = self.ended_ns - self.began_ns
+        loss = None if self.loss is None else float(self.loss)
+        diverged = loss is not None and not math.isfinite(loss)
         return StepFinished(
             t_ns=self.ended_ns, step=self.step, began_ns=self.began_ns, compute_ns=compute_ns, wait_ns=self.wait_ns,
-            samples=samples, tokens=tokens, padded_tokens=padded_tokens,
-            loss=None if self.loss is None else float(self.loss),
+            samples=int(samples), tokens=int(tokens), padded_tokens=int(padded_tokens),
+            loss=None if diverged else loss, diverged=diverged,
         )  # fmt: skip
 
 
 def _to_device(value: Any, device: str) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _to_device(item, device) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_to_device(item, device) for item in value))
     if isinstance(value, list | tuple):
         return type(value)(_to_device(item, device) for item in value)
     return value.to(device, non_blocking=True) if hasattr(value, "to") else value
