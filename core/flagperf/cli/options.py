@@ -38,7 +38,7 @@ def run_request(function: F) -> F:
         click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
         click.option("--precision", metavar="WORD", help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."),
         click.option("--profile", metavar="NAME", help="Which configuration of the case [default: the case's]."),
-        click.option("--set", multiple=True, metavar="KEY=VALUE...", help="Change values; takes several, and may be repeated."),
+        click.option("--set", multiple=True, metavar="KEY=VALUE...", help="Change values; may be repeated."),
         click.option("--config", metavar="FILE", help="Your values [default: ./flagperf.toml where it exists]."),
         click.option("--data-dir", metavar="DIR", help="Real data and checkpoints."),
         click.option(
