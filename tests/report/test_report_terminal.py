@@ -33,7 +33,7 @@ def test_summary_of_a_run():
     assert found["acc"] == ("0.913", "target acc 0.910, got 0.913: reached")
     assert found["loss"] == ("0.6931 -> 0.1234", "first step -> last step")
     assert found["mem"][0] == "37.0/64.0 GiB"
-    assert found["mem"][1].startswith("memory by probe mx-smi every 1 s")
+    assert found["mem"][1].startswith("of one device, peak on 0000:05:00.0, read by mx-smi")
     assert found["MFU"][0] == "23.4%"
     assert "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief" in found["MFU"][1]
     assert found["padding ratio"] == ("97.4%", "")
@@ -47,7 +47,7 @@ def test_summary_says_why_there_is_no_mfu_and_what_is_not_comparable():
     assert found["MFU"][1].startswith("unknown_peak (")
     assert "profile tiny is not the published configuration" in found["run"][1]
     assert found["p_core"][1].startswith("oversubscribed (")
-    assert "mem is host memory" in found["mem"][1]
+    assert "host memory of one worker" in found["mem"][1]
 
 
 def test_summary_of_a_failed_run_has_its_reason_and_only_what_was_measured():
@@ -84,7 +84,7 @@ def test_plain_summary_is_aligned_text_without_escapes_or_boxes():
 def test_color_uses_escapes_and_loses_no_figure():
     text = printed(print_summary, summary(recorded()), color=True)
     assert "\x1b[" in text
-    for part in ("1755.5 samples/s", "1861.9", "training/metax/distilbert-pytorch/README.md"):
+    for part in ("1755.5 samples/s", "1861.9", "metax C500-64GB 1x8"):
         assert part in text
 
 

@@ -9,8 +9,8 @@ import msgspec
 from flagperf import units
 from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
-from flagperf.report.references import reference_table, references
-from flagperf.report.run_notes import memory_sentence, mfu_sentence, profile_sentence, target_sentence
+from flagperf.report.references import references
+from flagperf.report.run_notes import mfu_sentence, target_sentence
 from flagperf.report.table import Table
 from flagperf.report.texts import DETAILS
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
@@ -62,9 +62,17 @@ def _table_row(run: Run, shown: Sequence[Column]) -> tuple[str, ...]:
 
 
 def _references(runs: Sequence[Run], shown: tuple[Column, ...]) -> Table:
+    """As narrow as it gets: no column and no row that is empty throughout. Sources are on pages and in case.toml."""
     manifests = {(run.manifest.name, run.manifest.version): run for run in runs}
-    found = tuple(reference for run in manifests.values() for reference in references(run))
-    return reference_table(found, shown, "en", _plain)
+    found = [reference for run in manifests.values() for reference in references(run) if reference.values]
+    columns = {
+        column.title("en"): [_plain(column.of_reference(reference, "en")) for reference in found]
+        for column in shown
+        if column.name != "configuration"
+    }
+    filled = {title: cells for title, cells in columns.items() if any(cell != EMPTY for cell in cells)}
+    names = [f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in found]
+    return Table(("published", *filled), tuple(zip(names, *filled.values(), strict=True)))
 
 
 def _plain(cell: Cell) -> str:
@@ -82,7 +90,7 @@ def _title(run: Run) -> str:
 
 def _status(run: Run) -> SummaryRow:
     reason = run.ending.reason if run.ending else DETAILS["no_ending"]["en"]
-    comparable = "" if is_published(run) else profile_sentence(run, "en")
+    comparable = "" if is_published(run) else f"profile {run.job.profile} is not the published configuration"
     return SummaryRow("run", _status_word(run), "; ".join(filter(None, [reason, comparable])))
 
 
@@ -97,11 +105,17 @@ def _times(run: Run) -> list[SummaryRow]:
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
     return [
-        _row("e2e_time", measured_cell(run, "e2e_time", units.one_decimal), "s"),
+        _row("e2e_time", measured_cell(run, "e2e_time", units.one_decimal), "s", _time_note(run)),
         *speeds,
         _row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device"),
         _row("step time", joined(percentiles, " / "), "ms", "p50 / p90 / p99"),
     ]
+
+
+def _time_note(run: Run) -> str:
+    parts = {"start-up": run.metric("init_time"), "training": run.metric("train_time")}
+    found = {name: metric.value for name, metric in parts.items() if metric and metric.value is not None}
+    return ", ".join(f"{name} {units.one_decimal(value)} s" for name, value in found.items())
 
 
 def _qualities(run: Run) -> list[SummaryRow]:
@@ -115,12 +129,20 @@ def _qualities(run: Run) -> list[SummaryRow]:
 def _details(run: Run) -> list[SummaryRow]:
     memory = joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
     return [
-        _row("mem", memory, "GiB", memory_sentence(run, "en")),
+        _row("mem", memory, "GiB", _memory_note(run)),
         _row("MFU", measured_cell(run, "mfu", units.percent), "", mfu_sentence(run, "en")),
         _row("padding ratio", measured_cell(run, "padding_ratio", units.percent)),
         _row("steps kept", measured_cell(run, "steps_kept", units.count)),
         _row("steps dropped", measured_cell(run, "steps_dropped", units.count)),
     ]
+
+
+def _memory_note(run: Run) -> str:
+    used = run.metric("mem_used")
+    if used is None or used.value is None:
+        return ""
+    where = "host memory of one worker" if run.job.memory_scope == "host" else "of one device"
+    return f"{where}, peak on {used.inputs.get('device_id')}, read by {used.inputs.get('probe')}"
 
 
 def _quality(run: Run, quality: Quality) -> SummaryRow:
