@@ -6,7 +6,16 @@ import pytest
 
 from flagperf.api import Reading
 from flagperf.errors import BadInput
-from flagperf.events import EventWriter, Sampled, StepFinished, TrainingBegan, decode_events, read_events, this_clock
+from flagperf.events import (
+    EventWriter,
+    RunStarted,
+    Sampled,
+    StepFinished,
+    TrainingBegan,
+    decode_events,
+    read_events,
+    this_clock,
+)
 
 STEP = StepFinished(t_ns=30, step=1, began_ns=10, compute_ns=20, wait_ns=5, samples=4, tokens=40, loss=0.5)
 
@@ -55,6 +64,13 @@ def test_a_bad_line_in_the_middle_is_an_error_with_its_number() -> None:
 def test_an_event_of_an_unknown_kind_is_an_error_even_at_the_end() -> None:
     with pytest.raises(BadInput, match="line 1"):
         decode_events([b'{"type":"from_the_future","t_ns":1}\n'], "rank.jsonl")
+
+
+def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+    with EventWriter(tmp_path / "parent.jsonl") as writer:
+        writer.write(RunStarted(1, schema=99, clock=this_clock()))
+    with pytest.raises(BadInput, match="event schema 99"):
+        read_events(tmp_path / "parent.jsonl")
 
 
 def test_an_empty_file_has_no_events() -> None:

@@ -12,7 +12,7 @@ from types import TracebackType
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.events.schema import AnyEvent, Clock, Event
+from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
 
 _decoder = msgspec.json.Decoder(AnyEvent)
 _encoder = msgspec.json.Encoder()
@@ -53,11 +53,15 @@ def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
     events: list[AnyEvent] = []
     for number, line in enumerate(lines, start=1):
         try:
-            events.append(_decoder.decode(line))
+            event = _decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 return EventFile(tuple(events), torn=True)
             raise BadInput(f"{origin}: line {number} is not an event of this version: {error}") from None
+        schema = getattr(event, "schema", EVENT_SCHEMA)
+        if schema != EVENT_SCHEMA:
+            raise BadInput(f"{origin} has event schema {schema}, this flagperf reads {EVENT_SCHEMA}")
+        events.append(event)
     return EventFile(tuple(events))
 
 
