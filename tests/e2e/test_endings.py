@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from e2e_flagperf import bundle_of, flagperf, interrupt, metric, processes_of, read_run, start, wait_for_step
 
@@ -67,14 +69,29 @@ def test_ctrl_c_leaves_no_process_and_a_bundle_marked_interrupted(tmp_path: Path
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
+def wait_until_gone(bundle: Path) -> None:
+    for _ in range(200):
+        if not processes_of(bundle):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"still there: {processes_of(bundle)}")
+
+
 def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
     bundle = wait_for_step(tmp_path)
     process.kill()
     process.wait()
-    for _ in range(100):
-        if not processes_of(bundle):
-            break
-        signal.sigtimedwait([], 0.2)
-    assert not processes_of(bundle)
+    wait_until_gone(bundle)
     assert "running or killed" in flagperf(tmp_path, "runs", "list").stdout
+
+
+def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Path) -> None:
+    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
+    bundle = wait_for_step(tmp_path)
+    (agent,) = [child for child in psutil.Process(process.pid).children() if "flagperf.agent" in child.cmdline()]
+    agent.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "ended without a word" in read_run(bundle)["ending"]["reason"]
+    wait_until_gone(bundle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,6 +17,15 @@ MARKER = "FLAGPERF_WORKERS_OF"
 """Set to run id and node in the environment of the launcher and so of all below it, wherever they are re-parented."""
 
 GRACE_SECONDS = 5.0
+
+
+_libc = ctypes.CDLL(None)  # loaded here: between fork and exec only a call is safe
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """For a child, before it becomes its program: the kernel ends it when the agent dies without a word."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def set_when_closed(stream: IO[bytes]) -> threading.Event:

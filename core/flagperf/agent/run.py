@@ -21,7 +21,7 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.ending import failure_of
-from flagperf.agent.processes import MARKER, set_when_closed, stop_workers
+from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.api import Launcher
 from flagperf.plugins import load_plugins
@@ -71,7 +71,7 @@ def _run_workers(
     with log.open("ab") as output:
         workers = subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-            start_new_session=True, cwd=order_file.parent,
+            start_new_session=True, cwd=order_file.parent, preexec_fn=die_with_parent,
         )  # fmt: skip
     _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
     try:
