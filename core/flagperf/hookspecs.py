@@ -1,11 +1,11 @@
 """The whole contract: five hooks. A plugin is a module, found by an entry point of the group `flagperf`.
 
-    # pyproject.toml                               # flagperf_metax/__init__.py
+    # pyproject.toml                               # flagperf_acme/__init__.py
     [project.entry-points.flagperf]                from flagperf.hookspecs import hookimpl
-    metax = "flagperf_metax"                       FLAGPERF_HOOK_API = 1
+    acme = "flagperf_acme"                         FLAGPERF_HOOK_API = 1
 
                                                    @hookimpl
-                                                   def flagperf_devices(): return [MetaxDevices()]
+                                                   def flagperf_devices(): return [AcmeDevices()]
 
 A plugin says in FLAGPERF_HOOK_API which version of this file it was written for.
 All hooks are cheap, touch no hardware, import neither torch nor a vendor library, and may be called twice.

@@ -22,14 +22,11 @@ _TOKENS_WITH_TEXT = {
 
 
 def vendor_words(source: str) -> list[str]:
-    """Names, texts and comments that speak of one vendor. Docstrings may: an example is clearer than a placeholder."""
-    docstrings = _docstring_lines(ast.parse(source))
+    """Names, texts, comments and docstrings that speak of one vendor."""
     return [
         f"line {token.start[0]}: {found[0]!r} is a vendor's word"
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type in _TOKENS_WITH_TEXT
-        and not (token.type == tokenize.STRING and token.start[0] in docstrings)
-        and (found := _WORD.search(token.string))
+        if token.type in _TOKENS_WITH_TEXT and (found := _WORD.search(token.string))
     ]
 
 
@@ -77,15 +74,6 @@ def too_long(source: str) -> list[str]:
             if length > MAX_FUNCTION_LINES:
                 found.append(f"line {node.lineno}: {node.name} has {length} lines")
     return found
-
-
-def _docstring_lines(tree: ast.Module) -> set[int]:
-    """Lines where a text stands as a statement of its own, after a class or an attribute too."""
-    return {
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    }
 
 
 def _compared(node: ast.AST) -> Iterator[ast.expr]:

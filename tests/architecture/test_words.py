@@ -61,19 +61,6 @@ def test_a_vendors_word_is_found_in_names_texts_and_comments(source: str) -> Non
 @pytest.mark.parametrize(
     "source",
     [
-        '"""For example `metax`."""',
-        'class A:\n    title: str\n    """On a page: MetaX."""',
-        'def a():\n    """As nvidia does."""',
-        "device = accelerator.device",
-    ],
-)
-def test_a_docstring_may_give_an_example(source: str) -> None:
-    assert vendor_words(source) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
         "if ctx.vendor == name: pass",
         "if word == 'cuda': pass",
         "if kind in ('nvidia', 'metax'): pass",

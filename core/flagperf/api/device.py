@@ -87,7 +87,7 @@ class DeviceBackend(abc.ABC):
     """Other words that users type for this vendor."""
 
     title: ClassVar[dict[str, str]] = {}
-    """The vendor's name on a page, by language: {"en": "MetaX", "zh": "沐曦"}."""
+    """The vendor's name on a page, by language: {"en": "Acme", "zh": "极点"}."""
 
     torch_type: ClassVar[str]
     """What torch.device() takes, without an index."""

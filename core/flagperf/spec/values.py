@@ -44,7 +44,7 @@ TUNING_LAYER = "tuning "
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """`name` is what `flagperf plan` prints: `case`, `profile tiny`, `tuning metax`, `file flagperf.toml`, `--set`."""
+    """`name` is what `flagperf plan` prints: `case`, `profile tiny`, `tuning acme`, `file flagperf.toml`, `--set`."""
 
     name: str
     values: Values
