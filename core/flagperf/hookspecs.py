@@ -31,8 +31,8 @@ def flagperf_devices() -> list[DeviceBackend]:  # type: ignore[empty-body]
 
     Called in every process of flagperf (parent, agent, probe, worker), once each.
     Give a list of DeviceBackend objects, usually one; constructing one must not look for hardware.
-    Core joins device, memory probe and launcher by their `vendor` word. A word belongs to one plugin: the one whose
-    distribution is called `flagperf-<word>`; another claimant is refused, and without an owner all claimants are.
+    Core joins device, memory probe and launcher of one plugin by their `vendor` word. Of several plugins that claim a
+    word, the one whose distribution is called `flagperf-<word>` has it; without such an owner none has it.
     No parameters.
     Since HOOK_API 1.
     """
@@ -68,7 +68,7 @@ def flagperf_clusters() -> list[Cluster]:  # type: ignore[empty-body]
 
     Called in the parent, once.
     Give a list of Cluster objects, each with its own `name`.
-    Core takes the one that is asked for by name; of two with one name both are refused.
+    Core takes the one that is asked for by name; of two with one name flagperf's own is kept, else neither.
     No parameters.
     Since HOOK_API 1.
     """
@@ -81,7 +81,7 @@ def flagperf_cases() -> list[CaseReference]:  # type: ignore[empty-body]
     Called in the parent, once.
     Give a list of CaseReference objects: where the case's function is, and the path of its case.toml. Neither is
     imported or read by the hook itself.
-    Core lists them by the name in case.toml; of two with one name both are refused.
+    Core lists them by the name in case.toml; of two with one name flagperf's own is kept, else neither.
     No parameters.
     Since HOOK_API 1.
     """

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf.errors import BadInput
 from flagperf.launch import OnProgress, carry_out
 from flagperf.metrics import compute_metrics
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
+from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store import (
     STORE_SCHEMA,
@@ -38,7 +40,10 @@ def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> Re
     Raises BadInput or Unsupported before anything is started; a run that was started always comes back, with its
     ending in `.run.ending`.
     """
-    spec = msgspec.convert({"case": case, **request}, RunSpec)
+    try:
+        spec = msgspec.convert({"case": case, **request}, RunSpec)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"run_case: {error}; it takes {', '.join(RunSpec.__struct_fields__)} and runs_dir") from None
     directory = runs_directory(runs_dir)
     check_writable(directory)
     plugins = load_plugins()
@@ -50,23 +55,25 @@ def execute(
 ) -> RecordedRun:
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created=_now(), flagperf_version=core_version(), spec=plan.spec,
-        job=plan.job, manifest=plan.manifest,
+        job=plan.job, manifest=plan.manifest, commands=plan.commands,
     )  # fmt: skip
+    check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)
     ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
     metrics = compute_metrics(plan.job, plan.manifest, read_record(bundle))
-    finished = msgspec.structs.replace(run, ending=_gated(ending, run, metrics), metrics=metrics)
-    write_run(bundle, finished)
+    measured = msgspec.structs.replace(run, metrics=metrics)
+    write_run(bundle, msgspec.structs.replace(measured, ending=_gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)
 
 
-def _gated(ending: Ending, run: Run, metrics: tuple[object, ...]) -> Ending:
-    """A run that worked but missed a target that gates has not succeeded."""
-    target = run.manifest.target
-    verdict = msgspec.structs.replace(run, metrics=metrics).metric("target")
-    if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value != 0:
+def _gated(ending: Ending, run: Run) -> Ending:
+    """A run that worked but missed a target that gates, or did not measure it, has not succeeded."""
+    target, verdict = run.manifest.target, run.metric("target")
+    if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
         return ending
+    if verdict.value is None:
+        return Ending("target_missed", f"{target.metric} was not measured: {verdict.detail}")
     got, wanted = verdict.inputs["got"], verdict.inputs["target"]
     return Ending("target_missed", f"{target.metric} is {got}, its target is {wanted}")
 

@@ -49,7 +49,9 @@ def milliseconds(seconds: float) -> str:
 
 def setting(value: object) -> str:
     """A configuration value as the pages write it: floats in the shortest form, small ones scientific (1.5e-4)."""
-    if isinstance(value, bool) or not isinstance(value, float):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
         return str(value)
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:g}"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.metrics import compute_metrics
-from flagperf.store import broken_files, read_bundle, read_record
+from flagperf.errors import BadInput
+from flagperf.metrics import Metric, compute_metrics
+from flagperf.store import Run, broken_files, read_bundle, read_record
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -21,16 +22,24 @@ def verify_bundle(path: Path) -> Verification:
     run = recorded.run
     problems = broken_files(path)
     if run.ending is not None:
-        again = {metric.name: metric for metric in compute_metrics(run.job, run.manifest, read_record(path))}
-        stored = {metric.name: metric for metric in run.metrics}
-        for name in sorted(set(again) | set(stored)):
-            if again.get(name) != stored.get(name):
-                problems.append(f"{name}: stored {_value(stored.get(name))}, recomputed {_value(again.get(name))}")
+        try:
+            problems += _differences(run, compute_metrics(run.job, run.manifest, read_record(path)))
+        except BadInput as error:
+            problems.append(str(error))
     return Verification(tuple(problems), len(run.metrics), sum(file.is_file() for file in path.rglob("*")))
 
 
-def _value(metric: object) -> str:
+def _differences(run: Run, recomputed: tuple[Metric, ...]) -> list[str]:
+    again = {metric.name: metric for metric in recomputed}
+    stored = {metric.name: metric for metric in run.metrics}
+    return [
+        f"{name}: stored {_value(stored.get(name))}, recomputed {_value(again.get(name))}"
+        for name in sorted(set(again) | set(stored))
+        if again.get(name) != stored.get(name)
+    ]
+
+
+def _value(metric: Metric | None) -> str:
     if metric is None:
         return "nothing"
-    value = getattr(metric, "value", None)
-    return f"{value}" if value is not None else f"n/a ({getattr(metric, 'reason', '')})"
+    return f"n/a ({metric.reason})" if metric.value is None else str(metric.value)

@@ -41,6 +41,9 @@ class StandInPlugins:
     def cluster(self, name: str) -> Cluster:
         return self._cluster
 
+    def broken_adapters(self) -> list[str]:
+        return []
+
     def device_backends(self) -> list[Given]:
         return [Given(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
 

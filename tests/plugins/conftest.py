@@ -8,20 +8,27 @@ import pytest
 from plugin_harness import FlagPerf, install_dummies
 
 
-@pytest.fixture(scope="session")
-def plugins_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PYTHONPATH with all of tests/dummies, made once for all workers of a session."""
-    shared = tmp_path_factory.getbasetemp()
+def installed(factory: pytest.TempPathFactory, name: str, *dummies: str) -> Path:
+    """A folder for PYTHONPATH with these of tests/dummies, made once for all workers of a session."""
+    shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    target = shared / "installed-dummies"
-    with (shared / "installed-dummies.lock").open("w") as lock:
+    target = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            install_dummies(shared / "installing-dummies").rename(target)
+            install_dummies(shared / f"installing-{name}", *dummies).rename(target)
     return target
 
 
 @pytest.fixture(scope="session")
-def flagperf(plugins_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> FlagPerf:
-    return FlagPerf(plugins_folder, tmp_path_factory.mktemp("empty"))
+def flagperf(tmp_path_factory: pytest.TempPathFactory) -> FlagPerf:
+    """With the plugins that are in order."""
+    folder = installed(tmp_path_factory, "good-dummies", "good", "cases_dummy")
+    return FlagPerf(folder, tmp_path_factory.mktemp("empty"))
+
+
+@pytest.fixture(scope="session")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> FlagPerf:
+    """With all plugins, the broken ones too."""
+    return FlagPerf(installed(tmp_path_factory, "all-dummies"), tmp_path_factory.mktemp("empty"))

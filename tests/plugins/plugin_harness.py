@@ -60,9 +60,10 @@ class FlagPerf:
         return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def install_dummies(folder: Path) -> Path:
+def install_dummies(folder: Path, *names: str) -> Path:
     """In one call: most of the time goes into starting pip and its build processes."""
-    distributions = sorted(str(path.parent) for path in DUMMIES.glob("*/pyproject.toml"))
+    chosen = [DUMMIES / name for name in names] or sorted(path.parent for path in DUMMIES.glob("*/pyproject.toml"))
+    distributions = [str(path) for path in chosen]
     done = subprocess.run(
         [
             sys.executable, "-m", "pip", "install", "--isolated", "--disable-pip-version-check", "--no-deps",

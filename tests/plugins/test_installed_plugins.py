@@ -22,8 +22,8 @@ PROBLEMS = {
 
 
 @pytest.fixture
-def listed(flagperf: FlagPerf) -> dict[str, Any]:
-    ended = flagperf("vendors", "list", "--json")
+def listed(crowded: FlagPerf) -> dict[str, Any]:
+    ended = crowded("vendors", "list", "--json")
     assert ended.returncode == 0, ended.stderr
     return dict(ended.json)
 
@@ -61,8 +61,8 @@ def test_claimants_of_a_launcher_are_refused_like_those_of_a_device(listed: dict
     assert "flagperf_launchers: 'cpu' is also claimed by flagperf " in problems["claimant_cpu"]
 
 
-def test_the_text_of_vendors_list_says_the_same(flagperf: FlagPerf) -> None:
-    ended = flagperf("vendors", "list", state="present")
+def test_the_text_of_vendors_list_says_the_same(crowded: FlagPerf) -> None:
+    ended = crowded("vendors", "list", state="present")
     assert ended.returncode == 0
     rows = {line.split()[0]: line for line in ended.stdout.splitlines()}
     assert "present" in rows["acme"] and "/dev/acme0" in rows["acme"] and "flagperf-acme 1.2.3" in rows["acme"]
@@ -71,38 +71,52 @@ def test_the_text_of_vendors_list_says_the_same(flagperf: FlagPerf) -> None:
         assert reason in ended.stderr
 
 
-def test_quiet_keeps_the_notes_back(flagperf: FlagPerf) -> None:
-    assert flagperf("vendors", "list", "-q").stderr == ""
+def test_quiet_keeps_the_notes_back(crowded: FlagPerf) -> None:
+    assert crowded("vendors", "list", "-q").stderr == ""
 
 
-def test_cases_of_good_plugins_are_listed_and_one_bad_case_costs_only_itself(flagperf: FlagPerf) -> None:
-    ended = flagperf("cases", "list", "--json")
+def test_cases_of_good_plugins_are_listed_and_one_bad_case_costs_only_itself(crowded: FlagPerf) -> None:
+    ended = crowded("cases", "list", "--json")
     assert ended.returncode == 0, ended.stderr
     names = [case["name"] for case in ended.json]
     assert {"toy", "toy_data", "fine"} <= set(names) and names == sorted(names)
     assert "wrong_field" not in names
 
 
-def test_a_case_name_belongs_to_the_distribution_of_that_name(flagperf: FlagPerf, listed: dict[str, Any]) -> None:
-    assert flagperf("cases", "show", "toy", "--json").json["version"] == 2
+def test_a_case_name_belongs_to_the_distribution_of_that_name(crowded: FlagPerf, listed: dict[str, Any]) -> None:
+    assert crowded("cases", "show", "toy", "--json").json["version"] == 2
     problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}
     assert "flagperf_cases: 'toy' is also claimed by flagperf-toy 0.3" in problems["bad_cases"]
 
 
-def test_what_a_plugin_gives_by_its_good_hooks_is_used(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toy", "--cluster", "backyard")
+def test_what_a_plugin_gives_by_its_good_hooks_is_used(crowded: FlagPerf) -> None:
+    ended = crowded("plan", "toy", "--cluster", "backyard")
     assert (ended.returncode, ended.stderr) == (2, "flagperf: the back yard is empty\n")
 
 
 @pytest.mark.parametrize("command", ["devices", "env"])
-def test_other_commands_work_beside_bad_plugins(flagperf: FlagPerf, command: str) -> None:
-    ended = flagperf(command)
+def test_other_commands_work_beside_bad_plugins(crowded: FlagPerf, command: str) -> None:
+    ended = crowded(command)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_an_unknown_case_says_which_plugins_have_problems(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toi")
+def test_an_unknown_case_says_which_plugins_have_problems(crowded: FlagPerf) -> None:
+    ended = crowded("plan", "toi")
     assert ended.returncode == 2
     assert "unknown case 'toi'; did you mean toy?" in ended.stderr
     assert "import_error" in ended.stderr and "flagperf vendors list" in ended.stderr
+
+
+def test_the_cpu_is_not_taken_unasked_where_an_adapter_could_not_look(crowded: FlagPerf) -> None:
+    ended = crowded("plan", "toy", state="absent")
+    assert ended.returncode == 2
+    assert "not every adapter could look" in ended.stderr
+    assert "No module named 'library_of_no_vendor'" in ended.stderr
+    assert "no firmware table for this board" in ended.stderr
+    assert "--vendor cpu" in ended.stderr
+    assert crowded("plan", "toy", "--vendor", "cpu", state="absent").returncode == 0
+
+
+def test_a_card_that_was_found_is_used_beside_broken_adapters(crowded: FlagPerf) -> None:
+    assert crowded("plan", "toy", "--json", state="present").json["job"]["vendor"] == "acme"

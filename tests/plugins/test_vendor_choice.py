@@ -71,8 +71,8 @@ def test_an_alias_means_the_vendor(flagperf: FlagPerf) -> None:
     assert planned(flagperf, "--vendor", "AcmeCorp", state="present")["job"]["vendor"] == "acme"
 
 
-def test_a_refused_claimant_is_not_a_vendor(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toy", "--vendor", "disputed")
+def test_a_refused_claimant_is_not_a_vendor(crowded: FlagPerf) -> None:
+    ended = crowded("plan", "toy", "--vendor", "disputed")
     assert ended.returncode == 2
     assert "unknown vendor 'disputed'" in ended.stderr and "claimant" in ended.stderr
 

@@ -69,7 +69,7 @@ def test_an_unknown_key_is_named_with_its_file_and_near_matches() -> None:
     assert message.endswith("(site/flagperf.toml)")
 
 
-@pytest.mark.parametrize("key", ["packages", "variables", "driver"])
+@pytest.mark.parametrize("key", ["packages", "variables"])
 def test_only_facts_can_be_stated(key: str) -> None:
     with pytest.raises(BadInput, match=f"unknown key in .environment. '{key}'"):
         state_environment(CAPTURED, {key: "x"}, "flagperf.toml")

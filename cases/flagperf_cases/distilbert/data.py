@@ -273,6 +273,8 @@ def _checked_config(path: Path, model: dict[str, Any]) -> Path:
         config = json.loads(_existing(path, GET_CHECKPOINT).read_bytes())
     except ValueError as error:
         raise BadInput(f"{path} is not JSON ({error}); {GET_CHECKPOINT}") from None
+    if not isinstance(config, dict):
+        raise BadInput(f"{path} is not the configuration of a model; {GET_CHECKPOINT}")
     for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
         if config.get(name) != model[key]:
             raise BadInput(
@@ -280,7 +282,7 @@ def _checked_config(path: Path, model: dict[str, Any]) -> Path:
                 f"set it to that, or model.checkpoint=false to start from random weights"
             )
     for name, key in (("n_layers", "layers"), ("max_position_embeddings", "sequence")):
-        if config.get(name, 0) < model[key]:
+        if not isinstance(config.get(name), int) or config[name] < model[key]:
             raise BadInput(
                 f"{path} is of a model with {name}={config.get(name)}, fewer than model.{key}={model[key]}; "
                 f"lower it, or set model.checkpoint=false to start from random weights"

@@ -39,7 +39,7 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
                 probe, readings = _memory_now(backend, devices, machine, plugins)
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
         return msgspec.convert(msgspec.to_builtins(facts), VendorFacts)
-    except Exception as error:  # noqa: BLE001  a plugin boundary
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         return failed(given, f"{type(error).__name__}: {error}")
 
 

@@ -14,7 +14,7 @@ from flagperf.agent import adapter
 from flagperf.agent.environment import capture_environment
 from flagperf.api import Machine, allowed_cores
 from flagperf.plugins import Given, Plugins, load_plugins
-from flagperf.spec import DescribeRequest, NodeFacts, VendorFacts
+from flagperf.spec import DescribeRequest, Fact, NodeFacts, VendorFacts
 
 PACKAGES = (
     "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "datasets", "numpy",
@@ -33,10 +33,13 @@ def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> No
     visibility = [name for given in backends for name in given.thing.visibility_variables]
     packages = [*PACKAGES, *(name for given in backends for name in given.thing.packages)]
     asked = [given for given in backends if request.vendor in (None, given.thing.vendor)]
+    vendors = tuple(_look_at_all(asked, machine, plugins, request))
+    environment = capture_environment(machine, packages, extra_variables=visibility)
+    environment.facts.update(_driver(vendors))
     return NodeFacts(
         host=socket.gethostname(),
-        environment=capture_environment(machine, packages, extra_variables=visibility),
-        vendors=tuple(_look_at_all(asked, machine, plugins, request)),
+        environment=environment,
+        vendors=vendors,
         allowed_cores=allowed_cores(machine),
         free_port=_free_port(),
         missing_requirements=tuple(missing_requirements(request.requires)),
@@ -72,6 +75,11 @@ def _look_at_all(
         else adapter.finish(given, child, deadline - time.monotonic())
         for given, child in zip(backends, children, strict=True)
     ]
+
+
+def _driver(vendors: Sequence[VendorFacts]) -> dict[str, Fact]:
+    versions = [f"{facts.vendor} {facts.versions['driver']}" for facts in vendors if "driver" in facts.versions]
+    return {"driver": Fact(", ".join(versions))} if versions else {}
 
 
 def _free_port() -> int:

@@ -13,10 +13,11 @@ def failure_of(
     job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int, log: Path
 ) -> Failure | None:
     """None where all went well. A rank that died without a word is the cause even if others complain about it."""
-    if returncode == 0:
-        return None
     first = sum(len(other.devices) for other in job.nodes[: node.index])
     ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
+    unfinished = [rank for rank, end in ends.items() if end is None or end.status != "succeeded"]
+    if returncode == 0 and not unfinished:
+        return None
     blamed = launcher.explain_failure(log.read_text(errors="replace"))
     if blamed is not None and ends.get(blamed.rank) is None:
         return Failure(
@@ -26,6 +27,9 @@ def failure_of(
     if failed:
         _, rank, end = min(failed, key=lambda entry: entry[:2])
         return Failure(end.status, f"rank {rank}: {end.reason}; see logs/rank-{rank:05d}.log")
+    if returncode == 0:
+        rank = unfinished[0]
+        return Failure("failed", f"rank {rank} left before its case was done; see logs/rank-{rank:05d}.log", died=True)
     return Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; see logs/{log.name}")
 
 

@@ -64,6 +64,7 @@ def capture_environment(machine: Machine, packages: Sequence[str], extra_variabl
         "kernel": _kernel(machine),
         "container": _container(machine),
         "docker": _docker(machine),
+        "driver": _absent("no adapter reports a driver"),
         "framework": _framework(),
         "python": Fact(f"{platform.python_implementation()} {platform.python_version()}"),
         "commit": source_commit(machine, Path(__file__).resolve().parent.parent),

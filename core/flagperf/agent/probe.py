@@ -15,7 +15,6 @@ import msgspec
 
 from flagperf.agent.processes import set_when_closed
 from flagperf.api import Machine, MemoryProbe
-from flagperf.errors import BadInput
 from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
@@ -55,7 +54,10 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     choice = choose_probe(load_plugins().memory_probes(request.vendor), Machine())
     if choice.probe is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
-        raise BadInput(f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})")
+        with EventWriter(Path(request.path)) as writer:
+            why = f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})"
+            writer.write(SampleMissed(time.monotonic_ns(), why))
+        return 3
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
     with EventWriter(Path(request.path)) as writer:
         writer.write(

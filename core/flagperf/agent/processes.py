@@ -33,7 +33,9 @@ def set_when_closed(stream: IO[bytes]) -> threading.Event:
     closed = threading.Event()
 
     def wait() -> None:
-        stream.read()
+        # Not stream.read(): a thread that holds the stream's lock when the interpreter ends makes it abort.
+        while os.read(stream.fileno(), 65536):
+            pass
         closed.set()
 
     threading.Thread(target=wait, daemon=True).start()

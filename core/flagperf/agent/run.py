@@ -28,6 +28,7 @@ from flagperf.plugins import load_plugins
 from flagperf.spec import (
     WORKER_MODULE,
     AgentMessage,
+    Failure,
     ProbeRequest,
     WorkersHaveEnded,
     WorkersHaveLaunched,
@@ -43,6 +44,8 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     launcher = load_plugins().launcher(order.job.vendor)
+    for folder in ("events", "samples", "logs"):
+        (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="flagperf-") as private, _probe(order) as probe:
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
@@ -59,20 +62,14 @@ def _run_workers(
     stdout: IO[bytes],
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
-    marker = f"{job.run_id}/{node.index}"
-    environment = {
-        **command.environment(_inherited(launcher)),
-        "FLAGPERF_ORDER": str(order_file),
-        "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
-        MARKER: marker,
-    }
-    log = directory / "logs" / f"node-{node.index:03d}.log"
-    with log.open("ab") as output:
-        workers = subprocess.Popen(
-            command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-            start_new_session=True, cwd=order_file.parent, preexec_fn=die_with_parent,
-        )  # fmt: skip
+    marker, log = f"{job.run_id}/{node.index}", directory / "logs" / f"node-{node.index:03d}.log"
+    try:
+        workers = _start_workers(order, launcher, order_file, marker, log)
+    except (OSError, subprocess.SubprocessError) as error:
+        _say(
+            stdout, WorkersHaveEnded(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_words(error)}"))
+        )
+        return 1
     _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
     try:
         _tell_pid(probe, workers.pid)
@@ -83,6 +80,30 @@ def _run_workers(
     failure = failure_of(job, node, directory, launcher, workers.returncode, log)
     _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
     return workers.returncode
+
+
+def _start_workers(
+    order: WorkOrder, launcher: Launcher, order_file: Path, marker: str, log: Path
+) -> subprocess.Popen[bytes]:
+    command = launcher.command(order.job.share(order.job.nodes[order.node_index]), sys.executable, WORKER_MODULE)
+    environment = {
+        **command.environment(_inherited(launcher)),
+        "FLAGPERF_ORDER": str(order_file),
+        "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
+        MARKER: marker,
+    }
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
+            start_new_session=True, cwd=order_file.parent, preexec_fn=die_with_parent,
+        )  # fmt: skip
+
+
+def _words(error: OSError | subprocess.SubprocessError) -> str:
+    """The vendor's script speaks for itself on stderr."""
+    printed = getattr(error, "stderr", None)
+    last_line = printed.decode(errors="replace").strip().splitlines()[-1:] if printed else []
+    return ": ".join([str(error), *last_line])
 
 
 def _follow(order: WorkOrder, workers: subprocess.Popen[bytes], stop: threading.Event, stdout: IO[bytes]) -> None:

@@ -96,7 +96,7 @@ class DeviceBackend(abc.ABC):
     """What torch.distributed.init_process_group takes."""
 
     visibility_variables: ClassVar[tuple[str, ...]] = ()
-    """Environment variables that narrow and reorder the visible cards. All of them are kept equal."""
+    """Environment variables that narrow and reorder the visible cards. The vendor's launcher keeps them equal."""
 
     precisions: ClassVar[tuple[str, ...]]
     """The precision words that these cards and this code support. Others end a run as unsupported."""

@@ -30,6 +30,11 @@ class NodeShare(msgspec.Struct, frozen=True):
     def num_workers(self) -> int:
         return len(self.devices)
 
+    @property
+    def num_threads(self) -> int:
+        """Of each worker on the host's cores."""
+        return max(1, self.allowed_cores // self.host_workers)
+
 
 class Setting(msgspec.Struct, frozen=True):
     """An environment variable of the workers, with the reason that `flagperf plan` prints."""
@@ -88,9 +93,8 @@ class TorchrunLauncher(Launcher):
         return LaunchCommand(argv, tuple(self.settings(share)))
 
     def settings(self, share: NodeShare) -> list[Setting]:
-        threads = max(1, share.allowed_cores // share.host_workers)
         reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
-        return [Setting("OMP_NUM_THREADS", str(threads), reason)]
+        return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason)]
 
     def explain_failure(self, log: str) -> RankFailure | None:
         _, found, report = log.rpartition("Root Cause (first observed failure)")

@@ -89,14 +89,21 @@ def run_cli(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("flagperf: interrupted", err=True)
         return 130
-    except (BrokenPipeError, SystemExit):
-        # The reader of our output is gone (`| head`); click turns that into SystemExit(1). It is nobody's mistake.
-        # Python would complain once more while closing stdout, hence the other end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return _reader_is_gone()
+    except SystemExit as exit_request:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # how click leaves when a pipe is closed
+            return _reader_is_gone()
+        return exit_request.code if isinstance(exit_request.code, int) else 1
     except Exception:  # noqa: BLE001
         import traceback
 
         traceback.print_exc()
         click.echo("flagperf: this is a bug of flagperf, not of yours; please report it with the lines above", err=True)
         return 1
+
+
+def _reader_is_gone() -> int:
+    """`| head`: nobody's mistake. Python would complain once more while closing stdout, hence the other end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0

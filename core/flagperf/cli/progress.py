@@ -50,7 +50,8 @@ def _plain_lines() -> OnProgress:
         nonlocal last
         if node_index == 0 and progress.step and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
-            click.echo(describe(progress), err=True)
+            with contextlib.suppress(OSError):  # a terminal that is gone does not end a run
+                click.echo(describe(progress), err=True)
 
     return update
 
@@ -73,9 +74,10 @@ class _Bar:
 
     def update(self, node_index: int, progress: Progress) -> None:
         if node_index == 0:
-            self._rich.update(
-                self._task, total=progress.planned_steps, completed=progress.step, description=describe(progress)
-            )
+            with contextlib.suppress(OSError):
+                self._rich.update(
+                    self._task, total=progress.planned_steps, completed=progress.step, description=describe(progress)
+                )
 
     def __exit__(self, *_: object) -> None:
         self._rich.stop()

@@ -27,6 +27,8 @@ from flagperf.store import RecordedRun, check_writable, runs_directory
 @common
 def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
     """Run a case and leave a bundle whose every number can be recomputed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt_once)
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)
     plan = make_plan(msgspec.convert(request, RunSpec), plugins, needs_worker=not dry_run)
@@ -34,7 +36,6 @@ def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> i
         print_plan(plan, as_json)
         return 0
     _announce(plan)
-    signal.signal(signal.SIGTERM, _as_interrupt)
     with live_progress() as on_progress:
         recorded = execute(plan, plugins, directory, on_progress)
     _print_result(recorded, as_json)
@@ -49,9 +50,15 @@ def _announce(plan: Plan) -> None:
     note(f"case: {job.case}, profile {job.profile}{asked}: {profile.about['en']}")
     crowded = ", more workers than cores" if job.oversubscribed else ""
     note(f"shape: {job.shape}{crowded}; precision: {job.precision.name}")
+    training = job.config.values.get("training", {})
+    if 0 < training.get("max_steps", 0) <= training.get("warmup_steps", 0):
+        note("note: training.max_steps is not above training.warmup_steps: no throughput will be measured")
 
 
-def _as_interrupt(*_: object) -> None:
+def _interrupt_once(*_: object) -> None:
+    """What follows is the orderly end, bundle included; a second Ctrl-C would only break that off."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

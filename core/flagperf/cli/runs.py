@@ -38,7 +38,7 @@ def list_command(runs_dir: str | None, as_json: bool) -> None:
 @runs_dir_option
 @common
 def show(run: str, runs_dir: str | None, as_json: bool) -> None:
-    """One run: its ending and all its numbers."""
+    """One run: its ending and its main numbers; --json has all of them."""
     from flagperf.report import print_summary, summary, to_json
 
     recorded = read_bundle(find_run(run, runs_directory(runs_dir)))

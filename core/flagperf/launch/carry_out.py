@@ -10,7 +10,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -86,27 +86,37 @@ def _collect_endings(
     """Until every agent's stdout has ended. A failure or the time limit closes all stdins; the rest is awaited."""
     deadline = None if job.timeout_seconds is None else time.monotonic() + job.timeout_seconds
     ended: dict[int, WorkersHaveEnded] = {}
-    timed_out, open_agents = False, set(range(len(agents)))
+    timed_out, stopping, open_agents = False, False, set(range(len(agents)))
     while open_agents:
         try:
-            line = lines.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            line: _Line | None = lines.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            timed_out, deadline = True, None
-            _close_stdin(agents)
-            continue
-        if line.message is None:
+            if stopping:
+                break  # an agent that does not even stop: it is killed by whoever called us
+            timed_out = True
+            line = None
+        if line is None:
+            pass
+        elif line.message is None:
             open_agents.discard(line.node_index)
-            if line.node_index not in ended:
-                _close_stdin(agents)
         elif isinstance(line.message, Progress):
             on_progress(line.node_index, line.message)
         else:
             _note(line.node_index, line.message, writer)
             if isinstance(line.message, WorkersHaveEnded):
                 ended[line.node_index] = line.message
-                if line.message.failure is not None:
-                    _close_stdin(agents)
+        if not stopping and (timed_out or _has_trouble(agents, open_agents, ended)):
+            stopping, deadline = True, time.monotonic() + STOP_SECONDS
+            _close_stdin(agents)
     return ended, timed_out
+
+
+def _has_trouble(
+    agents: Sequence[AgentProcess], open_agents: Collection[int], ended: Mapping[int, WorkersHaveEnded]
+) -> bool:
+    """A node whose workers failed, or whose agent went away without saying how they ended."""
+    gone = [index for index in range(len(agents)) if index not in open_agents]
+    return any(message.failure for message in ended.values()) or any(index not in ended for index in gone)
 
 
 def _note(node_index: int, message: WorkersHaveLaunched | WorkersHaveEnded, writer: EventWriter) -> None:
@@ -142,14 +152,9 @@ def _close_stdin(agents: Sequence[AgentProcess]) -> None:
 
 
 def _stop(agents: Sequence[AgentProcess]) -> None:
-    """Also under a second Ctrl-C: no agent is left behind."""
+    """No agent is left behind."""
     _close_stdin(agents)
     deadline = time.monotonic() + STOP_SECONDS
-    try:
-        for agent in agents:
-            if agent.wait(max(0.0, deadline - time.monotonic())) is None:
-                agent.kill()
-    except KeyboardInterrupt:
-        for agent in agents:
+    for agent in agents:
+        if agent.wait(max(0.0, deadline - time.monotonic())) is None:
             agent.kill()
-        raise

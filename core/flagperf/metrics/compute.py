@@ -40,11 +40,17 @@ def run_marks(job: Job, record: Record, ranks: Sequence[RankRecord]) -> tuple[Ma
     marks: list[Mark] = []
     if job.oversubscribed:
         marks.append("oversubscribed")
-    if any(rank.started.mapping == "none" for rank in ranks):
+    if any(rank.started.mapping == "none" or not _has_device(job, rank) for rank in ranks):
         marks.append("unverified_mapping")
     if any(file.torn for file in (record.parent, *record.ranks, *record.samples)):
         marks.append("torn_record")
     return tuple(marks)
+
+
+def _has_device(job: Job, rank: RankRecord) -> bool:
+    """Whether the card that the worker says it has is one of those that the job gave its node."""
+    node = next((node for node in job.nodes if node.index == rank.started.node_index), None)
+    return node is not None and rank.started.device_id in {device.id for device in node.devices}
 
 
 def _findings(job: Job, manifest: Manifest, record: Record, ranks: Sequence[RankRecord]) -> dict[str, Finding]:

@@ -28,6 +28,8 @@ def global_loss(steps: Sequence[StepFinished]) -> Finding:
     silent = [rank for rank, step in counted if step.loss is None or not math.isfinite(step.loss)]
     if silent or not counted:
         who = named("rank", silent) if silent else "all ranks"
+        if any(step.diverged for step in steps):
+            return Absent("not_measured", f"training diverged: the loss of step {steps[0].step} is not a finite number")
         return Absent("not_measured", f"step {steps[0].step} has no finite loss on {who}")
     total = sum((step.loss or 0.0) * step.samples for _, step in counted)
     samples = sum(step.samples for _, step in counted)

@@ -12,6 +12,9 @@ from flagperf.events import StepFinished
 from flagperf.metrics.finding import Absent
 from flagperf.metrics.training import RankTraining, Span, Training
 
+DRIFT = 1e-3
+"""A device's clock and the host's run apart, by some 20 ppm as crystals go; more than this share is no drift."""
+
 ROUNDING_NS = 1000
 """Timing events of a device count in fractions of a microsecond."""
 
@@ -131,7 +134,7 @@ def _overlap(rank: RankTraining) -> Absent | None:
 def _broken_nesting(window: RankWindow, compute_ns: int) -> Absent | None:
     parts = f"the window of {window.whole_ns} ns leaves {window.train_ns} ns without evaluation and logging"
     for what, part_ns in (("computing", compute_ns), ("waiting for data", window.wait_ns)):
-        if part_ns > window.train_ns + ROUNDING_NS:
+        if part_ns > window.train_ns * (1 + DRIFT) + ROUNDING_NS:
             return _invalid(window.rank, f"{part_ns} ns of {what} do not fit: {parts}")
     if window.core_ns <= 0:
         return _invalid(window.rank, f"{compute_ns} ns of computing is no duration: {parts}")

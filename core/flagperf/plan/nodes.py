@@ -60,8 +60,10 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
     with contextlib.suppress(BrokenPipeError):  # it ended before it read: its exit code and stderr say why
         agent.stdin.write(msgspec.json.encode(request))
         agent.stdin.close()
-    code = agent.wait(timeout_seconds)
-    agent.kill()  # and with it whatever still holds its pipes
+    try:
+        code = agent.wait(timeout_seconds)
+    finally:
+        agent.kill()  # and with it whatever still holds its pipes; on Ctrl-C too
     if code is None:
         raise NodeFailed(f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s")
     if code != 0:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import secrets
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from flagperf.api import DataFile, DeviceBackend, LaunchCommand, Peak
-from flagperf.errors import BadInput, unknown_name
+from flagperf.api import DataFile, LaunchCommand, Peak
+from flagperf.errors import BadInput, FlagPerfError, NodeFailed, unknown_name
 from flagperf.plan.nodes import check_nodes
 from flagperf.plan.settings import Settings, choose_profile, make_settings, resolve_values
 from flagperf.plan.site import Site, find_site
@@ -18,6 +20,8 @@ from flagperf.plan.tuning import find_tuning
 from flagperf.plan.userfile import UserFile, read_user_file
 from flagperf.plugins import Case, Plugins
 from flagperf.spec import TUNING_LAYER, WORKER_MODULE, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
+
+YEAR_SECONDS = 365 * 24 * 3600.0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -38,18 +42,38 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     user_file = _user_file(spec, plugins)
     resolve_values(spec, case.manifest, user_file, tuning=None)  # a wrong key is said before any node is asked
     site = find_site(spec, plugins, case.manifest.requires, user_file, needs_worker)
-    tuning = _tuning(spec, case.manifest, site)
+    with adapter_code(site.choice.facts.adapter):
+        tuning = _tuning(spec, case.manifest, site)
+        peaks = site.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, site.backend, tuning)
-    job = _job(spec, case, site, settings, _checked_files(spec, case.manifest, settings.config, site))
+    job = _job(spec, case, site, settings, peaks, _checked_files(spec, case.manifest, settings.config, site))
     launcher = plugins.launcher(site.backend.vendor)
-    commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
+    with adapter_code(job.adapter):
+        commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
     return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note)
+
+
+@contextlib.contextmanager
+def adapter_code(adapter: str) -> Iterator[None]:
+    """Whatever an adapter's code raises here is that adapter's failure, said with its name."""
+    try:
+        yield
+    except FlagPerfError:
+        raise
+    except Exception as error:
+        raise NodeFailed(f"adapter {adapter} failed: {type(error).__name__}: {error}") from error
 
 
 def _check_shape(spec: RunSpec) -> None:
     for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
         if value < 1:
             raise BadInput(f"{name} must be at least 1; got {value}")
+    if spec.timeout_seconds is not None and not 0 < spec.timeout_seconds <= YEAR_SECONDS:
+        raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
+    if not 0 < spec.sample_seconds <= YEAR_SECONDS:
+        raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
+    if spec.data_dir is not None and spec.cluster == "local" and not Path(spec.data_dir).is_dir():
+        raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
 
 
 def _user_file(spec: RunSpec, plugins: Plugins) -> UserFile:
@@ -81,7 +105,9 @@ def _checked_files(spec: RunSpec, manifest: Manifest, config: Resolved, site: Si
     return answer.files
 
 
-def _job(spec: RunSpec, case: Case, site: Site, settings: Settings, files: tuple[DataFile, ...]) -> Job:
+def _job(
+    spec: RunSpec, case: Case, site: Site, settings: Settings, peaks: Sequence[Peak], files: tuple[DataFile, ...]
+) -> Job:
     return Job(
         run_id=_run_id(spec, site.backend.vendor),
         case=case.manifest.name,
@@ -99,7 +125,7 @@ def _job(spec: RunSpec, case: Case, site: Site, settings: Settings, files: tuple
         host_workers=site.host_workers,
         memory_scope=site.backend.memory_scope,
         has_allocator=site.backend.has_allocator,
-        peak=_peak(site.backend, site.device.model, settings.precision.peak_row),
+        peak=_peak(peaks, site.device.model, settings.precision.peak_row),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=site.oversubscribed,
         sample_seconds=spec.sample_seconds,
@@ -109,8 +135,8 @@ def _job(spec: RunSpec, case: Case, site: Site, settings: Settings, files: tuple
     )
 
 
-def _peak(backend: DeviceBackend, model: str, row: str) -> Peak | None:
-    return next((peak for peak in backend.peaks() if peak.model == model and peak.row == row), None)
+def _peak(peaks: Sequence[Peak], model: str, row: str) -> Peak | None:
+    return next((peak for peak in peaks if peak.model == model and peak.row == row), None)
 
 
 def _absolute(data_dir: str | None) -> str | None:

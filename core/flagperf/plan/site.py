@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import Cluster, Device, DeviceBackend, Node
-from flagperf.errors import BadInput, MissingPart
+from flagperf.errors import BadInput, MissingPart, Unsupported
 from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile
 from flagperf.plan.vendor import VendorChoice, choose_vendor
@@ -52,7 +52,11 @@ def find_site(
     backend = plugins.device_backend(choice.facts.vendor)
     _check_sharing(cluster, nodes, backend)
     parts = tuple(_part(spec, *pair, backend.vendor) for pair in zip(nodes, facts, strict=True))
-    return Site(cluster, nodes, facts, choice, backend, parts)
+    site = Site(cluster, nodes, facts, choice, backend, parts)
+    if site.host_workers > len(choice.facts.devices):
+        slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
+        raise BadInput(f"--nodes {spec.nodes} --devices {spec.devices} is more than this machine's {slots}")
+    return site
 
 
 def with_stated(node: NodeFacts, user_file: UserFile) -> NodeFacts:
@@ -62,6 +66,9 @@ def with_stated(node: NodeFacts, user_file: UserFile) -> NodeFacts:
 
 def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
     for node in facts:
+        too_old = [text for text in node.missing_requirements if "(found " in text]
+        if too_old:
+            raise Unsupported(f"case {case} cannot run on {node.host}: it needs {', '.join(too_old)}")
         if node.missing_requirements:
             missing = ", ".join(node.missing_requirements)
             raise MissingPart(
@@ -73,7 +80,8 @@ def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
 
 def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugins) -> VendorChoice:
     fallbacks = [given.thing.vendor for given in plugins.device_backends() if given.thing.is_fallback]
-    choices = [choose_vendor(node, asked, fallbacks) for node in facts]
+    broken = plugins.broken_adapters()
+    choices = [choose_vendor(node, asked, fallbacks, broken) for node in facts]
     words = {choice.facts.vendor for choice in choices}
     if len(words) > 1:
         raise BadInput(f"the nodes have cards of different vendors ({', '.join(sorted(words))}); choose with --vendor")

@@ -16,8 +16,11 @@ class VendorChoice(msgspec.Struct, frozen=True):
     """The first line of a run: which vendor, and why."""
 
 
-def choose_vendor(node: NodeFacts, asked: str | None, fallbacks: Collection[str]) -> VendorChoice:
-    """`asked` is a vendor word, already translated from an alias; `fallbacks` are the words that every machine has."""
+def choose_vendor(
+    node: NodeFacts, asked: str | None, fallbacks: Collection[str], broken_adapters: Sequence[str] = ()
+) -> VendorChoice:
+    """`asked` is a vendor word, already translated from an alias; `fallbacks` are the words that every machine has.
+    `broken_adapters` are installed plugins that could not say whose cards they know, with the reason of each."""
     if asked is not None:
         return VendorChoice(_asked_for(node, asked), asked)
     adapters = [facts for facts in node.vendors if facts.vendor not in fallbacks]
@@ -28,6 +31,11 @@ def choose_vendor(node: NodeFacts, asked: str | None, fallbacks: Collection[str]
         raise BadInput(f"cards of several vendors are present ({words}); choose one with --vendor")
     if present:
         return VendorChoice(present[0], present[0].vendor)
+    if broken_adapters:
+        raise BadInput(
+            f"no card was found, but not every adapter could look: {'; '.join(broken_adapters)}. "
+            f"Repair or uninstall it, or go on with {_way_on(fallbacks)}"
+        )
     return _fallback(node, adapters, fallbacks)
 
 
@@ -42,8 +50,11 @@ def _refuse_unclear(adapters: Sequence[VendorFacts], fallbacks: Collection[str])
     unclear = [facts for facts in adapters if _state(facts) not in ("present", "absent")]
     if unclear:
         findings = "; ".join(f"{facts.vendor}: {describe_finding(facts)}" for facts in unclear)
-        way_on = " or ".join(f"--vendor {word}" for word in sorted(fallbacks))
-        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair that, or go on with {way_on}")
+        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair that, or go on with {_way_on(fallbacks)}")
+
+
+def _way_on(fallbacks: Collection[str]) -> str:
+    return " or ".join(f"--vendor {word}" for word in sorted(fallbacks))
 
 
 def _fallback(node: NodeFacts, adapters: Sequence[VendorFacts], fallbacks: Collection[str]) -> VendorChoice:

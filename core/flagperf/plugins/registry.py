@@ -79,6 +79,18 @@ class Plugins:
         given = self._call("flagperf_memory_probes", MemoryProbe)
         return [each.thing for each in given if each.thing.vendor == vendor and each.plugin == owner]
 
+    def broken_adapters(self) -> list[str]:
+        """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
+        self.device_backends()
+        return [
+            f"{status.distribution} {status.version}: {'; '.join(reasons)}"
+            for key, status in self._plugins.items()
+            if (reasons := [*filter(None, [status.problem]), *self._reasons(key, "flagperf_devices")])
+        ]
+
+    def _reasons(self, key: str, hook: str) -> list[str]:
+        return [problem for problem in self._problems.get(key, ()) if problem.startswith(hook)]
+
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
     def cluster(self, name: str) -> Cluster:
@@ -145,7 +157,7 @@ class Plugins:
         problems = self._problems[implementation.plugin_name]
         try:
             answer = list(cast("Iterable[Any]", implementation.function()))
-        except Exception as error:  # noqa: BLE001  a plugin boundary: recorded with the plugin's name
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{hook} raised {type(error).__name__}: {error}")
             return []
         wrong = [thing for thing in answer if not isinstance(thing, kind)]

@@ -73,7 +73,8 @@ def _facts(node: NodeFacts, run: Run) -> dict[str, Fact]:
     versions = dict(vendor.versions) if vendor else {}
     driver = versions.pop("driver", None)
     facts = {name: fact for name, fact in node.environment.facts.items() if name in HARDWARE + SOFTWARE}
-    facts["driver"] = Fact(driver) if driver else Fact(None, "absent", "no_driver")
+    stated = facts.get("driver")
+    facts["driver"] = Fact(driver) if driver else stated or Fact(None, "absent", "no_driver")
     python = node.environment.facts.get("python")
     if python and python.value:
         versions["python"] = python.value

@@ -35,6 +35,7 @@ ENVIRONMENT_FACTS = (
     "kernel",
     "container",
     "docker",
+    "driver",
     "framework",
     "python",
     "commit",

@@ -140,8 +140,21 @@ def _problems(manifest: Manifest) -> Iterator[str]:
         yield f"default_profile {manifest.default_profile!r} is not one of its profiles"
     if manifest.values.get("precision") not in manifest.precisions:
         yield f"values.precision has to be one of precisions: {', '.join(manifest.precisions)}"
+    if manifest.target and manifest.target.metric not in {quality.name for quality in manifest.qualities}:
+        yield f"target.metric {manifest.target.metric!r} is not one of its qualities"
+    if manifest.target and not _has_key(manifest.values, manifest.target.key):
+        yield f"target.key {manifest.target.key!r} is not one of its values"
     texts = {"title": manifest.title, "task": manifest.task}
     texts |= {f"profiles.{name}.about": profile.about for name, profile in manifest.profiles.items()}
     for name, text in texts.items():
         if "en" not in text:
             yield f"{name} has no English text (key `en`)"
+
+
+def _has_key(values: Values, key: str) -> bool:
+    branch: Any = values
+    for part in key.split("."):
+        if not isinstance(branch, dict) or part not in branch:
+            return False
+        branch = branch[part]
+    return not isinstance(branch, dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class RunSpec(msgspec.Struct, frozen=True):
+class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: str
     vendor: str | None = None
     nodes: int = 1

@@ -31,7 +31,7 @@ SHARED_LIMITS = {
     "training.max_steps": Limit(min=0),
     "training.warmup_steps": Limit(min=0),
     "training.epochs": Limit(min=1),
-    "training.seed": Limit(min=0),
+    "training.seed": Limit(min=0, max=2**32 - 1),
     "evaluation.batch_size": Limit(min=1),
     "parallel.tp": Limit(min=1),
     "parallel.pp": Limit(min=1),

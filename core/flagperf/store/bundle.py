@@ -78,10 +78,11 @@ def read_record(path: Path) -> Record:
 def broken_files(path: Path) -> list[str]:
     """What differs from MANIFEST, one sentence each."""
     try:
-        lines = (path / MANIFEST_FILE).read_text().splitlines()
+        lines = (path / MANIFEST_FILE).read_text(errors="replace").splitlines()
     except OSError:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
-    listed = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    pairs = [line.partition("  ") for line in lines]
+    listed = {name: digest for digest, _, name in pairs}
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from flagperf.api import LaunchCommand
 from flagperf.metrics import Metric
 from flagperf.spec import Job, Manifest, NodeFacts, RunSpec
 
@@ -42,6 +43,8 @@ class Run(msgspec.Struct, frozen=True):
     """None while it runs, and for ever where the parent was killed."""
     metrics: tuple[Metric, ...] = ()
     simulated: bool = False
+    commands: tuple[LaunchCommand, ...] = ()
+    """One per node: how the workers were started, and the variables they were given."""
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

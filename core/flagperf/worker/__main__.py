@@ -34,7 +34,7 @@ def main() -> int:
 
 def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int) -> None:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
-    activation = backend.activate(local_rank, int(os.environ["OMP_NUM_THREADS"]))
+    activation = backend.activate(local_rank, job.share(job.nodes[order.node_index]).num_threads)
     backend.set_precision(job.precision)
     writer.write(
         WorkerStarted(
@@ -57,7 +57,7 @@ def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
     """Whatever the case raises becomes this rank's recorded end; the traceback goes to its log."""
     try:
         work()
-    except Exception as error:  # noqa: BLE001
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         traceback.print_exc()
         return WorkerEnded(time.monotonic_ns(), _status_of(error, backend), f"{type(error).__name__}: {error}")
     peak = backend.allocator_memory() if backend.has_allocator else None
@@ -68,7 +68,7 @@ def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
     )  # fmt: skip
 
 
-def _status_of(error: Exception, backend: DeviceBackend) -> Any:
+def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
     if isinstance(error, Unsupported):
         return "unsupported"
     return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
