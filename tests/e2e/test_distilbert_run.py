@@ -43,6 +43,7 @@ def test_the_bundle_is_complete_and_sealed(finished: tuple[Path, Done]) -> None:
     names = {path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file()}
     assert {"run.json", "environment.json", "MANIFEST", "events/parent.jsonl", "events/rank-00000.jsonl"} <= names
     assert "samples/node-000.jsonl" in names
+    assert not [name for name in names if name.startswith("logs/agent-")]  # the agent had nothing to complain about
     check = subprocess.run(["sha256sum", "--check", "--quiet", "MANIFEST"], cwd=bundle, capture_output=True, text=True)
     assert check.returncode == 0, check.stdout + check.stderr
 

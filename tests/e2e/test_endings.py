@@ -39,6 +39,13 @@ def test_a_rank_that_fails_is_named_and_decides_the_exit_code(
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
+@pytest.mark.parametrize(("mode", "words"), [("leave", "SystemExit: 0"), ("vanish", "left before its case was done")])
+def test_a_worker_that_exits_0_before_its_time_has_not_succeeded(tmp_path: Path, mode: str, words: str) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--set", f"trouble.mode={mode}")
+    assert done.code == 3
+    assert words in read_run(bundle_of(tmp_path))["ending"]["reason"]
+
+
 def test_a_missed_target_that_gates_is_exit_7_with_all_numbers(tmp_path: Path) -> None:
     done = flagperf(tmp_path, "run", "trouble", "--set", "trouble.mode=miss_target")
     assert done.code == 7
@@ -67,6 +74,28 @@ def test_ctrl_c_leaves_no_process_and_a_bundle_marked_interrupted(tmp_path: Path
     assert read_run(bundle)["ending"]["status"] == "interrupted"
     assert (bundle / "MANIFEST").exists()
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
+
+
+def test_a_second_ctrl_c_does_not_break_off_the_orderly_end(tmp_path: Path) -> None:
+    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
+    bundle = wait_for_step(tmp_path)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.4)
+    done = interrupt(process)
+    assert done.code == 130
+    assert read_run(bundle)["ending"]["status"] == "interrupted"
+    assert (bundle / "MANIFEST").exists()
+    assert not processes_of(bundle)
+
+
+def test_an_agent_that_hangs_does_not_outlast_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang", "--timeout", "20")
+    bundle = wait_for_step(tmp_path)
+    (agent,) = [child for child in psutil.Process(process.pid).children() if "flagperf.agent" in child.cmdline()]
+    agent.suspend()
+    process.communicate(timeout=150)
+    assert process.returncode == 5
+    wait_until_gone(bundle)
 
 
 def wait_until_gone(bundle: Path) -> None:

@@ -26,4 +26,8 @@ def test_bad_input_is_raised_and_leaves_nothing(tmp_path: Path) -> None:
         flagperf.run_case("distilbrt", runs_dir=str(tmp_path / "runs"))
     with pytest.raises(BadInput, match="nodes"):
         flagperf.run_case("distilbert", runs_dir=str(tmp_path / "runs"), nodes=0)
+    with pytest.raises(BadInput, match="device"):
+        flagperf.run_case("distilbert", runs_dir=str(tmp_path / "runs"), device=2)
+    with pytest.raises(BadInput, match="devices"):
+        flagperf.run_case("distilbert", runs_dir=str(tmp_path / "runs"), devices="2")
     assert list(tmp_path.iterdir()) == []

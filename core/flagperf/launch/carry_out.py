@@ -21,7 +21,7 @@ from flagperf.events import EVENT_SCHEMA, EventWriter, RunEnded, RunStarted, Wor
 from flagperf.spec import AgentMessage, Failure, Job, Progress, WorkersHaveEnded, WorkersHaveLaunched, WorkOrder
 from flagperf.store import PARENT_EVENTS, Ending, Status
 
-STOP_SECONDS = 30.0
+STOP_SECONDS = 20.0
 """How long agents get to stop their workers before they are killed themselves."""
 
 OnProgress = Callable[[int, Progress], None]
@@ -92,7 +92,9 @@ def _collect_endings(
             line: _Line | None = lines.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             if stopping:
-                break  # an agent that does not even stop: it is killed by whoever called us
+                for index in open_agents:
+                    agents[index].kill()
+                break
             timed_out = True
             line = None
         if line is None:

@@ -32,6 +32,10 @@ def _trouble(mode: str) -> None:
         raise RuntimeError("DefaultCPUAllocator: out of memory: you tried to allocate 1 TB")
     if mode == "unsupported":
         raise Unsupported("this torch is too old for the case")
+    if mode == "leave":
+        sys.exit(0)
+    if mode == "vanish":
+        os._exit(0)
     if mode == "orphan":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     if mode in ("hang", "orphan"):
