@@ -29,12 +29,12 @@ def test_two_nodes_are_two_agents_and_two_parts_of_one_bundle(tmp_path: Path) ->
 
 
 def test_more_workers_than_cores_are_marked(tmp_path: Path) -> None:
-    core = min(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {core})
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
     try:
         done = flagperf(tmp_path, "run", "trouble", "--devices", "2")
     finally:
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.sched_setaffinity(0, before)
     assert done.code == 0, done.stderr
     assert "more workers than cores" in done.stderr
     run = read_run(bundle_of(tmp_path))
@@ -51,6 +51,12 @@ def test_every_worker_gets_its_share_of_the_cores(tmp_path: Path) -> None:
     (threads,) = [setting for setting in command["settings"] if setting["name"] == "OMP_NUM_THREADS"]
     cores = done.json["job"]["nodes"][0]["allowed_cores"]
     assert threads["value"] == str(max(1, cores // 2))
+
+
+def test_nodes_of_one_machine_share_its_64_slots(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "plan", "trouble", "--nodes", "2", "--devices", "64")
+    assert done.code == 2
+    assert "more than this machine's 64 cpu devices" in done.stderr
 
 
 def test_more_than_64_slots_are_refused(tmp_path: Path) -> None:

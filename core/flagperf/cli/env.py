@@ -26,7 +26,7 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     elif as_json:
         echo_json(node)
     else:
-        echo_columns(["FACT", "VALUE"], _rows(node))
+        echo_columns(["FACT", "VALUE"], environment_rows(node))
 
 
 def _torch_constraint(node: NodeFacts) -> str:
@@ -36,7 +36,7 @@ def _torch_constraint(node: NodeFacts) -> str:
     return f"torch=={version}"
 
 
-def _rows(node: NodeFacts) -> list[list[str]]:
+def environment_rows(node: NodeFacts) -> list[list[str]]:
     rows = [["host", node.host], *([name, _text(fact)] for name, fact in node.environment.facts.items())]
     for vendor in node.vendors:
         if vendor.memory_scope == "device":

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from flagperf.api import Peak
+from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import load_plugins
@@ -53,6 +54,8 @@ def print_plan(made: Plan, as_json: bool) -> None:
             click.echo(f"  {entry.name}={entry.value}  # {entry.reason}")
         for name in command.remove:
             click.echo(f"  unset {name}")
+    click.echo(f"\nEnvironment of {made.nodes[0].host}")
+    echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
 
 
 def _peak_text(peak: Peak | None) -> str:

@@ -69,7 +69,7 @@ def find_run(word: str, runs_dir: Path) -> Path:
 
 def _bundle_names(runs_dir: Path) -> list[str]:
     try:
-        entries = os.listdir(runs_dir)  # noqa: PTH208  one call; a stat per entry would double the cost of a listing
+        entries = os.listdir(runs_dir)  # noqa: PTH208  names are enough
     except FileNotFoundError:
         return []
     except OSError as error:
