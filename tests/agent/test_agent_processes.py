@@ -31,9 +31,17 @@ def start(source: str, marker: str) -> subprocess.Popen[bytes]:
     return process
 
 
+def wait_for_marked(marker: str, count: int) -> None:
+    """A process that is just becoming its program has no readable environment for a moment."""
+    deadline = time.monotonic() + 10
+    while len(marked_processes(marker)) != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_child_in_a_session_of_its_own_is_stopped_too() -> None:
     launcher = start(ORPHANING, "run-1/0")
-    assert len(marked_processes("run-1/0")) == 2
+    wait_for_marked("run-1/0", 2)
     stop_workers(launcher, "run-1/0")
     assert marked_processes("run-1/0") == []
     assert launcher.returncode is not None
@@ -43,7 +51,7 @@ def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
     launcher = start(ORPHANING, "run-2/0")
     launcher.kill()
     launcher.wait()
-    assert len(marked_processes("run-2/0")) == 1
+    wait_for_marked("run-2/0", 1)
     stop_workers(launcher, "run-2/0")
     assert marked_processes("run-2/0") == []
 
@@ -57,7 +65,7 @@ def test_one_that_ignores_sigterm_is_killed(monkeypatch: object) -> None:
 def test_another_node_of_the_same_run_is_left_alone() -> None:
     mine, other = start(ORPHANING, "run-4/0"), start(ORPHANING, "run-4/1")
     stop_workers(mine, "run-4/0")
-    assert len(marked_processes("run-4/1")) == 2
+    wait_for_marked("run-4/1", 2)
     stop_workers(other, "run-4/1")
 
 

@@ -54,12 +54,16 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
             os.killpg(launcher.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             launcher.wait(GRACE_SECONDS)
-    deadline = time.monotonic() + GRACE_SECONDS
-    while (left := marked_processes(marker)) and time.monotonic() < deadline:
+    deadline, num_empty_looks = time.monotonic() + GRACE_SECONDS, 0
+    # Twice: a process that is just becoming its program has no readable environment for a moment.
+    while num_empty_looks < 2 and time.monotonic() < deadline:
+        left = marked_processes(marker)
+        num_empty_looks = 0 if left else num_empty_looks + 1
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=0.5)
+        time.sleep(0.05)
     launcher.wait()
 
 
