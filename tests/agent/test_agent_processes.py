@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
 
 from flagperf.agent.processes import MARKER, marked_processes, set_when_closed, stop_workers
 
+RUN = f"run-{uuid.uuid4()}"
 ORPHANING = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -40,33 +42,33 @@ def wait_for_marked(marker: str, count: int) -> None:
 
 
 def test_a_child_in_a_session_of_its_own_is_stopped_too() -> None:
-    launcher = start(ORPHANING, "run-1/0")
-    wait_for_marked("run-1/0", 2)
-    stop_workers(launcher, "run-1/0")
-    assert marked_processes("run-1/0") == []
+    launcher = start(ORPHANING, f"{RUN}-1/0")
+    wait_for_marked(f"{RUN}-1/0", 2)
+    stop_workers(launcher, f"{RUN}-1/0")
+    assert marked_processes(f"{RUN}-1/0") == []
     assert launcher.returncode is not None
 
 
 def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
-    launcher = start(ORPHANING, "run-2/0")
+    launcher = start(ORPHANING, f"{RUN}-2/0")
     launcher.kill()
     launcher.wait()
-    wait_for_marked("run-2/0", 1)
-    stop_workers(launcher, "run-2/0")
-    assert marked_processes("run-2/0") == []
+    wait_for_marked(f"{RUN}-2/0", 1)
+    stop_workers(launcher, f"{RUN}-2/0")
+    assert marked_processes(f"{RUN}-2/0") == []
 
 
 def test_one_that_ignores_sigterm_is_killed(monkeypatch: object) -> None:
-    launcher = start(DEAF, "run-3/0")
-    stop_workers(launcher, "run-3/0")
+    launcher = start(DEAF, f"{RUN}-3/0")
+    stop_workers(launcher, f"{RUN}-3/0")
     assert not psutil.pid_exists(launcher.pid)
 
 
 def test_another_node_of_the_same_run_is_left_alone() -> None:
-    mine, other = start(ORPHANING, "run-4/0"), start(ORPHANING, "run-4/1")
-    stop_workers(mine, "run-4/0")
-    wait_for_marked("run-4/1", 2)
-    stop_workers(other, "run-4/1")
+    mine, other = start(ORPHANING, f"{RUN}-4/0"), start(ORPHANING, f"{RUN}-4/1")
+    stop_workers(mine, f"{RUN}-4/0")
+    wait_for_marked(f"{RUN}-4/1", 2)
+    stop_workers(other, f"{RUN}-4/1")
 
 
 def test_the_end_of_a_stream_is_noticed(tmp_path: Path) -> None:
