@@ -112,7 +112,7 @@ def test_runs_are_listed_by_time_with_their_status(tmp_path: Path) -> None:
     finished_bundle(tmp_path, "20260101T000000Z-demo-cpu-1x1-aaaaaa")
     broken = tmp_path / "20260104T000000Z-demo-cpu-1x1-dddddd"
     broken.mkdir()
-    (broken / "run.json").write_text("{")
+    (broken / "run.json").write_bytes(b'{"id":"\xe9"}')
     (tmp_path / "notes.txt").write_text("not a run")
     lines = list_runs(tmp_path)
     assert [line.id[-6:] for line in lines] == ["aaaaaa", "bbbbbb", "cccccc", "dddddd"]

@@ -161,7 +161,8 @@ class DeviceBackend(abc.ABC):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception of the worker means that memory ran out."""
-        return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
+        words = ("out of memory", "can't allocate memory", "cannot allocate memory")
+        return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
     def framework_state(self) -> dict[str, Any]:
         """Switches and versions as the worker sees them, for the record."""

@@ -103,7 +103,7 @@ def _read(path: Path, kind: Any) -> Any:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not what this flagperf writes: {error}") from None
 
 

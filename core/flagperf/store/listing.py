@@ -80,7 +80,7 @@ def _bundle_names(runs_dir: Path) -> list[str]:
 def _line(path: Path) -> RunLine | None:
     try:
         run = _decoder.decode((path / RUN_FILE).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return RunLine(path.name, "", "", "", "unreadable")
     if run.ending is not None:
         status: str = run.ending.status
