@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench.measure import seconds_of
-from flagperf.api import precision
+from flagperf.api import Machine, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import EventWriter
 from flagperf.worker import Context
@@ -51,6 +51,6 @@ def make_context(events: Path) -> Context:
     """As a worker makes it, with the real backend and a real file."""
     backend = CpuBackend()
     return Context(
-        backend=backend, activation=backend.activate(local_rank=0, num_threads=1), precision=precision("fp32"),
+        backend=backend, activation=backend.activate(0, 1, backend.devices(Machine())), precision=precision("fp32"),
         config={"training": {"warmup_steps": 2}}, sink=EventWriter(events),
     )  # fmt: skip

@@ -5,6 +5,8 @@
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
+    |- ToolFailed        exit 3   a vendor's tool is not there, hung, or ended with an error
+    |  `- UnknownLayout  exit 3   it printed something in a shape that its adapter has not seen
     `- Unsupported       exit 6   this card, torch or case cannot do what was asked
 
 Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
@@ -39,6 +41,22 @@ class Unsupported(FlagPerfError):
 
 class NodeFailed(FlagPerfError):
     exit_code = 3
+
+
+class ToolFailed(FlagPerfError):
+    exit_code = 3
+
+
+class UnknownLayout(ToolFailed):
+    """Carries the text, so that whoever reads the error can teach the parser."""
+
+    def __init__(self, what: str, text: str) -> None:
+        shown = text.strip()[:_SHOWN_CHARACTERS] or "(nothing)"
+        super().__init__(f"{what}; the output begins: {shown!r}")
+        self.text = text
+
+
+_SHOWN_CHARACTERS = 200
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:

@@ -11,7 +11,7 @@ import pytest
 from flagperf.agent.check import check
 from flagperf.agent.describe import describe, missing_requirements
 from flagperf.agent.ending import failure_of
-from flagperf.agent.run import _inherited
+from flagperf.agent.env_script import worker_environment
 from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare, RankFailure
 from flagperf.events import EventWriter, WorkerEnded
 from flagperf.plugins import load_plugins
@@ -61,7 +61,7 @@ class ScriptLauncher(Launcher):
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
         return LaunchCommand(())
 
-    def env_script(self) -> str | None:
+    def env_script(self, machine: Machine) -> str | None:
         return self.script
 
     def explain_failure(self, log: str) -> RankFailure | None:
@@ -71,7 +71,7 @@ class ScriptLauncher(Launcher):
 def test_the_vendors_script_is_sourced_and_its_variables_taken_over(tmp_path: Path) -> None:
     script = tmp_path / "set env.sh"
     script.write_text('echo noise\nexport ACME_HOME="/opt/acme one\ntwo"\n')
-    environment = _inherited(ScriptLauncher(str(script)))
+    environment = worker_environment(ScriptLauncher(str(script)), Machine())
     assert environment["ACME_HOME"] == "/opt/acme one\ntwo"
     assert environment["PATH"] == os.environ["PATH"]
 
@@ -80,7 +80,7 @@ def test_a_failing_script_is_not_passed_over(tmp_path: Path) -> None:
     script = tmp_path / "setenv.sh"
     script.write_text("return 3\n")
     with pytest.raises(subprocess.CalledProcessError):
-        _inherited(ScriptLauncher(str(script)))
+        worker_environment(ScriptLauncher(str(script)), Machine())
 
 
 class TestFailureOf:

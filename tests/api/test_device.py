@@ -19,7 +19,7 @@ class Minimal(DeviceBackend):
     def devices(self, machine: Machine) -> list[Device]:
         return []
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
         return Activation("cpu", "acme-0", "none")
 
     def synchronize(self) -> None: ...

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Device, LaunchCommand, NodeShare, RankFailure, Setting, TorchrunLauncher
+from flagperf.api import Device, LaunchCommand, Machine, NodeShare, RankFailure, Setting, TorchrunLauncher
 
 CARDS = tuple(Device(f"gpu-{index}", "A1", "A1", index) for index in range(2))
 
@@ -52,7 +52,7 @@ def test_a_removed_variable_that_is_also_set_is_set() -> None:
 
 
 def test_a_launcher_needs_no_script_unless_it_says_so() -> None:
-    assert SomeLauncher().env_script() is None
+    assert SomeLauncher().env_script(Machine()) is None
 
 
 # What torch.distributed.run says when ranks fail

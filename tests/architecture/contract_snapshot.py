@@ -40,6 +40,8 @@ def describe(thing: Any) -> Description:
         return describe_class(thing)
     if callable(thing):
         return str(inspect.signature(thing))
+    if isinstance(thing, tuple):
+        return repr(thing)
     return {str(key): repr(value) for key, value in thing.items()}
 
 

@@ -52,10 +52,10 @@ def test_its_precisions_are_words_that_exist() -> None:
 
 
 IN_WORKER = """
-from flagperf.api import precision
+from flagperf.api import Machine, precision
 from flagperf.builtin.cpu import CpuBackend
 backend = CpuBackend()
-activation = backend.activate(3, 2)
+activation = backend.activate(3, 2, backend.devices(Machine()))
 assert (activation.torch_device, activation.device_id, activation.mapping) == ("cpu", "cpu:3", "slot"), activation
 import torch
 torch.set_float32_matmul_precision("medium")

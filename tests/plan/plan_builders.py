@@ -41,7 +41,7 @@ class Backend(DeviceBackend):
     def devices(self, machine: Machine) -> list[Device]:
         return [Device("acme-0", "A1", "A1", 0)]
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
         return Activation("cpu", "acme-0", "none")
 
     def synchronize(self) -> None: ...

@@ -65,7 +65,7 @@ class SpyBackend(DeviceBackend):
     def devices(self, machine: Any) -> list[Device]:
         return []
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
         return Activation("spy:0", "card-0", "uuid")
 
     def synchronize(self) -> None:
@@ -123,7 +123,7 @@ class Loss:
 def make_context(world: World, *, events: bool = False, warmup_steps: int = 0, flush_seconds: float = 1.0) -> Context:
     backend = SpyBackendWithEvents(world) if events else SpyBackend(world)
     return Context(
-        backend=backend, activation=backend.activate(0, 1), precision=precision("fp32"),
+        backend=backend, activation=backend.activate(0, 1, []), precision=precision("fp32"),
         config={"training": {"warmup_steps": warmup_steps}}, sink=world, clock=world.clock, flush_seconds=flush_seconds,
     )  # fmt: skip
 

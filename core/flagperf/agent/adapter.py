@@ -13,6 +13,7 @@ import msgspec
 
 from flagperf.agent.probe import choose_probe
 from flagperf.agent.processes import kill_group
+from flagperf.agent.simulation import is_simulated, node_machine
 from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes
 from flagperf.plugins import Given, Plugins, load_plugins
 from flagperf.spec import AdapterRequest, VendorFacts
@@ -21,7 +22,7 @@ from flagperf.spec import AdapterRequest, VendorFacts
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     request = msgspec.json.decode(stdin.read(), type=AdapterRequest)
     plugins = load_plugins()
-    facts = look(plugins.device_given(request.vendor), Machine(), plugins, request.with_memory)
+    facts = look(plugins.device_given(request.vendor), node_machine(), plugins, request.with_memory)
     stdout.write(msgspec.json.encode(facts))
     return 0
 
@@ -34,7 +35,12 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
         facts = msgspec.structs.replace(facts, presence=backend.presence(machine))
         if facts.presence is not None and facts.presence.state == "present":
             devices = tuple(backend.devices(machine))
-            facts = msgspec.structs.replace(facts, devices=devices, versions=backend.versions(machine))
+            facts = msgspec.structs.replace(
+                facts,
+                devices=devices,
+                versions=backend.versions(machine),
+                env_script=plugins.launcher(backend.vendor).env_script(machine) or "",
+            )
             if with_memory:
                 probe, readings = _memory_now(backend, devices, machine, plugins)
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
@@ -71,7 +77,13 @@ def finish(given: Given, child: subprocess.Popen[bytes], timeout_seconds: float)
 
 
 def unseen(given: Given) -> VendorFacts:
-    return VendorFacts(given.thing.vendor, given.adapter, presence=None, memory_scope=given.thing.memory_scope)
+    return VendorFacts(
+        given.thing.vendor,
+        given.adapter,
+        presence=None,
+        memory_scope=given.thing.memory_scope,
+        simulated=is_simulated() and not given.thing.is_fallback,
+    )
 
 
 def failed(given: Given, error: str) -> VendorFacts:

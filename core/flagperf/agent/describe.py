@@ -12,6 +12,7 @@ import msgspec
 
 from flagperf.agent import adapter
 from flagperf.agent.environment import capture_environment
+from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine, allowed_cores
 from flagperf.plugins import Given, Plugins, load_plugins
 from flagperf.spec import DescribeRequest, Fact, NodeFacts, VendorFacts
@@ -24,7 +25,7 @@ PACKAGES = (
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     request = msgspec.json.decode(stdin.read() or b"{}", type=DescribeRequest)
-    stdout.write(msgspec.json.encode(describe(request, Machine(), load_plugins())))
+    stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
     return 0
 
 

@@ -14,12 +14,14 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.processes import set_when_closed
-from flagperf.api import Machine, MemoryProbe
+from flagperf.agent.simulation import node_machine
+from flagperf.api import FIGURES, Machine, MemoryProbe, Reading
 from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
     ProbeEnded,
     ProbeStarted,
+    ProcessesListed,
     Sampled,
     SampleMissed,
     this_clock,
@@ -51,7 +53,7 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
-    choice = choose_probe(load_plugins().memory_probes(request.vendor), Machine())
+    choice = choose_probe(load_plugins().memory_probes(request.vendor), node_machine())
     if choice.probe is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
         with EventWriter(Path(request.path)) as writer:
@@ -68,9 +70,11 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         )  # fmt: skip
         began, began_cpu = time.monotonic(), time.process_time()
         _sample(choice.probe, request, None, writer, baseline=True)
+        _list_processes(choice.probe, request, writer)
         stdout.write(b"ready\n")
         stdout.flush()
         _sample_until_closed(choice.probe, request, interval, stdin, writer)
+        _list_processes(choice.probe, request, writer)
         choice.probe.close()
         cpu_seconds, wall_seconds = time.process_time() - began_cpu, time.monotonic() - began
         writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
@@ -90,12 +94,32 @@ def _sample_until_closed(
         due = max(due + interval, time.monotonic())
 
 
+def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:
+    """Who else is on the cards. Asked at both ends only: it costs more than a sample."""
+    try:
+        processes = tuple(probe.processes(request.devices))
+    except Exception as error:  # noqa: BLE001  a plugin boundary
+        writer.write(SampleMissed(time.monotonic_ns(), f"processes: {type(error).__name__}: {error}"))
+        return
+    if processes:
+        writer.write(ProcessesListed(time.monotonic_ns(), processes))
+
+
+def declared(reading: Reading, probe: MemoryProbe) -> Reading:
+    """Only what the probe says it can read: anything else is unsupported, whatever number came with it."""
+    unsupported = [figure for figure in FIGURES if figure not in probe.figures]
+    if not unsupported:
+        return reading
+    missing = {**reading.missing, **dict.fromkeys(unsupported, "unsupported")}
+    return msgspec.structs.replace(reading, **dict.fromkeys(unsupported), missing=missing)
+
+
 def _sample(
     probe: MemoryProbe, request: ProbeRequest, launcher_pid: int | None, writer: EventWriter, baseline: bool = False
 ) -> None:
     """A sample that fails is a recorded gap: it never stops a run."""
     try:
-        readings = tuple(probe.sample(request.devices, launcher_pid))
+        readings = tuple(declared(reading, probe) for reading in probe.sample(request.devices, launcher_pid))
     except Exception as error:  # noqa: BLE001  a plugin boundary
         writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
         print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)

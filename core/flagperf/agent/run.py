@@ -7,7 +7,6 @@ that one rule serves Ctrl-C, a broken connection, a cancelled allocation and a s
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -21,8 +20,10 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.ending import failure_of
+from flagperf.agent.env_script import worker_environment
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
+from flagperf.agent.simulation import node_machine
 from flagperf.api import Launcher
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
@@ -87,7 +88,7 @@ def _start_workers(
 ) -> subprocess.Popen[bytes]:
     command = launcher.command(order.job.share(order.job.nodes[order.node_index]), sys.executable, WORKER_MODULE)
     environment = {
-        **command.environment(_inherited(launcher)),
+        **command.environment(worker_environment(launcher, node_machine())),
         "FLAGPERF_ORDER": str(order_file),
         "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
         MARKER: marker,
@@ -159,17 +160,6 @@ def _tell_pid(probe: subprocess.Popen[bytes], pid: int) -> None:
     with contextlib.suppress(BrokenPipeError):
         probe.stdin.write(f"{pid}\n".encode())
         probe.stdin.flush()
-
-
-def _inherited(launcher: Launcher) -> dict[str, str]:
-    """The agent's environment, or what it becomes after the vendor's script."""
-    script = launcher.env_script()
-    if script is None:
-        return dict(os.environ)
-    printed = subprocess.run(
-        ["bash", "-c", '. "$1" >/dev/null && env -0', "bash", script], capture_output=True, check=True, timeout=60
-    ).stdout
-    return dict(entry.split("=", 1) for entry in printed.decode().split("\0") if "=" in entry)
 
 
 def _say(stdout: IO[bytes], message: AgentMessage) -> None:

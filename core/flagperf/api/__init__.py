@@ -2,24 +2,34 @@
 
 from flagperf.api.case import CaseReference, DataFile
 from flagperf.api.cluster import AgentProcess, Cluster, Node
+from flagperf.api.cpus import near_cpus, read_cpu_list, write_cpu_list
 from flagperf.api.device import (
     Activation,
     AllocatorMemory,
     Device,
     DeviceBackend,
-    Peak,
     Presence,
     TimingEvent,
 )
+from flagperf.api.discovery import Card, make_devices
 from flagperf.api.host import allowed_cores, memory_limit_bytes, memory_used_bytes
 from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting, TorchrunLauncher
 from flagperf.api.machine import CommandOutput, Machine, run_tool
-from flagperf.api.memory import Availability, MemoryProbe, Reading
+from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
+from flagperf.api.models import CardModel, Peak, find_model, read_models
+from flagperf.api.pci import PciFunction, pci_address, pci_functions
 from flagperf.api.precision import PRECISIONS, Precision, precision
+from flagperf.api.presence import Evidence, judge
+from flagperf.api.tools import Query, Tool, ToolProbe, join, merge
+from flagperf.api.torch_device import TorchDeviceBackend
+from flagperf.api.visibility import visible_devices
 
 __all__ = [
-    "PRECISIONS", "Activation", "AgentProcess", "AllocatorMemory", "Availability", "CaseReference", "Cluster",
-    "CommandOutput", "DataFile", "Device", "DeviceBackend", "LaunchCommand", "Launcher", "Machine", "MemoryProbe",
-    "Node", "NodeShare", "Peak", "Precision", "Presence", "RankFailure", "Reading", "Setting", "TimingEvent",
-    "TorchrunLauncher", "allowed_cores", "memory_limit_bytes", "memory_used_bytes", "precision", "run_tool",
+    "FIGURES", "PRECISIONS", "Activation", "AgentProcess", "AllocatorMemory", "Availability", "Card", "CardModel",
+    "CaseReference", "Cluster", "CommandOutput", "DataFile", "Device", "DeviceBackend", "Evidence", "LaunchCommand",
+    "Launcher", "Machine", "MemoryProbe", "Node", "NodeShare", "PciFunction", "Peak", "Precision", "Presence",
+    "ProcessReading", "Query", "RankFailure", "Reading", "Setting", "TimingEvent", "Tool", "ToolProbe",
+    "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "find_model", "join", "judge", "make_devices",
+    "memory_limit_bytes", "memory_used_bytes", "merge", "near_cpus", "pci_address", "pci_functions", "precision",
+    "read_cpu_list", "read_models", "run_tool", "visible_devices", "write_cpu_list",
 ]  # fmt: skip

@@ -10,12 +10,14 @@ One object serves three processes. Which part is called where:
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from flagperf.api.machine import Machine
+from flagperf.api.models import CardModel, Peak, read_models
 from flagperf.api.precision import Precision
 
 
@@ -33,24 +35,27 @@ class Presence(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One card. `id` is stable (a UUID or a PCI address); `physical_index` is the vendor tool's own numbering."""
+    """One card, or one slice of a card. `id` is stable: the UUID where there is one, else the PCI address."""
 
     id: str
     model: str
+    """The name of a model of the vendor's models.toml, else what the card calls itself."""
     short_name: str
+    """As pages write it, in file names too."""
     physical_index: int
+    """The vendor tool's own numbering."""
     memory_bytes: int | None = None
+    """As the device reports it."""
+    uuid: str = ""
+    pci_address: str = ""
+    """`dddd:bb:dd.f`, lower case."""
+    slice: str = ""
+    """What part of a card this is, in the vendor's words. A slice has no peaks: those are the whole card's."""
+    problem: str = ""
+    """Why it cannot be used, though it is there."""
+    near_cpus: str = ""
+    """The allowed CPUs on its side of the machine, as the kernel lists them (`0-31,64-95`)."""
     properties: dict[str, str] = {}
-
-
-class Peak(msgspec.Struct, frozen=True):
-    """A ceiling of one card model. `row` is a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (watts)."""
-
-    model: str
-    row: str
-    value: float
-    source: str
-    confidence: Literal["high", "medium", "low"]
 
 
 class Activation(msgspec.Struct, frozen=True):
@@ -58,7 +63,7 @@ class Activation(msgspec.Struct, frozen=True):
 
     torch_device: str
     device_id: str
-    mapping: Literal["uuid", "pci", "runtime_order", "slot", "none"]
+    mapping: Literal["uuid", "pci", "runtime_order", "slot", "simulated", "none"]
 
 
 class AllocatorMemory(msgspec.Struct, frozen=True):
@@ -118,13 +123,25 @@ class DeviceBackend(abc.ABC):
 
     # --- parent -----------------------------------------------------------------------------------------------------
 
+    def data_folder(self) -> Path | None:
+        """The package's own folder, with `models.toml` and `tuning/<case>.toml`, see docs/add-a-vendor.md, or None."""
+        return None
+
+    def models(self) -> tuple[CardModel, ...]:
+        """The card models that models.toml describes."""
+        path = self._data("models.toml")
+        return read_models(path) if path else ()
+
     def peaks(self) -> list[Peak]:
         """Ceilings by card model, each with its source. A model that is not listed has none: never a sibling's."""
-        return []
+        return [peak for model in self.models() for peak in model.peaks]
 
     def tuning_folder(self) -> Path | None:
-        """A folder of `<case>.toml` files in the package, see docs/design.md, or None."""
-        return None
+        return self._data("tuning")
+
+    def _data(self, name: str) -> Path | None:
+        folder = self.data_folder()
+        return folder / name if folder and (folder / name).exists() else None
 
     # --- agent ------------------------------------------------------------------------------------------------------
 
@@ -143,8 +160,9 @@ class DeviceBackend(abc.ABC):
     # --- worker -----------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
-        """Called once, before anything else touches the device; may import torch."""
+    def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
+        """Called once, before anything else touches the device; may import torch. `devices` are this node's cards of
+        the run, in the order of the local ranks."""
 
     def set_precision(self, precision: Precision) -> None:
         """Set the framework's switches (TF32 and the like) so that `precision` is what really computes."""

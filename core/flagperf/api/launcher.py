@@ -5,12 +5,15 @@ from __future__ import annotations
 import abc
 import re
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 
+from flagperf.api.cpus import read_cpu_list
 from flagperf.api.device import Device
+from flagperf.api.machine import Machine
 
 
 class NodeShare(msgspec.Struct, frozen=True):
@@ -32,8 +35,11 @@ class NodeShare(msgspec.Struct, frozen=True):
 
     @property
     def num_threads(self) -> int:
-        """Of each worker on the host's cores."""
-        return max(1, self.allowed_cores // self.host_workers)
+        """Of each worker: an even part of the host's cores, and of those near its card where workers are bound to
+        them."""
+        near = Counter(device.near_cpus for device in self.devices if device.near_cpus)
+        parts = [len(read_cpu_list(cpus)) // num_workers for cpus, num_workers in near.items()]
+        return max(1, min([self.allowed_cores // self.host_workers, *parts]))
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -42,6 +48,8 @@ class Setting(msgspec.Struct, frozen=True):
     name: str
     value: str
     reason: str
+    only_if_unset: bool = False
+    """True: a value that the user has set stays."""
 
 
 class LaunchCommand(msgspec.Struct, frozen=True):
@@ -52,7 +60,8 @@ class LaunchCommand(msgspec.Struct, frozen=True):
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in inherited.items() if name not in self.remove}
-        return {**kept, **{setting.name: setting.value for setting in self.settings}}
+        settings = [each for each in self.settings if not (each.only_if_unset and each.name in kept)]
+        return {**kept, **{setting.name: setting.value for setting in settings}}
 
 
 class RankFailure(msgspec.Struct, frozen=True):
@@ -69,8 +78,9 @@ class Launcher(abc.ABC):
         """The command that starts this node's workers as `python -m worker_module`, one per device. Each worker finds
         RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment."""
 
-    def env_script(self) -> str | None:
-        """A shell script that has to be sourced before torch can be imported, or None. The agent runs it once."""
+    def env_script(self, machine: Machine) -> str | None:
+        """The path of a shell script that has to be sourced before torch can be imported, or None. The agent runs it
+        once and takes over its variables."""
         return None
 
     def explain_failure(self, log: str) -> RankFailure | None:
@@ -83,6 +93,20 @@ class TorchrunLauncher(Launcher):
 
     name = "torchrun"
 
+    visibility_variables: ClassVar[tuple[str, ...]] = ()
+    """Set to the cards of this run, all to the same value."""
+
+    forbidden_variables: ClassVar[tuple[str, ...]] = ()
+    """Never passed on to workers, whoever set them."""
+
+    def visible_name(self, device: Device) -> str:
+        """What a visibility variable calls a card."""
+        return str(device.physical_index)
+
+    def vendor_settings(self, share: NodeShare) -> list[Setting]:
+        """What these cards need besides, each with its reason."""
+        return []
+
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
         argv = (
             python, "-m", "torch.distributed.run",
@@ -90,11 +114,13 @@ class TorchrunLauncher(Launcher):
             f"--master-addr={share.master_address}", f"--master-port={share.master_port}", "--max-restarts=0",
             "-m", worker_module,
         )  # fmt: skip
-        return LaunchCommand(argv, tuple(self.settings(share)))
+        return LaunchCommand(argv, tuple(self.settings(share)), self.forbidden_variables)
 
     def settings(self, share: NodeShare) -> list[Setting]:
         reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
-        return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason)]
+        cards = ",".join(self.visible_name(device) for device in share.devices)
+        visibility = [Setting(name, cards, "the cards of this run") for name in self.visibility_variables]
+        return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason), *visibility, *self.vendor_settings(share)]
 
     def explain_failure(self, log: str) -> RankFailure | None:
         _, found, report = log.rpartition("Root Cause (first observed failure)")

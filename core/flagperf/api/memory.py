@@ -22,6 +22,19 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     power_watts: float | None = None
     temperature_celsius: float | None = None
     missing: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    """What else the source says of the card (uuid, pci_address, name, driver), for discovery."""
+
+
+FIGURES = ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")
+
+
+class ProcessReading(msgspec.Struct, frozen=True):
+    """What one process uses of one card."""
+
+    device_id: str
+    pid: int
+    used_bytes: int | None = None
 
 
 class Availability(msgspec.Struct, frozen=True):
@@ -34,6 +47,9 @@ class MemoryProbe(abc.ABC):
     name: ClassVar[str]
     """How the figures are read: one word, printed beside them."""
 
+    figures: ClassVar[tuple[str, ...]] = FIGURES
+    """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped."""
+
     minimum_interval_seconds: ClassVar[float] = 0.1
     """The least interval that the source can bear; asking for less gives this."""
 
@@ -45,6 +61,11 @@ class MemoryProbe(abc.ABC):
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         """One reading per device that answered, keyed by device id. `launcher_pid` is the process that starts the
         workers, None before it is there. May raise: the failure is recorded as a gap and sampling goes on."""
+
+    def processes(self, devices: Sequence[Device]) -> list[ProcessReading]:
+        """Who uses the cards, where the source can say. Called before the workers start and when they have ended, never
+        at the sampling rate."""
+        return []
 
     def close(self) -> None:
         """Called once at the end."""

@@ -6,6 +6,8 @@ more than the cores: such a run works and is marked as oversubscribed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flagperf.api import (
     Activation,
     Device,
@@ -37,11 +39,11 @@ class CpuBackend(DeviceBackend):
         model, memory_bytes = _model(machine), memory_limit_bytes(machine)
         return [Device(f"cpu:{slot}", model, "CPU", slot, memory_bytes) for slot in range(NUM_SLOTS)]
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
         import torch
 
         torch.set_num_threads(num_threads)
-        return Activation("cpu", f"cpu:{local_rank}", "slot")
+        return Activation("cpu", devices[local_rank].id, "slot")
 
     def set_precision(self, precision: Precision) -> None:
         """fp32 is never TF32 or bfloat16 behind the scenes."""

@@ -50,10 +50,13 @@ def print_plan(made: Plan, as_json: bool) -> None:
     for node, command in zip(job.nodes, made.commands, strict=True):
         click.echo(f"\nNode {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
         click.echo(f"  {shlex.join(command.argv)}")
+        if made.env_script:
+            click.echo(f"  . {shlex.quote(made.env_script)}  # run once before the workers, its variables taken over")
         for entry in command.settings:
-            click.echo(f"  {entry.name}={entry.value}  # {entry.reason}")
+            unless = ", unless it is set already" if entry.only_if_unset else ""
+            click.echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
         for name in command.remove:
-            click.echo(f"  unset {name}")
+            click.echo(f"  unset {name}  # it must never reach the workers")
     click.echo(f"\nEnvironment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
 

@@ -12,6 +12,7 @@ from flagperf.events.schema import (
     ModelDescribed,
     ProbeEnded,
     ProbeStarted,
+    ProcessesListed,
     Reported,
     RunEnded,
     RunStarted,
@@ -29,7 +30,7 @@ from flagperf.events.schema import (
 
 __all__ = [
     "EVENT_SCHEMA", "AnyEvent", "Clock", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter", "Logged",
-    "ModelDescribed", "ProbeEnded", "ProbeStarted", "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled",
-    "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded",
-    "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
+    "ModelDescribed", "ProbeEnded", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded", "RunStarted",
+    "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded",
+    "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Literal, Union
 
 import msgspec
 
-from flagperf.api.memory import Reading
+from flagperf.api.memory import ProcessReading, Reading
 
 EVENT_SCHEMA = 1
 """Moves when a struct of this file changes in a way that an older reader would misread."""
@@ -191,6 +191,12 @@ class SampleMissed(Event, frozen=True):
     reason: str
 
 
+class ProcessesListed(Event, frozen=True):
+    """Who was on the cards, where the probe can say: before the workers start, and when they have ended."""
+
+    processes: tuple[ProcessReading, ...]
+
+
 class ProbeEnded(Event, frozen=True):
     cpu_seconds: float
     wall_seconds: float
@@ -200,5 +206,5 @@ AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
     RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
     WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
     TrainingEnded, Reported, WorkerEnded,
-    ProbeStarted, Sampled, SampleMissed, ProbeEnded,
+    ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded,
 ]  # fmt: skip

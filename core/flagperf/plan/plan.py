@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.api import DataFile, LaunchCommand, Peak
+from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed, unknown_name
 from flagperf.plan.nodes import check_nodes
 from flagperf.plan.settings import Settings, choose_profile, make_settings, resolve_values
@@ -33,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True):
     """One per node."""
     vendor_note: str
     """Which vendor, and why where it was not asked for."""
+    env_script: str = ""
+    """Of the vendor, on the first node."""
 
 
 def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> Plan:
@@ -50,7 +52,7 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     launcher = plugins.launcher(site.backend.vendor)
     with adapter_code(job.adapter):
         commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
-    return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note)
+    return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script)
 
 
 @contextlib.contextmanager
@@ -124,10 +126,11 @@ def _job(
         master_port=site.facts[0].free_port,
         host_workers=site.host_workers,
         memory_scope=site.backend.memory_scope,
-        has_allocator=site.backend.has_allocator,
-        peak=_peak(peaks, site.device.model, settings.precision.peak_row),
+        has_allocator=site.backend.has_allocator and not site.choice.facts.simulated,
+        peak=_peak(peaks, site.device, settings.precision.peak_row),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=site.oversubscribed,
+        simulated=site.choice.facts.simulated,
         sample_seconds=spec.sample_seconds,
         timeout_seconds=spec.timeout_seconds,
         data_dir=_absolute(spec.data_dir),
@@ -135,8 +138,10 @@ def _job(
     )
 
 
-def _peak(peaks: Sequence[Peak], model: str, row: str) -> Peak | None:
-    return next((peak for peak in peaks if peak.model == model and peak.row == row), None)
+def _peak(peaks: Sequence[Peak], device: Device, row: str) -> Peak | None:
+    if device.slice:
+        return None
+    return next((peak for peak in peaks if peak.model == device.model and peak.row == row), None)
 
 
 def _absolute(data_dir: str | None) -> str | None:

@@ -101,4 +101,8 @@ def _part(spec: RunSpec, node: Node, facts: NodeFacts, vendor_word: str) -> Node
     if spec.devices > len(vendor.devices):
         visible = f"{len(vendor.devices)} visible {vendor_word} devices"
         raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}")
-    return NodePart(node.index, node.address, facts.host, vendor.devices[: spec.devices], facts.allowed_cores)
+    devices = vendor.devices[: spec.devices]
+    for device in devices:
+        if device.problem:
+            raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}")
+    return NodePart(node.index, node.address, facts.host, devices, facts.allowed_cores)

@@ -51,6 +51,10 @@ class VendorFacts(msgspec.Struct, frozen=True):
     memory_scope: str = "device"
     devices: tuple[Device, ...] = ()
     versions: dict[str, str] = {}
+    env_script: str = ""
+    """A shell script that the agent runs before it starts workers."""
+    simulated: bool = False
+    """The cards are a test's, and torch computes on the CPU."""
     readings: tuple[Reading, ...] = ()
     """Memory now, where it was asked for."""
     probe: str = ""

@@ -45,6 +45,8 @@ class Job(msgspec.Struct, frozen=True):
     timeout_seconds: float | None
     data_dir: str | None
     data_files: tuple[DataFile, ...]
+    simulated: bool = False
+    """The cards are a test's, and torch computes on the CPU: marked wherever the run is shown."""
 
     @property
     def world_size(self) -> int:

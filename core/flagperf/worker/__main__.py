@@ -18,14 +18,16 @@ from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, WorkOrder
+from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
+from flagperf.worker.simulated import worker_backend
 
 
 def main() -> int:
     order = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes(), type=WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / "logs" / f"rank-{rank:05d}.log")
-    backend = load_plugins().device_backend(order.job.vendor)
+    backend = worker_backend(load_plugins().device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / "events" / f"rank-{rank:05d}.jsonl") as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank))
         writer.write(ended)
@@ -34,14 +36,19 @@ def main() -> int:
 
 def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int) -> None:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
-    activation = backend.activate(local_rank, job.share(job.nodes[order.node_index]).num_threads)
+    node = job.nodes[order.node_index]
+    bind_to_cpus(node.devices[local_rank].near_cpus)
+    activation = backend.activate(local_rank, job.share(node).num_threads, node.devices)
     backend.set_precision(job.precision)
     writer.write(
         WorkerStarted(
             t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), rank=rank, local_rank=local_rank,
             node_index=order.node_index, world_size=job.world_size, device_id=activation.device_id,
             mapping=activation.mapping, timing="device_events" if backend.has_timing_events else "synchronize",
-            framework={name: str(value) for name, value in backend.framework_state().items()},
+            framework={
+                **{name: str(value) for name, value in backend.framework_state().items()},
+                "cpus": bound_cpus(),
+            },
         )
     )  # fmt: skip
     _join_group(backend, job)

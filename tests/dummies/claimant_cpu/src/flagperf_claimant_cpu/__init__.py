@@ -31,7 +31,7 @@ class FalseCpu(DeviceBackend):
     def devices(self, machine: Machine) -> list[Device]:
         return [Device("false-0", "False Cpu", "False", 0)]
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
         return Activation("cpu", "false-0", "none")
 
     def synchronize(self) -> None: ...

@@ -66,7 +66,7 @@ class AcmeBackend(DeviceBackend):
     def versions(self, machine: Machine) -> dict[str, str]:
         return {"driver": "7.1"}
 
-    def activate(self, local_rank: int, num_threads: int) -> Activation:
+    def activate(self, local_rank: int, num_threads: int, devices: list[Device]) -> Activation:
         return Activation("cpu", self.devices(Machine())[local_rank].id, "uuid")
 
     def synchronize(self) -> None: ...

@@ -1,0 +1,29 @@
+"""Tests without cards: FLAGPERF_SIMULATE=1, read by the agent alone.
+
+The adapter's code is the real one. It looks at a machine laid out in the folder FLAGPERF_SIMULATE_ROOT, runs the tools
+and loads the libraries that the test put on PATH and LD_LIBRARY_PATH, and torch computes on the CPU. Everything that
+such a run shows is marked as simulated.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flagperf.api import Machine
+from flagperf.errors import BadInput
+
+SIMULATE = "FLAGPERF_SIMULATE"
+ROOT = "FLAGPERF_SIMULATE_ROOT"
+
+
+def is_simulated() -> bool:
+    value = os.environ.get(SIMULATE, "")
+    if value not in ("", "0", "1"):
+        raise BadInput(f"{SIMULATE}={value!r}: use 1 to simulate cards, 0 or nothing not to")
+    return value == "1"
+
+
+def node_machine() -> Machine:
+    """This machine as adapters see it."""
+    return Machine(root=Path(os.environ.get(ROOT, "/"))) if is_simulated() else Machine()

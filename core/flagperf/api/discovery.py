@@ -1,0 +1,52 @@
+"""From what a vendor's library or tool says of its cards to Devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from flagperf.api.cpus import near_cpus
+from flagperf.api.device import Device, DeviceBackend
+from flagperf.api.machine import Machine
+from flagperf.api.models import find_model
+from flagperf.api.pci import pci_address
+from flagperf.api.visibility import visible_devices
+from flagperf.errors import ToolFailed
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One card or slice as its vendor describes it. `names` may be several: bus, tool and torch often disagree."""
+
+    physical_index: int
+    names: tuple[str, ...]
+    uuid: str = ""
+    pci_address: str = ""
+    pci_id: str = ""
+    """The PCI device id, where a model is told by it."""
+    memory_bytes: int | None = None
+    slice: str = ""
+    problem: str = ""
+    properties: dict[str, str] = {}
+
+
+def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:
+    """In visible order: an inherited visibility variable narrows and reorders."""
+    devices = [_device(backend, machine, card) for card in cards]
+    if len({device.id for device in devices}) != len(devices):
+        raise ToolFailed(f"two {backend.vendor} cards have one id: {', '.join(device.id for device in devices)}")
+    return visible_devices(devices, machine.environ, backend.visibility_variables)
+
+
+def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
+    address = pci_address(card.pci_address)
+    identity = card.uuid or address
+    if not identity:
+        raise ToolFailed(f"{backend.vendor} card {card.physical_index} has neither a UUID nor a PCI address")
+    model = find_model(backend.models(), card.names, card.pci_id)
+    name = model.name if model else card.names[0]
+    return Device(
+        id=identity, model=name, short_name=model.short_name if model else name, physical_index=card.physical_index,
+        memory_bytes=card.memory_bytes, uuid=card.uuid, pci_address=address, slice=card.slice, problem=card.problem,
+        near_cpus=near_cpus(machine, address), properties=card.properties,
+    )  # fmt: skip

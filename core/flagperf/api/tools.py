@@ -1,0 +1,123 @@
+"""A vendor's command-line tool, and the memory probe that reads cards through one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from flagperf.api.device import Device
+from flagperf.api.machine import Machine
+from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
+from flagperf.api.pci import pci_address
+from flagperf.errors import ToolFailed, UnknownLayout
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """`folders` are searched after PATH: containers often mount the tool without naming its folder there."""
+
+    names: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    timeout_seconds: float = 10.0
+
+    def find(self, machine: Machine) -> str | None:
+        """The absolute path of the first one that is there."""
+        inside = [str(machine.root / folder.lstrip("/")) for folder in self.folders]
+        path = os.pathsep.join([machine.environ.get("PATH", ""), *inside])
+        found = filter(None, (shutil.which(name, path=path) for name in self.names))
+        return next((str(Path(each).absolute()) for each in found), None)
+
+    def run(self, machine: Machine, arguments: Sequence[str]) -> str:
+        """What it prints on stdout. Exit codes of such tools are not promised, but one that is not 0 is a failure."""
+        path = self.find(machine)
+        if path is None:
+            raise ToolFailed(f"{self.names[0]} is neither on PATH nor in {', '.join(self.folders) or 'a known folder'}")
+        output = machine.run_tool([path, *arguments], timeout_seconds=self.timeout_seconds)
+        if output.problem:
+            raise ToolFailed(output.problem)
+        if output.returncode != 0:
+            words = " ".join(f"{output.stderr} {output.stdout}".split())[:300] or "it printed nothing"
+            raise ToolFailed(f"{path} {' '.join(arguments)} ended with {output.returncode}: {words}")
+        return output.stdout
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
+
+    arguments: tuple[str, ...]
+    parse: Callable[[str], list[Reading]]
+    figures: tuple[str, ...]
+
+    def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
+        return self.parse(tool.run(machine, self.arguments))
+
+
+class ToolProbe(MemoryProbe):
+    """Reads cards through one or more queries. The first one must answer, or the sample is a gap; a later one that
+    fails leaves its figures out, each with the reason."""
+
+    tool: ClassVar[Tool]
+    queries: ClassVar[tuple[Query, ...]]
+    minimum_interval_seconds = 1.0
+
+    def __init__(self) -> None:
+        self._machine = Machine()
+
+    def available(self, machine: Machine) -> Availability:
+        self._machine = machine
+        path = self.tool.find(machine)
+        where = f"PATH or {', '.join(self.tool.folders)}" if self.tool.folders else "PATH"
+        return Availability(True) if path else Availability(False, f"no {self.tool.names[0]} in {where}")
+
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        first, *others = self.queries
+        answers, missing = [join(first.ask(self.tool, self._machine), devices)], {}
+        for query in others:
+            try:
+                answers.append(join(query.ask(self.tool, self._machine), devices))
+            except ToolFailed as error:
+                missing.update(dict.fromkeys(query.figures, str(error)))
+        return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
+
+
+def join(readings: Sequence[Reading], devices: Sequence[Device]) -> dict[str, Reading]:
+    """By device id. A tool's readings carry its own key: a UUID, a PCI address or its index; never their position."""
+    joined: dict[str, Reading] = {}
+    for reading in readings:
+        device = _device_of(reading.device_id, devices)
+        if device is None:
+            continue
+        if device.id in joined:
+            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id)
+        joined[device.id] = reading
+    return joined
+
+
+def merge(device_id: str, readings: Sequence[Reading | None], missing: dict[str, str]) -> Reading:
+    """One reading of what several queries said of a card. A figure that none gave keeps the first reason for it."""
+    answered = [reading for reading in readings if reading is not None]
+    values: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    for figure in FIGURES:
+        given = [value for reading in answered if (value := getattr(reading, figure)) is not None]
+        said = [reading.missing[figure] for reading in answered if figure in reading.missing]
+        if given:
+            values[figure] = given[0]
+        elif said or figure in missing:
+            reasons[figure] = [*said, missing.get(figure, "")][0]
+        elif not answered:
+            reasons[figure] = "the tool did not list this card"
+    properties = {name: value for reading in reversed(answered) for name, value in reading.properties.items()}
+    return Reading(device_id, **values, missing=reasons, properties=properties)
+
+
+def _device_of(key: str, devices: Sequence[Device]) -> Device | None:
+    """Slices share the address and the index of their card, which then name none of them."""
+    by_id = [device for device in devices if key in (device.id, device.uuid)]
+    by_place = [device for device in devices if key in (device.pci_address, str(device.physical_index))]
+    by_address = [device for device in devices if device.pci_address and device.pci_address == pci_address(key)]
+    return next((found[0] for found in (by_id, by_place, by_address) if len(found) == 1), None)

@@ -1,0 +1,130 @@
+"""The worker side of cards that torch reaches through one of its own device modules, `torch.<torch_type>`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from flagperf.api.device import Activation, AllocatorMemory, Device, DeviceBackend, TimingEvent
+from flagperf.api.precision import Precision
+from flagperf.errors import Unsupported
+
+
+class TorchDeviceBackend(DeviceBackend):
+    has_timing_events = True
+
+    import_first: ClassVar[tuple[str, ...]] = ()
+    """Modules that must be imported before the device can be used."""
+
+    tf32_switches: ClassVar[tuple[str, ...]] = ()
+    """Attributes below torch.backends that let fp32 compute in TF32; all are off unless the precision is tf32."""
+
+    version_fields: ClassVar[tuple[str, ...]] = ()
+    """Attributes of torch.version that belong in the record."""
+
+    def wrong_build(self, torch: Any) -> str:
+        """Why this torch is not the vendor's build, or ""."""
+        return ""
+
+    def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
+        import torch
+
+        for name in self.import_first:
+            importlib.import_module(name)
+        problem = self.wrong_build(torch)
+        if problem:
+            raise Unsupported(f"this torch ({torch.__version__}) cannot use {self.vendor} cards: {problem}")
+        torch.set_num_threads(num_threads)
+        self._module.set_device(local_rank)
+        self._module.reset_peak_memory_stats()
+        device, mapping = self._identify(local_rank, devices)
+        return Activation(f"{self.torch_type}:{local_rank}", device.id, mapping)
+
+    def set_precision(self, precision: Precision) -> None:
+        import torch
+
+        allowed = precision.compute == "tf32"
+        torch.set_float32_matmul_precision("high" if allowed else "highest")
+        for name in self.tf32_switches:
+            owner, attribute = self._switch(name)
+            setattr(owner, attribute, allowed)
+
+    def synchronize(self) -> None:
+        self._module.synchronize()
+
+    def timing_event(self) -> TimingEvent:
+        return _TorchEvent(self._module)
+
+    def allocator_memory(self) -> AllocatorMemory | None:
+        return AllocatorMemory(self._module.max_memory_allocated(), self._module.max_memory_reserved())
+
+    def framework_state(self) -> dict[str, Any]:
+        import torch
+
+        state: dict[str, Any] = {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device_name": self._module.get_device_name(),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        }
+        state |= {f"version.{name}": getattr(torch.version, name, None) for name in self.version_fields}
+        return state | {name: getattr(*self._switch(name)) for name in self.tf32_switches}
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        import torch
+
+        return getattr(torch, self.torch_type)
+
+    def _switch(self, name: str) -> tuple[Any, str]:
+        import torch
+
+        path, _, attribute = name.rpartition(".")
+        return functools.reduce(getattr, path.split("."), torch.backends), attribute
+
+    def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
+        """Joined by UUID, else by PCI address: both are missing in some versions of torch. Never by position: then the
+        card is the one that the launcher meant, and the figures say that nobody verified it."""
+        properties = self._module.get_device_properties(local_rank)
+        uuid, address = _uuid(properties), _pci_place(properties)
+        for device in devices:
+            if uuid and _bare(device.uuid) == uuid:
+                return device, "uuid"
+        on_place = [device for device in devices if address and device.pci_address.rpartition(".")[0] == address]
+        if len(on_place) == 1:
+            return on_place[0], "pci"
+        return devices[local_rank], "none"
+
+
+class _TorchEvent(TimingEvent):
+    def __init__(self, module: Any) -> None:
+        self._event = module.Event(enable_timing=True)
+
+    def record(self) -> None:
+        self._event.record()
+
+    def elapsed_ns(self, later: TimingEvent) -> int:
+        assert isinstance(later, _TorchEvent)
+        milliseconds: float = self._event.elapsed_time(later._event)
+        return round(milliseconds * 1e6)
+
+
+def _uuid(properties: Any) -> str:
+    return _bare(str(getattr(properties, "uuid", "") or ""))
+
+
+def _bare(uuid: str) -> str:
+    """Without the word that tools put before it (`GPU-`, `MIG-`), which torch leaves out."""
+    kind, dash, rest = uuid.lower().partition("-")
+    return rest if dash and not set(kind) <= set("0123456789abcdef") else uuid.lower()
+
+
+def _pci_place(properties: Any) -> str:
+    """`dddd:bb:dd`, without the function, which torch does not tell."""
+    names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
+    if not all(hasattr(properties, name) for name in names):
+        return ""
+    domain, bus, device = (int(getattr(properties, name)) for name in names)
+    return f"{domain:04x}:{bus:02x}:{device:02x}"
