@@ -1,0 +1,66 @@
+"""Vendors' tools as executables that replay recorded or written outputs.
+
+In an answer's text `@USED_1_MiB@` stands for what card 1 uses now, in whole B, KiB, MiB or percent, as the memory file
+says: a line of integer bytes per card, which a test changes while the tool is in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+_SCRIPT = """#!{python} -SE
+import json, re, sys, time
+from pathlib import Path
+spec = json.loads(Path(__file__).with_suffix(".json").read_text())
+answer = next((each for each in spec["answers"] if each["arguments"] in (sys.argv[1:], ["*"])), None)
+if answer is None:
+    sys.exit("PARSE ERROR: Argument: " + " ".join(sys.argv[1:]))
+used = [int(line) for line in Path(spec["memory"]).read_text().split()] if spec["memory"] else []
+units = {{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}}
+def now(found):
+    return str(used[int(found[1])] // units[found[2]])
+time.sleep(answer["seconds"])
+sys.stderr.write(answer["stderr"])
+sys.stdout.write(re.sub(r"@USED_(\\d+)_(\\w+)@", now, answer["stdout"]))
+sys.exit(answer["returncode"])
+"""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the tool does when it is called with exactly these arguments; `("*",)` is any."""
+
+    arguments: Sequence[str]
+    stdout: str
+    stderr: str = ""
+    returncode: int = 0
+    seconds: float = 0.0
+
+
+def write_tool(folder: Path, name: str, answers: Sequence[Answer], memory: Path | None = None) -> Path:
+    """An executable `folder/name`. Called otherwise than its answers say it fails, as the real tools do."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / name
+    script.write_text(_SCRIPT.format(python=sys.executable))
+    script.chmod(0o755)
+    spec = {"answers": msgspec.to_builtins(answers), "memory": str(memory) if memory else ""}
+    script.with_suffix(".json").write_text(json.dumps(spec))
+    return script
+
+
+def write_memory(path: Path, used_bytes: Sequence[int]) -> None:
+    """The memory file, replaced in one step: a tool never reads half of it."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text("".join(f"{value}\n" for value in used_bytes))
+    beside.replace(path)
+
+
+def simulated_environ(root: Path, *tool_folders: Path, **variables: str) -> Mapping[str, str]:
+    """The variables with which flagperf's agent works on a machine laid out in a folder."""
+    path = os.pathsep.join([*map(str, tool_folders), os.environ.get("PATH", "")])
+    return {"FLAGPERF_SIMULATE": "1", "FLAGPERF_SIMULATE_ROOT": str(root), "PATH": path, **variables}
