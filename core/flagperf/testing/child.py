@@ -1,0 +1,137 @@
+"""`python -m flagperf.testing.child VENDOR`: an adapter at work in a process of its own, as in agent, probe and worker.
+
+A command a line on stdin, an answer a line on stdout, both JSON: {"do": "sample"} -> {"answer": {"readings": ...}}, or
+{"error": ..., "kind": ...}. With FLAGPERF_SIMULATE=1 the cards are a test's, and torch gets a device module of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from flagperf.agent.adapter import look
+from flagperf.agent.probe import choose_probe, declared
+from flagperf.agent.simulation import is_simulated, node_machine
+from flagperf.api import DeviceBackend, MemoryProbe
+from flagperf.errors import FlagPerfError
+from flagperf.plugins import load_plugins
+from flagperf.testing.torch_stub import StubDevices, install_stub
+
+
+class Child:
+    def __init__(self, vendor: str) -> None:
+        self._plugins = load_plugins()
+        self._given = self._plugins.device_given(vendor)
+        self._backend: DeviceBackend = self._given.thing
+        self._machine = node_machine()
+        self._probe: MemoryProbe | None = None
+        self._stub: StubDevices | None = None
+        self._held: list[Any] = []
+        self.commands: Mapping[str, Callable[..., Any]] = {
+            "look": self.look, "sample": self.sample, "modules": self.modules, "count": self.count,
+            "visibility": self.visibility,
+            "activate": self.activate, "allocate": self.allocate, "free": self.free, "kernel": self.kernel,
+        }  # fmt: skip
+
+    def look(self) -> Any:
+        """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
+        return look(self._given, self._machine, self._plugins, with_memory=True)
+
+    def sample(self) -> Any:
+        """One reading of every card, by one probe that lives as long as this process."""
+        if self._probe is None:
+            choice = choose_probe(self._plugins.memory_probes(self._backend.vendor), self._machine)
+            if choice.probe is None:
+                raise FlagPerfError(f"no probe is available: {choice.not_used}")
+            self._probe = choice.probe
+        devices = self._backend.devices(self._machine)
+        readings = self._probe.sample(devices, None)
+        return {"readings": [declared(reading, self._probe) for reading in readings], "probe": self._probe.name}
+
+    def modules(self) -> Any:
+        """What has been imported so far."""
+        return sorted(name for name in sys.modules if "." not in name)
+
+    def visibility(self) -> tuple[str, ...]:
+        return self._backend.visibility_variables
+
+    def count(self) -> int:
+        """Cards that torch sees."""
+        return int(self._torch_module().device_count())
+
+    def activate(self, local_rank: int) -> Any:
+        self._torch_module()
+        return self._backend.activate(local_rank, 1, self._backend.devices(self._machine))
+
+    def allocate(self, num_bytes: int, local_rank: int) -> None:
+        """On the card, until `free`."""
+        if self._stub is not None:
+            self._held.append(self._stub.allocate(num_bytes))
+            return
+        import torch
+
+        device = f"{self._backend.torch_type}:{local_rank}"
+        self._held.append(torch.empty(num_bytes, dtype=torch.uint8, device=device).fill_(1))
+        self._backend.synchronize()
+
+    def free(self) -> None:
+        for block in self._held:
+            if self._stub is not None:
+                self._stub.free(block)
+        self._held.clear()
+        self._torch_module().empty_cache()
+
+    def kernel(self, seconds: float) -> dict[str, float]:
+        """Queue about `seconds` of work. How long queueing took, how long until `synchronize` came back, and, with
+        timing events, how long the device says that it worked."""
+        marks = [self._backend.timing_event() for _ in range(2)] if self._backend.has_timing_events else []
+        self._backend.synchronize()
+        began = time.perf_counter()
+        for mark in marks[:1]:
+            mark.record()
+        (self._stub.queue if self._stub is not None else self._queue)(seconds)
+        for mark in marks[1:]:
+            mark.record()
+        queued = time.perf_counter()
+        self._backend.synchronize()
+        times = {"queued_seconds": queued - began, "done_seconds": time.perf_counter() - began}
+        return {**times, "device_seconds": marks[0].elapsed_ns(marks[1]) / 1e9} if marks else times
+
+    def _queue(self, seconds: float) -> None:
+        import torch
+
+        matrix = torch.randn(4096, 4096, device=self._backend.torch_type)
+        for _ in range(max(1, int(seconds * 200))):
+            matrix = (matrix @ matrix).clamp_(-1, 1)
+
+    def _torch_module(self) -> Any:
+        import torch
+
+        if is_simulated() and self._stub is None:
+            self._stub = install_stub(torch, self._backend, os.environ)
+        return getattr(torch, self._backend.torch_type)
+
+
+def main(vendor: str) -> int:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a vendor's library prints
+    child = Child(vendor)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = msgspec.to_builtins({"answer": child.commands[request.pop("do")](**request)})
+        except Exception as error:  # noqa: BLE001  a plugin boundary: the suite judges it
+            answer = {"error": str(error), "kind": [each.__name__ for each in type(error).__mro__]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,141 @@
+"""What every device backend must hold: evidence, identities, visibility, and the worker's side."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flagperf.api import PRECISIONS, DeviceBackend
+from flagperf.plugins import Plugins
+from flagperf.testing.folders import MachineFolder
+from flagperf.testing.process import AdapterProcess, adapter_process
+from flagperf.testing.rig import Simulation
+from flagperf.testing.suite import Site, Suite
+
+_HOOKS_TWICE = """
+import sys
+from flagperf.plugins import load_plugins
+for _ in range(2):
+    plugins = load_plugins()
+    plugins.device_backend(sys.argv[1]), plugins.launcher(sys.argv[1]), plugins.memory_probes(sys.argv[1])
+    plugins.device_backend(sys.argv[1]).peaks()
+print(" ".join(sys.modules))
+"""
+
+
+class DeviceSuite(Suite):
+    # --- offline ----------------------------------------------------------------------------------------------------
+
+    def test_the_plugin_loads_and_accepts_this_core(self, plugins: Plugins) -> None:
+        given = plugins.device_given(self.rig.vendor)
+        problems = {status.name: status.problem for status in plugins.statuses() if status.name == given.plugin.name}
+        assert not any(problems.values()), problems
+
+    def test_hooks_can_be_called_twice_and_import_no_torch(self, tmp_path: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", _HOOKS_TWICE, self.rig.vendor],
+            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        heavy = {"torch", "accelerate", "transformers", "pynvml"} & set(done.stdout.split())
+        assert not heavy, f"hooks import {heavy}: do it where the card is used"
+
+    def test_the_vendor_is_one_lower_case_word(self, backend: DeviceBackend) -> None:
+        assert re.fullmatch(r"[a-z][a-z0-9]*", backend.vendor)
+        assert backend.vendor not in backend.aliases
+
+    def test_precisions_are_words_that_exist(self, backend: DeviceBackend) -> None:
+        assert backend.precisions and set(backend.precisions) <= set(PRECISIONS)
+
+    def test_peaks_have_a_source_and_a_positive_value(self, backend: DeviceBackend) -> None:
+        known_rows = {each.peak_row for each in PRECISIONS.values()} | {"memory_bandwidth", "tdp"}
+        for peak in backend.peaks():
+            assert peak.value > 0 and peak.source and peak.row in known_rows, peak
+
+    def test_name_patterns_are_anchored_and_fit_one_model_each(self, backend: DeviceBackend) -> None:
+        for model in backend.models():
+            assert model.name_pattern.startswith("^") and model.name_pattern.endswith("$"), model.name_pattern
+        names = [model.name for model in backend.models()]
+        assert len(names) == len(set(names))
+
+    def test_absent_hardware_is_clean_absence_and_no_exception(self, backend: DeviceBackend, tmp_path: Path) -> None:
+        presence = backend.presence(MachineFolder(tmp_path / "empty").machine())
+        assert presence.state == "absent"
+        assert presence.reason, "say what was looked for"
+
+    def test_laid_out_cards_are_found_with_their_evidence(
+        self, simulation: Simulation, adapter: AdapterProcess
+    ) -> None:
+        facts = adapter.ask("look")
+        assert not facts["error"], facts["error"]
+        assert facts["presence"]["state"] == "present"
+        assert facts["presence"]["evidence"]
+        assert "torch" not in adapter.ask("modules"), "finding cards must not import torch"
+
+    def test_cards_have_their_own_ids_and_capacities_in_bytes(
+        self, simulation: Simulation, adapter: AdapterProcess
+    ) -> None:
+        devices = self.devices(adapter)
+        assert [device.id for device in devices] == [card.id for card in simulation.cards]
+        assert [device.memory_bytes for device in devices] == [card.memory_bytes for card in simulation.cards]
+        assert all(device.model and device.short_name for device in devices)
+
+    def test_a_visibility_variable_narrows_and_reorders(
+        self, simulation: Simulation, backend: DeviceBackend, tmp_path: Path
+    ) -> None:
+        hidden = dict.fromkeys(backend.visibility_variables, "1,0")
+        with adapter_process(self.rig.vendor, simulation.environ(**hidden), tmp_path) as process:
+            assert [device.physical_index for device in self.devices(process)] == [1, 0]
+        nothing = dict.fromkeys(backend.visibility_variables, "")
+        with adapter_process(self.rig.vendor, simulation.environ(**nothing), tmp_path) as process:
+            assert self.devices(process) == []
+
+    def test_a_capability_that_is_not_declared_gives_no_number(self, backend: DeviceBackend) -> None:
+        if not backend.has_timing_events:
+            with pytest.raises(NotImplementedError):
+                backend.timing_event()
+        if not backend.has_allocator:
+            assert backend.allocator_memory() is None
+
+    # --- hardware ---------------------------------------------------------------------------------------------------
+
+    @pytest.mark.hardware
+    def test_tool_and_torch_count_the_same_cards(self, site: Site) -> None:
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            num_devices = len(self.devices(process))
+            assert num_devices > 0
+            assert process.ask("count") == num_devices
+
+    @pytest.mark.hardware
+    def test_visibility_really_hides(self, site: Site, backend: DeviceBackend) -> None:
+        if not backend.visibility_variables:
+            pytest.skip("this vendor has no visibility variable")
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            last = self.devices(process)[-1]
+        only = dict.fromkeys(backend.visibility_variables, self.rig.expected_name(last))
+        with adapter_process(self.rig.vendor, site.environ(**only), site.folder) as process:
+            assert [device.id for device in self.devices(process)] == [last.id]
+            assert process.ask("count") == 1
+            assert process.ask("activate", local_rank=0)["device_id"] == last.id
+
+    @pytest.mark.hardware
+    def test_each_rank_gets_its_own_card_and_says_how_it_was_joined(self, site: Site) -> None:
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            devices = self.devices(process)
+            activations = [process.ask("activate", local_rank=rank) for rank in range(len(devices))]
+        assert [each["device_id"] for each in activations] == [device.id for device in devices]
+        assert {each["mapping"] for each in activations} <= {"uuid", "pci", "runtime_order", "slot", "none"}
+
+    @pytest.mark.hardware
+    def test_synchronize_makes_a_long_kernel_visible(self, site: Site, backend: DeviceBackend) -> None:
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            process.ask("activate", local_rank=0)
+            process.ask("kernel", seconds=0.05)
+            times = process.ask("kernel", seconds=1.5)
+        assert times["done_seconds"] >= 2 * times["queued_seconds"], "synchronize came back before the work was done"
+        if backend.has_timing_events:
+            assert times["device_seconds"] >= 0.5 * (times["done_seconds"] - times["queued_seconds"])

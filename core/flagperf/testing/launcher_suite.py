@@ -1,0 +1,115 @@
+"""What every launcher must hold: one worker per card, the right cards visible, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flagperf.agent.processes import MARKER, die_with_parent, stop_workers
+from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
+from flagperf.testing.suite import Suite
+
+CARDS = tuple(
+    Device(f"GPU-{index}", "model", "model", index, uuid=f"GPU-{index}", pci_address=f"0000:0{index}:00.0")
+    for index in range(2)
+)
+WORKER = "flagperf.testing.rank"
+PATIENCE_SECONDS = 120.0
+
+
+class LauncherSuite(Suite):
+    # --- offline ----------------------------------------------------------------------------------------------------
+
+    def test_visibility_variables_name_exactly_the_cards_of_the_run(
+        self, launcher: Launcher, backend: DeviceBackend
+    ) -> None:
+        environment = _command(launcher).environment(dict.fromkeys(backend.visibility_variables, "7"))
+        expected = ",".join(self.rig.expected_name(card) for card in CARDS)
+        assert {name: environment[name] for name in backend.visibility_variables} == dict.fromkeys(
+            backend.visibility_variables, expected
+        )
+
+    def test_every_setting_has_its_reason(self, launcher: Launcher) -> None:
+        assert all(setting.reason and setting.value for setting in _command(launcher).settings)
+
+    def test_the_command_is_a_list_without_a_shell(self, launcher: Launcher) -> None:
+        argv = _command(launcher).argv
+        assert all(isinstance(word, str) for word in argv)
+        assert Path(argv[0]).name not in ("sh", "bash", "dash") or "-c" not in argv
+
+    def test_variables_that_must_never_be_set_do_not_reach_workers(self, launcher: Launcher) -> None:
+        command = _command(launcher)
+        environment = command.environment(dict.fromkeys(command.remove, "1"))
+        assert not set(command.remove) & set(environment)
+
+    # --- hardware ---------------------------------------------------------------------------------------------------
+
+    @pytest.mark.hardware
+    def test_a_killed_rank_is_named(self, launcher: Launcher, tmp_path: Path) -> None:
+        with _workers(launcher, tmp_path, "die") as process:
+            assert process.wait(PATIENCE_SECONDS) != 0
+        log = (tmp_path / "log").read_text(errors="replace")
+        failures = {failure.rank: failure.description for failure in launcher.explain_failures(log)}
+        assert "SIGKILL" in failures.get(1, ""), f"rank 1 was killed; the launcher blames {failures}:\n{log[-2000:]}"
+
+    @pytest.mark.hardware
+    def test_stopping_leaves_no_process(self, launcher: Launcher, tmp_path: Path) -> None:
+        with _workers(launcher, tmp_path, "wait"):
+            _wait_until(lambda: len(list(tmp_path.glob("rank-*.pid"))) == len(CARDS))
+            pids = [int(path.read_text()) for path in tmp_path.glob("rank-*.pid")]
+            assert all(map(psutil.pid_exists, pids))
+        left = [pid for pid in pids if _is_alive(pid)]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, f"the workers {left} outlived their launcher"
+
+
+def _command(launcher: Launcher) -> LaunchCommand:
+    share = NodeShare(0, 1, CARDS, "127.0.0.1", _free_port(), allowed_cores=2, host_workers=2)
+    return launcher.command(share, sys.executable, WORKER)
+
+
+@contextlib.contextmanager
+def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Started and stopped as the agent does it."""
+    command, marker = _command(launcher), f"suite-{os.getpid()}-{folder.name}"
+    inherited = {**os.environ, "FLAGPERF_RANK_FOLDER": str(folder), "FLAGPERF_RANK_DOES": task, MARKER: marker}
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            command.argv, env=command.environment(inherited), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            cwd=folder, start_new_session=True, preexec_fn=die_with_parent,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        stop_workers(process, marker)
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "the workers did not start"
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

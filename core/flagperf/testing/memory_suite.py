@@ -1,0 +1,147 @@
+"""What every memory probe must hold: exact bytes of the right card, nothing invented, nothing added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flagperf.api import FIGURES, MemoryProbe
+from flagperf.errors import ToolFailed
+from flagperf.testing.folders import MachineFolder
+from flagperf.testing.process import AdapterError, AdapterProcess, adapter_process
+from flagperf.testing.rig import Simulation
+from flagperf.testing.suite import Site, Suite
+
+GIB = 1 << 30
+
+
+class MemorySuite(Suite):
+    # --- offline ----------------------------------------------------------------------------------------------------
+
+    def test_probes_say_who_they_are_and_what_they_can_bear(self, probes: list[MemoryProbe]) -> None:
+        assert probes, "give at least one probe"
+        for probe in probes:
+            assert probe.name and probe.minimum_interval_seconds > 0
+            assert set(probe.figures) <= set(FIGURES) and {"used_bytes", "total_bytes"} <= set(probe.figures)
+
+    def test_a_probe_that_cannot_work_says_why(self, probes: list[MemoryProbe], tmp_path: Path) -> None:
+        machine = MachineFolder(tmp_path / "empty").machine()
+        for availability in (probe.available(machine) for probe in probes):
+            assert availability.available or availability.reason
+
+    def test_recorded_outputs_parse_to_exact_bytes(self) -> None:
+        if not self.rig.recorded:
+            pytest.skip("this adapter has no recorded outputs here")
+        for recorded in self.rig.recorded:
+            assert tuple(recorded.parse(recorded.text)) == recorded.readings, recorded.parse.__name__
+
+    @pytest.mark.parametrize("damage", ["empty", "another tool", "half of it", "an error line"])
+    def test_malformed_output_gives_our_error(self, damage: str) -> None:
+        if not self.rig.recorded:
+            pytest.skip("this adapter has no recorded outputs here")
+        for recorded in self.rig.recorded:
+            text = _damaged(recorded.text, damage)
+            try:
+                readings = recorded.parse(text)
+            except ToolFailed:
+                continue
+            known = {(each.device_id, each.used_bytes, each.total_bytes) for each in recorded.readings}
+            got = {(each.device_id, each.used_bytes, each.total_bytes) for each in readings}
+            whole_rows_only = damage == "half of it" and got < known
+            assert whole_rows_only, f"{recorded.parse.__name__} made {readings} of {text!r}"
+
+    def test_bytes_are_bytes_and_belong_to_their_card(self, simulation: Simulation, adapter: AdapterProcess) -> None:
+        used = [(3 * index + 1) * GIB for index in range(len(simulation.cards))]
+        simulation.use(*used)
+        readings = _by_id(adapter.ask("sample"))
+        assert [readings[card.id]["used_bytes"] for card in simulation.cards] == used
+        assert [readings[card.id]["total_bytes"] for card in simulation.cards] == [
+            card.memory_bytes for card in simulation.cards
+        ]
+
+    def test_a_second_sample_does_not_add_to_the_first(self, simulation: Simulation, adapter: AdapterProcess) -> None:
+        simulation.use(*[2 * GIB] * len(simulation.cards))
+        first = _by_id(adapter.ask("sample"))
+        assert _by_id(adapter.ask("sample")) == first
+        simulation.use(*[1 * GIB] * len(simulation.cards))
+        assert {reading["used_bytes"] for reading in _by_id(adapter.ask("sample")).values()} == {1 * GIB}
+
+    def test_readings_follow_the_card_and_not_the_order(
+        self, simulation: Simulation, adapter: AdapterProcess, tmp_path: Path
+    ) -> None:
+        variables = adapter.ask("visibility")
+        if not variables:
+            pytest.skip("this vendor has no visibility variable")
+        simulation.use(*[(index + 1) * GIB for index in range(len(simulation.cards))])
+        swapped = simulation.environ(**dict.fromkeys(variables, "1,0"))
+        with adapter_process(self.rig.vendor, swapped, tmp_path) as process:
+            readings = _by_id(process.ask("sample"))
+        expected = {simulation.cards[0].id: 1 * GIB, simulation.cards[1].id: 2 * GIB}
+        assert {name: reading["used_bytes"] for name, reading in readings.items()} == expected
+
+    def test_what_is_not_there_has_a_reason_and_no_number(self, adapter: AdapterProcess) -> None:
+        for reading in _by_id(adapter.ask("sample")).values():
+            absent = [figure for figure in FIGURES if reading.get(figure) is None]
+            unexplained = [figure for figure in absent if not reading.get("missing", {}).get(figure)]
+            assert not unexplained, f"{unexplained} of {reading['device_id']} are absent without a reason"
+
+    def test_a_source_that_fails_is_our_error_and_never_a_number(
+        self, simulation: Simulation, adapter: AdapterProcess
+    ) -> None:
+        adapter.ask("sample")
+        self.rig.break_source(simulation)
+        try:
+            readings = _by_id(adapter.ask("sample"))
+        except AdapterError as error:
+            assert "FlagPerfError" in error.kinds or "NVMLError" in error.kinds, error
+            return
+        assert all(reading.get("used_bytes") is None for reading in readings.values()), readings
+
+    # --- hardware ---------------------------------------------------------------------------------------------------
+
+    @pytest.mark.hardware
+    def test_the_probe_rises_by_what_is_allocated_and_falls_again(self, site: Site) -> None:
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            device_id = process.ask("activate", local_rank=0)["device_id"]
+            process.ask("allocate", num_bytes=1 << 20, local_rank=0)  # what the framework takes for itself comes first
+            before = _used(process, device_id)
+            process.ask("allocate", num_bytes=GIB, local_rank=0)
+            during = _used(process, device_id)
+            process.ask("free")
+            after = _used(process, device_id)
+        assert during - before == pytest.approx(GIB, rel=0.02)
+        assert after <= before + GIB // 50
+
+    @pytest.mark.hardware
+    def test_allocating_on_one_card_leaves_the_others_alone(self, site: Site) -> None:
+        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
+            devices = self.devices(process)
+            if len(devices) < 2:
+                pytest.skip("needs two cards")
+            process.ask("activate", local_rank=1)
+            process.ask("allocate", num_bytes=1 << 20, local_rank=1)
+            before = _used(process, devices[0].id), _used(process, devices[1].id)
+            process.ask("allocate", num_bytes=GIB, local_rank=1)
+            after = _used(process, devices[0].id), _used(process, devices[1].id)
+        assert after[0] - before[0] < GIB // 50
+        assert after[1] - before[1] == pytest.approx(GIB, rel=0.02)
+
+
+def _by_id(sample: Any) -> dict[str, Any]:
+    readings = {reading["device_id"]: reading for reading in sample["readings"]}
+    assert len(readings) == len(sample["readings"]), "two readings of one card"
+    return readings
+
+
+def _used(process: AdapterProcess, device_id: str) -> int:
+    return int(_by_id(process.ask("sample"))[device_id]["used_bytes"])
+
+
+def _damaged(text: str, damage: str) -> str:
+    if damage == "half of it":
+        return text[: len(text) // 2]
+    return {"empty": "", "another tool": "total 0\ndrwxr-xr-x 2 root root 40 Jan  1 00:00 .\n"}.get(
+        damage, "Error: the driver is not loaded\n"
+    )

@@ -1,0 +1,69 @@
+"""Memory of simulated cards that rises in the middle of a run, whatever the speed of the machine.
+
+A thread beside the run: when rank 0 has finished some steps, one card's use goes up, stays until the probe has written
+a sample with it, and goes down again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from flagperf.events import Sampled, StepFinished, read_events
+from flagperf.testing.rig import Simulation
+
+
+class MovingMemory:
+    """with MovingMemory(simulation, runs_dir, card=1) as moving: run it; then see `peak_bytes` and `shown_ns`."""
+
+    def __init__(self, simulation: Simulation, runs_dir: Path, card: int, after_steps: int = 3) -> None:
+        self._simulation, self._runs_dir, self._after_steps = simulation, runs_dir, after_steps
+        self.device_id = simulation.cards[card].id
+        self.idle_bytes = [(256 + 64 * index) << 20 for index in range(len(simulation.cards))]
+        self.peak_bytes = simulation.cards[card].memory_bytes * 3 // 4 >> 20 << 20
+        self._peak = [*self.idle_bytes[:card], self.peak_bytes, *self.idle_bytes[card + 1 :]]
+        self.shown_ns: tuple[int, int] | None = None
+        """From when to when the card showed its peak."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._move, daemon=True)
+
+    def __enter__(self) -> MovingMemory:
+        self._simulation.use(*self.idle_bytes)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _move(self) -> None:
+        if not self._wait_until(self._has_trained):
+            return
+        began_ns = time.monotonic_ns()
+        self._simulation.use(*self._peak)
+        if self._wait_until(self._was_sampled):
+            self._simulation.use(*self.idle_bytes)
+            self.shown_ns = began_ns, time.monotonic_ns()
+
+    def _wait_until(self, condition: Callable[[], bool]) -> bool:
+        while not self._stop.wait(0.05):
+            if condition():
+                return True
+        return False
+
+    def _has_trained(self) -> bool:
+        files = list(self._runs_dir.glob("*/events/rank-00000.jsonl"))
+        steps = [event for path in files for event in read_events(path).events if isinstance(event, StepFinished)]
+        return len(steps) >= self._after_steps
+
+    def _was_sampled(self) -> bool:
+        samples = [event for path in self._runs_dir.glob("*/samples/*.jsonl") for event in read_events(path).events]
+        return any(
+            reading.used_bytes == self.peak_bytes
+            for event in samples
+            if isinstance(event, Sampled)
+            for reading in event.readings
+            if reading.device_id == self.device_id
+        )

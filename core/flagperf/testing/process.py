@@ -1,0 +1,64 @@
+"""The suites' side of `flagperf.testing.child`: an adapter in a process of its own, asked one thing at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flagperf.testing.rig import module_command
+
+ANSWER_SECONDS = 120.0
+"""For a driver that hangs; answers come in well under a second."""
+
+
+class AdapterError(AssertionError):
+    """What the adapter raised in its process. `kinds` are the names of its class and the classes above it."""
+
+    def __init__(self, text: str, kinds: list[str]) -> None:
+        super().__init__(f"{kinds[0]}: {text}")
+        self.kinds = kinds
+
+
+class AdapterProcess:
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self._process, self._errors = process, errors
+
+    def ask(self, do: str, **arguments: Any) -> Any:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
+        assert ready, f"the adapter did not answer {do!r} within {ANSWER_SECONDS:g} s"
+        line = self._process.stdout.readline()
+        assert line, f"the adapter's process ended at {do!r}: {self._errors.read_text(errors='replace')[-2000:]}"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise AdapterError(answer["error"], answer["kind"])
+        return answer["answer"]
+
+
+@contextlib.contextmanager
+def adapter_process(vendor: str, environ: Mapping[str, str], folder: Path) -> Iterator[AdapterProcess]:
+    """`folder` takes what it prints on stderr, and is where it runs."""
+    errors = folder / "adapter-stderr.txt"
+    with errors.open("ab") as stderr:
+        process = subprocess.Popen(
+            [*module_command("flagperf.testing.child"), vendor],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=dict(environ), cwd=folder,
+        )  # fmt: skip
+    try:
+        yield AdapterProcess(process, errors)
+    finally:
+        assert process.stdin and process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,0 +1,94 @@
+"""Rig: what the suites must know of an adapter, and where its cards are, real or simulated."""
+
+from __future__ import annotations
+
+import abc
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from flagperf.api import Device, Reading
+from flagperf.testing.tools import write_memory
+
+MEMORY = "FLAGPERF_SIMULATE_MEMORY"
+CARDS = "FLAGPERF_SIMULATE_CARDS"
+
+
+class SimulatedCard(msgspec.Struct, frozen=True):
+    """One card as torch would tell it. What this vendor's torch does not tell stays empty."""
+
+    id: str
+    """The id that the adapter must give it."""
+    memory_bytes: int
+    uuid: str = ""
+    pci_address: str = ""
+
+
+class Simulation(msgspec.Struct, frozen=True):
+    """Two or more cards on a machine laid out in a folder, in the order of their physical indices."""
+
+    root: Path
+    cards: tuple[SimulatedCard, ...]
+    memory: Path
+    """The memory file that the fake tools and libraries read."""
+    variables: Mapping[str, str]
+    """PATH, LD_LIBRARY_PATH and whatever else brings them in; see simulated_environ."""
+    torch_version: Mapping[str, str] = {}
+    """Attributes of torch.version by which this vendor's build is known."""
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        """For a child process. Visibility variables of the machine under us do not reach it."""
+        cards = self.root / "simulated-cards.json"
+        cards.write_text(json.dumps({"cards": msgspec.to_builtins(self.cards), "version": dict(self.torch_version)}))
+        inherited = {name: value for name, value in os.environ.items() if not name.endswith("VISIBLE_DEVICES")}
+        return {**inherited, **self.variables, MEMORY: str(self.memory), CARDS: str(cards), **variables}
+
+    def use(self, *used_bytes: int) -> None:
+        """What each card uses from now on."""
+        write_memory(self.memory, used_bytes)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An output of the vendor's tool, and exactly what it says."""
+
+    parse: Callable[[str], list[Reading]]
+    text: str
+    readings: tuple[Reading, ...]
+
+
+class Rig(abc.ABC):
+    vendor: ClassVar[str]
+
+    recorded: ClassVar[tuple[Recorded, ...]] = ()
+    """At least one per parser."""
+
+    @abc.abstractmethod
+    def lay_out(self, folder: Path) -> Simulation | None:
+        """Simulated cards in a fresh folder, idle; None where there is nothing but the real machine."""
+
+    def break_source(self, simulation: Simulation) -> None:
+        """Make the tool or library fail from now on: a driver that went away."""
+        raise NotImplementedError(f"{type(self).__name__} cannot break its source")
+
+    def expected_name(self, device: Device) -> str:
+        """What a visibility variable must call a card: its UUID or its index."""
+        return str(device.physical_index)
+
+
+class InstalledRig(Rig):
+    """An adapter of which only the installed package is here: what needs simulated cards is skipped."""
+
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor  # type: ignore[misc]
+
+    def lay_out(self, folder: Path) -> None:
+        return None
+
+
+def module_command(module: str) -> list[str]:
+    return [sys.executable, "-m", module]

@@ -1,0 +1,94 @@
+"""What all suites share. A vendor's test file has one class per suite:
+
+    class TestDevice(DeviceSuite):
+        rig = AcmeRig()
+
+Tests marked `hardware` use the real cards with `pytest --flagperf-hardware`, else the rig's simulated ones. A standard
+test that an adapter cannot pass yet is overridden by one that calls it and is marked xfail with a reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from flagperf.api import Device, DeviceBackend, Launcher, MemoryProbe
+from flagperf.plugins import Plugins, load_plugins
+from flagperf.testing.process import AdapterProcess, adapter_process
+from flagperf.testing.rig import Rig, Simulation
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Where hardware tests run: on this machine's cards, or on simulated ones."""
+
+    folder: Path
+    simulation: Simulation | None
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        return self.simulation.environ(**variables) if self.simulation else {**os.environ, **variables}
+
+
+class Suite:
+    rig: ClassVar[Rig]
+
+    @pytest.fixture
+    def simulation(self, tmp_path: Path) -> Simulation:
+        simulation = self.rig.lay_out(tmp_path / "machine")
+        if simulation is None:
+            pytest.skip("needs simulated cards: run the adapter's own tests")
+        return simulation
+
+    @pytest.fixture
+    def adapter(self, simulation: Simulation, tmp_path: Path) -> Iterator[AdapterProcess]:
+        """The adapter on a machine with simulated cards."""
+        with adapter_process(self.rig.vendor, simulation.environ(), tmp_path) as process:
+            yield process
+
+    @pytest.fixture
+    def site(self, request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+        if request.config.getoption("--flagperf-hardware"):
+            return Site(tmp_path, None)
+        simulation = self.rig.lay_out(tmp_path / "machine")
+        if simulation is None:
+            pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
+        return Site(tmp_path, simulation)
+
+    @pytest.fixture
+    def plugins(self) -> Plugins:
+        return load_plugins()
+
+    @pytest.fixture
+    def backend(self, plugins: Plugins) -> DeviceBackend:
+        return plugins.device_backend(self.rig.vendor)
+
+    @pytest.fixture
+    def probes(self, plugins: Plugins) -> list[MemoryProbe]:
+        return plugins.memory_probes(self.rig.vendor)
+
+    @pytest.fixture
+    def launcher(self, plugins: Plugins) -> Launcher:
+        return plugins.launcher(self.rig.vendor)
+
+    def devices(self, process: AdapterProcess) -> list[Device]:
+        facts = process.ask("look")
+        assert not facts["error"], facts["error"]
+        return msgspec.convert(facts["devices"], list[Device])
+
+    def test_standard_tests_are_not_replaced_but_by_an_xfail_with_its_reason(self) -> None:
+        for name, standard in _standard_tests(type(self)).items():
+            own = getattr(type(self), name)
+            if own is not standard:
+                marks = [mark for mark in getattr(own, "pytestmark", []) if mark.name == "xfail"]
+                assert marks and marks[0].kwargs.get("reason"), f"{name} is replaced without an xfail that says why"
+
+
+def _standard_tests(suite: type) -> dict[str, object]:
+    standard = [each for each in suite.__mro__ if each.__module__.startswith("flagperf.testing.")]
+    return {
+        name: member for each in reversed(standard) for name, member in vars(each).items() if name.startswith("test_")
+    }
