@@ -5,6 +5,7 @@
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
+    |- BundleFailed      exit 3   the bundle of a run that was started cannot be written: full disk, removed folder
     `- Unsupported       exit 6   this card, torch or case cannot do what was asked
 
 Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
@@ -38,6 +39,10 @@ class Unsupported(FlagPerfError):
 
 
 class NodeFailed(FlagPerfError):
+    exit_code = 3
+
+
+class BundleFailed(FlagPerfError):
     exit_code = 3
 
 
