@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import socket
@@ -35,7 +36,8 @@ class EventWriter:
             while left:
                 left = left[self._file.write(left) :]
         except OSError:
-            self._file.truncate(whole)  # a torn line is only ever the last one
+            with contextlib.suppress(OSError):
+                self._file.truncate(whole)  # what follows must not stand behind half a line
             raise
 
     def close(self) -> None:
