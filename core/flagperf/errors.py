@@ -7,6 +7,7 @@
     |- NodeFailed        exit 3   a node's agent did not answer, or died
     |- ToolFailed        exit 3   a vendor's tool is not there, hung, or ended with an error
     |  `- UnknownLayout  exit 3   it printed something in a shape that its adapter has not seen
+    |- BundleFailed      exit 3   the bundle of a run that was started cannot be written: full disk, removed folder
     `- Unsupported       exit 6   this card, torch or case cannot do what was asked
 
 Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
@@ -57,6 +58,10 @@ class UnknownLayout(ToolFailed):
 
 
 _SHOWN_CHARACTERS = 200
+
+
+class BundleFailed(FlagPerfError):
+    exit_code = 3
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:

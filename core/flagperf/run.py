@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.launch import OnProgress, carry_out
+from flagperf.launch import OnProgress, carry_out, signals_restored
 from flagperf.metrics import compute_metrics
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
@@ -21,11 +21,11 @@ from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store import (
     STORE_SCHEMA,
-    Ending,
     RecordedRun,
     Run,
     check_writable,
     create_bundle,
+    gated,
     read_bundle,
     read_record,
     runs_directory,
@@ -47,7 +47,9 @@ def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> Re
     directory = runs_directory(runs_dir)
     check_writable(directory)
     plugins = load_plugins()
-    return execute(make_plan(spec, plugins), plugins, directory)
+    plan = make_plan(spec, plugins)
+    with signals_restored():
+        return execute(plan, plugins, directory)
 
 
 def execute(
@@ -62,20 +64,9 @@ def execute(
     ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
     metrics = compute_metrics(plan.job, plan.manifest, read_record(bundle))
     measured = msgspec.structs.replace(run, metrics=metrics)
-    write_run(bundle, msgspec.structs.replace(measured, ending=_gated(ending, measured)))
+    write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)
-
-
-def _gated(ending: Ending, run: Run) -> Ending:
-    """A run that worked but missed a target that gates, or did not measure it, has not succeeded."""
-    target, verdict = run.manifest.target, run.metric("target")
-    if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
-        return ending
-    if verdict.value is None:
-        return Ending("target_missed", f"{target.metric} was not measured: {verdict.detail}")
-    got, wanted = verdict.inputs["got"], verdict.inputs["target"]
-    return Ending("target_missed", f"{target.metric} is {got}, its target is {wanted}")
 
 
 def _now() -> str:

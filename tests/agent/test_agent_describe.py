@@ -10,10 +10,8 @@ import pytest
 
 from flagperf.agent.check import check
 from flagperf.agent.describe import describe, missing_requirements
-from flagperf.agent.ending import failure_of
 from flagperf.agent.env_script import worker_environment
-from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare, RankFailure
-from flagperf.events import EventWriter, WorkerEnded
+from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare
 from flagperf.plugins import load_plugins
 from flagperf.spec import CheckRequest, DescribeRequest, NodeFacts
 
@@ -55,17 +53,14 @@ class ScriptLauncher(Launcher):
     vendor = "acme"
     name = "script"
 
-    def __init__(self, script: str | None = None, blamed: RankFailure | None = None) -> None:
-        self.script, self.blamed = script, blamed
+    def __init__(self, script: str) -> None:
+        self.script = script
 
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
         return LaunchCommand(())
 
     def env_script(self, machine: Machine) -> str | None:
         return self.script
-
-    def explain_failure(self, log: str) -> RankFailure | None:
-        return self.blamed
 
 
 def test_the_vendors_script_is_sourced_and_its_variables_taken_over(tmp_path: Path) -> None:
@@ -112,3 +107,4 @@ class TestFailureOf:
 
     def test_a_launcher_that_never_started_a_rank_is_quoted(self, tmp_path: Path) -> None:
         assert "last line" in self.failure(tmp_path, {}).reason
+        _inherited(ScriptLauncher(str(script)))

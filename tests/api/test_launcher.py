@@ -96,13 +96,45 @@ Root Cause (first observed failure):
 """  # noqa: E501
 
 
-def explain(text: str) -> RankFailure | None:
-    return SomeLauncher().explain_failure(text)
+def explain(text: str) -> list[RankFailure]:
+    return SomeLauncher().explain_failures(text)
 
 
-def test_the_root_cause_is_taken_and_not_those_that_followed() -> None:
-    text = log(failure(13, 1, index=1), failure(8, -15, "(SIGTERM)"), failure(9, -15, "(SIGTERM)", index=2))
-    assert explain(text) == RankFailure(13, "exit code 1")
+KILLED = "killed by SIGKILL, often the kernel's answer to exhausted memory"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        log(failure(13, -9, "(SIGKILL)", index=1), failure(12, 1), failure(14, -15, "(SIGTERM)", index=2)),
+        log(failure(12, 1), failure(13, -9, "(SIGKILL)", index=1), failure(14, -15, "(SIGTERM)", index=2)),
+        log(failure(14, -15, "(SIGTERM)", index=2), failure(12, 1), failure(13, -9, "(SIGKILL)", index=1)),
+    ],
+    ids=["the killed one is the root", "the complaining one is the root", "the stopped one is the root"],
+)
+def test_all_failures_are_told_whichever_of_them_torchrun_takes_for_the_cause(text: str) -> None:
+    stopped = "Sending process 4300 closing signal", "Sending process 4314 closing signal"
+    assert explain(text.replace(*stopped)) == [
+        RankFailure(12, "exit code 1"),
+        RankFailure(13, KILLED),
+        RankFailure(14, "killed by SIGTERM", was_stopped=True),
+    ]
+
+
+def test_a_rank_that_torchrun_had_to_kill_was_stopped_and_did_not_die() -> None:
+    (told,) = explain(log(failure(0, -9, "(SIGKILL)")))
+    assert told.was_stopped  # the log says: Sending process 4300 closing signal
+
+
+def test_sigterm_from_elsewhere_is_told_from_torchruns_own() -> None:
+    (told,) = explain(log(failure(1, -15, "(SIGTERM)")))
+    assert not told.was_stopped
+
+
+def test_where_torchrun_may_not_warn_sigterm_is_its_own() -> None:
+    text = "\n".join(line for line in log(failure(1, -15, "(SIGTERM)")).splitlines() if not line.startswith("W"))
+    (told,) = explain(text)
+    assert told.was_stopped
 
 
 @pytest.mark.parametrize(
@@ -110,24 +142,24 @@ def test_the_root_cause_is_taken_and_not_those_that_followed() -> None:
     [
         (1, "exit code 1"),
         (137, "exit code 137"),
-        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-9, KILLED),
         (-11, "killed by SIGSEGV"),
         (-6, "killed by SIGABRT"),
         (-99, "killed by signal 99"),
     ],
 )
 def test_an_exit_code_is_put_into_words(exit_code: int, description: str) -> None:
-    assert explain(log(failure(0, exit_code))) == RankFailure(0, description)
+    assert explain(log(failure(1, exit_code))) == [RankFailure(1, description)]
 
 
 def test_the_words_of_a_traceback_do_not_confuse_it() -> None:
     traceback = "Traceback (most recent call last):\n    rank : 99\n    exitcode : 99\n  RuntimeError: rank: 98"
-    assert explain(log(failure(3, 1, traceback=traceback))) == RankFailure(3, "exit code 1")
+    assert explain(log(failure(3, 1, traceback=traceback))) == [RankFailure(3, "exit code 1")]
 
 
 def test_of_several_reports_the_last_counts() -> None:
     both = log(failure(1, 1)) + log(failure(2, -11))
-    assert explain(both) == RankFailure(2, "killed by SIGSEGV")
+    assert explain(both) == [RankFailure(2, "killed by SIGSEGV")]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +170,23 @@ def test_of_several_reports_the_last_counts() -> None:
         "  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 7)\n",
         log(failure(5, 1)).partition("exitcode  : 1 (pid: 4305)")[0],
         log("").partition("Root Cause")[0],
+        log(failure(5, 1), failure(6, 1)).partition("Root Cause")[0],
     ],
-    ids=["empty", "no torch", "no report", "cut off in the root cause", "cut off before it"],
+    ids=["empty", "no torch", "no report", "cut off in the root cause", "cut off before it", "cut off after others"],
 )
 def test_without_a_whole_report_nobody_is_blamed(text: str) -> None:
-    assert explain(text) is None
+    assert explain(text) == []
+
+
+def test_a_report_of_the_installed_torch_is_read() -> None:
+    errors = pytest.importorskip("torch.distributed.elastic.multiprocessing.errors")
+    failures = {
+        rank: errors.ProcessFailure(local_rank=rank, pid=100 + rank, exitcode=code, error_file="<N/A>")
+        for rank, code in enumerate((1, -9, -15))
+    }
+    log = f"W1 Sending process 102 closing signal SIGTERM\n{errors.ChildFailedError('flagperf.worker', failures)}\n"
+    assert explain(log) == [
+        RankFailure(0, "exit code 1"),
+        RankFailure(1, KILLED),
+        RankFailure(2, "killed by SIGTERM", was_stopped=True),
+    ]

@@ -28,18 +28,22 @@ class Done:
         return json.loads(self.stdout)
 
 
-def start(cwd: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+def environment() -> dict[str, str]:
     # Tests share the cores: threads that spin while they wait would take them from each other.
-    environment = {**os.environ, "PYTHONPATH": str(SITE), "OMP_WAIT_POLICY": "passive", **environ}
-    environment.pop("FLAGPERF_RUNS_DIR", None)
+    inherited = {**os.environ, "PYTHONPATH": str(SITE), "OMP_WAIT_POLICY": "passive"}
+    inherited.pop("FLAGPERF_RUNS_DIR", None)
+    return inherited
+
+
+def start(cwd: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, env=environment(), text=True, **{**pipes, **options}
+    )
 
 
-def flagperf(cwd: Path, *arguments: str, **environ: str) -> Done:
-    process = start(cwd, *arguments, **environ)
+def flagperf(cwd: Path, *arguments: str) -> Done:
+    process = start(cwd, *arguments)
     stdout, stderr = process.communicate(timeout=300)
     return Done(process.returncode, stdout, stderr)
 
@@ -70,7 +74,7 @@ def processes_of(bundle: Path) -> list[psutil.Process]:
     return found
 
 
-def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 90) -> Path:
+def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 300) -> Path:
     """Until the run has its first bundle and the rank has written a step."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -83,5 +87,5 @@ def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 90) -> Path:
 
 def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     return Done(process.returncode, stdout, stderr)

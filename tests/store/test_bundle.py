@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import EventWriter, RunStarted, TrainingBegan, this_clock
 from flagperf.store import (
     Ending,
@@ -69,10 +70,29 @@ def test_writing_is_atomic_and_leaves_no_temporary_file(tmp_path: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(BundleFailed, match="No space left on device; .* make room"):
         write_run(bundle, make_run("other"))
+    with pytest.raises(BundleFailed, match="No space left on device"):
+        seal(bundle)
     assert (bundle / "run.json").read_bytes() == before
     assert not [path for path in bundle.iterdir() if path.name.startswith(".")]
+
+
+def test_a_bundle_that_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(BadInput, match="No space left on device; choose another --runs-dir"):
+        create_bundle(tmp_path, make_run("a"), ())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundle_that_was_removed_is_said_to_be(tmp_path: Path) -> None:
+    bundle = create_bundle(tmp_path, make_run("a"), ())
+    shutil.rmtree(bundle)
+    with pytest.raises(BundleFailed, match="it was removed during the run"):
+        write_run(bundle, make_run("a"))
 
 
 def test_a_record_without_a_parent_file_is_empty(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flagperf.api import Launcher
+from flagperf.api import Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.spec import Failure, Job, NodePart
 
@@ -15,22 +16,47 @@ def failure_of(
     """None where all went well. A rank that died without a word is the cause even if others complain about it."""
     first = sum(len(other.devices) for other in job.nodes[: node.index])
     ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
-    unfinished = [rank for rank, end in ends.items() if end is None or end.status != "succeeded"]
-    if returncode == 0 and not unfinished:
+    if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
-    blamed = launcher.explain_failure(log.read_text(errors="replace"))
-    if blamed is not None and ends.get(blamed.rank) is None:
-        return Failure(
-            "failed", f"rank {blamed.rank}: {blamed.description}; see logs/rank-{blamed.rank:05d}.log", died=True
-        )
+    listed = launcher.explain_failures(log.read_text(errors="replace"))
+    silent = [rank for rank, end in ends.items() if end is None]
+    failure = _died(silent, listed) or _left(silent, listed, returncode) or _said(ends) or _stopped(silent, listed)
+    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; see logs/{log.name}")
+
+
+def _died(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
+    """A rank that ended without a word, and not because the launcher stopped it."""
+    causes = [failure for failure in listed if failure.rank in silent and not failure.was_stopped]
+    return _wordless(causes[0].rank, causes[0].description) if causes else None
+
+
+def _left(silent: Sequence[int], listed: Sequence[RankFailure], returncode: int) -> Failure | None:
+    """A rank whose process ended well, which its case did not. A launcher that lists failures lists all of them."""
+    failed = {failure.rank for failure in listed}
+    left = [rank for rank in silent if rank not in failed] if listed or returncode == 0 else []
+    return _wordless(left[0], "left before its case was done") if left else None
+
+
+def _said(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
+    """The first rank that said why it failed."""
     failed = [(end.t_ns, rank, end) for rank, end in ends.items() if end is not None and end.status != "succeeded"]
-    if failed:
-        _, rank, end = min(failed, key=lambda entry: entry[:2])
-        return Failure(end.status, f"rank {rank}: {end.reason}; see logs/rank-{rank:05d}.log")
-    if returncode == 0:
-        rank = unfinished[0]
-        return Failure("failed", f"rank {rank} left before its case was done; see logs/rank-{rank:05d}.log", died=True)
-    return Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; see logs/{log.name}")
+    if not failed:
+        return None
+    _, rank, end = min(failed, key=lambda entry: entry[:2])
+    return Failure(end.status, f"rank {rank}: {end.reason}; {_see(rank)}")
+
+
+def _stopped(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
+    """Nobody else is to blame: whatever stopped this one came from outside."""
+    return next((_wordless(each.rank, each.description) for each in listed if each.rank in silent), None)
+
+
+def _wordless(rank: int, description: str) -> Failure:
+    return Failure("failed", f"rank {rank}: {description}; {_see(rank)}", died=True)
+
+
+def _see(rank: int) -> str:
+    return f"see logs/rank-{rank:05d}.log"
 
 
 def _end(directory: Path, rank: int) -> WorkerEnded | None:

@@ -25,6 +25,7 @@ from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, s
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Launcher
+from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
     WORKER_MODULE,
@@ -78,7 +79,10 @@ def _run_workers(
     finally:
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
-    failure = failure_of(job, node, directory, launcher, workers.returncode, log)
+    try:
+        failure = failure_of(job, node, directory, launcher, workers.returncode, log)
+    except (FlagPerfError, OSError) as error:
+        failure = Failure("failed", f"what the workers left cannot be read: {error}")
     _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
     return workers.returncode
 

@@ -6,7 +6,7 @@ import abc
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -65,8 +65,12 @@ class LaunchCommand(msgspec.Struct, frozen=True):
 
 
 class RankFailure(msgspec.Struct, frozen=True):
+    """A worker that did not end with exit code 0."""
+
     rank: int
     description: str
+    was_stopped: bool = False
+    """The launcher itself ended this worker, because another one had failed: it is no cause."""
 
 
 class Launcher(abc.ABC):
@@ -83,9 +87,9 @@ class Launcher(abc.ABC):
         once and takes over its variables."""
         return None
 
-    def explain_failure(self, log: str) -> RankFailure | None:
-        """The first rank that failed, from the launcher's own output."""
-        return None
+    def explain_failures(self, log: str) -> list[RankFailure]:
+        """Every worker of this node that failed, from the launcher's own output. Empty where it does not say."""
+        return []
 
 
 class TorchrunLauncher(Launcher):
@@ -122,13 +126,29 @@ class TorchrunLauncher(Launcher):
         visibility = [Setting(name, cards, "the cards of this run") for name in self.visibility_variables]
         return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason), *visibility, *self.vendor_settings(share)]
 
-    def explain_failure(self, log: str) -> RankFailure | None:
-        _, found, report = log.rpartition("Root Cause (first observed failure)")
-        rank = re.search(r"rank\s*:\s*(\d+)", report) if found else None
-        exit_code = re.search(r"exitcode\s*:\s*(-?\d+)", report)
-        if rank is None or exit_code is None:
-            return None
-        return RankFailure(int(rank[1]), _describe_exit(int(exit_code[1])))
+    def explain_failures(self, log: str) -> list[RankFailure]:
+        """All that the last report lists. Its "root cause" is the failure with the lowest time, in whole seconds: of
+        several in one second it is any, so that nothing can be made of that."""
+        others, _, root = log.rpartition("\nFailures:\n")[2].partition("\nRoot Cause (first observed failure):\n")
+        if not _LISTED.search(root):
+            return []  # no report, or one that was cut off
+        stopped_pids = set(_STOPPED.findall(log))
+        failures = [
+            RankFailure(int(rank), _describe_exit(int(code)), _was_stopped(int(code), pid, stopped_pids))
+            for rank, code, pid in _LISTED.findall(others) + _LISTED.findall(root)
+        ]
+        return sorted(failures, key=lambda failure: failure.rank)
+
+
+_LISTED = re.compile(
+    r"^ {2}rank {6}: (\d+) \(local_rank: \d+\)\n {2}exitcode {2}: (-?\d+) \(pid: (\d+)\)", re.MULTILINE
+)
+_STOPPED = re.compile(r"Sending process (\d+) closing signal")
+
+
+def _was_stopped(code: int, pid: str, stopped_pids: Collection[str]) -> bool:
+    """torchrun warns of each process that it stops; where its warnings are turned off, SIGTERM is taken as its own."""
+    return pid in stopped_pids or (code == -signal.SIGTERM and not stopped_pids)
 
 
 def _describe_exit(code: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
 import click
@@ -71,14 +70,20 @@ def cli() -> None:
 
 
 def main() -> None:
-    sys.exit(run_cli(sys.argv[1:]))
+    from flagperf.cli.streams import loss_of_output, make_streams_last
+
+    stdout = make_streams_last()
+    code = run_cli(sys.argv[1:])
+    loss = loss_of_output(stdout)
+    if loss:
+        click.echo(f"flagperf: cannot write to stdout: {loss}", err=True)
+    sys.exit(code or (3 if loss else 0))
 
 
 def run_cli(arguments: list[str]) -> int:
     """The only place where errors become exit codes."""
     try:
         result = cli.main(arguments, prog_name="flagperf", standalone_mode=False)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except FlagPerfError as error:
         click.echo(f"flagperf: {error}", err=True)
@@ -89,11 +94,7 @@ def run_cli(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("flagperf: interrupted", err=True)
         return 130
-    except BrokenPipeError:
-        return _reader_is_gone()
     except SystemExit as exit_request:
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # how click leaves when a pipe is closed
-            return _reader_is_gone()
         return exit_request.code if isinstance(exit_request.code, int) else 1
     except Exception:  # noqa: BLE001
         import traceback
@@ -101,9 +102,3 @@ def run_cli(arguments: list[str]) -> int:
         traceback.print_exc()
         click.echo("flagperf: this is a bug of flagperf, not of yours; please report it with the lines above", err=True)
         return 1
-
-
-def _reader_is_gone() -> int:
-    """`| head`: nobody's mistake. Python would complain once more while closing stdout, hence the other end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0

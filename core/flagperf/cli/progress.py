@@ -50,8 +50,7 @@ def _plain_lines() -> OnProgress:
         nonlocal last
         if node_index == 0 and progress.step and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
-            with contextlib.suppress(OSError):  # a terminal that is gone does not end a run
-                click.echo(describe(progress), err=True)
+            click.echo(describe(progress), err=True)
 
     return update
 
@@ -74,10 +73,9 @@ class _Bar:
 
     def update(self, node_index: int, progress: Progress) -> None:
         if node_index == 0:
-            with contextlib.suppress(OSError):
-                self._rich.update(
-                    self._task, total=progress.planned_steps, completed=progress.step, description=describe(progress)
-                )
+            self._rich.update(
+                self._task, total=progress.planned_steps, completed=progress.step, description=describe(progress)
+            )
 
     def __exit__(self, *_: object) -> None:
         self._rich.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 from flagperf.cli.options import RunRequestCommand, common, note, run_request, runs_dir_option, wants_color
 from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
+from flagperf.launch import raise_on_signals
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import load_plugins
 from flagperf.report import print_summary, summary, to_json
@@ -27,8 +27,7 @@ from flagperf.store import RecordedRun, check_writable, runs_directory
 @common
 def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
     """Run a case and leave a bundle whose every number can be recomputed."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt_once)
+    raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)
     plan = make_plan(msgspec.convert(request, RunSpec), plugins, needs_worker=not dry_run)
@@ -53,13 +52,6 @@ def _announce(plan: Plan) -> None:
     training = job.config.values.get("training", {})
     if 0 < training.get("max_steps", 0) <= training.get("warmup_steps", 0):
         note("note: training.max_steps is not above training.warmup_steps: no throughput will be measured")
-
-
-def _interrupt_once(*_: object) -> None:
-    """What follows is the orderly end, bundle included; a second Ctrl-C would only break that off."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _print_result(recorded: RecordedRun, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import socket
@@ -19,15 +20,25 @@ _encoder = msgspec.json.Encoder()
 
 
 class EventWriter:
-    """Writes whole lines; each `write` reaches the kernel, so that a killed process loses at most the line in hand."""
+    """Writes whole lines; each `write` reaches the kernel, so that a killed process loses at most the line in hand.
+
+    Unbuffered: what a full disk refused must not be tried again by `close`.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
 
     def write(self, *events: Event) -> None:
-        self._file.write(b"".join(_encoder.encode(event) + b"\n" for event in events))
-        self._file.flush()
+        whole = self._file.tell()
+        left = memoryview(b"".join(_encoder.encode(event) + b"\n" for event in events))
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(whole)  # what follows must not stand behind half a line
+            raise
 
     def close(self) -> None:
         self._file.close()

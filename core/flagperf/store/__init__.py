@@ -9,12 +9,13 @@ from flagperf.store.bundle import (
     read_record,
     seal,
     write_run,
+    writing,
 )
 from flagperf.store.listing import RunLine, find_run, list_runs, runs_directory
-from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Run, Status
+from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Run, Status, gated
 
 __all__ = [
     "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status", "broken_files",
-    "check_writable", "create_bundle", "find_run", "list_runs", "read_bundle", "read_record", "runs_directory", "seal",
-    "write_run",
+    "check_writable", "create_bundle", "find_run", "gated", "list_runs", "read_bundle", "read_record", "runs_directory",
+    "seal", "write_run", "writing",
 ]  # fmt: skip

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_all, read_events
 from flagperf.events.files import EventFile
 from flagperf.metrics import Record
@@ -28,10 +31,22 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
         for folder in ("events", "samples", "logs"):
             (path / folder).mkdir(parents=True)
         _write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
-        write_run(path, run)
+        _write_atomically(path / RUN_FILE, _pretty(run))
     except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
         raise BadInput(f"cannot write the bundle {path}: {error.strerror}; choose another --runs-dir") from None
     return path
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """While a bundle is written: what the disk refuses becomes one message."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror if path.is_dir() else "it was removed during the run"
+        advice = "what is there is no complete run; make room, or choose another --runs-dir"
+        raise BundleFailed(f"cannot write the bundle {path}: {why}; {advice}") from None
 
 
 def check_writable(runs_dir: Path) -> None:
@@ -47,14 +62,16 @@ def check_writable(runs_dir: Path) -> None:
 
 
 def write_run(path: Path, run: Run) -> None:
-    _write_atomically(path / RUN_FILE, _pretty(run))
+    with writing(path):
+        _write_atomically(path / RUN_FILE, _pretty(run))
 
 
 def seal(path: Path) -> None:
     """Write the sha256 of every file, in the form that `sha256sum --check MANIFEST` reads."""
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE)
-    lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
-    _write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
+    with writing(path):
+        lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
+        _write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
 
 
 def read_bundle(path: Path) -> RecordedRun:

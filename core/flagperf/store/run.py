@@ -50,6 +50,17 @@ class Run(msgspec.Struct, frozen=True):
         return next((metric for metric in self.metrics if metric.name == name), None)
 
 
+def gated(ending: Ending, run: Run) -> Ending:
+    """A run that worked but missed a target that gates, or did not measure it, has not succeeded."""
+    target, verdict = run.manifest.target, run.metric("target")
+    if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
+        return ending
+    if verdict.value is None:
+        return Ending("target_missed", f"{target.metric} was not measured: {verdict.detail}")
+    got, wanted = verdict.inputs["got"], verdict.inputs["target"]
+    return Ending("target_missed", f"{target.metric} is {got}, its target is {wanted}")
+
+
 class RecordedRun(msgspec.Struct, frozen=True):
     """A run as read from its bundle."""
 

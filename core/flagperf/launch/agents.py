@@ -1,0 +1,77 @@
+"""NodeAgent: the agent of one node as the parent sees it. Its messages go to a queue, its stderr is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from pathlib import Path
+
+import msgspec
+
+from flagperf.api import AgentProcess
+from flagperf.spec import AgentMessage, WorkOrder
+
+STDERR_SECONDS = 10.0
+"""How long stderr may stay open after its agent has ended: somebody else may hold it."""
+
+_decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A message of a node's agent; None when its stdout has ended."""
+
+    node_index: int
+    message: AgentMessage | None
+
+
+class NodeAgent:
+    def __init__(self, index: int, process: AgentProcess) -> None:
+        self._index = index
+        self._process = process
+        self._errors = b""
+        self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
+
+    def begin(self, order: WorkOrder, lines: queue.Queue[Line]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it is gone already: its stdout ends, which is noticed
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self._process.stdin.flush()
+        threading.Thread(target=self._read_messages, args=(lines,), daemon=True).start()
+        self._error_reader.start()
+
+    def close_stdin(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """It is not left behind."""
+        self.close_stdin()
+        if self._process.wait(timeout_seconds) is None:
+            self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def keep_errors(self, bundle: Path) -> None:
+        content = self._all_errors()
+        if content:
+            (bundle / "logs" / f"agent-{self._index:03d}.log").write_bytes(content)
+
+    def last_line(self) -> str:
+        lines = self._all_errors().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def _all_errors(self) -> bytes:
+        if self._error_reader.ident is not None:
+            self._error_reader.join(STDERR_SECONDS)
+        return self._errors
+
+    def _read_messages(self, lines: queue.Queue[Line]) -> None:
+        """A line that is no message ends the conversation, as the end of stdout does."""
+        with contextlib.suppress(msgspec.DecodeError):
+            for line in self._process.stdout:
+                lines.put(Line(self._index, _decoder.decode(line)))
+        lines.put(Line(self._index, None))
+
+    def _read_errors(self) -> None:
+        self._errors = self._process.stderr.read()
