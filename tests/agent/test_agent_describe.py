@@ -76,35 +76,3 @@ def test_a_failing_script_is_not_passed_over(tmp_path: Path) -> None:
     script.write_text("return 3\n")
     with pytest.raises(subprocess.CalledProcessError):
         worker_environment(ScriptLauncher(str(script)), Machine())
-
-
-class TestFailureOf:
-    """Two ranks of one node; which of them is to blame, and in whose words."""
-
-    def failure(self, folder: Path, ends: dict[int, WorkerEnded], blamed: RankFailure | None = None) -> object:
-        from run_builders import make_run
-
-        run = make_run("a")
-        node = msgspec.structs.replace(run.job.nodes[0], devices=run.job.nodes[0].devices * 2)
-        job = msgspec.structs.replace(run.job, nodes=(node,))
-        for rank, end in ends.items():
-            with EventWriter(folder / "events" / f"rank-{rank:05d}.jsonl") as writer:
-                writer.write(end)
-        log = folder / "node-000.log"
-        log.write_text("first line\nlast line\n")
-        return failure_of(job, node, folder, ScriptLauncher(blamed=blamed), 1, log)
-
-    def test_a_silent_rank_is_the_cause_of_what_others_say(self, tmp_path: Path) -> None:
-        others = {0: WorkerEnded(5, "failed", "RuntimeError: connection closed by peer")}
-        failure = self.failure(tmp_path, others, RankFailure(1, "killed by SIGKILL"))
-        assert "rank 1: killed by SIGKILL" in failure.reason and failure.died
-
-    def test_the_first_rank_that_said_why_is_quoted(self, tmp_path: Path) -> None:
-        ends = {0: WorkerEnded(9, "failed", "late"), 1: WorkerEnded(5, "out_of_memory", "early")}
-        failure = self.failure(tmp_path, ends, RankFailure(0, "exit code 1"))
-        assert (failure.status, failure.died) == ("out_of_memory", False)
-        assert failure.reason.startswith("rank 1: early")
-
-    def test_a_launcher_that_never_started_a_rank_is_quoted(self, tmp_path: Path) -> None:
-        assert "last line" in self.failure(tmp_path, {}).reason
-        _inherited(ScriptLauncher(str(script)))
