@@ -11,6 +11,7 @@ from flagperf.events.schema import (
     Logged,
     ModelDescribed,
     ProbeEnded,
+    ProbeFailed,
     ProbeStarted,
     Reported,
     RunEnded,
@@ -29,7 +30,7 @@ from flagperf.events.schema import (
 
 __all__ = [
     "EVENT_SCHEMA", "AnyEvent", "Clock", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter", "Logged",
-    "ModelDescribed", "ProbeEnded", "ProbeStarted", "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled",
-    "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded",
-    "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
+    "ModelDescribed", "ProbeEnded", "ProbeFailed", "ProbeStarted", "Reported", "RunEnded", "RunStarted",
+    "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded",
+    "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
 ]  # fmt: skip
