@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from flagperf.agent.probe import choose_probe
+from flagperf.agent.probe import choose_probe, pause_seconds
 from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
 from flagperf.spec import ProbeRequest
@@ -50,6 +51,16 @@ def test_without_an_available_probe_there_is_none() -> None:
     assert choice.not_used == {"tool": "not found"}
 
 
+@pytest.mark.parametrize(
+    ("cpu_seconds", "pause"),
+    [(0.0, 1.0), (0.01, 1.0), (0.05, 5.0), (0.1, 10.0), (3.0, 10.0)],
+)
+def test_dear_samples_are_taken_more_rarely_so_that_they_take_1_percent_of_a_core(
+    cpu_seconds: float, pause: float
+) -> None:
+    assert pause_seconds(1.0, cpu_seconds) == pytest.approx(pause)
+
+
 def request(path: Path, interval_seconds: float = 0.1) -> bytes:
     devices = (Device("cpu:0", "CPU", "CPU", 0),)
     return msgspec.json.encode(ProbeRequest("cpu", 0, devices, interval_seconds, str(path))) + b"\n"
@@ -77,6 +88,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
         probe.stdin.flush()
         while sum(isinstance(event, Sampled) for event in read_events(path).events) < 5:
             assert probe.poll() is None
+            time.sleep(0.05)
         probe.stdin.close()
         assert probe.wait(10) == 0
     finally:

@@ -6,7 +6,17 @@ import pytest
 
 from flagperf.agent.progress import GrowingFile, ProgressFollower
 from flagperf.api import Reading
-from flagperf.events import EventWriter, Sampled, StepFinished, TrainingBegan, TrainingEnded
+from flagperf.events import (
+    Clock,
+    EventWriter,
+    ProbeFailed,
+    ProbeStarted,
+    Sampled,
+    StepFinished,
+    TrainingBegan,
+    TrainingEnded,
+)
+from flagperf.spec import Progress
 
 SECOND = 1_000_000_000
 
@@ -44,6 +54,38 @@ def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypat
     assert progress.seconds_left == 7.0
     assert progress.phase == "training"
     assert follower.look() is None
+
+
+def probe_started(interval_seconds: float) -> ProbeStarted:
+    clock = Clock("h", "boot", 1, "2024-01-01T00:00:00+00:00")
+    return ProbeStarted(0, 1, clock, node_index=0, vendor="acme", probe="smi", interval_seconds=interval_seconds)
+
+
+@pytest.mark.parametrize(("interval_seconds", "silent_seconds"), [(0.5, 10), (2.0, 20)])
+def test_memory_is_not_shown_any_more_while_the_probe_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval_seconds: float, silent_seconds: int
+) -> None:
+    now = [0]
+    monkeypatch.setattr("time.monotonic_ns", lambda: now[0])
+    samples = tmp_path / "node.jsonl"
+    follower = ProgressFollower(tmp_path / "none.jsonl", samples, num_ranks=1)
+    with EventWriter(samples) as writer:
+        writer.write(probe_started(interval_seconds), Sampled(0, (Reading("a", used_bytes=7),)))
+        assert used(follower.look()) == 7
+        now[0] = silent_seconds * SECOND
+        assert follower.look() is None
+        now[0] += 1
+        assert used(follower.look()) is None
+        assert follower.look() is None
+        writer.write(Sampled(now[0], (Reading("a", used_bytes=8),)))
+        assert used(follower.look()) == 8
+        writer.write(ProbeFailed(now[0], "killed"))
+        assert used(follower.look()) is None
+
+
+def used(progress: Progress | None) -> int | None:
+    assert progress is not None
+    return progress.used_bytes
 
 
 def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import psutil
 import pytest
 
+from flagperf.agent.probe import choose_probe
 from flagperf.api import Device, Machine
-from flagperf.builtin.host_memory import HostMemoryProbe
+from flagperf.builtin import flagperf_memory_probes
+from flagperf.builtin.host_memory import HostMemoryProbe, ProportionalMemoryProbe, ResidentMemoryProbe
 
 MIB = 1 << 20
 SIZE = 64 * MIB
@@ -24,6 +27,22 @@ SLOTS = [Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(3)]
 
 # Holds as many bytes as the last line of stdin says. Every byte is written, so that it is resident.
 HOLDER = "import sys\nfor line in sys.stdin:\n    held = None; held = b'x' * int(line); print('done', flush=True)"
+
+# As HOLDER, then forks three children that only wait: they share every page with it until it writes.
+FORKING_HOLDER = """
+import os, signal, sys
+children = []
+for line in sys.stdin:
+    held = b'x' * int(line)
+    for _ in range(3):
+        children.append(os.fork())
+        if not children[-1]:
+            signal.alarm(120)
+            signal.pause()
+    print('done', flush=True)
+for child in children:
+    os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
+"""
 
 # Starts its commands with their environments, then passes lines on: `1 500` tells the second one to hold 500 bytes.
 LAUNCHER = """
@@ -77,7 +96,7 @@ def worker(local_rank: int) -> tuple[list[str], dict[str, str]]:
 
 @pytest.fixture
 def probe() -> HostMemoryProbe:
-    probe = HostMemoryProbe()
+    probe = ProportionalMemoryProbe()
     assert probe.available(Machine()).available
     return probe
 
@@ -146,6 +165,27 @@ def test_a_workers_own_children_are_counted_with_it(probe: HostMemoryProbe) -> N
     tree.tell(0, SIZE)
     assert used(probe, tree)[1] - before[1] == pytest.approx(SIZE, abs=SLACK)
     tree.end()
+
+
+def test_pages_that_a_worker_shares_with_its_children_are_counted_once(probe: HostMemoryProbe) -> None:
+    """As data loaders do that were forked: four processes that hold the same bytes hold them once."""
+    tree = Tree([([sys.executable, "-c", FORKING_HOLDER], {"LOCAL_RANK": "0"})])
+    tree.tell(0, SIZE)
+    proportional, resident = used(probe, tree)[0], used(ResidentMemoryProbe(), tree)[0]
+    tree.end()
+    assert SIZE < proportional < SIZE + 5 * SLACK
+    assert resident > 4 * SIZE
+
+
+def test_without_the_kernels_proportional_figure_the_resident_one_is_taken_and_named(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\n")
+    choice = choose_probe(flagperf_memory_probes(), Machine(root=tmp_path))
+    assert choice.probe is not None and choice.probe.name == "rss"
+    assert "smaps_rollup" in choice.not_used["pss"]
+    (tmp_path / "proc/self/smaps_rollup").write_text("Pss: 378 kB\n")
+    choice = choose_probe(flagperf_memory_probes(), Machine(root=tmp_path))
+    assert choice.probe is not None and choice.probe.name == "pss"
 
 
 def test_a_helper_that_belongs_to_no_rank_is_not_counted(probe: HostMemoryProbe) -> None:

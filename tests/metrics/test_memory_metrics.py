@@ -1,10 +1,15 @@
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from metric_builders import (
     GIB,
     MIB,
+    began,
+    clock,
     make_job,
     metrics_of,
+    ns,
     parent_file,
     record_of,
     sample,
@@ -14,7 +19,7 @@ from metric_builders import (
 )
 
 from flagperf.api import Reading
-from flagperf.events import EventFile, ProbeEnded, Sampled, SampleMissed
+from flagperf.events import EventFile, ProbeEnded, ProbeFailed, ProbeStarted, Sampled, SampleMissed
 
 CARD = ("mem_used", "mem_total", "mem_baseline")
 
@@ -45,13 +50,16 @@ def test_used_is_the_largest_sample_of_the_fullest_device():
     assert metrics["mem_used"].value == 9 * GIB
     assert metrics["mem_total"].value == 24 * GIB
     assert metrics["mem_baseline"].value == 2 * GIB
+    assert metrics["mem_baseline"].inputs["per_device"] == {"0/card-0": 12 * GIB, "0/card-1": 2 * GIB}
     # workers ran from 5 to 43 s: gaps 5, 20, 10, 3
     assert metrics["mem_used"].inputs == {
         "node_index": 0,
         "device_id": "card-1",
         "t_ns": 30_000_000_000,
+        "peak_seconds": None,
         "probe": "smi",
         "interval_seconds": 10.0,
+        "num_samples": 3,
         "largest_gap_seconds": 20.0,
         "per_device": {"0/card-0": 7 * GIB, "0/card-1": 9 * GIB},
     }
@@ -88,6 +96,20 @@ def test_a_device_that_never_answered_is_named_with_its_reason():
     metric = run([unread], job=make_job([2]))["mem_used"]
     assert metric.reason == "not_measured"
     assert metric.detail == "no memory was sampled of device card-1 of node 0: driver busy"
+
+
+def test_reasons_are_those_of_the_card_that_was_not_read():
+    readings = (Reading("card-0", missing={"used_bytes": "no such card"}), Reading("card-1", 5, missing={"power": "x"}))
+    metric = run([Sampled(10, readings)], job=make_job([2]))["mem_used"]
+    assert metric.detail == "no memory was sampled of device card-0 of node 0: no such card"
+
+
+def test_total_and_baseline_that_could_not_be_read_have_their_reasons():
+    unread = Reading("card-0", missing={"used_bytes": "driver asleep"})
+    sized = Reading("card-0", 5, missing={"total_bytes": "not in this version", "power_watts": "no sensor"})
+    metrics = run([Sampled(0, (unread,), baseline=True), Sampled(10, (sized,))])
+    assert metrics["mem_total"].detail == "device card-0 of node 0 reported no total: not in this version"
+    assert metrics["mem_baseline"].detail.endswith("was not read before the workers started: driver asleep")
 
 
 def test_missed_samples_give_their_reason():
@@ -138,7 +160,9 @@ def test_allocator_and_remainder_are_of_the_rank_that_reserved_most():
     assert metrics["mem_used"].value == 9 * GIB
     assert metrics["mem_allocator"].value == 6 * GIB
     assert metrics["mem_remainder"].value == 2 * GIB
-    assert metrics["mem_remainder"].inputs == {"rank": 1, "node_index": 0, "device_id": "card-1"}
+    card = {"rank": 1, "node_index": 0, "device_id": "card-1"}
+    assert metrics["mem_allocator"].inputs == {**card, "per_device": {"0/card-0": 5 * GIB, "0/card-1": 6 * GIB}}
+    assert metrics["mem_remainder"].inputs == {**card, "per_device": {"0/card-0": 4 * GIB, "0/card-1": 2 * GIB}}
 
 
 @pytest.mark.parametrize(("excess", "reason"), [(64 * MIB, None), (64 * MIB + 1, "invalid_telemetry")])
@@ -180,6 +204,157 @@ def test_allocator_that_was_not_recorded():
 
 def test_memory_of_a_failed_run_is_still_known():
     assert run(card(4))["mem_used"].value == 4 * GIB
+
+
+# --- where and when the peak was -----------------------------------------------------------------------------------
+
+
+def trained(rank, began_at, **changes):
+    return EventFile((started(rank, **changes), began(began_at), succeeded(0)))
+
+
+def test_the_peak_has_its_card_and_its_time_since_training_began():
+    """Training began at 12 and 14 s on the two ranks; card-1 was fullest at 50 s."""
+    amounts = [(10, 1, 1), (30, 5, 6), (50, 5, 11), (70, 5, 6), (90, 2, 2)]
+    samples = [sample(at, {"card-0": first * GIB, "card-1": second * GIB}) for at, first, second in amounts]
+    metric = run(samples, job=make_job([2]), workers=[trained(0, 12), trained(1, 14)])["mem_used"]
+    assert (metric.value, metric.inputs["device_id"], metric.inputs["peak_seconds"]) == (11 * GIB, "card-1", 38.0)
+
+
+def test_a_peak_before_training_has_a_negative_time():
+    assert run(card(9, 5), workers=[trained(0, 12)])["mem_used"].inputs["peak_seconds"] == -2.0
+
+
+def test_times_of_two_machines_are_not_subtracted():
+    elsewhere = clock("another-boot")
+    metric = run(card(9), workers=[trained(0, 1, clock=elsewhere)])["mem_used"]
+    assert metric.inputs["peak_seconds"] is None
+    other_node = run(card(9), workers=[trained(0, 1, node_index=1)])["mem_used"]
+    assert other_node.inputs["peak_seconds"] is None
+
+
+CARDS = tuple(f"card-{slot}" for slot in range(4))
+
+
+@given(
+    levels=st.lists(st.tuples(*[st.integers(1, 15 * GIB)] * len(CARDS)), min_size=1, max_size=20),
+    at=st.integers(0, 19),
+    slot=st.integers(0, len(CARDS) - 1),
+)
+@settings(deadline=None, max_examples=60)
+def test_one_high_reading_is_found_on_its_card_at_its_time(levels, at, slot):
+    """Whatever the four cards say below 15 GiB, a single reading of 16 GiB is the peak, where and when it was."""
+    at = min(at, len(levels) - 1)
+    rows = [dict(zip(CARDS, row, strict=True)) for row in levels]
+    rows[at][CARDS[slot]] = 16 * GIB
+    samples = [sample(10.0 * index, row) for index, row in enumerate(rows)]
+    metrics = run(samples, job=make_job([4]), workers=[trained(rank, 0) for rank in range(4)])
+    found = metrics["mem_used"]
+    assert (found.value, found.inputs["device_id"], found.inputs["peak_seconds"]) == (16 * GIB, CARDS[slot], 10.0 * at)
+    assert found.inputs["per_device"] == {f"0/{name}": max(row[name] for row in rows) for name in CARDS}
+
+
+# --- plausibility --------------------------------------------------------------------------------------------------
+
+
+def test_more_than_the_described_card_has_is_marked():
+    """Cards are described with 16 GiB; 1 % is rounding."""
+    fits, over = (run([sample(10, {"card-0": used}, total=32 * GIB)])["mem_used"] for used in (16 * GIB, 17 * GIB))
+    assert (fits.value, fits.marks) == (16 * GIB, ())
+    assert (over.value, over.marks) == (17 * GIB, ("over_capacity", "unverified_mapping"))
+
+
+def test_the_pool_of_a_host_is_not_the_capacity_of_a_card():
+    job = make_job(memory_scope="host")
+    assert run([sample(10, {"card-0": 17 * GIB}, total=32 * GIB)], job=job)["mem_used"].marks == ()
+
+
+@pytest.mark.parametrize("percent", [-1.0, 100.5, 6553.5])
+def test_impossible_utilisation_marks_what_the_same_probe_read(percent):
+    odd = Sampled(20, (Reading("card-0", GIB, 16 * GIB, utilisation_percent=percent),))
+    metrics = run([*card(2), odd])
+    assert metrics["mem_used"].marks == metrics["mem_total"].marks == ("implausible_utilisation",)
+
+
+@pytest.mark.parametrize("percent", [None, 0.0, 100.0])
+def test_possible_utilisation_is_no_mark(percent):
+    assert run([Sampled(20, (Reading("card-0", GIB, utilisation_percent=percent),))])["mem_used"].marks == ()
+
+
+# --- probes that fail ----------------------------------------------------------------------------------------------
+
+
+def died(at, reason="the probe was killed by signal 9 (SIGKILL)"):
+    return ProbeFailed(ns(at), reason)
+
+
+def test_a_probe_that_died_beside_the_workers_spoils_the_cards_figures():
+    """Workers ran from 5 to 50 s; the agent noticed at 22 s."""
+    metrics = run([*card(1, 2), died(22)], workers=[worker(0, GIB)], parent=parent_file((-95, -50)))
+    why = ("invalid_telemetry", "node 0: the probe was killed by signal 9 (SIGKILL)")
+    assert {(metrics[name].reason, metrics[name].detail) for name in (*CARD, "mem_remainder")} == {why}
+    assert metrics["mem_allocator"].value == GIB
+    assert metrics["probe_cost"].reason == "not_measured"
+
+
+def test_a_probe_that_died_before_its_first_sample_measured_nothing():
+    for events in ([died(7, "no driver")], [sample(0, {"card-0": 1}, baseline=True), died(7, "no driver")]):
+        metric = run(events, parent=parent_file((-95, -50)))["mem_used"]
+        assert (metric.reason, metric.detail) == (
+            "not_measured",
+            "no memory was sampled of device card-0 of node 0: no driver",
+        )
+
+
+def test_a_probe_that_never_got_ready_is_not_measured_in_its_own_words():
+    metric = run(EventFile((died(7, "the probe ended with code 6: no tool"),)))["mem_used"]
+    assert (metric.reason, metric.detail.rpartition("node 0: ")[2]) == (
+        "not_measured",
+        "the probe ended with code 6: no tool",
+    )
+
+
+def test_a_probe_that_fails_after_the_workers_had_seen_all():
+    metrics = run([*card(1, 2), died(51)], parent=parent_file((-95, -50)))
+    assert metrics["mem_used"].value == 2 * GIB
+
+
+def test_the_death_of_one_nodes_probe_spoils_the_maximum_over_all():
+    first, second = sample_file(*card(3)), sample_file(*card(8), died(15), node_index=1)
+    metric = run(first, second, job=make_job([1, 1]), parent=parent_file((-95, -50), (-95, -50)))["mem_used"]
+    assert (metric.reason, metric.detail[:7]) == ("invalid_telemetry", "node 1:")
+
+
+@pytest.mark.parametrize(
+    ("silence", "until", "reason", "marks"),
+    [
+        (150.0, 1000.0, None, ()),  # 15 intervals of 10 s
+        (151.0, 1000.0, "invalid_telemetry", ()),
+        (151.0, 3021.0, None, ("telemetry_gap",)),  # less than 5 % of 3021 s
+        (160.0, 3021.0, "invalid_telemetry", ()),
+    ],
+)
+def test_a_silent_probe_is_refused_when_the_gap_is_long_and_a_fair_share_of_the_run(silence, until, reason, marks):
+    moments = [0.0, silence, *range(round(silence) + 10, round(until), 10)]
+    samples = [sample(at, {"card-0": GIB}) for at in moments]
+    metric = run(samples, parent=parent_file((-100, until - 100)))["mem_used"]
+    assert (metric.reason, metric.marks) == (reason, marks)
+    if reason:
+        assert metric.detail == f"no sample of device card-0 of node 0 for {silence} of {until} s"
+
+
+def test_a_silence_until_the_end_counts_and_says_why():
+    missed = [SampleMissed(ns(at), "the tool did not answer") for at in range(30, 400, 10)]
+    metric = run([*card(1, 2), *missed], parent=parent_file((-95, 300)))["mem_used"]
+    assert metric.detail == "no sample of device card-0 of node 0 for 380.0 of 395.0 s: the tool did not answer"
+
+
+def test_a_few_late_samples_of_a_short_run_are_no_matter():
+    """One second between samples, once 20 s on a busy machine, in a run of half a minute."""
+    start = ProbeStarted(0, 1, clock(), node_index=0, vendor="acme", probe="smi", interval_seconds=1.0)
+    samples = [sample(at, {"card-0": GIB}) for at in (1, 2, 22, 23)]
+    metric = run(EventFile((start, *samples)), parent=parent_file((-100, -70)))["mem_used"]
+    assert (metric.value, metric.marks) == (GIB, ())
 
 
 # --- probe ---------------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def cpu_run() -> RecordedRun:
     for name in ("p_whole", "p_train", "p_core"):
         figures[name] = changed(figures[name], marks=("oversubscribed",), interval=None)
     figures["mem_total"] = metric("mem_total", 16 * GIB)
-    inputs = {"device_id": "cpu:0", "probe": "rss", "interval_seconds": 0.5, "largest_gap_seconds": 0.5}
+    inputs = {"device_id": "cpu:0", "probe": "pss", "interval_seconds": 0.5, "largest_gap_seconds": 0.5}
     figures["mem_used"] = changed(figures["mem_used"], inputs=inputs)
     figures["mfu"] = metric(
         "mfu", None, reason="unknown_peak", detail="no peak is known for Example CPU 9000, row fp32"

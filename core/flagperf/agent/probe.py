@@ -5,6 +5,7 @@ Reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's p
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import msgspec
 from flagperf.agent.processes import set_when_closed
 from flagperf.agent.simulation import node_machine
 from flagperf.api import FIGURES, Machine, MemoryProbe, Reading
+from flagperf.errors import Unsupported
 from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
@@ -28,6 +30,12 @@ from flagperf.events import (
 )
 from flagperf.plugins import load_plugins
 from flagperf.spec import ProbeRequest
+
+MAX_COST = 0.01
+"""Share of a core that sampling may take: a sample that costs more is followed by a longer pause."""
+
+MAX_STRETCH = 10
+"""Intervals; no pause is longer, whatever a sample costs."""
 
 
 class ProbeChoice(msgspec.Struct, frozen=True):
@@ -56,10 +64,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     choice = choose_probe(load_plugins().memory_probes(request.vendor), node_machine())
     if choice.probe is None:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
-        with EventWriter(Path(request.path)) as writer:
-            why = f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})"
-            writer.write(SampleMissed(time.monotonic_ns(), why))
-        return 3
+        raise Unsupported(f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})")
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
     with EventWriter(Path(request.path)) as writer:
         writer.write(
@@ -68,7 +73,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
                 vendor=request.vendor, probe=choice.probe.name, interval_seconds=interval, not_used=choice.not_used,
             )
         )  # fmt: skip
-        began, began_cpu = time.monotonic(), time.process_time()
+        began, began_cpu = time.monotonic(), _cpu_seconds()
         _sample(choice.probe, request, None, writer, baseline=True)
         _list_processes(choice.probe, request, writer)
         stdout.write(b"ready\n")
@@ -76,7 +81,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         _sample_until_closed(choice.probe, request, interval, stdin, writer)
         _list_processes(choice.probe, request, writer)
         choice.probe.close()
-        cpu_seconds, wall_seconds = time.process_time() - began_cpu, time.monotonic() - began
+        cpu_seconds, wall_seconds = _cpu_seconds() - began_cpu, time.monotonic() - began
         writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
     return 0
 
@@ -90,8 +95,20 @@ def _sample_until_closed(
     launcher_pid, closed = int(line), set_when_closed(stdin)
     due = time.monotonic()
     while not closed.wait(max(0.0, due - time.monotonic())):
+        began_cpu = _cpu_seconds()
         _sample(probe, request, launcher_pid, writer)
-        due = max(due + interval, time.monotonic())
+        due = max(due + pause_seconds(interval, _cpu_seconds() - began_cpu), time.monotonic())
+
+
+def pause_seconds(interval: float, sample_cpu_seconds: float) -> float:
+    """From one sample to the next: the interval, or longer where samples are dear."""
+    return min(max(interval, sample_cpu_seconds / MAX_COST), MAX_STRETCH * interval)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of the tools that it ran."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:

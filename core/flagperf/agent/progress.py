@@ -6,11 +6,23 @@ import time
 from collections import deque
 from pathlib import Path
 
-from flagperf.events import AnyEvent, Sampled, StepFinished, TrainingBegan, TrainingEnded, decode_events
+from flagperf.events import (
+    AnyEvent,
+    ProbeFailed,
+    ProbeStarted,
+    Sampled,
+    StepFinished,
+    TrainingBegan,
+    TrainingEnded,
+    decode_events,
+)
 from flagperf.spec import Progress
 
 _WINDOW_STEPS = 50
 """Throughput and time left are over the last steps, so that a slow start does not haunt them."""
+
+_SILENT_INTERVALS, _SILENT_SECONDS = 10, 10.0
+"""A memory figure that is older than both is not shown: the probe is silent."""
 
 
 class GrowingFile:
@@ -41,6 +53,9 @@ class ProgressFollower:
         self._planned_steps: int | None = None
         self._steps: deque[StepFinished] = deque(maxlen=_WINDOW_STEPS)
         self._used_bytes: int | None = None
+        self._used_until_ns = 0
+        self._shown_bytes: int | None = None
+        self._silent_seconds = _SILENT_SECONDS
         self._phase = "starting"
 
     def look(self) -> Progress | None:
@@ -48,7 +63,10 @@ class ProgressFollower:
         new = (*self._events.new_events(), *self._samples.new_events())
         for event in new:
             self._take(event)
-        return self._progress() if new else None
+        if not new and self._current_bytes() == self._shown_bytes:
+            return None
+        self._shown_bytes = self._current_bytes()
+        return self._progress()
 
     def _take(self, event: AnyEvent) -> None:
         if isinstance(event, TrainingBegan):
@@ -60,6 +78,14 @@ class ProgressFollower:
         elif isinstance(event, Sampled) and not event.baseline:
             used = [reading.used_bytes for reading in event.readings if reading.used_bytes is not None]
             self._used_bytes = max(used, default=None)
+            self._used_until_ns = event.t_ns + round(self._silent_seconds * 1e9)
+        elif isinstance(event, ProbeStarted):
+            self._silent_seconds = max(_SILENT_SECONDS, _SILENT_INTERVALS * event.interval_seconds)
+        elif isinstance(event, ProbeFailed):
+            self._used_bytes = None
+
+    def _current_bytes(self) -> int | None:
+        return self._used_bytes if time.monotonic_ns() <= self._used_until_ns else None
 
     def _progress(self) -> Progress:
         last = self._steps[-1] if self._steps else None
@@ -74,7 +100,7 @@ class ProgressFollower:
             planned_steps=self._planned_steps,
             samples_per_second=samples * self._num_ranks / self._span_seconds() if seconds_per_step else None,
             loss=last.loss if last else None,
-            used_bytes=self._used_bytes,
+            used_bytes=self._shown_bytes,
             seconds_left=left,
             phase=self._phase,
         )

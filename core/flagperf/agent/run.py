@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +20,7 @@ import msgspec
 
 from flagperf.agent.ending import failure_of
 from flagperf.agent.env_script import worker_environment
+from flagperf.agent.probe_process import ProbeProcess, probe_beside
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
@@ -38,7 +38,6 @@ from flagperf.spec import (
 )
 
 POLL_SECONDS = 0.2
-PROBE_READY_SECONDS = 15.0
 
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
@@ -48,7 +47,11 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     launcher = load_plugins().launcher(order.job.vendor)
     for folder in ("events", "samples", "logs"):
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="flagperf-") as private, _probe(order) as probe:
+    log = Path(order.directory) / "logs" / f"probe-{order.node_index:03d}.log"
+    with (
+        tempfile.TemporaryDirectory(prefix="flagperf-") as private,
+        probe_beside(_probe_request(order), log, stop) as probe,
+    ):
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
         returncode = _run_workers(order, launcher, order_file, probe, stop, stdout)
@@ -59,7 +62,7 @@ def _run_workers(
     order: WorkOrder,
     launcher: Launcher,
     order_file: Path,
-    probe: subprocess.Popen[bytes],
+    probe: ProbeProcess,
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> int:
@@ -74,8 +77,8 @@ def _run_workers(
         return 1
     _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
     try:
-        _tell_pid(probe, workers.pid)
-        _follow(order, workers, stop, stdout)
+        probe.tell_launcher_pid(workers.pid)
+        _follow(order, workers, probe, stop, stdout)
     finally:
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
@@ -111,7 +114,13 @@ def _words(error: OSError | subprocess.SubprocessError) -> str:
     return ": ".join([str(error), *last_line])
 
 
-def _follow(order: WorkOrder, workers: subprocess.Popen[bytes], stop: threading.Event, stdout: IO[bytes]) -> None:
+def _follow(
+    order: WorkOrder,
+    workers: subprocess.Popen[bytes],
+    probe: ProbeProcess,
+    stop: threading.Event,
+    stdout: IO[bytes],
+) -> None:
     job, directory = order.job, Path(order.directory)
     first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
     follower = ProgressFollower(
@@ -120,50 +129,18 @@ def _follow(order: WorkOrder, workers: subprocess.Popen[bytes], stop: threading.
         job.world_size,
     )
     while workers.poll() is None and not stop.wait(POLL_SECONDS):
+        probe.look()
         progress = follower.look()
         if progress is not None:
             _say(stdout, progress)
 
 
-@contextlib.contextmanager
-def _probe(order: WorkOrder) -> Iterator[subprocess.Popen[bytes]]:
-    """The probe process, its baseline taken. One that does not get ready leaves the memory figures not_measured."""
-    job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    request = ProbeRequest(
+def _probe_request(order: WorkOrder) -> ProbeRequest:
+    job, node = order.job, order.job.nodes[order.node_index]
+    return ProbeRequest(
         vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
-        path=str(directory / "samples" / f"node-{node.index:03d}.jsonl"),
+        path=str(Path(order.directory) / "samples" / f"node-{node.index:03d}.jsonl"),
     )  # fmt: skip
-    with (directory / "logs" / f"probe-{node.index:03d}.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "flagperf.agent", "probe"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-        )  # fmt: skip
-    assert process.stdin and process.stdout
-    process.stdin.write(msgspec.json.encode(request) + b"\n")
-    process.stdin.flush()
-    _await_line(process.stdout, PROBE_READY_SECONDS)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(PROBE_READY_SECONDS)
-        process.kill()
-        process.wait()
-
-
-def _await_line(stream: IO[bytes], timeout_seconds: float) -> None:
-    reader = threading.Thread(target=stream.readline, daemon=True)
-    reader.start()
-    reader.join(timeout_seconds)
-
-
-def _tell_pid(probe: subprocess.Popen[bytes], pid: int) -> None:
-    assert probe.stdin
-    with contextlib.suppress(BrokenPipeError):
-        probe.stdin.write(f"{pid}\n".encode())
-        probe.stdin.flush()
 
 
 def _say(stdout: IO[bytes], message: AgentMessage) -> None:

@@ -20,9 +20,9 @@ def flagperf_devices() -> list[DeviceBackend]:
 
 @hookimpl
 def flagperf_memory_probes() -> list[MemoryProbe]:
-    from flagperf.builtin.host_memory import HostMemoryProbe
+    from flagperf.builtin.host_memory import ProportionalMemoryProbe, ResidentMemoryProbe
 
-    return [HostMemoryProbe()]
+    return [ProportionalMemoryProbe(), ResidentMemoryProbe()]
 
 
 @hookimpl

@@ -1,7 +1,12 @@
-"""Host memory of the workers: the resident memory of each rank's processes, out of one pool."""
+"""Host memory of the workers: what each rank's processes hold, out of one pool.
+
+The proportional set size counts a page that n processes share as 1/n in each, so that the sum over a rank's processes
+(a worker and the data loaders that it forked) has every page once. Resident memory would count it n times.
+"""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +19,6 @@ from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading, me
 
 class HostMemoryProbe(MemoryProbe):
     vendor = "cpu"
-    name = "rss"
     minimum_interval_seconds = 0.1
 
     def __init__(self) -> None:
@@ -27,21 +31,23 @@ class HostMemoryProbe(MemoryProbe):
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         """Slot i is local rank i. Before the workers start nothing is theirs, so the baseline is 0 by definition."""
-        used_bytes = self._rss_by_local_rank(launcher_pid) if launcher_pid else Counter[int]()
+        used_bytes = self._used_by_local_rank(launcher_pid) if launcher_pid else Counter[int]()
         return [
             Reading(device.id, used_bytes=used_bytes[local_rank], total_bytes=self._pool_bytes)
             for local_rank, device in enumerate(devices)
         ]
 
-    def _rss_by_local_rank(self, launcher_pid: int) -> Counter[int]:
+    @abc.abstractmethod
+    def used_bytes(self, process: psutil.Process) -> int:
+        """Of one process. Raises psutil.NoSuchProcess or ProcessLookupError where it has ended."""
+
+    def _used_by_local_rank(self, launcher_pid: int) -> Counter[int]:
         used: Counter[int] = Counter()
         for process in _descendants(launcher_pid):
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
                 local_rank = self._local_rank(process)
                 if local_rank is not None:
-                    used[local_rank] += process.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
+                    used[local_rank] += self.used_bytes(process)
         return used
 
     def _local_rank(self, process: psutil.Process) -> int | None:
@@ -54,6 +60,28 @@ class HostMemoryProbe(MemoryProbe):
                 return None
             self._rank_of_process[key] = int(rank)
         return self._rank_of_process[key]
+
+
+class ProportionalMemoryProbe(HostMemoryProbe):
+    name = "pss"
+
+    def available(self, machine: Machine) -> Availability:
+        if machine.read("/proc/self/smaps_rollup") is None:
+            return Availability(False, "this kernel has no readable /proc/<pid>/smaps_rollup")
+        return super().available(machine)
+
+    def used_bytes(self, process: psutil.Process) -> int:
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_bytes().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:"))
+
+
+class ResidentMemoryProbe(HostMemoryProbe):
+    """Where the proportional figure cannot be read. Too high for a rank whose processes share pages."""
+
+    name = "rss"
+
+    def used_bytes(self, process: psutil.Process) -> int:
+        return int(process.memory_info().rss)
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

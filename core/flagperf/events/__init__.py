@@ -11,6 +11,7 @@ from flagperf.events.schema import (
     Logged,
     ModelDescribed,
     ProbeEnded,
+    ProbeFailed,
     ProbeStarted,
     ProcessesListed,
     Reported,
@@ -30,7 +31,8 @@ from flagperf.events.schema import (
 
 __all__ = [
     "EVENT_SCHEMA", "AnyEvent", "Clock", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter", "Logged",
-    "ModelDescribed", "ProbeEnded", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded", "RunStarted",
+    "ModelDescribed", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded",
+    "RunStarted",
     "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded",
     "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ subtracted from each other. Three kinds of file, each opened by its own first li
 
     events/parent.jsonl       RunStarted, then every node's WorkersLaunched and WorkersEnded as they arrived, RunEnded
     events/rank-00000.jsonl   WorkerStarted, then what the case did
-    samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded
+    samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded; ProbeFailed in place of an end
 """
 
 from __future__ import annotations
@@ -202,9 +202,15 @@ class ProbeEnded(Event, frozen=True):
     wall_seconds: float
 
 
+class ProbeFailed(Event, frozen=True):
+    """Written by the agent: the probe did not get ready, died, or had to be killed. `t_ns` is when that was noticed."""
+
+    reason: str
+
+
 AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
     RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
     WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
     TrainingEnded, Reported, WorkerEnded,
-    ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded,
+    ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded, ProbeFailed,
 ]  # fmt: skip

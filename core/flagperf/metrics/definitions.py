@@ -33,9 +33,10 @@ class Definition(msgspec.Struct, frozen=True):
                 reason=finding.reason, detail=finding.detail, inputs=finding.inputs,
             )  # fmt: skip
         concerned = tuple(mark for mark in run_marks if mark in self.marks or mark == "torn_record")
+        marks = tuple(dict.fromkeys(finding.marks + concerned))
         return Metric(
             self.name, self.unit, heading, self.scope,
-            value=finding.value, marks=finding.marks + concerned, interval=finding.interval, inputs=finding.inputs,
+            value=finding.value, marks=marks, interval=finding.interval, inputs=finding.inputs,
         )  # fmt: skip
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from flagperf.api import Reading
-from flagperf.events import EventFile, ProbeEnded, ProbeStarted, Sampled, SampleMissed, WorkersEnded, WorkersLaunched
+from flagperf.events import (
+    EventFile,
+    ProbeEnded,
+    ProbeFailed,
+    ProbeStarted,
+    Sampled,
+    SampleMissed,
+    WorkersEnded,
+    WorkersLaunched,
+)
 from flagperf.metrics.finding import Absent, Finding, Found, named
 from flagperf.metrics.ranks import of
 from flagperf.metrics.throughput import SECOND_NS
@@ -17,14 +26,35 @@ from flagperf.spec import Job
 Card = tuple[int, str]
 """Node index and device id: PCI addresses of two nodes may be equal."""
 
+LATE_INTERVALS, LATE_SECONDS = 15, 30.0
+"""Samples that are late by no more than the larger of both are those of a busy machine. A probe whose samples are dear
+pauses for up to 10 intervals by itself."""
+
+SILENT_SHARE = 0.05
+"""Of the time that the workers ran: a longer gap may hide the peak."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    began_ns: int
+    ended_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ns - self.began_ns) / SECOND_NS
+
 
 class DeviceSamples(msgspec.Struct, frozen=True):
     """One card. `readings` are those with a used figure while workers ran, each with its time on the node's clock."""
 
     card: Card
+    boot_id: str
+    """Whose clock that is."""
     probe: str
     interval_seconds: float
-    largest_gap_seconds: float
+    gap: Gap
+    """The largest, launch and end of the workers included."""
+    watched_seconds: float
+    """From the first of those moments to the last."""
     readings: tuple[tuple[int, Reading], ...]
     baseline: Reading | None
 
@@ -42,23 +72,31 @@ class DeviceSamples(msgspec.Struct, frozen=True):
         known = (reading.total_bytes for _, reading in (self.peak, *self.readings))
         return next((total for total in known if total is not None), None)
 
+    @property
+    def has_gap(self) -> bool:
+        return self.gap.seconds > max(LATE_INTERVALS * self.interval_seconds, LATE_SECONDS)
+
+    @property
+    def was_silent(self) -> bool:
+        return self.has_gap and self.gap.seconds > SILENT_SHARE * self.watched_seconds
+
 
 def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> dict[Card, DeviceSamples] | Absent:
-    """Of all cards of the job: a maximum over some of them would say too little."""
+    """Of all cards of the job: a maximum over some of them, or over some of the time, would say too little."""
     found: dict[Card, DeviceSamples] = {}
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
-    for file in files:
-        for started in of(file.events, ProbeStarted)[:1]:
-            edges_ns = _edges_ns(parent, started.node_index)
-            found.update(_node_samples(started, file, edges_ns, wanted))
+    for started, file in _probe_files(files):
+        found.update(_node_samples(started, file, _edges_ns(parent, started.node_index), wanted))
     missing = sorted(wanted - set(found))
-    return _nothing(missing, files) if missing else found
+    if missing:
+        return _nothing(missing, files)
+    return _died(parent, files) or _silent(found, files) or found
 
 
 def probe_cost(job: Job, files: Sequence[EventFile]) -> Finding:
     costs: dict[str, float] = {}
-    for file in files:
-        for started, ended in zip(of(file.events, ProbeStarted), of(file.events, ProbeEnded), strict=False):
+    for started, file in _probe_files(files):
+        for ended in of(file.events, ProbeEnded)[:1]:
             if ended.wall_seconds <= 0 or ended.cpu_seconds < 0:
                 return Absent("invalid_telemetry", f"the probe of node {started.node_index} ran {ended.wall_seconds} s")
             costs[str(started.node_index)] = ended.cpu_seconds / ended.wall_seconds
@@ -68,6 +106,12 @@ def probe_cost(job: Job, files: Sequence[EventFile]) -> Finding:
     return Found(max(costs.values()), {"per_node": costs})
 
 
+def _probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:
+    for file in files:
+        for started in of(file.events, ProbeStarted)[:1]:
+            yield started, file
+
+
 def _node_samples(
     started: ProbeStarted, file: EventFile, edges_ns: tuple[int, ...], wanted: set[Card]
 ) -> Mapping[Card, DeviceSamples]:
@@ -75,16 +119,22 @@ def _node_samples(
     ids = sorted(device_id for node_index, device_id in wanted if node_index == started.node_index)
     found: dict[Card, DeviceSamples] = {}
     for device_id in ids:
-        readings = _readings(samples, device_id, baseline=False)
+        readings = tuple(
+            (t_ns, reading)
+            for t_ns, reading in _readings(samples, device_id, baseline=False)
+            if reading.used_bytes is not None
+        )
         if readings:
             card = (started.node_index, device_id)
-            gap_seconds = _largest_gap_ns([t_ns for t_ns, _ in readings], edges_ns) / SECOND_NS
+            moments_ns = sorted((*(t_ns for t_ns, _ in readings), *edges_ns))
             baselines = _readings(samples, device_id, baseline=True)
             found[card] = DeviceSamples(
                 card=card,
+                boot_id=started.clock.boot_id,
                 probe=started.probe,
                 interval_seconds=started.interval_seconds,
-                largest_gap_seconds=gap_seconds,
+                gap=_largest_gap(moments_ns),
+                watched_seconds=(moments_ns[-1] - moments_ns[0]) / SECOND_NS,
                 readings=readings,
                 baseline=baselines[-1][1] if baselines else None,
             )
@@ -97,7 +147,7 @@ def _readings(samples: Sequence[Sampled], device_id: str, baseline: bool) -> tup
         for sample in samples
         if sample.baseline == baseline
         for reading in sample.readings
-        if reading.device_id == device_id and reading.used_bytes is not None
+        if reading.device_id == device_id
     )
 
 
@@ -107,19 +157,67 @@ def _edges_ns(parent: EventFile, node_index: int) -> tuple[int, ...]:
     return tuple(event.node_t_ns for event in events if event.node_index == node_index)
 
 
-def _largest_gap_ns(moments_ns: Sequence[int], edges_ns: Sequence[int]) -> int:
-    gaps = [later - earlier for earlier, later in pairwise(sorted((*moments_ns, *edges_ns)))]
-    return max(gaps, default=0)
+def _largest_gap(moments_ns: Sequence[int]) -> Gap:
+    gaps = [Gap(earlier, later) for earlier, later in pairwise(moments_ns)]
+    return max(gaps, key=lambda gap: gap.seconds, default=Gap(moments_ns[0], moments_ns[0]))
+
+
+def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
+    """A probe that the workers survived. One that fails after their end had seen all there was to see."""
+    for started, file in _probe_files(files):
+        ends_ns = [
+            event.node_t_ns for event in of(parent.events, WorkersEnded) if event.node_index == started.node_index
+        ]
+        for failed in of(file.events, ProbeFailed):
+            if not ends_ns or failed.t_ns < max(ends_ns):
+                return Absent("invalid_telemetry", f"node {started.node_index}: {failed.reason}")
+    return None
+
+
+def _silent(devices: Mapping[Card, DeviceSamples], files: Sequence[EventFile]) -> Absent | None:
+    for device in devices.values():
+        if device.was_silent:
+            reasons = [reason for t_ns, reason in _reasons([device.card], files) if _within(t_ns, device.gap)]
+            span = f"{device.gap.seconds:.1f} of {device.watched_seconds:.1f} s"
+            return Absent("invalid_telemetry", f"no sample of {card_name(device.card)} for {span}{_because(reasons)}")
+    return None
+
+
+def _within(t_ns: int, gap: Gap) -> bool:
+    return gap.began_ns <= t_ns <= gap.ended_ns
 
 
 def _nothing(missing: Sequence[Card], files: Sequence[EventFile]) -> Absent:
     cards = named("device", [f"{device_id} of node {node_index}" for node_index, device_id in missing])
-    reasons = [event.reason for file in files for event in of(file.events, SampleMissed)]
-    reasons += [
-        reason
-        for file in files
-        for sample in of(file.events, Sampled)
-        for reading in sample.readings
-        for reason in reading.missing.values()
-    ]
-    return Absent("not_measured", f"no memory was sampled of {cards}{f': {reasons[-1]}' if reasons else ''}")
+    reasons = [reason for _, reason in _reasons(missing, files)]
+    return Absent("not_measured", f"no memory was sampled of {cards}{_because(reasons)}")
+
+
+def _because(reasons: Sequence[str]) -> str:
+    return f": {reasons[-1]}" if reasons else ""
+
+
+def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[int, str]]:
+    """Why these cards were not read, each with its time, in the order of their files. A probe that never got so far as
+    to say whose it is may be theirs."""
+    found: list[tuple[int, str]] = []
+    for file in files:
+        nodes = {started.node_index for started in of(file.events, ProbeStarted)}
+        ids = {device_id for node_index, device_id in cards if node_index in nodes}
+        if nodes and not ids:
+            continue
+        for event in file.events:
+            if isinstance(event, SampleMissed | ProbeFailed):
+                found.append((event.t_ns, event.reason))
+            elif isinstance(event, Sampled):
+                found += [(event.t_ns, reason) for each in event.readings if each.device_id in ids
+                          for reason in _missing_used(each)]  # fmt: skip
+    return found
+
+
+def _missing_used(reading: Reading) -> list[str]:
+    return [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
+
+
+def card_name(card: Card) -> str:
+    return f"device {card[1]} of node {card[0]}"

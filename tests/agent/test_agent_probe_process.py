@@ -1,0 +1,119 @@
+"""The agent beside a real probe process: what it writes down when the probe ends in another way than it should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flagperf.agent import probe_process
+from flagperf.agent.probe_process import ProbeProcess, probe_beside
+from flagperf.api import Device
+from flagperf.events import ProbeEnded, ProbeFailed, ProbeStarted, Sampled, read_events
+from flagperf.spec import ProbeRequest
+
+NEVER = threading.Event()
+
+
+def request(folder: Path, vendor: str = "cpu") -> ProbeRequest:
+    return ProbeRequest(vendor, 0, (Device("cpu:0", "CPU", "CPU", 0),), 1.0, str(folder / "node-000.jsonl"))
+
+
+class Started:
+    """A probe with its files."""
+
+    def __init__(self, folder: Path, vendor: str = "cpu") -> None:
+        self.samples = folder / "node-000.jsonl"
+        self.probe = ProbeProcess(request(folder, vendor), folder / "probe-000.log")
+
+    def signal(self, number: int) -> None:
+        os.kill(self.probe.pid, number)
+
+    def await_death(self) -> None:
+        """As a zombie: the agent, which has not looked yet, is its parent."""
+        process, deadline = psutil.Process(self.probe.pid), time.monotonic() + 60
+        while process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    @property
+    def failures(self) -> list[str]:
+        return [event.reason for event in read_events(self.samples).events if isinstance(event, ProbeFailed)]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    made = Started(tmp_path)
+    made.probe.await_ready(NEVER)
+    yield made
+    made.probe.end()
+
+
+def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
+    with probe_beside(request(tmp_path), tmp_path / "probe.log", NEVER) as probe:
+        probe.look()
+    events = read_events(tmp_path / "node-000.jsonl").events
+    assert [type(event) for event in events] == [ProbeStarted, Sampled, ProbeEnded]
+
+
+def test_a_probe_that_is_killed_is_recorded_once_with_the_signal(started: Started) -> None:
+    started.probe.look()
+    started.signal(signal.SIGKILL)
+    started.await_death()
+    started.probe.look()
+    started.probe.look()
+    assert started.failures == ["the probe was killed by signal 9 (SIGKILL)"]
+
+
+def test_the_half_line_of_a_dead_probe_is_cut_off_so_that_the_file_still_reads(started: Started) -> None:
+    started.signal(signal.SIGKILL)
+    started.await_death()
+    with started.samples.open("ab") as file:
+        file.write(b'{"type":"sampled","t_ns":')
+    started.probe.look()
+    kinds = [type(event) for event in read_events(started.samples).events]
+    assert kinds == [ProbeStarted, Sampled, ProbeFailed]
+
+
+def test_the_last_words_of_a_probe_stand_beside_its_exit_code(tmp_path: Path) -> None:
+    """Here of one that does not get ready because nobody made it."""
+    started = Started(tmp_path, vendor="cpuu")
+    started.probe.await_ready(NEVER)
+    started.probe.end()
+    (reason,) = started.failures
+    assert reason.startswith("the probe ended with code 2: ")
+    assert "'cpuu'" in reason
+
+
+def test_a_probe_that_does_not_get_ready_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_process, "READY_SECONDS", -1.0)
+    monkeypatch.setattr(probe_process, "POLL_SECONDS", 0.0)
+    started = Started(tmp_path)
+    started.probe.await_ready(NEVER)
+    assert started.failures == ["the probe was not ready within -1 s"]
+    started.probe.end()
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_its_probe(tmp_path: Path) -> None:
+    stop, started = threading.Event(), Started(tmp_path)
+    started.signal(signal.SIGSTOP)
+    stop.set()
+    started.probe.await_ready(stop)
+    started.signal(signal.SIGCONT)
+    started.probe.end()
+    assert not started.failures
+
+
+def test_a_probe_that_hangs_at_the_end_is_killed_and_recorded(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe_process, "END_SECONDS", 0.1)
+    started.signal(signal.SIGSTOP)
+    started.probe.end()
+    assert started.failures == ["the probe did not end within 0.1 s and was killed"]
