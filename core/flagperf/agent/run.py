@@ -23,7 +23,7 @@ import msgspec
 from flagperf.agent.ending import failure_of
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
-from flagperf.api import Launcher
+from flagperf.api import Launcher, module_command
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
     WORKER_MODULE,
@@ -92,6 +92,7 @@ def _start_workers(
         "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
         MARKER: marker,
     }
+    # In our own folder, where no file of the user's stands that `python -m` would import instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
@@ -130,7 +131,7 @@ def _probe(order: WorkOrder) -> Iterator[subprocess.Popen[bytes]]:
     )  # fmt: skip
     with (directory / "logs" / f"probe-{node.index:03d}.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flagperf.agent", "probe"],
+            [*module_command(sys.executable, "flagperf.agent"), "probe"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
         )  # fmt: skip
     assert process.stdin and process.stdout

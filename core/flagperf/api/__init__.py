@@ -16,10 +16,12 @@ from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailur
 from flagperf.api.machine import CommandOutput, Machine, run_tool
 from flagperf.api.memory import Availability, MemoryProbe, Reading
 from flagperf.api.precision import PRECISIONS, Precision, precision
+from flagperf.api.python import module_command
 
 __all__ = [
     "PRECISIONS", "Activation", "AgentProcess", "AllocatorMemory", "Availability", "CaseReference", "Cluster",
     "CommandOutput", "DataFile", "Device", "DeviceBackend", "LaunchCommand", "Launcher", "Machine", "MemoryProbe",
     "Node", "NodeShare", "Peak", "Precision", "Presence", "RankFailure", "Reading", "Setting", "TimingEvent",
-    "TorchrunLauncher", "allowed_cores", "memory_limit_bytes", "memory_used_bytes", "precision", "run_tool",
+    "TorchrunLauncher", "allowed_cores", "memory_limit_bytes", "memory_used_bytes", "module_command", "precision",
+    "run_tool",
 ]  # fmt: skip
