@@ -83,6 +83,25 @@ def test_cases_of_good_plugins_are_listed_and_one_bad_case_costs_only_itself(cro
     assert "wrong_field" not in names
 
 
+def test_a_case_that_cannot_be_used_is_listed_with_its_reason(crowded: FlagPerf) -> None:
+    ended = crowded("cases", "list")
+    assert "fine" in ended.stdout and "wrong_field" not in ended.stdout
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("plugin bad_cases (")]
+    assert "wrong_field.toml: kind: " in line and "not_toml.toml is not valid TOML" in line
+    assert "import_error" in ended.stderr  # it may have had cases to give
+    assert "no firmware table for this board" not in ended.stderr  # which is about a vendor
+
+
+def test_asking_for_a_case_that_cannot_be_used_gives_its_reason(crowded: FlagPerf) -> None:
+    for command in ("plan", "run"):
+        ended = crowded(command, "wrong_field")
+        assert ended.returncode == 2
+        assert "case 'wrong_field' cannot be used: " in ended.stderr and "wrong_field.toml: kind: " in ended.stderr
+    ended = crowded("cases", "show", "wrong_feild")
+    assert ended.returncode == 2
+    assert "unknown case 'wrong_feild'; did you mean wrong_field?" in ended.stderr
+
+
 def test_a_case_name_belongs_to_the_distribution_of_that_name(crowded: FlagPerf, listed: dict[str, Any]) -> None:
     assert crowded("cases", "show", "toy", "--json").json["version"] == 2
     problems = {plugin["name"]: plugin["problem"] for plugin in listed["plugins"]}

@@ -8,7 +8,7 @@ import pytest
 from distribution_builders import HEADER, Site, device_source, launcher_source
 
 from flagperf.errors import BadInput
-from flagperf.plugins import Plugins
+from flagperf.plugins import Plugins, load_plugins
 from flagperf.plugins.load import load_entry_points
 
 
@@ -114,3 +114,32 @@ def test_a_case_reference_to_a_folder_is_a_problem_of_its_plugin(site: Site, tmp
     plugins = load(site.add("registrytest13", source))
     assert plugins.cases() == {}
     assert f"cannot read {tmp_path}" in problem(plugins, "registrytest13")
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("CaseReference('a.b', Path('case.toml'))", "case.toml: its target is written module:function; got 'a.b'"),
+        ("CaseReference(None, Path('case.toml'))", "case.toml: its target is written module:function; got None"),
+        ("CaseReference('a:b', 'case.toml')", "the manifest of 'a:b' has to be a pathlib.Path; got 'case.toml'"),
+    ],
+)
+def test_a_case_reference_of_the_wrong_form_is_a_problem_of_its_plugin(
+    site: Site, reference: str, words: str, request: pytest.FixtureRequest
+) -> None:
+    name = f"registrytest14-{request.node.callspec.indices['reference']}"
+    source = f"{HEADER}from pathlib import Path\n@hookimpl\ndef flagperf_cases():\n    return [{reference}]"
+    plugins = load(site.add(name, source))
+    assert plugins.cases() == {}
+    assert words in problem(plugins, name.replace("-", "_"))
+
+
+def test_a_manifest_is_read_once(site: Site, tmp_path: Path) -> None:
+    own = load_plugins().case("distilbert").reference.manifest
+    (tmp_path / "case.toml").write_text(own.read_text())
+    reference = f"CaseReference('a:b', Path({str(tmp_path / 'case.toml')!r}))"
+    source = f"{HEADER}from pathlib import Path\n@hookimpl\ndef flagperf_cases():\n    return [{reference}]"
+    plugins = load(site.add("registrytest15", source))
+    assert list(plugins.cases()) == ["distilbert"]
+    (tmp_path / "case.toml").unlink()
+    assert list(plugins.cases()) == ["distilbert"]

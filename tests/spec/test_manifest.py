@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import typing
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from flagperf.errors import BadInput
+from flagperf.metrics.definitions import DEFINITIONS
+from flagperf.metrics.flops import FORMULAS
 from flagperf.plugins import load_plugins
-from flagperf.spec import Manifest, read_manifest, resolve
+from flagperf.report.columns import COLUMNS
+from flagperf.report.rows import ROWS
+from flagperf.report.texts import Lang
+from flagperf.spec import Manifest, read_manifest, resolve, vocabulary
 from flagperf.spec.values import Layer
 
 GOOD = """
@@ -77,37 +86,50 @@ def test_a_good_file_is_read_with_its_defaults(path: Path) -> None:
 def test_a_missing_field_is_named(path: Path, field: str) -> None:
     lines = [line for line in GOOD.splitlines() if not line.startswith(f"{field} =")] + [""]
     without = "\n".join(lines) if field != "name" else GOOD.replace('name = "toy"\n', "", 1)
-    assert f"missing required field `{field}`" in refusal(path, without)
+    assert f"{path}: {field}: it is missing" == refusal(path, without)
 
 
 def test_a_missing_table_is_named(path: Path) -> None:
     without_page = GOOD.replace('[page]\ncolumns = ["precision"]\nrows = ["precision"]\n', "")
-    assert "missing required field `page`" in refusal(path, without_page)
+    assert f"{path}: page: it is missing" == refusal(path, without_page)
     without_values = GOOD.replace('[values]\nprecision = "fp32"\ntraining.batch_size = 8\n', "")
-    assert "missing required field `values`" in refusal(path, without_values)
+    assert f"{path}: values: it is missing" == refusal(path, without_values)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('name = "toy"', "name = 7", "Expected `str`, got `int` - at `$.name`"),
-        ("version = 1", 'version = "1"', "Expected `int`, got `str` - at `$.version`"),
-        ('"training"', '"traning"', "Invalid enum value 'traning' - at `$.kind`"),
-        ('precisions = ["fp32"]', 'precisions = "fp32"', "Expected `array`, got `str` - at `$.precisions`"),
-        ('title = { en = "Toy" }', 'title = "Toy"', "Expected `object`, got `str` - at `$.title`"),
-        ('model = "none"', 'model = "none"\nmodle = "x"', "unknown field `modle`"),
-        ('about = { en = "Small" }', "", "missing required field `about` - at `$.profiles"),
-        ('about = { en = "Small" }', 'about = { en = "S" }\nvalue = {}', "unknown field `value` - at `$.profiles"),
-        ('unit = "fraction"', "", "missing required field `unit` - at `$.qualities[0]`"),
-        ('unit = "fraction"', 'unit = "x"\nformat = "percent"', "Invalid enum value 'percent'"),
-        ('metric = "acc"', 'metric = "acc"\ngate = true', "unknown field `gate` - at `$.target`"),
-        ("[page]", "[limits]\nx = { least = 1 }\n[page]", "unknown field `least` - at `$.limits"),
-        ('default_profile = "tiny"', 'default_profile = "small"', "default_profile 'small' is not one of its profiles"),
+        ('name = "toy"', "name = 7", "name: expected a text, got a whole number"),
+        ("version = 1", 'version = "1"', "version: expected a whole number, got a text"),
+        ('"training"', '"traning"', "kind: unknown value 'traning'; did you mean training?"),
+        ('precisions = ["fp32"]', 'precisions = "fp32"', "precisions: expected a list, got a text"),
+        ('title = { en = "Toy" }', 'title = "Toy"', "title: expected a table, got a text"),
+        ('model = "none"', 'model = "none"\nmodle = "x"', "unknown key 'modle'; did you mean model?"),
+        ('about = { en = "Small" }', "", "[profiles.tiny] about: it is missing"),
+        (
+            'about = { en = "Small" }',
+            'about.en = "S"\nvalue = {}',
+            "[profiles.tiny] unknown key 'value'; did you mean values",
+        ),
+        (
+            '[profiles.tiny]\nabout = { en = "Small" }',
+            "[profiles]\ntiny = 7",
+            "[profiles.tiny] Expected a table, got a whole number",
+        ),
+        ('unit = "fraction"', "", "[[qualities]] 1 unit: it is missing"),
+        (
+            'unit = "fraction"',
+            'unit = "x"\nformat = "losss"',
+            "[[qualities]] 1 format: unknown value 'losss'; did you mean loss?",
+        ),
+        ('metric = "acc"', 'metric = "acc"\ngate = true', "[target] unknown key 'gate'; did you mean gates"),
+        ("[page]", "[limits]\n'a.b' = { minn = 1 }\n[page]", "[limits.\"a.b\"] unknown key 'minn'; did you mean min"),
+        ("rows = ", "collumns = []\nrows = ", "[page] unknown key 'collumns'; did you mean columns?"),
     ],
-)  # fmt: skip
-def test_a_wrong_field_is_named_with_its_place(path: Path, old: str, new: str, problem: str) -> None:
+)
+def test_what_does_not_fit_is_named_with_its_table_and_key(path: Path, old: str, new: str, problem: str) -> None:
     assert old in GOOD
-    assert problem in refusal(path, GOOD.replace(old, new, 1))
+    assert f"{path}: {problem}" in refusal(path, GOOD.replace(old, new, 1))
 
 
 @pytest.mark.parametrize("text", ["name = ", "[page\n", "a = 1\na = 2\n"])
@@ -128,23 +150,227 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-# What every command takes for granted
+# What holds together
+
+REFERENCE = """
+[[references]]
+vendor = "acme"
+device = "A1"
+nodes = 1
+devices_per_node = 8
+precision = "fp32"
+overrides = "none"
+source = "a page"
+values = { p_core = 1.5, acc = 0.5 }
+"""
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "field"),
+    ("old", "new", "problem"),
     [
-        ('title = { en = "Toy" }', 'title = { zh = "玩具" }', "title"),
-        ('task = { en = "Play" }', 'task = { zh = "玩" }', "task"),
-        ('about = { en = "Small" }', 'about = { zh = "小" }', "about"),
-        ('precision = "fp32"\n', "", "precision"),
-        ('precision = "fp32"\n', "precision = 32\n", "precision"),
-        ('name = "toy"', 'name = "to/y"', "name"),
+        ('name = "toy"', 'name = "to/y"', "name: 'to/y' may have lower-case letters"),
+        ("version = 1", "version = 0", "version: it begins at 1; got 0"),
+        ('dataset = "none"', 'dataset = " "', "dataset: it is empty"),
+        ('title = { en = "Toy" }', 'title = { zh = "玩具" }', "[title]: the English text is missing"),
+        ('task = { en = "Play" }', 'task = { en = "" }', "[task]: the English text is missing"),
+        (
+            'task = { en = "Play" }',
+            'task = { en = "Play", zn = "玩" }',
+            "[task]: unknown language 'zn'; did you mean zh",
+        ),
+        ('about = { en = "Small" }', 'about = { zh = "小" }', "[profiles.tiny] about: the English text is missing"),
+        ('["fp32"]', "[]", "precisions: name at least one of fp32, tf32"),
+        ('["fp32"]', '["fp32", "bf61"]', "precisions: unknown precision 'bf61'; did you mean bf16"),
+        ('["fp32"]', '["fp32", "fp32"]', "precisions: 'fp32' is there twice"),
+        ('precision = "fp32"\n', "", "[values] precision: it has to be one of precisions, fp32"),
+        ('precision = "fp32"\n', "precision = 32\n", "[values] precision: it has to be one of precisions, fp32"),
+        ('model = "none"', 'model = "none"\nrequires = ["torch>=>2"]', "requires: 'torch>=>2' is not a requirement"),
+        (
+            'model = "none"',
+            'model = "none"\nrequires = ["torch>=2 <3"]',
+            "requires: 'torch>=2 <3' is not a requirement",
+        ),
+        ('model = "none"', 'model = "none"\ncheck_files = "data.py"', "check_files: write module:function"),
+        (
+            'model = "none"',
+            'model = "none"\nmfu_formula = "exakt"',
+            "mfu_formula: unknown formula 'exakt'; did you mean exact",
+        ),
+        (
+            'model = "none"',
+            'model = "none"\nsequence_key = "model.length"',
+            "sequence_key: unknown key of [values] 'model.length'",
+        ),
+        (
+            'model = "none"',
+            'model = "none"\nsequence_key = "precision"',
+            "sequence_key: the value of precision has to be a number",
+        ),
+        ('model = "none"', 'model = "none"\npage_names = { lr = "x" }', "[page_names]: unknown key of [values] 'lr'"),
+        ("batch_size = 8", "batch_size = 0", "[values]: training.batch_size must be at least 1; got 0"),
+        ("batch_size = 8", "batch_size = nan", "[values] training.batch_size: nan is none of"),
+        (
+            "batch_size = 8",
+            "batch_size = 2026-01-01",
+            "[values] training.batch_size: datetime.date(2026, 1, 1) is none of",
+        ),
+        ("batch_size = 8", 'batch_size = 8\nsizes = [1, "a"]', "[values] sizes: [1, 'a'] is none of"),
+        ("batch_size = 8", 'batch_size = 8\n"a b" = 1', "[values] 'a b': keys have letters"),
+        (
+            "[page]",
+            "[limits]\n'training.batchsize' = { min = 1 }\n[page]",
+            "[limits]: unknown key of [values] 'training.batchsize'; did you mean training.batch_size",
+        ),
+        ("[page]", "[limits]\n'training.batch_size' = {}\n[page]", '[limits."training.batch_size"]: it limits nothing'),
+        (
+            "[page]",
+            "[limits]\n'training.batch_size' = { min = 2, max = 1 }\n[page]",
+            '[limits."training.batch_size"]: no number is from 2 to 1',
+        ),
+        (
+            "[page]",
+            "[limits]\n'training.batch_size' = { max = 4 }\n[page]",
+            "[values]: training.batch_size must be at most 4; got 8",
+        ),
+        (
+            "[page]",
+            "[limits]\n'training.batch_size' = { choices = ['8'] }\n[page]",
+            '[limits."training.batch_size"]: choices are for texts',
+        ),
+        (
+            "[page]",
+            "[limits]\nprecision = { max = 4 }\n[page]",
+            '[limits."precision"]: min, above and max are for numbers',
+        ),
+        (
+            'default_profile = "tiny"',
+            'default_profile = "tinny"',
+            "default_profile: unknown profile 'tinny'; did you mean tiny",
+        ),
+        (
+            '{ en = "Small" }',
+            '{ en = "S" }\nvalues.training.batchsize = 4',
+            "[profiles.tiny.values]: unknown key of case toy 'training.batchsize'; did you mean training.batch_size",
+        ),
+        (
+            '{ en = "Small" }',
+            '{ en = "S" }\nvalues.training = 4',
+            "[profiles.tiny.values]: 'training' is a group of keys",
+        ),
+        (
+            '{ en = "Small" }',
+            '{ en = "S" }\nvalues.training.batch_size = "4"',
+            "[profiles.tiny.values]: training.batch_size takes a whole number",
+        ),
+        (
+            '{ en = "Small" }',
+            '{ en = "S" }\nvalues.training.batch_size = 0',
+            "[profiles.tiny.values]: training.batch_size must be at least 1",
+        ),
+        (
+            '{ en = "Small" }',
+            '{ en = "S" }\nvalues.precision = "bf16"',
+            "[profiles.tiny.values] precision: it has to be one of fp32",
+        ),
+        (
+            "[profiles.tiny]",
+            '[profiles."a b"]\nabout.en = "S"\n[profiles.tiny]',
+            '[profiles."a b"]: names have letters',
+        ),
+        ('name = "acc"', 'name = "loss"', "[[qualities]] 1 name: 'loss' is a metric of every run"),
+        ('definition = "right ones over all"', 'definition = ""', "[[qualities]] 1 definition: it is empty"),
+        (
+            'definition = "right ones over all"',
+            'definition = "d"\nminimum = 1\nmaximum = 0',
+            "[[qualities]] 1: no number is from 1 to 0",
+        ),
+        (
+            "[target]",
+            '[[qualities]]\nname = "acc"\nunit = ""\ndefinition = "d"\n[target]',
+            "[[qualities]] name: 'acc' is there twice",
+        ),
+        ('metric = "acc"', 'metric = "accu"', "[target] metric: unknown metric 'accu'; did you mean acc"),
+        (
+            'key = "training.batch_size"',
+            'key = "evaluation.target"',
+            "[target] key: unknown key of [values] 'evaluation.target'",
+        ),
+        ('key = "training.batch_size"', 'key = "precision"', "[target] key: the value of precision has to be a number"),
+        ('columns = ["precision"]', "columns = []", "[page] columns: it is empty"),
+        (
+            'columns = ["precision"]',
+            'columns = ["p_cor"]',
+            "[page] columns: unknown column 'p_cor'; did you mean p_core",
+        ),
+        ('columns = ["precision"]', 'columns = ["acc", "acc"]', "[page] columns: 'acc' is there twice"),
+        ('rows = ["precision"]', 'rows = ["precison"]', "[page] rows: unknown row 'precison'; did you mean precision"),
+        (
+            'rows = ["precision"]',
+            'rows = ["precision"]\nremarks.mem.en = "x"',
+            "[page.remarks]: unknown row of this page 'mem'",
+        ),
+        ('source = "a page"', 'source = ""', "[[references]] 1 source: it is empty"),
+        ("nodes = 1", "nodes = 0", "[[references]] 1 nodes: it must be at least 1; got 0"),
+        (
+            'precision = "fp32"\noverrides',
+            'precision = "f32"\noverrides',
+            "[[references]] 1 precision: unknown precision 'f32'; did you mean tf32 or fp32",
+        ),
+        ("p_core = 1.5", "p_cor = 1.5", "[[references]] 1 values: unknown metric 'p_cor'; did you mean p_core"),
+        ("p_core = 1.5", "p_core = inf", "[[references]] 1 values: p_core is inf; leave out what was not published"),
+        ("p_core = 1.5", 'p_core = "fast"', "[[references]] 1 values[...]: expected a number, got a text"),
     ],
 )
-def test_what_is_needed_later_is_asked_for_when_the_file_is_read(path: Path, old: str, new: str, field: str) -> None:
-    assert old in GOOD
-    assert field in refusal(path, GOOD.replace(old, new, 1)).removeprefix(str(path))
+def test_what_does_not_hold_together_is_named_when_the_file_is_read(
+    path: Path, old: str, new: str, problem: str
+) -> None:
+    text = GOOD + REFERENCE
+    assert old in text
+    assert refusal(path, text.replace(old, new, 1)).startswith(f"{path}: {problem}")
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "torch",
+        "torch>=2.0",
+        "torch >= 2, < 3",
+        "flash-attn==2.5.1",
+        "torch[opt]>=2",
+        "a; python_version<'3.11'",
+        "a~=2.1",
+    ],
+)
+def test_requirements_of_every_form_are_read(path: Path, requirement: str) -> None:
+    manifest = read(path, GOOD.replace('model = "none"', f'model = "none"\nrequires = ["{requirement}"]', 1))
+    assert manifest.requires == (requirement,)
+
+
+def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Path) -> None:
+    path.write_text(GOOD.replace('model = "none"', 'model = "none"\nrequires = ["torch>=2.0,<3", "peft"]', 1))
+    script = (
+        "import sys; from pathlib import Path; from flagperf.spec import read_manifest; "
+        "read_manifest(Path(sys.argv[1])); sys.exit('packaging' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 0
+
+
+# The names that a manifest may use are those that exist
+
+
+@pytest.mark.parametrize(
+    ("written", "real"),
+    [
+        (vocabulary.FORMULAS, FORMULAS),
+        (vocabulary.METRICS, [definition.name for definition in DEFINITIONS]),
+        (vocabulary.PAGE_COLUMNS, COLUMNS),
+        (vocabulary.PAGE_ROWS, [*ROWS, "result"]),
+        (vocabulary.LANGUAGES, typing.get_args(Lang)),
+    ],
+    ids=["formulas", "metrics", "columns", "rows", "languages"],
+)
+def test_the_vocabulary_is_that_of_the_later_stages(written: Sequence[str], real: Iterable[str]) -> None:
+    assert set(written) == set(real), "core/flagperf/spec/vocabulary.py lists the names that a case.toml may use"
 
 
 @pytest.mark.parametrize("name", sorted(load_plugins().cases()))

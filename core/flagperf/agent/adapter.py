@@ -14,7 +14,7 @@ import msgspec
 from flagperf.agent.probe import choose_probe
 from flagperf.agent.processes import kill_group
 from flagperf.agent.simulation import is_simulated, node_machine
-from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes
+from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes, module_command
 from flagperf.plugins import Given, Plugins, load_plugins
 from flagperf.spec import AdapterRequest, VendorFacts
 
@@ -52,7 +52,7 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
 def start(given: Given, with_memory: bool) -> subprocess.Popen[bytes]:
     """The same in a child, in a session of its own so that the tools it started can be stopped with it."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "flagperf.agent", "adapter"],
+        [*module_command(sys.executable, "flagperf.agent"), "adapter"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert child.stdin is not None

@@ -18,6 +18,7 @@ from typing import IO
 
 import msgspec
 
+from flagperf.api import module_command
 from flagperf.events import EventWriter, ProbeFailed
 from flagperf.spec import ProbeRequest
 
@@ -45,7 +46,7 @@ class ProbeProcess:
         self._is_recorded = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "flagperf.agent", "probe"],
+                [*module_command(sys.executable, "flagperf.agent"), "probe"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
             )  # fmt: skip
         self._send(msgspec.json.encode(request))

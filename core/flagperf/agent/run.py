@@ -100,6 +100,7 @@ def _start_workers(
         "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
         MARKER: marker,
     }
+    # In our own folder, where no file of the user's stands that `python -m` would import instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,

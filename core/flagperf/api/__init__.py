@@ -20,6 +20,7 @@ from flagperf.api.models import CardModel, Peak, find_model, read_models
 from flagperf.api.pci import PciFunction, pci_address, pci_functions
 from flagperf.api.precision import PRECISIONS, Precision, precision
 from flagperf.api.presence import Evidence, judge
+from flagperf.api.python import module_command
 from flagperf.api.tools import Query, Tool, ToolProbe, join, merge
 from flagperf.api.torch_device import TorchDeviceBackend
 from flagperf.api.visibility import visible_devices
@@ -30,6 +31,7 @@ __all__ = [
     "Launcher", "Machine", "MemoryProbe", "Node", "NodeShare", "PciFunction", "Peak", "Precision", "Presence",
     "ProcessReading", "Query", "RankFailure", "Reading", "Setting", "TimingEvent", "Tool", "ToolProbe",
     "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "find_model", "join", "judge", "make_devices",
-    "memory_limit_bytes", "memory_used_bytes", "merge", "near_cpus", "pci_address", "pci_functions", "precision",
+    "memory_limit_bytes", "memory_used_bytes", "merge", "module_command", "near_cpus", "pci_address", "pci_functions",
+    "precision",
     "read_cpu_list", "read_models", "run_tool", "visible_devices", "write_cpu_list",
 ]  # fmt: skip

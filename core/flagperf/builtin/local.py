@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.api import AgentProcess, Cluster, Node, module_command
 
 
 class LocalCluster(Cluster):
@@ -30,7 +30,7 @@ class LocalAgent(AgentProcess):
     def __init__(self, arguments: Sequence[str]) -> None:
         # A session of its own: Ctrl-C reaches the parent alone, which then closes stdin.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "flagperf.agent", *arguments],
+            [*module_command(sys.executable, "flagperf.agent"), *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         assert self._process.stdin and self._process.stdout and self._process.stderr

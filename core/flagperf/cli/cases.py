@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flagperf.cli.options import common, complete_case, echo_columns, echo_json
+from flagperf.cli.options import common, complete_case, echo_columns, echo_json, note
 from flagperf.plugins import Case, load_plugins
 from flagperf.spec import flatten
 from flagperf.units import setting
@@ -20,8 +20,11 @@ def cases() -> None:
 @cases.command("list")
 @common
 def list_cases(as_json: bool) -> None:
-    """Name every case."""
-    found = load_plugins().cases()
+    """Name every case, and say why one that is installed cannot be used."""
+    plugins = load_plugins()
+    found = plugins.cases()
+    for status in plugins.case_problems():
+        note(f"plugin {status.name} ({status.distribution} {status.version}): {status.problem}")
     if as_json:
         echo_json([case.manifest for case in found.values()])
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -12,7 +13,7 @@ import pluggy
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 from flagperf.errors import BadInput, unknown_name
 from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
-from flagperf.spec import Manifest, read_manifest
+from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -42,6 +43,9 @@ class Plugins:
             if status.problem:
                 self._problems[status.key].append(status.problem)
         self._given: dict[str, list[Given]] = {}
+        self._cases: dict[str, Case] | None = None
+        self._broken_cases: dict[str, str] = {}
+        """What a case that cannot be used would be called -> why it cannot."""
 
     # --- vendors ----------------------------------------------------------------------------------------------------
 
@@ -83,13 +87,9 @@ class Plugins:
         """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
         self.device_backends()
         return [
-            f"{status.distribution} {status.version}: {'; '.join(reasons)}"
-            for key, status in self._plugins.items()
-            if (reasons := [*filter(None, [status.problem]), *self._reasons(key, "flagperf_devices")])
+            f"{status.distribution} {status.version}: {status.problem}"
+            for status in self._with_problems("flagperf_devices")
         ]
-
-    def _reasons(self, key: str, hook: str) -> list[str]:
-        return [problem for problem in self._problems.get(key, ()) if problem.startswith(hook)]
 
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
@@ -98,21 +98,35 @@ class Plugins:
         return cluster
 
     def cases(self) -> dict[str, Case]:
-        """By name, sorted. A case whose manifest cannot be read is a problem of its plugin."""
-        found: list[Given] = []
-        for given in self._call("flagperf_cases", CaseReference):
-            try:
-                found.append(Given(Case(given.thing, read_manifest(given.thing.manifest)), given.plugin))
-            except BadInput as error:
-                self._problems[given.plugin.key].append(str(error))
-        unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
-        return {given.thing.manifest.name: given.thing for given in sorted(unique, key=lambda g: g.thing.manifest.name)}
+        """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
+        if self._cases is None:
+            found = [case for given in self._call("flagperf_cases", CaseReference) for case in self._read_case(given)]
+            unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
+            cases = {given.thing.manifest.name: given.thing for given in unique}
+            self._cases = dict(sorted(cases.items()))
+        return self._cases
+
+    def _read_case(self, given: Given) -> list[Given]:
+        reference: CaseReference = given.thing
+        try:
+            return [Given(_case(reference), given.plugin)]
+        except BadInput as error:
+            self._problems[given.plugin.key].append(f"flagperf_cases: {error}")
+            self._broken_cases[_intended_name(reference)] = str(error)
+            return []
 
     def case(self, name: str) -> Case:
         cases = self.cases()
-        if name not in cases:
-            raise unknown_name("case", name, cases, self._hint())
-        return cases[name]
+        if name in cases:
+            return cases[name]
+        if name in self._broken_cases:
+            raise BadInput(f"case {name!r} cannot be used: {self._broken_cases[name]}")
+        raise unknown_name("case", name, [*cases, *self._broken_cases], self._hint())
+
+    def case_problems(self) -> list[PluginStatus]:
+        """Plugins whose cases, or some of them, cannot be listed: not loaded, or with a case that cannot be used."""
+        self.cases()
+        return self._with_problems("flagperf_cases")
 
     # --- problems ---------------------------------------------------------------------------------------------------
 
@@ -126,6 +140,15 @@ class Plugins:
             msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(key, ()))))
             for key, status in self._plugins.items()
         ]
+
+    def _with_problems(self, hook: str) -> list[PluginStatus]:
+        """Those that could not be loaded, or where this hook went wrong, each with these reasons alone."""
+        found = []
+        for key, status in self._plugins.items():
+            reasons = [each for each in self._problems.get(key, ()) if each == status.problem or each.startswith(hook)]
+            if reasons:
+                found.append(msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(reasons))))
+        return found
 
     def _note_strangers(self, hook: str, given: Iterable[Given]) -> None:
         """A launcher or probe for a word whose device backend is not of the same plugin is never used."""
@@ -196,6 +219,23 @@ class Plugins:
             if getattr(each.thing, attribute) == word:
                 return each
         raise unknown_name(kind, word, [getattr(each.thing, attribute) for each in given], self._hint())
+
+
+def _case(reference: CaseReference) -> Case:
+    if not isinstance(reference.manifest, Path):
+        raise BadInput(f"the manifest of {reference.target!r} has to be a pathlib.Path; got {reference.manifest!r}")
+    if not isinstance(reference.target, str) or not is_object_reference(reference.target):
+        raise BadInput(f"{reference.manifest}: its target is written module:function; got {reference.target!r}")
+    return Case(reference, read_manifest(reference.manifest))
+
+
+def _intended_name(reference: CaseReference) -> str:
+    """What its author calls a case that cannot be used: the name in its file, else its folder's."""
+    path = Path(str(reference.manifest))
+    try:
+        return str(read_toml(path).get("name") or path.parent.name)
+    except BadInput:
+        return path.parent.name
 
 
 def load_plugins() -> Plugins:

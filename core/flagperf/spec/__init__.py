@@ -1,9 +1,9 @@
 """What is asked for and what it means: the request, the case's manifest, layered values, the job."""
 
+from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, NodeFacts, VendorFacts
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
-    Limit,
     Manifest,
     Page,
     Profile,
@@ -11,7 +11,6 @@ from flagperf.spec.manifest import (
     Reference,
     Target,
     Text,
-    Values,
     read_manifest,
     read_toml,
 )
@@ -30,13 +29,24 @@ from flagperf.spec.messages import (
 )
 from flagperf.spec.runspec import RunSpec
 from flagperf.spec.stated import state_environment
-from flagperf.spec.values import TUNING_LAYER, Layer, Resolved, flatten, nest, page_name, parse_assignment, resolve
+from flagperf.spec.values import (
+    TUNING_LAYER,
+    Layer,
+    Limit,
+    Resolved,
+    Values,
+    flatten,
+    nest,
+    page_name,
+    parse_assignment,
+    resolve,
+)
 
 __all__ = [
     "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AdapterRequest", "AgentMessage", "CheckAnswer",
     "CheckRequest", "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
     "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
-    "flatten", "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve",
+    "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve",
     "state_environment",
 ]  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from flagperf.errors import BadInput
+from flagperf.spec.check import problems
+from flagperf.spec.tables import misfit
+from flagperf.spec.values import Limit, Values
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,18 +20,6 @@ else:
 
 Text = dict[str, str]
 """One text in several languages: {"en": ..., "zh": ...}."""
-
-Values = dict[str, Any]
-"""A tree of configuration values; leaves are bool, int, float, str or a list of those."""
-
-
-class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a value may be, beyond the type of its default."""
-
-    min: float | None = None
-    above: float | None = None
-    max: float | None = None
-    choices: tuple[str, ...] = ()
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,37 +113,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> Manifest:
+    """Raises BadInput for the first fault, with file, table and key. What is returned holds together."""
+    content = read_toml(path)
     try:
-        manifest = msgspec.convert(read_toml(path), Manifest)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: {error}") from None
-    for problem in _problems(manifest):
+        manifest = msgspec.convert(content, Manifest)
+    except msgspec.ValidationError:
+        raise BadInput(f"{path}: {misfit(content, Manifest)}") from None
+    for problem in problems(manifest):
         raise BadInput(f"{path}: {problem}")
     return manifest
-
-
-def _problems(manifest: Manifest) -> Iterator[str]:
-    if not re.fullmatch(r"[a-z0-9_]+", manifest.name):
-        yield f"name {manifest.name!r} may have lower-case letters, digits and underscores only"
-    if manifest.default_profile not in manifest.profiles:
-        yield f"default_profile {manifest.default_profile!r} is not one of its profiles"
-    if manifest.values.get("precision") not in manifest.precisions:
-        yield f"values.precision has to be one of precisions: {', '.join(manifest.precisions)}"
-    if manifest.target and manifest.target.metric not in {quality.name for quality in manifest.qualities}:
-        yield f"target.metric {manifest.target.metric!r} is not one of its qualities"
-    if manifest.target and not _has_key(manifest.values, manifest.target.key):
-        yield f"target.key {manifest.target.key!r} is not one of its values"
-    texts = {"title": manifest.title, "task": manifest.task}
-    texts |= {f"profiles.{name}.about": profile.about for name, profile in manifest.profiles.items()}
-    for name, text in texts.items():
-        if "en" not in text:
-            yield f"{name} has no English text (key `en`)"
-
-
-def _has_key(values: Values, key: str) -> bool:
-    branch: Any = values
-    for part in key.split("."):
-        if not isinstance(branch, dict) or part not in branch:
-            return False
-        branch = branch[part]
-    return not isinstance(branch, dict)

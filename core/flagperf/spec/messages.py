@@ -8,7 +8,7 @@ import msgspec
 
 from flagperf.api import DataFile, Device
 from flagperf.spec.job import Job
-from flagperf.spec.manifest import Values
+from flagperf.spec.values import Values
 
 
 class DescribeRequest(msgspec.Struct, frozen=True):

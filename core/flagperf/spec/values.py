@@ -9,17 +9,32 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flagperf.errors import BadInput, unknown_name
-from flagperf.spec.manifest import Limit, Manifest, Values
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from flagperf.spec.manifest import Manifest
+
+Values = dict[str, Any]
+"""A tree of configuration values; leaves are bool, int, float, str or a list of those."""
+
+
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a value may be, beyond the type of its default."""
+
+    min: float | None = None
+    above: float | None = None
+    max: float | None = None
+    choices: tuple[str, ...] = ()
+
 
 SHARED_PAGE_NAMES = {"training.batch_size": "bs", "training.learning_rate": "lr", "training.accumulate": "GAS"}
 """Names on published pages of the keys that all cases share."""

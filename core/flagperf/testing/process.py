@@ -6,11 +6,12 @@ import contextlib
 import json
 import select
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flagperf.testing.rig import module_command
+from flagperf.api import module_command
 
 ANSWER_SECONDS = 120.0
 """For a driver that hangs; answers come in well under a second."""
@@ -48,7 +49,7 @@ def adapter_process(vendor: str, environ: Mapping[str, str], folder: Path) -> It
     errors = folder / "adapter-stderr.txt"
     with errors.open("ab") as stderr:
         process = subprocess.Popen(
-            [*module_command("flagperf.testing.child"), vendor],
+            [*module_command(sys.executable, "flagperf.testing.child"), vendor],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=dict(environ), cwd=folder,
         )  # fmt: skip
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -88,7 +87,3 @@ class InstalledRig(Rig):
 
     def lay_out(self, folder: Path) -> None:
         return None
-
-
-def module_command(module: str) -> list[str]:
-    return [sys.executable, "-m", module]

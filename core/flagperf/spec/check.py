@@ -1,0 +1,234 @@
+"""What a case.toml says, against itself and against the names that exist. Each problem is `[table] key: what is wrong`.
+
+The structs are right already when these rules are asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flagperf.api import PRECISIONS
+from flagperf.errors import BadInput, unknown_name
+from flagperf.spec.values import Layer, Limit, flatten, resolve
+from flagperf.spec.vocabulary import FORMULAS, LANGUAGES, METRICS, PAGE_COLUMNS, PAGE_ROWS
+
+if TYPE_CHECKING:
+    from flagperf.spec.manifest import Manifest, Quality, Reference
+
+_PLAIN_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:{0}(?:,{0})*)?".format(r"\s*(?:>=|<=|==|!=|<|>)\s*\d+(?:\.\d+)*")
+)
+"""Most of what is ever written. For the rest `packaging` decides, whose import takes longer than listing all cases."""
+
+
+def problems(manifest: Manifest) -> Iterator[str]:
+    """In the order of the file, as long as anyone asks."""
+    for rule in _RULES:
+        yield from rule(manifest)
+
+
+# --- identity -------------------------------------------------------------------------------------------------------
+
+
+def _identity(manifest: Manifest) -> Iterator[str]:
+    if not re.fullmatch(r"[a-z0-9_]+", manifest.name):
+        yield f"name: {manifest.name!r} may have lower-case letters, digits and underscores only"
+    if manifest.version < 1:
+        yield f"version: it begins at 1; got {manifest.version}"
+    for key in ("model", "dataset", "sample_unit"):
+        if not getattr(manifest, key).strip():
+            yield f"{key}: it is empty"
+
+
+def _texts(manifest: Manifest) -> Iterator[str]:
+    texts = {"[title]": manifest.title, "[task]": manifest.task}
+    texts |= {f"[profiles.{name}] about": profile.about for name, profile in manifest.profiles.items()}
+    texts |= {f"[page.remarks] {name}": text for name, text in manifest.page.remarks.items()}
+    for place, text in texts.items():
+        yield from _unknown(place, "language", text, LANGUAGES)
+        if not text.get("en", "").strip():
+            yield f"{place}: the English text is missing (key `en`)"
+
+
+def _precisions(manifest: Manifest) -> Iterator[str]:
+    if not manifest.precisions:
+        yield f"precisions: name at least one of {', '.join(PRECISIONS)}"
+    yield from _unknown("precisions", "precision", manifest.precisions, PRECISIONS)
+    yield from _repeated("precisions", manifest.precisions)
+
+
+def _requirements(manifest: Manifest) -> Iterator[str]:
+    for text in manifest.requires:
+        if not _PLAIN_REQUIREMENT.fullmatch(text):
+            yield from _requirement(text)
+
+
+def _requirement(text: str) -> Iterator[str]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        yield f"requires: {text!r} is not a requirement such as 'torch>=2.0': {reason}"
+
+
+def _check_function(manifest: Manifest) -> Iterator[str]:
+    if manifest.check_files is not None and not is_object_reference(manifest.check_files):
+        yield f"check_files: write module:function, as my_cases.toy.data:check_files; got {manifest.check_files!r}"
+
+
+def is_object_reference(text: str) -> bool:
+    module, _, name = text.partition(":")
+    return all(part.isidentifier() for part in [*module.split("."), name])
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _values(manifest: Manifest) -> Iterator[str]:
+    for key, value in flatten(manifest.values):
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", key):
+            yield f"[values] {key!r}: keys have letters, digits, underscores and hyphens only"
+        if not _is_value(value):
+            yield f"[values] {key}: {value!r} is none of text, number, true or false, or a list of one of these"
+    if manifest.values.get("precision") not in manifest.precisions:
+        yield f"[values] precision: it has to be one of precisions, {', '.join(manifest.precisions)}"
+    yield from _refusals(manifest, "[values]", manifest.values)
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return len({type(item) for item in value}) <= 1 and all(map(_is_value, value))
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _limits(manifest: Manifest) -> Iterator[str]:
+    known = dict(flatten(manifest.values))
+    yield from _unknown("[limits]", "key of [values]", manifest.limits, known)
+    for key, limit in manifest.limits.items():
+        yield from _limit(f'[limits."{key}"]', limit, known.get(key))
+
+
+def _limit(place: str, limit: Limit, value: Any) -> Iterator[str]:
+    bounds = [bound for bound in (limit.min, limit.above, limit.max) if bound is not None]
+    if not bounds and not limit.choices:
+        yield f"{place}: it limits nothing; give min, above, max or choices"
+    if bounds and (isinstance(value, bool) or not isinstance(value, int | float)):
+        yield f"{place}: min, above and max are for numbers, and the value is {value!r}"
+    if limit.choices and not isinstance(value, str):
+        yield f"{place}: choices are for texts, and the value is {value!r}"
+    if limit.max is not None and bounds and max(bounds) > limit.max:
+        yield f"{place}: no number is from {max(bounds):g} to {limit.max:g}"
+
+
+def _profiles(manifest: Manifest) -> Iterator[str]:
+    yield from _unknown("default_profile", "profile", [manifest.default_profile], manifest.profiles)
+    for name, profile in manifest.profiles.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            yield f'[profiles."{name}"]: names have letters, digits, underscores and hyphens only'
+        yield from _refusals(manifest, f"[profiles.{name}.values]", profile.values)
+        if profile.values.get("precision") not in (None, *manifest.precisions):
+            yield f"[profiles.{name}.values] precision: it has to be one of {', '.join(manifest.precisions)}"
+
+
+def _refusals(manifest: Manifest, place: str, values: dict[str, Any]) -> Iterator[str]:
+    """The same rules as for what users set."""
+    try:
+        resolve(manifest, [Layer(place, values)])
+    except BadInput as error:
+        yield f"{place}: {error}"
+
+
+def _keys(manifest: Manifest) -> Iterator[str]:
+    known = dict(flatten(manifest.values))
+    yield from _unknown("[page_names]", "key of [values]", manifest.page_names, known)
+    numbers = {"sequence_key": manifest.sequence_key, "[target] key": getattr(manifest.target, "key", None)}
+    for place, key in numbers.items():
+        if key is None:
+            continue
+        yield from _unknown(place, "key of [values]", [key], known)
+        if isinstance(known.get(key), bool) or not isinstance(known.get(key), int | float):
+            yield f"{place}: the value of {key} has to be a number; it is {known.get(key)!r}"
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+def _qualities(manifest: Manifest) -> Iterator[str]:
+    yield from _repeated("[[qualities]] name", [quality.name for quality in manifest.qualities])
+    for number, quality in enumerate(manifest.qualities, 1):
+        yield from _quality(f"[[qualities]] {number}", quality)
+
+
+def _quality(place: str, quality: Quality) -> Iterator[str]:
+    if quality.name in METRICS:
+        yield f"{place} name: {quality.name!r} is a metric of every run; choose another name"
+    for key in ("name", "definition"):
+        if not getattr(quality, key).strip():
+            yield f"{place} {key}: it is empty"
+    if quality.minimum is not None and quality.maximum is not None and quality.minimum > quality.maximum:
+        yield f"{place}: no number is from {quality.minimum:g} to {quality.maximum:g}"
+
+
+def _target(manifest: Manifest) -> Iterator[str]:
+    if manifest.target is not None:
+        yield from _unknown("[target] metric", "metric", [manifest.target.metric], _metrics(manifest))
+
+
+def _formula(manifest: Manifest) -> Iterator[str]:
+    if manifest.mfu_formula is not None:
+        yield from _unknown("mfu_formula", "formula", [manifest.mfu_formula], FORMULAS)
+
+
+def _page(manifest: Manifest) -> Iterator[str]:
+    page, qualities = manifest.page, [quality.name for quality in manifest.qualities]
+    for name, given, known in (("columns", page.columns, PAGE_COLUMNS), ("rows", page.rows, PAGE_ROWS)):
+        if not given:
+            yield f"[page] {name}: it is empty"
+        yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
+        yield from _repeated(f"[page] {name}", given)
+    yield from _unknown("[page.remarks]", "row of this page", page.remarks, page.rows)
+
+
+def _references(manifest: Manifest) -> Iterator[str]:
+    for number, reference in enumerate(manifest.references, 1):
+        yield from _reference(f"[[references]] {number}", reference, _metrics(manifest))
+
+
+def _reference(place: str, reference: Reference, metrics: Collection[str]) -> Iterator[str]:
+    for key in ("vendor", "device", "source"):
+        if not getattr(reference, key).strip():
+            yield f"{place} {key}: it is empty"
+    for key in ("nodes", "devices_per_node"):
+        if getattr(reference, key) < 1:
+            yield f"{place} {key}: it must be at least 1; got {getattr(reference, key)}"
+    yield from _unknown(f"{place} precision", "precision", [reference.precision], PRECISIONS)
+    yield from _unknown(f"{place} values", "metric", reference.values, metrics)
+    for name, value in reference.values.items():
+        if not math.isfinite(value):
+            yield f"{place} values: {name} is {value}; leave out what was not published"
+
+
+def _metrics(manifest: Manifest) -> list[str]:
+    return [*METRICS, *(quality.name for quality in manifest.qualities)]
+
+
+# --- wording --------------------------------------------------------------------------------------------------------
+
+
+def _unknown(place: str, kind: str, names: Collection[str], known: Collection[str]) -> Iterator[str]:
+    return (f"{place}: {unknown_name(kind, name, known)}" for name in names if name not in known)
+
+
+def _repeated(place: str, names: Sequence[str]) -> Iterator[str]:
+    return (f"{place}: {name!r} is there twice" for name in dict.fromkeys(names) if names.count(name) > 1)
+
+
+_RULES = (
+    _identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys, _qualities,
+    _target, _formula, _page, _references,
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Why a TOML file does not become the struct that it should: unknown keys with near matches, missing ones, wrong types.
+
+msgspec has refused it already, but does not say which of several tables it means, nor what was probably meant.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from flagperf.errors import unknown_name
+
+_TYPE_NAMES = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "a table", "null": "nothing",
+}  # fmt: skip
+
+Kind = type[msgspec.Struct]
+
+
+def misfit(content: dict[str, Any], kind: Kind) -> str:
+    """The first fault, beginning with its table: `[profiles.tiny] about: it is missing`."""
+    return next(_misfits(content, kind))
+
+
+def _misfits(content: dict[str, Any], kind: Kind) -> Iterator[str]:
+    yield from _unknown_keys(content, kind)
+    for place, table, table_kind in _tables(content, kind):
+        found = [*_unknown_keys(table, table_kind), *_wrong_values(table, table_kind)]
+        yield from (f"{place} {fault}" for fault in found)
+    yield from _wrong_values(content, kind)
+
+
+def _tables(content: dict[str, Any], kind: Kind) -> Iterator[tuple[str, Any, Kind]]:
+    """The tables of the file that become structs of their own, each with its heading."""
+    for name, hint in typing.get_type_hints(kind).items():
+        struct = next((part for part in (hint, *typing.get_args(hint)) if _is_struct(part)), None)
+        value = content.get(name)
+        if struct is None or value is None:
+            continue
+        if typing.get_origin(hint) is dict and isinstance(value, dict):
+            yield from ((f"[{name}.{_quoted(key)}]", table, struct) for key, table in value.items())
+        elif typing.get_origin(hint) is tuple and isinstance(value, list):
+            yield from ((f"[[{name}]] {number}", table, struct) for number, table in enumerate(value, 1))
+        else:
+            yield f"[{name}]", value, struct
+
+
+def _is_struct(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, msgspec.Struct)
+
+
+def _quoted(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
+
+
+def _unknown_keys(table: Any, kind: Kind) -> Iterator[str]:
+    known, keys = kind.__struct_fields__, table if isinstance(table, dict) else ()
+    return (str(unknown_name("key", key, known)) for key in keys if key not in known)
+
+
+def _wrong_values(table: Any, kind: Kind) -> Iterator[str]:
+    try:
+        msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        yield _in_words(str(error), kind)
+
+
+def _in_words(error: str, kind: Kind) -> str:
+    missing = re.match(r"Object missing required field `(.*?)`", error)
+    if missing:
+        return f"{missing[1]}: it is missing"
+    what, _, where = error.partition(" - at `$")
+    key = where.strip(".`")
+    choice = re.fullmatch(r"Invalid enum value '(.*)'", what)
+    if choice:
+        return f"{key}: {unknown_name('value', choice[1], _choices(kind, key))}"
+    words = re.sub(r"`([^`]*)`", lambda match: _type_words(match[1]), what)
+    return f"{key}: {words[:1].lower()}{words[1:]}" if key else words
+
+
+def _choices(kind: Kind, key: str) -> tuple[str, ...]:
+    return typing.get_args(typing.get_type_hints(kind).get(key))
+
+
+def _type_words(names: str) -> str:
+    return " or ".join(_TYPE_NAMES.get(name, name) for name in names.split(" | "))

@@ -1,0 +1,70 @@
+"""flagperf's own processes import libraries, whatever files stand in the current folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flagperf.api import module_command
+
+LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path) -> Path:
+    """A current folder whose files leave a trace when they are imported."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name in LOOK_ALIKES:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write('{name} ')\n")
+    return folder
+
+
+def imported_in(folder: Path) -> str:
+    trace = folder.parent / "imported"
+    return trace.read_text() if trace.exists() else ""
+
+
+def start(command: tuple[str, ...], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **environ}, input="{}", capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("safe_path", ["", "1"])
+def test_a_module_is_started_without_the_current_folder(hostile_folder: Path, safe_path: str) -> None:
+    command = (*module_command(sys.executable, "flagperf.agent"), "describe")
+    done = start(command, hostile_folder, PYTHONSAFEPATH=safe_path)
+    assert (done.returncode, imported_in(hostile_folder)) == (0, ""), done.stderr
+    assert '"vendors"' in done.stdout
+
+
+def test_arguments_and_exit_codes_are_those_of_the_module(tmp_path: Path) -> None:
+    done = start((*module_command(sys.executable, "flagperf.agent"), "no-such-verb"), tmp_path)
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
+
+
+def test_pythonpath_counts(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "of_the_user.py").write_text("print('found', __name__)")
+    done = start(module_command(sys.executable, "of_the_user"), tmp_path, PYTHONPATH=str(tmp_path / "mine"))
+    assert done.stdout == "found __main__\n"
+
+
+@pytest.mark.parametrize("command", ["cases list", "devices", "plan distilbert --vendor cpu"])
+def test_no_command_imports_from_the_current_folder(hostile_folder: Path, command: str) -> None:
+    script = (str(Path(sys.executable).with_name("flagperf")), *command.split())
+    done = start(script, hostile_folder)
+    assert (done.returncode, imported_in(hostile_folder)) == (0, ""), done.stderr
+
+
+def test_python_m_flagperf_imports_nothing_else_from_the_current_folder(hostile_folder: Path) -> None:
+    for name in ("flagperf", "runpy"):  # Python itself looks for these before any code of ours
+        (hostile_folder / f"{name}.py").unlink()
+    done = start((sys.executable, "-m", "flagperf", "cases", "list"), hostile_folder)
+    assert (done.returncode, imported_in(hostile_folder)) == (0, ""), done.stderr
