@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.cli.vendor_kit import check_vendor, new_vendor
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts
@@ -34,3 +35,7 @@ def list_vendors(as_json: bool) -> None:
 def _row(facts: VendorFacts) -> list[str]:
     state = "error" if facts.error or facts.presence is None else facts.presence.state
     return [facts.vendor, facts.adapter, state, describe_finding(facts)]
+
+
+vendors.add_command(new_vendor)
+vendors.add_command(check_vendor)

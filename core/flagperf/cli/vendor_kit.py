@@ -1,0 +1,166 @@
+"""flagperf vendors new, flagperf vendors check: for those who write an adapter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import msgspec
+
+import flagperf
+from flagperf.api import module_command
+from flagperf.cli.options import common, echo_json, note
+from flagperf.errors import BadInput, MissingPart
+from flagperf.plugins import core_version, load_plugins
+
+TEMPLATE = Path(flagperf.__file__).parent / "testing" / "new_vendor"
+SUITES = "flagperf.testing.installed"
+CHECK_VENDOR = "FLAGPERF_CHECK_VENDOR"
+FAILED = 3
+
+
+# --- new --------------------------------------------------------------------------------------------------------------
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--folder", metavar="DIR", help="Where to write it [default: ./flagperf-NAME].")
+@common
+def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
+    """Write a complete adapter package whose tests pass as it comes. Change what is marked `Yours:`."""
+    _check_word(name)
+    target = Path(folder or f"flagperf-{name}")
+    files = write_adapter(name, target)
+    if as_json:
+        echo_json({"folder": target, "files": files})
+        return
+    click.echo("\n".join(str(target / file) for file in files))
+    note(f"next: cd {target} && pip install -e . && pytest")
+
+
+def _check_word(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+        raise BadInput(f"{name!r} is no vendor word: one lower-case word of letters and digits, such as acme")
+    for given in load_plugins().device_backends():
+        if name in (given.thing.vendor, *given.thing.aliases):
+            raise BadInput(f"{name!r} is the word of {given.adapter}: choose another one")
+
+
+def write_adapter(name: str, target: Path) -> list[str]:
+    """All of it or nothing."""
+    if target.exists():
+        raise BadInput(f"{target} exists: give another place with --folder, or remove it")
+    if not target.parent.is_dir():
+        raise BadInput(f"{target.parent} is not a folder")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as beside:
+            files = _write_files(name, Path(beside) / "package")
+            (Path(beside) / "package").rename(target)
+    except OSError as error:
+        raise BadInput(f"{target} cannot be written: {error.strerror}") from None
+    return files
+
+
+def _write_files(name: str, root: Path) -> list[str]:
+    words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": core_version()}
+    written = []
+    for source in sorted(TEMPLATE.rglob("*.txt")):
+        place = str(source.relative_to(TEMPLATE).with_suffix("")).replace("src/", f"src/flagperf_{name}/")
+        path = root / _fill(place, words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_fill(source.read_text(), words))
+        written.append(str(path.relative_to(root)))
+    return written
+
+
+def _fill(text: str, words: dict[str, str]) -> str:
+    return re.sub("|".join(words), lambda found: words[found[0]], text)
+
+
+# --- check ------------------------------------------------------------------------------------------------------------
+
+
+class TierResult(msgspec.Struct, frozen=True):
+    tier: str
+    num_passed: int
+    failures: dict[str, str]
+    """Test -> its message."""
+    skips: dict[str, int]
+    """Reason -> how many tests."""
+
+    @property
+    def verdict(self) -> str:
+        if self.failures:
+            return "fail"
+        return "pass" if self.num_passed else "not run"
+
+
+@click.command("check")
+@click.argument("name")
+@click.option("--hardware", is_flag=True, help="Also test on the cards of this machine.")
+@click.option("--tests", metavar="DIR", help="The adapter's own tests, with its simulated cards, in place of ours.")
+@common
+def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) -> None:
+    """Run the conformance suites against an installed adapter: offline, and with --hardware on its cards."""
+    vendor = load_plugins().vendor_word(name)
+    if importlib.util.find_spec("pytest") is None:
+        raise MissingPart("the suites need pytest: `pip install 'flagperf[testing]'`")
+    if tests is not None and not Path(tests).is_dir():
+        raise BadInput(f"--tests {tests} is not a folder")
+    results = [_run_tier(vendor, "offline", tests)]
+    results += [_run_tier(vendor, "hardware", tests)] if hardware else []
+    if as_json:
+        echo_json({"vendor": vendor, "tiers": results})
+    else:
+        _print_results(vendor, results, hardware)
+    if any(result.failures for result in results):
+        sys.exit(FAILED)
+
+
+def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
+    chosen = ["-m", "hardware", "--flagperf-hardware"] if tier == "hardware" else ["-m", "not hardware"]
+    where = [str(Path(tests).absolute())] if tests else ["--pyargs", SUITES]
+    with tempfile.TemporaryDirectory(prefix="flagperf-check-") as folder:
+        report = Path(folder) / "report.xml"
+        done = subprocess.run(
+            [
+                *module_command(sys.executable, "pytest"), "-q", "-c", os.devnull, "--rootdir", folder,
+                "-p", "no:cacheprovider", f"--junitxml={report}", *chosen, *where,
+            ],
+            env={**os.environ, CHECK_VENDOR: vendor}, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        if not report.exists() or (done.returncode > 1 and done.returncode != 5):
+            raise BadInput(f"the suites could not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return read_report(tier, report)
+
+
+def read_report(tier: str, path: Path) -> TierResult:
+    cases = list(ElementTree.parse(path).iter("testcase"))
+    failures, skips = {}, Counter[str]()
+    for case in cases:
+        problem = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)
+        skipped = case.find("skipped")
+        if problem is not None:
+            failures[f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"] = problem.get("message", "")
+        elif skipped is not None:
+            skips[skipped.get("message", "")] += 1
+    return TierResult(tier, len(cases) - len(failures) - skips.total(), failures, dict(skips))
+
+
+def _print_results(vendor: str, results: list[TierResult], hardware: bool) -> None:
+    for result in results:
+        for test, message in result.failures.items():
+            click.echo(f"{result.tier}: {test}\n    {message.strip().splitlines()[0] if message.strip() else 'failed'}")
+        for reason, num_tests in result.skips.items():
+            note(f"{result.tier}: {num_tests} skipped: {reason}")
+    verdicts = [f"{result.tier}: {result.verdict} ({result.num_passed} passed)" for result in results]
+    click.echo("; ".join([f"{vendor}: {verdicts[0]}", *verdicts[1:], *([] if hardware else ["hardware: not run"])]))
