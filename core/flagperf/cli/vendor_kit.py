@@ -19,6 +19,7 @@ import flagperf
 from flagperf.api import module_command
 from flagperf.cli.options import common, echo_json, note
 from flagperf.errors import BadInput, MissingPart
+from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import core_version, load_plugins
 
 TEMPLATE = Path(flagperf.__file__).parent / "testing" / "new_vendor"
@@ -115,6 +116,8 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
         raise MissingPart("the suites need pytest: `pip install 'flagperf[testing]'`")
     if tests is not None and not Path(tests).is_dir():
         raise BadInput(f"--tests {tests} is not a folder")
+    if hardware:
+        _check_cards(vendor)
     results = [_run_tier(vendor, "offline", tests)]
     results += [_run_tier(vendor, "hardware", tests)] if hardware else []
     if as_json:
@@ -123,6 +126,14 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
         _print_results(vendor, results, hardware)
     if any(result.failures for result in results):
         sys.exit(FAILED)
+
+
+def _check_cards(vendor: str) -> None:
+    plugins = load_plugins()
+    found = describe_machine(plugins.cluster("local")).vendors
+    facts = next(facts for facts in found if facts.vendor == vendor)
+    if not facts.devices:
+        raise BadInput(f"--hardware needs {vendor} cards on this machine: {describe_finding(facts)}")
 
 
 def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:

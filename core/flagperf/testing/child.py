@@ -6,6 +6,7 @@ A command a line on stdin, an answer a line on stdout, both JSON: {"do": "sample
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ import msgspec
 from flagperf.agent.adapter import look
 from flagperf.agent.probe import choose_probe, declared
 from flagperf.agent.simulation import is_simulated, node_machine
-from flagperf.api import DeviceBackend, MemoryProbe
+from flagperf.api import Device, DeviceBackend, MemoryProbe
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
 from flagperf.testing.torch_stub import StubDevices, install_stub
@@ -39,6 +40,11 @@ class Child:
             "activate": self.activate, "allocate": self.allocate, "free": self.free, "kernel": self.kernel,
         }  # fmt: skip
 
+    @functools.cached_property
+    def _devices(self) -> list[Device]:
+        """Found once, as in a run."""
+        return self._backend.devices(self._machine)
+
     def look(self) -> Any:
         """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
         return look(self._given, self._machine, self._plugins, with_memory=True)
@@ -50,8 +56,7 @@ class Child:
             if choice.probe is None:
                 raise FlagPerfError(f"no probe is available: {choice.not_used}")
             self._probe = choice.probe
-        devices = self._backend.devices(self._machine)
-        readings = self._probe.sample(devices, None)
+        readings = self._probe.sample(self._devices, None)
         return {"readings": [declared(reading, self._probe) for reading in readings], "probe": self._probe.name}
 
     def modules(self) -> Any:
@@ -67,7 +72,7 @@ class Child:
 
     def activate(self, local_rank: int) -> Any:
         self._torch_module()
-        return self._backend.activate(local_rank, 1, self._backend.devices(self._machine))
+        return self._backend.activate(local_rank, 1, self._devices)
 
     def allocate(self, num_bytes: int, local_rank: int) -> None:
         """On the card, until `free`."""

@@ -1,0 +1,159 @@
+"""Deliberately wrong adapters, each caught by the test that is there for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from adapter_builders import TESTS, Change, make_adapter, run_suites
+
+pytestmark = pytest.mark.run
+
+QUERIES = "    queries = (Query(smi.QUERY, smi.parse_query, FIGURES),)\n"
+LAUNCHER_END = "        return []  # Yours: settings of your collective library, each with its reason\n"
+BACKEND_END = (
+    '        return ""  # Yours: why torch is not your build, e.g. a missing attribute of torch.version\n'
+)
+HOOKSPECS = "from flagperf.hookspecs import hookimpl\n"
+TEST_LAUNCHER = "class TestLauncher(LauncherSuite):\n"
+
+ACCUMULATES = """
+    def sample(self, devices, launcher_pid):
+        import msgspec
+
+        self.sums = getattr(self, "sums", {})
+        readings = super().sample(devices, launcher_pid)
+        for reading in readings:
+            self.sums[reading.device_id] = self.sums.get(reading.device_id, 0) + reading.used_bytes
+        return [msgspec.structs.replace(each, used_bytes=self.sums[each.device_id]) for each in readings]
+
+"""
+BY_LINE = """
+    def sample(self, devices, launcher_pid):
+        import msgspec
+
+        lines = smi.parse_query(smi.TOOL.run(self._machine, smi.QUERY))
+        pairs = zip(devices, lines, strict=False)
+        return [msgspec.structs.replace(line, device_id=device.id) for device, line in pairs]
+
+"""
+SWALLOWS = """
+    def sample(self, devices, launcher_pid):
+        from flagperf.api import Reading
+
+        try:
+            return super().sample(devices, launcher_pid)
+        except Exception:
+            return [Reading(device.id, 0, device.memory_bytes) for device in devices]
+
+"""
+LEAKS = """
+    def command(self, share, python, worker_module):
+        import msgspec
+
+        start = (
+            "import os, subprocess, sys, time\\n"
+            "for rank in range(2):\\n"
+            "    environ = {**os.environ, 'RANK': str(rank)}\\n"
+            "    environ.pop('FLAGPERF_WORKERS_OF')\\n"
+            "    subprocess.Popen([sys.executable, '-m', sys.argv[1]], env=environ, start_new_session=True)\\n"
+            "time.sleep(600)\\n"
+        )
+        command = super().command(share, python, worker_module)
+        return msgspec.structs.replace(command, argv=(python, "-c", start, worker_module))
+"""
+DOES_NOT_WAIT = """
+    def synchronize(self) -> None:
+        pass
+"""
+ALWAYS_THE_FIRST = """
+    def _identify(self, local_rank, devices):
+        return devices[0], "uuid"
+"""
+
+WRONG = {
+    "MiB for bytes": (
+        Change("smi.py", "int(used) << 20", "int(used)"),
+        "TestMemory::test_bytes_are_bytes_and_belong_to_their_card",
+    ),
+    "a probe that adds up": (
+        Change("memory.py", QUERIES, QUERIES + ACCUMULATES),
+        "TestMemory::test_a_second_sample_does_not_add_to_the_first",
+    ),
+    "cards by the order of lines": (
+        Change("memory.py", QUERIES, QUERIES + BY_LINE),
+        "TestMemory::test_readings_follow_the_card_and_not_the_order",
+    ),
+    "a launcher that leaks": (
+        Change("launcher.py", LAUNCHER_END, LAUNCHER_END + LEAKS),
+        "TestLauncher::test_stopping_leaves_no_process",
+    ),
+    "an error swallowed": (
+        Change("memory.py", QUERIES, QUERIES + SWALLOWS),
+        "TestMemory::test_a_source_that_fails_is_our_error_and_never_a_number",
+    ),
+    "constant memory": (
+        Change("smi.py", "int(used) << 20", "4 << 30"),
+        "TestMemory::test_the_probe_rises_by_what_is_allocated_and_falls_again",
+    ),
+    "torch in a hook": (
+        Change("__init__.py", HOOKSPECS, f"import torch\n{HOOKSPECS}"),
+        "TestDevice::test_hooks_can_be_called_twice_and_import_no_torch",
+    ),
+    "an exception where there is no card": (
+        Change("device.py", "        tool = smi.TOOL.find(machine)\n", "        tool = smi.TOOL.run(machine, ())\n"),
+        "TestDevice::test_absent_hardware_is_clean_absence_and_no_exception",
+    ),
+    "capacity in GB": (
+        Change("smi.py", "int(total) << 20", "int(total) * 10**6"),
+        "TestDevice::test_cards_have_their_own_ids_and_capacities_in_bytes",
+    ),
+    "no visibility variable": (
+        Change("launcher.py", 'visibility_variables = ("ACME_VISIBLE_DEVICES",)', "visibility_variables = ()"),
+        "TestLauncher::test_visibility_variables_name_exactly_the_cards_of_the_run",
+    ),
+    "a figure that is missing without a word": (
+        Change("smi.py", "        if value is None:\n", "        if False:\n"),
+        "TestMemory::test_what_is_not_there_has_a_reason_and_no_number",
+    ),
+    "a parser that takes anything": (
+        Change("smi.py", 'if not text.endswith("\\n") or len(rows) < 2 or rows[0] != HEADER:', "if False:"),
+        "TestMemory::test_malformed_output_gives_our_error",
+    ),
+    "a synchronize that does not wait": (
+        Change("device.py", BACKEND_END, BACKEND_END + DOES_NOT_WAIT),
+        "TestDevice::test_synchronize_makes_a_long_kernel_visible",
+    ),
+    "every rank on the first card": (
+        Change("device.py", BACKEND_END, BACKEND_END + ALWAYS_THE_FIRST),
+        "TestDevice::test_each_rank_gets_its_own_card_and_says_how_it_was_joined",
+    ),
+    "a name pattern that fits half of a name": (
+        Change("models.toml", '"^Acme One$"', '"Acme One"'),
+        "TestDevice::test_name_patterns_are_anchored_and_fit_one_model_each",
+    ),
+    "a standard test replaced": (
+        Change(TESTS, TEST_LAUNCHER, f"{TEST_LAUNCHER}    test_a_killed_rank_is_named = None\n"),
+        "TestLauncher::test_standard_tests_are_not_replaced_but_by_an_xfail_with_its_reason",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_it_is_caught(wrong: str, tmp_path: Path) -> None:
+    change, test = WRONG[wrong]
+    folder = make_adapter(tmp_path / "adapter", change)
+    done = run_suites(folder, f"{TESTS}::{test}")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert test.partition("::")[2] in done.stdout
+
+
+def test_an_adapter_for_a_core_that_is_not_out_yet_is_caught(tmp_path: Path) -> None:
+    folder = make_adapter(tmp_path / "adapter", core="99.0")
+    assert run_suites(folder, f"{TESTS}::TestDevice::test_the_plugin_loads_and_accepts_this_core").returncode == 1
+
+
+def test_the_adapter_as_it_comes_passes_every_test(tmp_path: Path) -> None:
+    done = run_suites(make_adapter(tmp_path / "adapter"), TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout and "xfailed" not in done.stdout
