@@ -36,10 +36,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        is_unknown = bool(args) and not args[0].startswith("-") and args[0] not in COMMANDS
+        if is_unknown and not ctx.resilient_parsing:
+            from flagperf.commands import flagperf_command
             from flagperf.errors import unknown_name
 
-            raise unknown_name("command", args[0], COMMANDS, "(see `flagperf --help`)")
+            raise unknown_name("command", args[0], COMMANDS, f"(see `{flagperf_command('--help')}`)")
         return super().resolve_command(ctx, args)
 
 

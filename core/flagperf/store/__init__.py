@@ -5,6 +5,10 @@ from flagperf.store.bundle import (
     broken_files,
     check_writable,
     create_bundle,
+    environment_fingerprint,
+    irregular_files,
+    job_fingerprint,
+    planned_fields,
     read_bundle,
     read_record,
     seal,
@@ -16,6 +20,7 @@ from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Ru
 
 __all__ = [
     "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status", "broken_files",
-    "check_writable", "create_bundle", "find_run", "gated", "list_runs", "read_bundle", "read_record", "runs_directory",
-    "seal", "write_run", "writing",
+    "check_writable", "create_bundle", "environment_fingerprint", "find_run", "gated", "irregular_files",
+    "job_fingerprint", "list_runs", "planned_fields", "read_bundle", "read_record", "runs_directory", "seal",
+    "write_run", "writing",
 ]  # fmt: skip

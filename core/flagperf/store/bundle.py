@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +17,15 @@ import msgspec
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_all, read_events
 from flagperf.events.files import EventFile
+from flagperf.files import kind_of, read_regular
 from flagperf.metrics import Record
-from flagperf.spec import NodeFacts
+from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
 RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MANIFEST"
 PARENT_EVENTS = Path("events") / "parent.jsonl"
+MAX_JSON_BYTES = 64 << 20
+"""Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
 
 
 def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
@@ -75,10 +79,12 @@ def seal(path: Path) -> None:
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    run: Run = _read(path / RUN_FILE, Run)
+    run: Run = read_json(path / RUN_FILE, Run)
     if run.schema != STORE_SCHEMA:
         raise BadInput(f"{path} has store schema {run.schema}, this flagperf reads {STORE_SCHEMA}")
-    nodes = _read(path / ENVIRONMENT_FILE, tuple[NodeFacts, ...])
+    if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
+        raise BadInput(f"{path / RUN_FILE} is not what this flagperf writes: a node without devices")
+    nodes = read_json(path / ENVIRONMENT_FILE, tuple[NodeFacts, ...])
     return RecordedRun(run, nodes, str(path))
 
 
@@ -95,16 +101,48 @@ def read_record(path: Path) -> Record:
 def broken_files(path: Path) -> list[str]:
     """What differs from MANIFEST, one sentence each."""
     try:
-        lines = (path / MANIFEST_FILE).read_text(errors="replace").splitlines()
+        listed = _listed(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace"))
     except OSError:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
-    pairs = [line.partition("  ") for line in lines]
-    listed = {name: digest for digest, _, name in pairs}
+    except BadInput as error:
+        return [str(error)]
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]
     changed = [name for name in sorted(present & set(listed)) if sha256_of(path / name) != listed[name]]
     return problems + [f"{name} has changed since the run" for name in changed]
+
+
+def _listed(manifest: str) -> dict[str, str]:
+    lines = [line.partition("  ") for line in manifest.splitlines()]
+    if any(len(digest) != 64 or not name for digest, _, name in lines):
+        raise BadInput(f"{MANIFEST_FILE} is not what sha256sum writes")
+    return {name: digest for digest, _, name in lines}
+
+
+def irregular_files(path: Path) -> list[str]:
+    """What a run never leaves, and what nobody should read: links, pipes, devices. Nothing is opened to find them."""
+    entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
+    kinds = {entry.relative_to(path).as_posix(): entry.lstat().st_mode for entry in entries}
+    strange = [name for name, mode in sorted(kinds.items()) if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)]
+    return [f"{name} is {kind_of(path / name)}, not a regular file: nothing here was read" for name in strange]
+
+
+def planned_fields(path: Path) -> dict[str, str]:
+    """Field of run.json -> its fingerprint, for all but those that a run's end adds. A job's fields stand each by
+    itself, so that a difference has a name."""
+    content = read_json(path / RUN_FILE)
+    job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
+    fields = {**{name: value for name, value in content.items() if name not in ("ending", "metrics")}, **job}
+    return {name: fingerprint(value) for name, value in fields.items()}
+
+
+def environment_fingerprint(path: Path) -> str:
+    return fingerprint(read_json(path / ENVIRONMENT_FILE, list))
+
+
+def job_fingerprint(path: Path) -> str:
+    return fingerprint(read_json(path / RUN_FILE).get("job"))
 
 
 def sha256_of(path: Path) -> str:
@@ -115,12 +153,13 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path, kind: Any) -> Any:
+def read_json(path: Path, kind: Any = dict) -> Any:
+    """One of a bundle's JSON files, decoded as `kind`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_regular(path, MAX_JSON_BYTES), type=kind)
     except OSError as error:
         raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{path} is not what this flagperf writes: {error}") from None
 
 
