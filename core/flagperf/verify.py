@@ -21,11 +21,11 @@ from flagperf.store import (
     broken_files,
     environment_fingerprint,
     gated,
-    irregular_files,
     job_fingerprint,
     planned_fields,
     read_bundle,
     read_record,
+    unreadable_files,
 )
 
 
@@ -36,7 +36,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 def verify_bundle(path: Path) -> Verification:
-    problems, num_metrics = irregular_files(path), 0
+    problems, num_metrics = unreadable_files(path), 0
     if not problems:
         problems = broken_files(path)
         try:

@@ -6,12 +6,12 @@ from flagperf.store.bundle import (
     check_writable,
     create_bundle,
     environment_fingerprint,
-    irregular_files,
     job_fingerprint,
     planned_fields,
     read_bundle,
     read_record,
     seal,
+    unreadable_files,
     write_run,
     writing,
 )
@@ -20,7 +20,7 @@ from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Ru
 
 __all__ = [
     "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status", "broken_files",
-    "check_writable", "create_bundle", "environment_fingerprint", "find_run", "gated", "irregular_files",
-    "job_fingerprint", "list_runs", "planned_fields", "read_bundle", "read_record", "runs_directory", "seal",
-    "write_run", "writing",
+    "check_writable", "create_bundle", "environment_fingerprint", "find_run", "gated", "job_fingerprint", "list_runs",
+    "planned_fields", "read_bundle", "read_record", "runs_directory", "seal", "unreadable_files", "write_run",
+    "writing",
 ]  # fmt: skip

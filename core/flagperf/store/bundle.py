@@ -16,7 +16,7 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_all, read_events
-from flagperf.events.files import EventFile
+from flagperf.events.files import MAX_EVENT_BYTES, EventFile
 from flagperf.files import kind_of, read_regular
 from flagperf.metrics import Record
 from flagperf.spec import NodeFacts, fingerprint
@@ -26,6 +26,7 @@ RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MAN
 PARENT_EVENTS = Path("events") / "parent.jsonl"
 MAX_JSON_BYTES = 64 << 20
 """Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
+MAX_LOG_BYTES = 64 << 30
 
 
 def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
@@ -120,12 +121,23 @@ def _listed(manifest: str) -> dict[str, str]:
     return {name: digest for digest, _, name in lines}
 
 
-def irregular_files(path: Path) -> list[str]:
-    """What a run never leaves, and what nobody should read: links, pipes, devices. Nothing is opened to find them."""
+def unreadable_files(path: Path) -> list[str]:
+    """What a run never leaves, and what nobody should read: links, pipes, devices, files without end. Nothing is
+    opened to find them."""
     entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
-    kinds = {entry.relative_to(path).as_posix(): entry.lstat().st_mode for entry in entries}
-    strange = [name for name, mode in sorted(kinds.items()) if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)]
-    return [f"{name} is {kind_of(path / name)}, not a regular file: nothing here was read" for name in strange]
+    found = ((entry.relative_to(path).as_posix(), _refusal(entry)) for entry in sorted(entries))
+    return [f"{name} {refusal}: nothing here was read" for name, refusal in found if refusal]
+
+
+def _refusal(entry: Path) -> str:
+    status = entry.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return f"is {kind_of(entry)}, not a regular file"
+    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
+    limit = limits.get(entry.suffix, MAX_LOG_BYTES)
+    return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
 
 def planned_fields(path: Path) -> dict[str, str]:
