@@ -8,7 +8,8 @@ from typing import Literal, cast
 
 import click
 
-from flagperf.cli.options import common, complete_run, note, runs_dir_option, wants_color
+from flagperf.cli.complete import complete_run
+from flagperf.cli.options import common, note, runs_dir_option, wants_color
 from flagperf.commands import flagperf_command
 from flagperf.report import page, print_summary_table, summary_table, to_json
 from flagperf.store import find_run, read_bundle, runs_directory

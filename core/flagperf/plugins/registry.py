@@ -98,6 +98,9 @@ class Plugins:
         cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").thing
         return cluster
 
+    def cluster_names(self) -> list[str]:
+        return [given.thing.name for given in self._by_word("flagperf_clusters", Cluster, "name")]
+
     def cases(self) -> dict[str, Case]:
         """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
         if self._cases is None:
