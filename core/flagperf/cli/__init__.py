@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 import click
@@ -79,7 +80,15 @@ def main() -> None:
     loss = loss_of_output(stdout)
     if loss:
         click.echo(f"flagperf: cannot write to stdout: {loss}", err=True)
+    _keep_exit_code()
     sys.exit(code or (3 if loss else 0))
+
+
+def _keep_exit_code() -> None:
+    """While the interpreter ends, a signal that Python handled until then would end us with a code of its own."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def run_cli(arguments: list[str]) -> int:
