@@ -1,14 +1,32 @@
-"""Does a bundle hold? Files against MANIFEST, and every stored number against the one made from the raw files."""
+"""Does a bundle hold? Its files against MANIFEST, its numbers and its ending against those made again from the raw
+files, and what it says was run against what the processes of the run wrote down."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric, compute_metrics
-from flagperf.store import Run, broken_files, read_bundle, read_record
+from flagperf.events import ProbeStarted, RunEnded, RunStarted, Sampled, WorkerStarted
+from flagperf.metrics import Metric, Record, compute_metrics
+from flagperf.metrics.ranks import failure, of, rank_records
+from flagperf.spec import Job, NodePart
+from flagperf.store import (
+    Ending,
+    Run,
+    Status,
+    broken_files,
+    environment_fingerprint,
+    gated,
+    job_fingerprint,
+    planned_fields,
+    read_bundle,
+    read_record,
+    unreadable_files,
+)
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -18,28 +36,135 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 def verify_bundle(path: Path) -> Verification:
-    recorded = read_bundle(path)
-    run = recorded.run
-    problems = broken_files(path)
-    if run.ending is not None:
+    problems, num_metrics = unreadable_files(path), 0
+    if not problems:
+        problems = broken_files(path)
         try:
-            problems += _differences(run, compute_metrics(run.job, run.manifest, read_record(path)))
+            run = read_bundle(path).run
+            num_metrics = len(run.metrics)
+            problems += _problems(path, run, read_record(path)) if run.ending is not None else []
         except BadInput as error:
             problems.append(str(error))
-    return Verification(tuple(problems), len(run.metrics), sum(file.is_file() for file in path.rglob("*")))
+    return Verification(tuple(problems), num_metrics, sum(file.is_file() for file in path.rglob("*")))
 
 
-def _differences(run: Run, recomputed: tuple[Metric, ...]) -> list[str]:
-    again = {metric.name: metric for metric in recomputed}
-    stored = {metric.name: metric for metric in run.metrics}
+def _problems(path: Path, run: Run, record: Record) -> list[str]:
     return [
-        f"{name}: stored {_value(stored.get(name))}, recomputed {_value(again.get(name))}"
-        for name in sorted(set(again) | set(stored))
-        if again.get(name) != stored.get(name)
+        *_metric_problems(run.metrics, compute_metrics(run.job, run.manifest, record)),
+        *_ending_problems(run, record),
+        *_plan_problems(path, record),
+        *_worker_problems(run.job, job_fingerprint(path), record),
+        *_probe_problems(run.job, record),
     ]
+
+
+# --- numbers and ending ---------------------------------------------------------------------------------------------
+
+
+def _metric_problems(stored: tuple[Metric, ...], recomputed: tuple[Metric, ...]) -> Iterator[str]:
+    """Each field of each metric, whoever reads it: value, unit, definition, scope, interval, reason, marks, inputs."""
+    before, again = {metric.name: metric for metric in stored}, {metric.name: metric for metric in recomputed}
+    if len(before) != len(stored):
+        yield f"run.json: {len(stored) - len(before)} metrics are there twice"
+    for name in sorted(set(before) | set(again)):
+        if name not in again or name not in before:
+            yield f"{name}: stored {_value(before.get(name))}, recomputed {_value(again.get(name))}"
+        elif before[name] != again[name]:
+            yield from _field_problems(before[name], again[name])
+
+
+def _field_problems(stored: Metric, recomputed: Metric) -> Iterator[str]:
+    if (stored.value, stored.reason) != (recomputed.value, recomputed.reason):
+        yield f"{stored.name}: stored {_value(stored)}, recomputed {_value(recomputed)}"
+    for field in Metric.__struct_fields__:
+        before, again = getattr(stored, field), getattr(recomputed, field)
+        if field not in ("value", "reason") and before != again:
+            yield f"{stored.name}: stored {field} {_text(before)}, recomputed {_text(again)}"
 
 
 def _value(metric: Metric | None) -> str:
     if metric is None:
         return "nothing"
     return f"n/a ({metric.reason})" if metric.value is None else str(metric.value)
+
+
+def _text(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _ending_problems(run: Run, record: Record) -> Iterator[str]:
+    assert run.ending is not None
+    raw = of(record.parent.events, RunEnded)
+    if len(raw) != 1:
+        yield f"ending: events/parent.jsonl holds {len(raw)} of them, a finished run has one"
+        return
+    ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason), run)
+    if ending != run.ending:
+        yield f"ending: stored {_ending(run.ending)}, the raw files say {_ending(ending)}"
+    unhappy = failure(run.job, rank_records(record.ranks))
+    if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
+        yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
+
+
+def _ending(ending: Ending) -> str:
+    return f"{ending.status} ({ending.reason})" if ending.reason else ending.status
+
+
+# --- what was run ---------------------------------------------------------------------------------------------------
+
+
+def _plan_problems(path: Path, record: Record) -> Iterator[str]:
+    started = of(record.parent.events, RunStarted)
+    if not started or not started[0].planned:
+        yield "events/parent.jsonl does not say what was planned"
+        return
+    before, now = started[0].planned, planned_fields(path)
+    for name in sorted(set(before) | set(now)):
+        if before.get(name) != now.get(name):
+            yield f"run.json: {name} is not what it was when the run began"
+    if started[0].environment != environment_fingerprint(path):
+        yield "environment.json is not what it was when the run began"
+
+
+def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:
+    for rank in rank_records(record.ranks):
+        started = rank.started
+        named = list(_named_differences(job, started))
+        yield from (f"rank {started.rank}: {difference}" for difference in named)
+        if started.job != fingerprint and not named:
+            yield f"rank {started.rank}: it was given another job than the one in run.json"
+
+
+def _named_differences(job: Job, started: WorkerStarted) -> Iterator[str]:
+    said = {"precision": started.precision, "batch size": started.batch_size, "world size": started.world_size}
+    planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
+    for name, value in planned.items():
+        if said[name] != value:
+            yield f"run.json says {name} {value}, the worker used {said[name]}"
+    node = _node(job, started.node_index)
+    if node is None or started.local_rank >= len(node.devices):
+        yield f"run.json has no device for local rank {started.local_rank} of node {started.node_index}"
+        return
+    if started.clock.host != node.host:
+        yield f"run.json says host {node.host}, the worker ran on {started.clock.host}"
+    devices = [device.id for device in node.devices]
+    if started.mapping != "none" and started.device_id not in devices:
+        yield f"run.json says devices {', '.join(devices)}, the worker used {started.device_id}"
+
+
+def _probe_problems(job: Job, record: Record) -> Iterator[str]:
+    for file in record.samples:
+        for started in of(file.events, ProbeStarted):
+            node = _node(job, started.node_index)
+            if node is None or started.vendor != job.vendor:
+                yield f"node {started.node_index}: its probe read cards of {started.vendor}, not of this job"
+                continue
+            known = {device.id for device in node.devices}
+            readings = {reading.device_id for event in of(file.events, Sampled) for reading in event.readings}
+            if readings - known:
+                yield f"node {node.index}: run.json does not have device {', '.join(sorted(readings - known))}"
+
+
+def _node(job: Job, index: int) -> NodePart | None:
+    return next((node for node in job.nodes if node.index == index), None)

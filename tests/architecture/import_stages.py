@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = (
-    ("errors", "units"),
-    ("api",),
+    ("commands", "errors", "units"),
+    ("api", "files"),
     ("events",),
     ("hookspecs", "spec"),
     ("metrics",),

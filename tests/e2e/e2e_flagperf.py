@@ -74,6 +74,28 @@ def processes_of(bundle: Path) -> list[psutil.Process]:
     return found
 
 
+def agent_process(parent: subprocess.Popen[str], verb: str) -> psutil.Process:
+    """The one process below `parent` that is this verb of the agent."""
+    children = psutil.Process(parent.pid).children(recursive=True)
+    (found,) = [child for child in children if _is_agent(child, verb)]
+    return found
+
+
+def _is_agent(process: psutil.Process, verb: str) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    return command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
+
+
+def wait_until_gone(bundle: Path, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while left := processes_of(bundle):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.2)
+
+
 def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 300) -> Path:
     """Until the run has its first bundle and the rank has written a step."""
     deadline = time.monotonic() + seconds

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e_flagperf import Done, bundle_of, flagperf, metric, read_run
+from e2e_flagperf import Done, bundle_of, environment, flagperf, metric, read_run
 
 pytestmark = pytest.mark.run
 
@@ -24,7 +24,6 @@ def test_it_succeeds_and_says_what_it_did(finished: tuple[Path, Done]) -> None:
     assert "vendor: cpu (no" in done.stderr
     for word in ("e2e_time", "p_whole", "p_train", "p_core", "acc", "mem", "MFU", "unknown_peak", "bundle:"):
         assert word in done.stdout
-    assert "next: flagperf report" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert [entry.name for entry in folder.iterdir()] == ["runs"]
 
@@ -76,6 +75,16 @@ def test_json_and_pages_come_from_the_bundle_alone(finished: tuple[Path, Done]) 
     en = flagperf(folder, "report", "latest", "--format", "md").stdout
     assert "CPU, 1 node, 1 device (1x1)" in en
     assert "1764.0" in en  # a published result, beside ours
+
+
+def test_the_next_command_works_as_typed(finished: tuple[Path, Done]) -> None:
+    folder, done = finished
+    (command,) = [line.removeprefix("next: ") for line in done.stderr.splitlines() if line.startswith("next: ")]
+    typed = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
+    )
+    assert (typed.returncode, typed.stderr) == (0, "")
+    assert "CPU, 1 node, 1 device (1x1)" in typed.stdout
 
 
 def test_memory_is_that_of_the_worker(finished: tuple[Path, Done]) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import psutil
 import pytest
-from e2e_flagperf import flagperf, interrupt, metric, read_run, start, wait_for_step
+from e2e_flagperf import agent_process, flagperf, interrupt, metric, read_run, start, wait_for_step
 
 pytestmark = pytest.mark.run
 
@@ -17,12 +16,7 @@ def test_a_probe_that_is_killed_leaves_no_memory_figure_but_the_cause(tmp_path: 
     bundle = wait_for_step(tmp_path)
     samples = bundle / "samples" / "node-000.jsonl"
     await_count(samples, '"type":"sampled"', 3)
-    (probe,) = [
-        child
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if child.cmdline()[-2:] == ["flagperf.agent", "probe"]
-    ]
-    probe.kill()
+    agent_process(process, "probe").kill()
     await_count(samples, '"type":"probe_failed"', 1)
     assert interrupt(process).code == 130
     used = metric(read_run(bundle), "mem_used")
@@ -31,7 +25,7 @@ def test_a_probe_that_is_killed_leaves_no_memory_figure_but_the_cause(tmp_path: 
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
-def await_count(path: Path, word: str, count: int, seconds: float = 90) -> None:
+def await_count(path: Path, word: str, count: int, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while path.read_text().count(word) < count:
         assert time.monotonic() < deadline, f"{word} did not appear in {path.name}"

@@ -129,7 +129,9 @@ def _follow(
         directory / "samples" / f"node-{order.node_index:03d}.jsonl",
         job.world_size,
     )
-    while workers.poll() is None and not stop.wait(POLL_SECONDS):
+    is_running = True
+    while is_running and not stop.wait(POLL_SECONDS):
+        is_running = workers.poll() is None  # asked first: what they left at their end is looked at as well
         probe.look()
         progress = follower.look()
         if progress is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 import click
@@ -36,10 +37,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        is_unknown = bool(args) and not args[0].startswith("-") and args[0] not in COMMANDS
+        if is_unknown and not ctx.resilient_parsing:
+            from flagperf.commands import flagperf_command
             from flagperf.errors import unknown_name
 
-            raise unknown_name("command", args[0], COMMANDS, "(see `flagperf --help`)")
+            raise unknown_name("command", args[0], COMMANDS, f"(see `{flagperf_command('--help')}`)")
         return super().resolve_command(ctx, args)
 
 
@@ -77,7 +80,15 @@ def main() -> None:
     loss = loss_of_output(stdout)
     if loss:
         click.echo(f"flagperf: cannot write to stdout: {loss}", err=True)
+    _keep_exit_code()
     sys.exit(code or (3 if loss else 0))
+
+
+def _keep_exit_code() -> None:
+    """While the interpreter ends, a signal that Python handled until then would end us with a code of its own."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def run_cli(arguments: list[str]) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from flagperf.cli.complete import complete_file
 from flagperf.cli.options import common, echo_columns, echo_json
 from flagperf.errors import MissingPart
 from flagperf.plan import describe_machine, read_user_file, with_stated
@@ -14,7 +15,12 @@ from flagperf.spec import Fact, NodeFacts
 
 
 @click.command()
-@click.option("--config", metavar="FILE", help="Where [environment] is stated [default: ./flagperf.toml].")
+@click.option(
+    "--config",
+    shell_complete=complete_file,
+    metavar="FILE",
+    help="Where [environment] is stated [default: ./flagperf.toml].",
+)
 @click.option("--torch-constraint", is_flag=True, help="Print a pip constraint that keeps the torch that is here.")
 @common
 def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:

@@ -11,6 +11,17 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from flagperf.cli.complete import (
+    complete_assignment,
+    complete_case,
+    complete_cluster,
+    complete_file,
+    complete_folder,
+    complete_precision,
+    complete_profile,
+    complete_vendor,
+)
+
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
 
@@ -25,22 +36,38 @@ def common(function: F) -> F:
 
 def runs_dir_option(function: F) -> F:
     return click.option(
-        "--runs-dir", metavar="DIR", help="Where bundles are [default: $FLAGPERF_RUNS_DIR, else ./runs]."
-    )(function)
+        "--runs-dir", metavar="DIR", shell_complete=complete_folder,
+        help="Where bundles are [default: $FLAGPERF_RUNS_DIR, else ./runs].",
+    )(function)  # fmt: skip
 
 
 def run_request(function: F) -> F:
     """What `run` and `plan` take alike. Names are the fields of RunSpec."""
     options = [
         click.argument("case", shell_complete=complete_case),
-        click.option("--vendor", metavar="WORD", help="Whose cards [default: the one that is present]."),
+        click.option(
+            "--vendor", metavar="WORD", shell_complete=complete_vendor,
+            help="Whose cards [default: the one that is present].",
+        ),
         click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
         click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
-        click.option("--precision", metavar="WORD", help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."),
-        click.option("--profile", metavar="NAME", help="Which configuration of the case [default: the case's]."),
-        click.option("--set", multiple=True, metavar="KEY=VALUE...", help="Change values; may be repeated."),
-        click.option("--config", metavar="FILE", help="Your values [default: ./flagperf.toml where it exists]."),
-        click.option("--data-dir", metavar="DIR", help="Real data and checkpoints."),
+        click.option(
+            "--precision", metavar="WORD", shell_complete=complete_precision,
+            help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16.",
+        ),
+        click.option(
+            "--profile", metavar="NAME", shell_complete=complete_profile,
+            help="Which configuration of the case [default: the case's].",
+        ),
+        click.option(
+            "--set", multiple=True, metavar="KEY=VALUE...", shell_complete=complete_assignment,
+            help="Change values; may be repeated.",
+        ),
+        click.option(
+            "--config", metavar="FILE", shell_complete=complete_file,
+            help="Your values [default: ./flagperf.toml where it exists].",
+        ),
+        click.option("--data-dir", shell_complete=complete_folder, metavar="DIR", help="Real data and checkpoints."),
         click.option(
             "--timeout", "timeout_seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
             help="End the run after this time [default: none].",
@@ -49,7 +76,10 @@ def run_request(function: F) -> F:
             "--sample-seconds", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
             help="Interval of the memory probe.",
         ),
-        click.option("--cluster", metavar="NAME", default="local", show_default=True, help="How nodes are reached."),
+        click.option(
+            "--cluster", metavar="NAME", default="local", show_default=True, shell_complete=complete_cluster,
+            help="How nodes are reached.",
+        ),
         click.option("--accept-low-peaks", is_flag=True, help="Let MFU use peaks of low confidence."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -63,6 +93,11 @@ class RunRequestCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, expand_set(args))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """After the case, a word that is no option can only be one more pair."""
+        pairs = [] if incomplete.startswith("-") else complete_assignment(ctx, self.params[0], incomplete)
+        return [*super().shell_complete(ctx, incomplete), *pairs]
+
 
 def expand_set(arguments: Sequence[str]) -> list[str]:
     expanded: list[str] = []
@@ -74,23 +109,6 @@ def expand_set(arguments: Sequence[str]) -> list[str]:
         in_set = argument == "--set" or (in_set and is_pair)
         expanded.append(argument)
     return expanded
-
-
-def complete_case(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from flagperf.plugins import load_plugins
-
-    return [
-        CompletionItem(name, help=case.manifest.title["en"])
-        for name, case in load_plugins().cases().items()
-        if name.startswith(incomplete)
-    ]
-
-
-def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from flagperf.store import list_runs, runs_directory
-
-    names = [line.id for line in list_runs(runs_directory(ctx.params.get("runs_dir")))]
-    return [CompletionItem(name) for name in [*names, "latest"] if name.startswith(incomplete)]
 
 
 def echo_json(value: Any) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from flagperf.cli.options import RunRequestCommand, common, note, run_request, runs_dir_option, wants_color
 from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
+from flagperf.commands import flagperf_command
 from flagperf.launch import raise_on_signals
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import load_plugins
@@ -38,6 +39,7 @@ def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> i
     with live_progress() as on_progress:
         recorded = execute(plan, plugins, directory, on_progress)
     _print_result(recorded, as_json)
+    note(f"next: {flagperf_command('report', *_where(recorded, runs_dir), '--format', 'md')}")
     assert recorded.run.ending is not None
     return recorded.run.ending.exit_code
 
@@ -64,4 +66,8 @@ def _print_result(recorded: RecordedRun, as_json: bool) -> None:
         click.echo(f"\nbundle: {recorded.path}")
     if ending.status != "succeeded":
         click.echo(f"flagperf: the run ended as {ending.status}: {ending.reason}", err=True)
-    note(f"next: flagperf report {recorded.run.id} --format md")
+
+
+def _where(recorded: RecordedRun, runs_dir: str | None) -> list[str]:
+    """How the next command finds the run: by its id, in the same runs directory."""
+    return [recorded.run.id, *(["--runs-dir", runs_dir] if runs_dir else [])]

@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from flagperf.cli.options import common, complete_run, echo_columns, echo_json, note, runs_dir_option, wants_color
+from flagperf.cli.complete import complete_run
+from flagperf.cli.options import common, echo_columns, echo_json, note, runs_dir_option, wants_color
 from flagperf.store import find_run, list_runs, read_bundle, runs_directory
 
 

@@ -14,6 +14,10 @@ import msgspec
 
 from flagperf.errors import BadInput
 from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
+from flagperf.files import read_regular
+
+MAX_EVENT_BYTES = 2 << 30
+"""About ten million steps. All of a file is in memory when metrics are made."""
 
 _decoder = msgspec.json.Decoder(AnyEvent)
 _encoder = msgspec.json.Encoder()
@@ -78,7 +82,7 @@ def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
 
 def read_events(path: Path) -> EventFile:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, MAX_EVENT_BYTES)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     return decode_events(content.splitlines(keepends=True), str(path))

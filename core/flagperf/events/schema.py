@@ -45,6 +45,10 @@ class Clock(msgspec.Struct, frozen=True):
 class RunStarted(Event, frozen=True):
     schema: int
     clock: Clock
+    planned: dict[str, str] = {}
+    """Field of run.json -> its fingerprint when the run began. What was planned is not changed afterwards."""
+    environment: str = ""
+    """Fingerprint of environment.json."""
 
 
 class WorkersLaunched(Event, frozen=True):
@@ -80,6 +84,12 @@ class WorkerStarted(Event, frozen=True):
     mapping: str
     timing: Literal["device_events", "synchronize"]
     framework: dict[str, str] = {}
+    precision: str = ""
+    """The one that it set."""
+    batch_size: int | None = None
+    """training.batch_size as it was given; None for a case that has none."""
+    job: str = ""
+    """Fingerprint of the whole job as it was given."""
 
 
 class ModelDescribed(Event, frozen=True):

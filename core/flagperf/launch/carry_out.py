@@ -18,7 +18,7 @@ from flagperf.launch.agents import NodeAgent
 from flagperf.launch.interruption import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.spec import Failure, Job, WorkOrder
-from flagperf.store import PARENT_EVENTS, Ending, Status, writing
+from flagperf.store import PARENT_EVENTS, Ending, Status, environment_fingerprint, planned_fields, writing
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -48,7 +48,7 @@ def _run_agents(
     agents: list[NodeAgent] = []
     try:
         try:
-            note(RunStarted(t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock()))
+            note(_run_started(bundle))
             problem = _start(agents, nodes, cluster)
             ending = problem or _supervise(job, agents, bundle, note, on_progress)
         finally:
@@ -62,6 +62,13 @@ def _run_agents(
         for agent in agents:
             agent.keep_errors(bundle)
     return ending
+
+
+def _run_started(bundle: Path) -> RunStarted:
+    return RunStarted(
+        t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), planned=planned_fields(bundle),
+        environment=environment_fingerprint(bundle),
+    )  # fmt: skip
 
 
 def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> Ending | None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from flagperf.api import DeviceBackend, Precision, precision
+from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, Unsupported, unknown_name
 from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Manifest, Resolved, RunSpec, parse_assignment, resolve
@@ -33,7 +34,7 @@ def choose_profile(spec: RunSpec, manifest: Manifest) -> str:
     if manifest.profiles[name].needs_data_dir and spec.data_dir is None:
         raise BadInput(
             f"profile {name} of case {manifest.name} reads real data: give --data-dir "
-            f"(`flagperf cases show {manifest.name}` says what has to be there)"
+            f"(`{flagperf_command('cases', 'show', manifest.name)}` says what has to be there)"
         )
     return name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import Cluster, Device, DeviceBackend, Node
+from flagperf.commands import flagperf_command, pip_command
 from flagperf.errors import BadInput, MissingPart, Unsupported
 from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile
@@ -73,8 +74,9 @@ def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
             missing = ", ".join(node.missing_requirements)
             raise MissingPart(
                 f"case {case} cannot run on {node.host}: {missing}. torch comes from your vendor (for the CPU: "
-                "`pip install torch`) and is never installed by flagperf. The rest, leaving torch as it is: "
-                "`flagperf env --torch-constraint > torch.txt && pip install 'flagperf[run]' -c torch.txt`"
+                f"`{pip_command('install', 'torch')}`) and is never installed by flagperf. The rest, leaving torch as "
+                f"it is: `{flagperf_command('env', '--torch-constraint')} > torch.txt && "
+                f"{pip_command('install', 'flagperf[run]', '-c', 'torch.txt')}`"
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput
 from flagperf.spec import NodeFacts, VendorFacts
 
@@ -60,7 +61,7 @@ def _way_on(fallbacks: Collection[str]) -> str:
 def _fallback(node: NodeFacts, adapters: Sequence[VendorFacts], fallbacks: Collection[str]) -> VendorChoice:
     facts = next((facts for facts in node.vendors if facts.vendor in fallbacks), None)
     if facts is None:
-        raise BadInput("no installed adapter finds a card here; see `flagperf vendors list`")
+        raise BadInput(f"no installed adapter finds a card here; see `{flagperf_command('vendors', 'list')}`")
     looked = ", ".join(sorted(other.vendor for other in adapters))
     reason = f"no accelerator found by: {looked}" if looked else "no vendor adapter is installed"
     return VendorChoice(facts, f"{facts.vendor} ({reason})")

@@ -11,6 +11,7 @@ import msgspec
 import pluggy
 
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
+from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
 from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
 from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
@@ -97,6 +98,9 @@ class Plugins:
         cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").thing
         return cluster
 
+    def cluster_names(self) -> list[str]:
+        return [given.thing.name for given in self._by_word("flagperf_clusters", Cluster, "name")]
+
     def cases(self) -> dict[str, Case]:
         """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
         if self._cases is None:
@@ -161,7 +165,8 @@ class Plugins:
 
     def _hint(self) -> str:
         broken = [status.name for status in self.statuses() if status.problem]
-        return f"(plugins with problems: {', '.join(broken)}; see `flagperf vendors list`)" if broken else ""
+        see = f"see `{flagperf_command('vendors', 'list')}`"
+        return f"(plugins with problems: {', '.join(broken)}; {see})" if broken else ""
 
     # --- calling hooks ----------------------------------------------------------------------------------------------
 

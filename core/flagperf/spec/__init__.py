@@ -2,6 +2,7 @@
 
 from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, NodeFacts, VendorFacts
+from flagperf.spec.fingerprint import fingerprint
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
     Manifest,
@@ -47,6 +48,6 @@ __all__ = [
     "CheckRequest", "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
     "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
-    "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest", "read_toml", "resolve",
-    "state_environment",
+    "fingerprint", "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest",
+    "read_toml", "resolve", "state_environment",
 ]  # fmt: skip

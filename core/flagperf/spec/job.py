@@ -53,6 +53,12 @@ class Job(msgspec.Struct, frozen=True):
         return sum(len(node.devices) for node in self.nodes)
 
     @property
+    def batch_size(self) -> int | None:
+        """Of one device; None for a case that does not train in batches."""
+        size = self.config.values.get("training", {}).get("batch_size")
+        return size if isinstance(size, int) else None
+
+    @property
     def devices_per_node(self) -> int:
         return len(self.nodes[0].devices)
 

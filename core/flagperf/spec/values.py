@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
 
 if sys.version_info >= (3, 11):
@@ -128,7 +129,7 @@ def page_name(manifest: Manifest, key: str) -> str:
 def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any], layer: str) -> Any:
     if key not in known:
         inside = [name for name in known if name.startswith(key + ".")]
-        hint = f"({layer}; `flagperf cases show {manifest.name}` lists all keys)"
+        hint = f"({layer}; `{flagperf_command('cases', 'show', manifest.name)}` lists all keys)"
         if inside:
             raise BadInput(f"{key!r} is a group of keys, not a value: {', '.join(inside)} {hint}")
         raise unknown_name(f"key of case {manifest.name}", key, known, hint)

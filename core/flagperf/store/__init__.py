@@ -5,9 +5,13 @@ from flagperf.store.bundle import (
     broken_files,
     check_writable,
     create_bundle,
+    environment_fingerprint,
+    job_fingerprint,
+    planned_fields,
     read_bundle,
     read_record,
     seal,
+    unreadable_files,
     write_run,
     writing,
 )
@@ -16,6 +20,7 @@ from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Ru
 
 __all__ = [
     "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status", "broken_files",
-    "check_writable", "create_bundle", "find_run", "gated", "list_runs", "read_bundle", "read_record", "runs_directory",
-    "seal", "write_run", "writing",
+    "check_writable", "create_bundle", "environment_fingerprint", "find_run", "gated", "job_fingerprint", "list_runs",
+    "planned_fields", "read_bundle", "read_record", "runs_directory", "seal", "unreadable_files", "write_run",
+    "writing",
 ]  # fmt: skip

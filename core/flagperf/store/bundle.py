@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,17 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_all, read_events
-from flagperf.events.files import EventFile
+from flagperf.events.files import MAX_EVENT_BYTES, EventFile
+from flagperf.files import kind_of, read_regular
 from flagperf.metrics import Record
-from flagperf.spec import NodeFacts
+from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
 RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MANIFEST"
 PARENT_EVENTS = Path("events") / "parent.jsonl"
+MAX_JSON_BYTES = 64 << 20
+"""Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
+MAX_LOG_BYTES = 64 << 30
 
 
 def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
@@ -75,10 +80,12 @@ def seal(path: Path) -> None:
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    run: Run = _read(path / RUN_FILE, Run)
+    run: Run = read_json(path / RUN_FILE, Run)
     if run.schema != STORE_SCHEMA:
         raise BadInput(f"{path} has store schema {run.schema}, this flagperf reads {STORE_SCHEMA}")
-    nodes = _read(path / ENVIRONMENT_FILE, tuple[NodeFacts, ...])
+    if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
+        raise BadInput(f"{path / RUN_FILE} is not what this flagperf writes: a node without devices")
+    nodes = read_json(path / ENVIRONMENT_FILE, tuple[NodeFacts, ...])
     return RecordedRun(run, nodes, str(path))
 
 
@@ -95,16 +102,59 @@ def read_record(path: Path) -> Record:
 def broken_files(path: Path) -> list[str]:
     """What differs from MANIFEST, one sentence each."""
     try:
-        lines = (path / MANIFEST_FILE).read_text(errors="replace").splitlines()
+        listed = _listed(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace"))
     except OSError:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
-    pairs = [line.partition("  ") for line in lines]
-    listed = {name: digest for digest, _, name in pairs}
+    except BadInput as error:
+        return [str(error)]
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]
     changed = [name for name in sorted(present & set(listed)) if sha256_of(path / name) != listed[name]]
     return problems + [f"{name} has changed since the run" for name in changed]
+
+
+def _listed(manifest: str) -> dict[str, str]:
+    lines = [line.partition("  ") for line in manifest.splitlines()]
+    if any(len(digest) != 64 or not name for digest, _, name in lines):
+        raise BadInput(f"{MANIFEST_FILE} is not what sha256sum writes")
+    return {name: digest for digest, _, name in lines}
+
+
+def unreadable_files(path: Path) -> list[str]:
+    """What a run never leaves, and what nobody should read: links, pipes, devices, files without end. Nothing is
+    opened to find them."""
+    entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
+    found = ((entry.relative_to(path).as_posix(), _refusal(entry)) for entry in sorted(entries))
+    return [f"{name} {refusal}: nothing here was read" for name, refusal in found if refusal]
+
+
+def _refusal(entry: Path) -> str:
+    status = entry.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return f"is {kind_of(entry)}, not a regular file"
+    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
+    limit = limits.get(entry.suffix, MAX_LOG_BYTES)
+    return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
+
+
+def planned_fields(path: Path) -> dict[str, str]:
+    """Field of run.json -> its fingerprint, for all but those that a run's end adds. A job's fields stand each by
+    itself, so that a difference has a name."""
+    content = read_json(path / RUN_FILE)
+    job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
+    fields = {**{name: value for name, value in content.items() if name not in ("ending", "metrics")}, **job}
+    return {name: fingerprint(value) for name, value in fields.items()}
+
+
+def environment_fingerprint(path: Path) -> str:
+    return fingerprint(read_json(path / ENVIRONMENT_FILE, list))
+
+
+def job_fingerprint(path: Path) -> str:
+    return fingerprint(read_json(path / RUN_FILE).get("job"))
 
 
 def sha256_of(path: Path) -> str:
@@ -115,12 +165,13 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path, kind: Any) -> Any:
+def read_json(path: Path, kind: Any = dict) -> Any:
+    """One of a bundle's JSON files, decoded as `kind`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_regular(path, MAX_JSON_BYTES), type=kind)
     except OSError as error:
         raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{path} is not what this flagperf writes: {error}") from None
 
 

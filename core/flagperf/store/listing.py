@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.store.bundle import MANIFEST_FILE, RUN_FILE
+from flagperf.store.bundle import MANIFEST_FILE, RUN_FILE, read_json
 from flagperf.store.run import Ending
 
 
@@ -35,9 +36,6 @@ class RunLine(msgspec.Struct, frozen=True):
     status: str
 
 
-_decoder = msgspec.json.Decoder(_Run)
-
-
 def runs_directory(asked: str | None) -> Path:
     """`--runs-dir`, else FLAGPERF_RUNS_DIR, else ./runs."""
     return Path(asked or os.environ.get("FLAGPERF_RUNS_DIR") or "runs")
@@ -51,11 +49,12 @@ def list_runs(runs_dir: Path) -> list[RunLine]:
 def find_run(word: str, runs_dir: Path) -> Path:
     """RUN as the command line takes it: a path, a unique prefix of an id, or `latest`."""
     as_path = Path(word)
-    if (as_path / RUN_FILE).is_file():
+    if os.path.lexists(as_path / RUN_FILE):
         return as_path
     names = _bundle_names(runs_dir)
     if not names:
-        raise BadInput(f"there are no runs in {runs_dir}; `flagperf run CASE` makes one, --runs-dir looks elsewhere")
+        makes = f"`{flagperf_command('run')} CASE` makes one"
+        raise BadInput(f"there are no runs in {runs_dir}; {makes}, --runs-dir looks elsewhere")
     if word == "latest":
         return runs_dir / names[-1]
     matches = [name for name in names if name.startswith(word)]
@@ -74,13 +73,13 @@ def _bundle_names(runs_dir: Path) -> list[str]:
         return []
     except OSError as error:
         raise BadInput(f"cannot read the runs directory {runs_dir}: {error.strerror}") from None
-    return sorted(name for name in entries if not name.startswith(".") and (runs_dir / name / RUN_FILE).is_file())
+    return sorted(name for name in entries if not name.startswith(".") and os.path.lexists(runs_dir / name / RUN_FILE))
 
 
 def _line(path: Path) -> RunLine | None:
     try:
-        run = _decoder.decode((path / RUN_FILE).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        run: _Run = read_json(path / RUN_FILE, _Run)
+    except BadInput:
         return RunLine(path.name, "", "", "", "unreadable")
     if run.ending is not None:
         status: str = run.ending.status

@@ -17,24 +17,25 @@ from flagperf.api import DeviceBackend
 from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.plugins import load_plugins
-from flagperf.spec import Job, WorkOrder
+from flagperf.spec import Job, WorkOrder, fingerprint
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
 from flagperf.worker.simulated import worker_backend
 
 
 def main() -> int:
-    order = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes(), type=WorkOrder)
+    given = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes())
+    order = msgspec.convert(given, WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / "logs" / f"rank-{rank:05d}.log")
     backend = worker_backend(load_plugins().device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / "events" / f"rank-{rank:05d}.jsonl") as writer:
-        ended = _outcome(backend, lambda: _work(order, backend, writer, rank))
+        ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
         writer.write(ended)
     return 0 if ended.status == "succeeded" else 1
 
 
-def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int) -> None:
+def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> None:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
     node = job.nodes[order.node_index]
     bind_to_cpus(node.devices[local_rank].near_cpus)
@@ -49,6 +50,7 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
                 **{name: str(value) for name, value in backend.framework_state().items()},
                 "cpus": bound_cpus(),
             },
+            precision=job.precision.name, batch_size=job.batch_size, job=given_job,
         )
     )  # fmt: skip
     _join_group(backend, job)

@@ -1,0 +1,101 @@
+"""What the shell offers after <tab>: names that exist, and paths where a path is meant. Never an error: a completion
+that cannot be made offers nothing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from flagperf.errors import FlagPerfError
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _offers(words: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Complete:
+    """From (word, help) pairs to what click wants."""
+
+    @functools.wraps(words)
+    def complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            found = list(words(ctx))
+        except FlagPerfError:
+            return []
+        return [CompletionItem(word, help=about) for word, about in found if word.startswith(incomplete)]
+
+    return complete
+
+
+@_offers
+def complete_case(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    return [(name, case.manifest.title["en"]) for name, case in _plugins().cases().items()]
+
+
+@_offers
+def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    backends = [given.thing for given in _plugins().device_backends()]
+    return [(word, backend.title.get("en", "")) for backend in backends for word in (backend.vendor, *backend.aliases)]
+
+
+@_offers
+def complete_cluster(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    return [(name, "") for name in _plugins().cluster_names()]
+
+
+@_offers
+def complete_profile(ctx: click.Context) -> Iterable[tuple[str, str]]:
+    return [(name, profile.about["en"]) for name, profile in _manifest(ctx).profiles.items()]
+
+
+@_offers
+def complete_precision(ctx: click.Context) -> Iterable[tuple[str, str]]:
+    from flagperf.api import PRECISIONS
+
+    return [(name, "") for name in (_manifest(ctx).precisions if _case_word(ctx) else PRECISIONS)]
+
+
+@_offers
+def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
+    """The key with its `=`; what comes after that is the user's."""
+    from flagperf.spec import flatten
+
+    return [(f"{key}=", f"now {value}") for key, value in flatten(_manifest(ctx).values)]
+
+
+@_offers
+def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
+    from flagperf.store import list_runs, runs_directory
+
+    lines = list_runs(runs_directory(ctx.params.get("runs_dir")))
+    return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the newest run")]
+
+
+def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """RUN is an id or a path."""
+    return _runs(ctx, parameter, incomplete) or complete_folder(ctx, parameter, incomplete)
+
+
+def complete_file(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _plugins() -> Any:
+    from flagperf.plugins import load_plugins
+
+    return load_plugins()
+
+
+def _manifest(ctx: click.Context) -> Any:
+    return _plugins().case(_case_word(ctx)).manifest
+
+
+def _case_word(ctx: click.Context) -> str:
+    """Where an option still waits for its value, click has not yet given the arguments their names."""
+    return str(ctx.params.get("case") or next(iter(ctx.args), ""))

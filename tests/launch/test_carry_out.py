@@ -1,0 +1,198 @@
+"""From agents to an ending. The agents are real processes, with a few lines of Python in place of flagperf.agent."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.errors import BundleFailed
+from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
+from flagperf.launch import OnProgress, carry_out, signals_restored
+from flagperf.launch import supervision as launch_supervision
+from flagperf.spec import Failure, Progress, WorkersHaveEnded, WorkersHaveLaunched
+from flagperf.store import Ending, create_bundle, read_record
+from run_builders import make_run
+
+HEAD = """
+import os, select, sys, time
+sys.stdin.readline()
+def say(text):
+    print(text, flush=True)
+def closed(seconds):
+    return bool(select.select([sys.stdin], [], [], seconds)[0])
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """carry_out leaves signals to whoever called it."""
+    with signals_restored():
+        yield
+
+
+class ScriptAgent(AgentProcess):
+    def __init__(self, script: str, flag: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HEAD + script, str(flag)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+
+    def wait(self, timeout_seconds: float | None = None) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout_seconds)
+        return None
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class ScriptCluster(Cluster):
+    """One script per node."""
+
+    name = "scripts"
+
+    def __init__(self, flag: Path, *scripts: str) -> None:
+        self.flag, self.scripts = flag, scripts
+        self.agents: list[ScriptAgent] = []
+
+    def nodes(self, num_nodes: int) -> list[Node]:
+        return [Node(index, "127.0.0.1") for index in range(num_nodes)]
+
+    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
+        if not self.scripts[node.index]:
+            raise FileNotFoundError(2, "No such file or directory", "ssh")
+        self.agents.append(ScriptAgent(self.scripts[node.index], self.flag))
+        return self.agents[-1]
+
+    def collect(self, node: Node, directory: str) -> None:
+        pass
+
+
+class Carried:
+    def __init__(self, folder: Path, *scripts: str, timeout_seconds: float | None = None) -> None:
+        run = make_run("a")
+        part = run.job.nodes[0]
+        parts = tuple(msgspec.structs.replace(part, index=index) for index in range(len(scripts)))
+        job = msgspec.structs.replace(run.job, nodes=parts, timeout_seconds=timeout_seconds)
+        self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
+        self.cluster = ScriptCluster(self.bundle / "events" / "parent.jsonl", *scripts)
+        self.progress: list[Progress] = []
+        self.ending = carry_out(job, self.cluster, self.bundle, lambda _node, progress: self.progress.append(progress))
+        self.codes = [agent.process.wait(300) for agent in self.cluster.agents]
+
+
+def ended(failure: Failure | None) -> str:
+    return msgspec.json.encode(WorkersHaveEnded(5, 0 if failure is None else 1, failure)).decode()
+
+
+LAUNCHED = msgspec.json.encode(WorkersHaveLaunched(1)).decode()
+PROGRESS = msgspec.json.encode(Progress(3, 9, None, None, None, None, "training")).decode()
+COMPLAINT = Failure("failed", "rank 0: RuntimeError: connection reset by peer")
+DEATH = Failure("failed", "rank 1: killed by SIGKILL", died=True)
+
+
+def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, f"say({LAUNCHED!r}); say({PROGRESS!r}); say({ended(None)!r})")
+    assert carried.ending == Ending("succeeded")
+    assert [progress.step for progress in carried.progress] == [3]
+    events = read_record(carried.bundle).parent.events
+    assert isinstance(events[0], RunStarted) and "job.precision" in events[0].planned
+    assert isinstance(events[2], WorkersEnded)
+    assert isinstance(events[-1], RunEnded) and events[-1].status == "succeeded"
+    assert not list((carried.bundle / "logs").iterdir())
+
+
+def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 300.0)
+    # The second agent finds its dead rank only after the parent has taken the first one's complaint.
+    slow = f"""
+while "workers_ended" not in open(sys.argv[1]).read():
+    if closed(0.05): say({ended(Failure("failed", "the launcher ended with -15"))!r}); sys.exit()
+say({ended(DEATH)!r})
+"""
+    carried = Carried(tmp_path, f"say({ended(COMPLAINT)!r})", slow)
+    assert carried.ending == Ending("failed", "rank 1: killed by SIGKILL")
+
+
+def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
+    patient = f"closed(300); say({ended(None)!r})"
+    assert Carried(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == Ending("failed", COMPLAINT.reason)
+
+
+def test_the_time_limit_closes_stdin(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, f"closed(300); say({ended(None)!r})", timeout_seconds=0.2)
+    assert carried.ending == Ending("timed_out", "not finished within 0.2 s")
+    assert carried.codes == [0]
+
+
+def test_an_agent_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_supervision, "STOP_SECONDS", 0.2)
+    carried = Carried(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
+    assert carried.ending.status == "timed_out"
+    assert carried.codes == [-signal.SIGKILL]
+
+
+@pytest.mark.parametrize("last", ["say('this is no message'); closed(300)", "sys.exit(3)"])
+def test_an_agent_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Path, last: str) -> None:
+    carried = Carried(tmp_path, f"print('one\\nOSError: no room', file=sys.stderr, flush=True); {last}")
+    assert carried.ending.status == "failed"
+    assert carried.ending.reason == (
+        "the agent on node 0 ended without a word of its workers; its last line: OSError: no room; "
+        "see logs/agent-000.log"
+    )
+    assert (carried.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
+
+
+def test_an_agent_that_cannot_be_started_ends_the_run_and_those_that_were(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, f"closed(300); say({ended(None)!r})", "")
+    assert carried.ending.status == "failed"
+    assert "the agent of node 1 was not started" in carried.ending.reason and "ssh" in carried.ending.reason
+    assert carried.codes == [0]
+
+
+def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
+    def interrupt(_node: int, _progress: Progress) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    cluster, ending = carry(tmp_path, interrupt)
+    assert ending == Ending("interrupted", "stopped by SIGTERM")
+    assert cluster.agents[0].process.wait(300) == 0
+
+
+def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = EventWriter.write
+
+    def full_disk(writer: EventWriter, event: Event) -> None:
+        if isinstance(event, WorkersLaunched):
+            raise OSError(28, "No space left on device")
+        write(writer, event)
+
+    monkeypatch.setattr(EventWriter, "write", full_disk)
+    started: list[ScriptCluster] = []
+    with pytest.raises(BundleFailed, match="No space left on device"):
+        carry(tmp_path, lambda _node, _progress: None, started)
+    assert started[0].agents[0].process.wait(300) == 0
+
+
+def carry(
+    folder: Path, on_progress: OnProgress, started: list[ScriptCluster] | None = None
+) -> tuple[ScriptCluster, Ending]:
+    run = make_run("a")
+    bundle = create_bundle(folder, run, ())
+    cluster = ScriptCluster(bundle, f"say({LAUNCHED!r}); say({PROGRESS!r}); closed(300); say({ended(None)!r})")
+    if started is not None:
+        started.append(cluster)
+    return cluster, carry_out(run.job, cluster, bundle, on_progress)

@@ -1,0 +1,290 @@
+"""A bundle that was changed is named as such, also where its MANIFEST was made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from flagperf.api import Reading
+from flagperf.cli import run_cli
+from flagperf.events import (
+    EVENT_SCHEMA,
+    Clock,
+    Event,
+    EventWriter,
+    ProbeEnded,
+    ProbeStarted,
+    RunEnded,
+    RunStarted,
+    Sampled,
+    StepFinished,
+    TrainingBegan,
+    TrainingEnded,
+    WorkerEnded,
+    WorkersEnded,
+    WorkersLaunched,
+    WorkerStarted,
+)
+from flagperf.metrics import compute_metrics
+from flagperf.spec import Resolved
+from flagperf.store import (
+    Ending,
+    create_bundle,
+    environment_fingerprint,
+    job_fingerprint,
+    planned_fields,
+    read_record,
+    seal,
+    write_run,
+)
+from flagperf.verify import verify_bundle
+from run_builders import make_run
+
+SECOND = 1_000_000_000
+CLOCK = Clock("host", "boot", 1, "2026-01-01T00:00:00+00:00")
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """One rank, four steps, all written by the processes that write them in a run."""
+    run = make_run("20260101T000000Z-demo-cpu-1x1-abc123")
+    values = {"precision": "fp32", "training": {"batch_size": 4}}
+    run = msgspec.structs.replace(run, job=msgspec.structs.replace(run.job, config=Resolved(values, {}, {})))
+    path = create_bundle(tmp_path, run, ())
+    write(
+        path / "events" / "parent.jsonl",
+        RunStarted(
+            SECOND, schema=EVENT_SCHEMA, clock=CLOCK, planned=planned_fields(path),
+            environment=environment_fingerprint(path),
+        ),
+        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND),
+        WorkersEnded(19 * SECOND, node_index=0, node_t_ns=19 * SECOND, returncode=0),
+        RunEnded(20 * SECOND, "succeeded"),
+    )  # fmt: skip
+    write(
+        path / "events" / "rank-00000.jsonl",
+        WorkerStarted(
+            3 * SECOND, schema=EVENT_SCHEMA, clock=CLOCK, rank=0, local_rank=0, node_index=0, world_size=1,
+            device_id="cpu:0", mapping="slot", timing="synchronize", precision="fp32", batch_size=4,
+            job=job_fingerprint(path),
+        ),
+        TrainingBegan(4 * SECOND, planned_steps=4),
+        *(step(number) for number in range(1, 5)),
+        TrainingEnded(9 * SECOND),
+        WorkerEnded(10 * SECOND, "succeeded"),
+    )  # fmt: skip
+    write(
+        path / "samples" / "node-000.jsonl",
+        ProbeStarted(
+            SECOND, schema=EVENT_SCHEMA, clock=CLOCK, node_index=0, vendor="cpu", probe="rss", interval_seconds=1.0
+        ),
+        Sampled(2 * SECOND, (Reading("cpu:0", used_bytes=0, total_bytes=1 << 34),), baseline=True),
+        Sampled(5 * SECOND, (Reading("cpu:0", used_bytes=1 << 30, total_bytes=1 << 34),)),
+        ProbeEnded(19 * SECOND, cpu_seconds=0.1, wall_seconds=18.0),
+    )
+    metrics = compute_metrics(run.job, run.manifest, read_record(path))
+    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded")))
+    seal(path)
+    return path
+
+
+def write(path: Path, *events: Event) -> None:
+    with EventWriter(path) as writer:
+        writer.write(*events)
+
+
+def step(number: int) -> StepFinished:
+    began = (3 + number) * SECOND
+    return StepFinished(began + SECOND, step=number, began_ns=began, compute_ns=SECOND // 2, wait_ns=0, samples=4)
+
+
+def change(path: Path, edit: Callable[[Any], object]) -> None:
+    """Edit run.json as somebody with an editor and sha256sum would."""
+    content = json.loads((path / "run.json").read_text())
+    edit(content)
+    (path / "run.json").write_text(json.dumps(content))
+    seal(path)
+
+
+def metric(run: Any, name: str) -> Any:
+    return next(metric for metric in run["metrics"] if metric["name"] == name)
+
+
+def test_an_untouched_bundle_holds(bundle: Path) -> None:
+    result = verify_bundle(bundle)
+    assert result.problems == ()
+    assert result.num_metrics > 20
+    assert result.num_files == 6
+
+
+def test_another_layout_of_the_same_json_holds(bundle: Path) -> None:
+    change(bundle, lambda run: run.update(job=dict(reversed(run["job"].items()))))
+    assert verify_bundle(bundle).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (lambda run: metric(run, "p_core").update(value=9.5), "p_core: stored 9.5, recomputed 8.0"),
+        (lambda run: metric(run, "p_core").update(unit="rows/s"), 'p_core: stored unit "rows/s", recomputed'),
+        (lambda run: metric(run, "p_core").update(definition="p_whole"), 'p_core: stored definition "p_whole", rec'),
+        (lambda run: metric(run, "p_core").update(scope="device"), 'p_core: stored scope "device", recomputed'),
+        (lambda run: metric(run, "p_core").update(interval={"low": 7, "high": 9, "method": "x"}), "stored interval"),
+        (lambda run: metric(run, "mfu").update(reason="withheld"), "mfu: stored n/a (withheld), recomputed n/a"),
+        (lambda run: metric(run, "mfu").update(detail="secret"), 'mfu: stored detail "secret", recomputed'),
+        (lambda run: metric(run, "mem_used").update(marks=["torn_record"]), 'mem_used: stored marks ["torn_record"]'),
+        (lambda run: run["metrics"].pop(), "stored nothing, recomputed"),
+        (lambda run: run["metrics"].insert(0, {**metric(run, "p_core"), "value": 99}), "1 metrics are there twice"),
+        (lambda run: run["metrics"].append({**metric(run, "p_core"), "name": "p_more"}), "p_more: stored 8.0, recomp"),
+        (lambda run: run.update(ending={"status": "timed_out"}), "ending: stored timed_out, the raw files say succe"),
+        (lambda run: run["ending"].update(reason="well done"), "ending: stored succeeded (well done), the raw files"),
+    ],
+)
+def test_each_stored_result_is_compared_with_the_raw_files(
+    bundle: Path, edit: Callable[[Any], object], problem: str
+) -> None:
+    change(bundle, edit)
+    assert [found for found in verify_bundle(bundle).problems if problem in found]
+
+
+@pytest.mark.parametrize(
+    ("edit", "problems"),
+    [
+        (
+            lambda run: run["job"].update(precision={**run["job"]["precision"], "name": "bf16"}),
+            ["run.json: job.precision is not", "rank 0: run.json says precision bf16, the worker used fp32"],
+        ),
+        (
+            lambda run: run["job"]["config"]["values"]["training"].update(batch_size=64),
+            ["run.json: job.config is not", "rank 0: run.json says batch size 64, the worker used 4"],
+        ),
+        (
+            lambda run: run["job"]["nodes"][0]["devices"][0].update(id="card-7"),
+            ["run.json: job.nodes is not", "rank 0: run.json says devices card-7, the worker used cpu:0",
+             "node 0: run.json does not have device cpu:0"],
+        ),
+        (
+            lambda run: run["job"]["nodes"][0]["devices"].append(run["job"]["nodes"][0]["devices"][0]),
+            ["rank 0: run.json says world size 2, the worker used 1"],
+        ),
+        (
+            lambda run: run["job"]["nodes"][0]["devices"][0].update(model="A much faster card"),
+            ["run.json: job.nodes is not", "rank 0: it was given another job"],
+        ),
+        (lambda run: run["job"]["nodes"][0].update(host="other"), ["rank 0: run.json says host other, the worker ran"]),
+        (lambda run: run["job"].update(vendor="acme"), ["run.json: job.vendor is not", "its probe read cards of cpu"]),
+        (lambda run: run["manifest"].update(model="A larger model"), ["run.json: manifest is not what it was"]),
+        (lambda run: run.update(created="2027-01-01T00:00:00+00:00"), ["run.json: created is not what it was"]),
+        (lambda run: run.update(simulated=True), ["run.json: simulated is not what it was"]),
+    ],
+)  # fmt: skip
+def test_a_relabelled_run_is_named_by_what_its_processes_wrote(
+    bundle: Path, edit: Callable[[Any], object], problems: list[str]
+) -> None:
+    change(bundle, edit)
+    found = verify_bundle(bundle).problems
+    for problem in problems:
+        assert [each for each in found if problem in each], found
+
+
+def test_a_changed_environment_is_named(bundle: Path) -> None:
+    (bundle / "environment.json").write_text("[]\n")
+    seal(bundle)
+    assert verify_bundle(bundle).problems == ()  # the same value
+    (bundle / "environment.json").unlink()
+    seal(bundle)
+    (problem,) = verify_bundle(bundle).problems
+    assert "environment.json" in problem
+
+
+def test_a_run_that_says_it_succeeded_while_a_rank_did_not_is_named(bundle: Path) -> None:
+    events = bundle / "events" / "rank-00000.jsonl"
+    events.write_text(events.read_text().replace('"status":"succeeded"', '"status":"failed"'))
+    seal(bundle)
+    assert [found for found in verify_bundle(bundle).problems if "stored succeeded, but rank 0 did not" in found]
+
+
+def test_a_run_without_its_raw_ending_is_named(bundle: Path) -> None:
+    (bundle / "events" / "parent.jsonl").unlink()
+    problems = verify_bundle(bundle).problems
+    assert "events/parent.jsonl is missing" in problems
+    assert "events/parent.jsonl does not say what was planned" in problems
+    assert [found for found in problems if "holds 0 of them" in found]
+
+
+# Files that nobody should read
+
+
+@pytest.mark.parametrize("name", ["run.json", "events/rank-00001.jsonl", "logs/more.log", "MANIFEST"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_regular_file_is_refused_and_never_read(bundle: Path, name: str, kind: str) -> None:
+    (bundle / name).unlink(missing_ok=True)
+    if kind == "link":
+        (bundle / name).symlink_to("/dev/zero")
+    else:
+        os.mkfifo(bundle / name)
+    assert verify_bundle(bundle).problems == (f"{name} is a {kind}, not a regular file: nothing here was read",)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_report_of_what_is_no_regular_file_is_one_message(
+    bundle: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (bundle / "run.json").unlink()
+    if kind == "link":
+        (bundle / "run.json").symlink_to("/dev/zero")
+    else:
+        os.mkfifo(bundle / "run.json")
+    for command in (["report", str(bundle)], ["runs", "show", str(bundle)]):
+        assert run_cli(command) == 2
+        assert f"run.json is a {kind}, not a regular file; it is not read" in capfd.readouterr().err
+    assert run_cli(["runs", "list", "--runs-dir", str(bundle.parent)]) == 0
+    assert "unreadable" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["run.json", "events/rank-00000.jsonl"])
+def test_a_file_that_is_too_large_is_one_message(bundle: Path, name: str) -> None:
+    with (bundle / name).open("r+b") as file:
+        file.truncate(3 << 30)  # sparse: takes no room
+    (problem,) = verify_bundle(bundle).problems
+    assert problem.startswith(f"{name} has 3072 MiB, more than")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1}'])
+def test_a_malformed_run_is_one_message(bundle: Path, content: bytes) -> None:
+    (bundle / "run.json").write_bytes(content)
+    seal(bundle)
+    (problem,) = verify_bundle(bundle).problems
+    assert "run.json is not what this flagperf writes" in problem
+
+
+def test_a_manifest_that_is_none_is_named(bundle: Path) -> None:
+    (bundle / "MANIFEST").write_text("what is this\n")
+    assert verify_bundle(bundle).problems == ("MANIFEST is not what sha256sum writes",)
+
+
+# Reports
+
+
+def test_a_report_of_a_bundle_that_holds_says_nothing_else(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["report", str(bundle)]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_report_of_a_bundle_that_does_not_hold_is_printed_with_a_warning(
+    bundle: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change(bundle, lambda run: metric(run, "p_core").update(value=9.5))
+    assert run_cli(["report", str(bundle)]) == 0
+    printed = capfd.readouterr()
+    assert bundle.name in printed.out
+    assert f"warning: {bundle.name} does not hold: p_core: stored 9.5, recomputed 8.0" in printed.err
+    assert f"runs verify {bundle}`" in printed.err
+    assert run_cli(["report", str(bundle), "-q"]) == 0
+    assert capfd.readouterr().err == ""
