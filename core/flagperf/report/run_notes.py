@@ -35,7 +35,7 @@ def profile_sentence(run: Run, lang: Lang) -> str:
 
 
 def changes_sentence(run: Run, lang: Lang) -> str:
-    """`bs=96 (tuning metax), lr=1.5e-4 (--set)`."""
+    """`bs=96 (tuning acme), lr=1.5e-4 (--set)`."""
     changed = [
         say("change", lang, change=change, layer=layer)
         for layer, changes in changes_by_layer(run).items()
