@@ -57,7 +57,7 @@ def execute(
 ) -> RecordedRun:
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created=_now(), flagperf_version=core_version(), spec=plan.spec,
-        job=plan.job, manifest=plan.manifest, commands=plan.commands,
+        job=plan.job, manifest=plan.manifest, simulated=plan.job.simulated, commands=plan.commands,
     )  # fmt: skip
     check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)

@@ -97,13 +97,17 @@ def metrics(**values: float | None) -> dict[str, Metric]:
     made["target"] = metric("target", 1, inputs={"metric": "acc", "target": 0.91, "got": found["acc"]})
     made["mem_used"] = changed(
         made["mem_used"],
-        inputs={"device_id": "0000:05:00.0", "probe": "mx-smi", "interval_seconds": 1.0, "largest_gap_seconds": 1.42},
-    )
+        inputs={
+            "device_id": "0000:05:00.0", "peak_seconds": 212.5, "probe": "mx-smi", "interval_seconds": 1.0,
+            "num_samples": 418, "largest_gap_seconds": 1.42,
+        },
+    )  # fmt: skip
+    made["acc"] = changed(made["acc"], inputs={"evaluated": 872})
     made["mfu"] = changed(
         made["mfu"], inputs={"formula": "exact", "parameters": 66_955_010, "matmul_parameters": 43_057_920}
     )
     made["p_core"] = changed(
-        made["p_core"], interval=Interval(1750.1, 1761.0, "batch means, 95 %"), inputs={"timing": "device_events"}
+        made["p_core"], interval=Interval(1750.1, 1761.0, "95 %, batch means"), inputs={"timing": "device_events"}
     )
     return made
 
@@ -124,6 +128,7 @@ def job(
     *,
     nodes: int = 1,
     devices: int = 8,
+    file_values: dict[str, Any] | None = None,
     set_values: dict[str, Any] | None = None,
     tuning: dict[str, Any] | None = None,
     profile: str = "standard",
@@ -134,6 +139,7 @@ def job(
     layers = [
         Layer(f"profile {profile}", manifest.profiles[profile].values),
         Layer("tuning metax", nest(tuning or {}), True),
+        Layer("file flagperf.toml", nest(file_values or {}), True),
         Layer("--set", nest(set_values or {}), True),
     ]
     parts = tuple(
@@ -214,7 +220,12 @@ def _failed() -> RecordedRun:
 def _overridden_figures() -> dict[str, Metric]:
     found = metrics(e2e_time=398.0, p_whole=1799.96, p_train=1850.0, p_core=1901.25, acc=0.9083, mem_used=55.5 * GIB)
     found["target"] = metric("target", 0, inputs={"metric": "acc", "target": 0.91, "got": 0.9083})
-    found["mfu"] = metric("mfu", None, reason="unknown_peak", detail="no peak is known for MetaX C500, row fp32")
+    found["mfu"] = metric(
+        "mfu",
+        None,
+        reason="unknown_peak",
+        detail="no peak is known for vendor metax, model MetaX C500, precision row fp32",
+    )
     return found
 
 
@@ -231,10 +242,16 @@ def cpu_run() -> RecordedRun:
     for name in ("p_whole", "p_train", "p_core"):
         figures[name] = changed(figures[name], marks=("oversubscribed",), interval=None)
     figures["mem_total"] = metric("mem_total", 16 * GIB)
-    inputs = {"device_id": "cpu:0", "probe": "pss", "interval_seconds": 0.5, "largest_gap_seconds": 0.5}
+    inputs = {
+        "device_id": "cpu:0", "peak_seconds": -1.25, "probe": "pss", "interval_seconds": 0.5, "num_samples": 41,
+        "largest_gap_seconds": 0.5,
+    }  # fmt: skip
     figures["mem_used"] = changed(figures["mem_used"], inputs=inputs)
     figures["mfu"] = metric(
-        "mfu", None, reason="unknown_peak", detail="no peak is known for Example CPU 9000, row fp32"
+        "mfu",
+        None,
+        reason="unknown_peak",
+        detail="no peak is known for vendor cpu, model Example CPU 9000, precision row fp32",
     )
     plan = changed(plan, nodes=(part,))
     absent = Fact(None, "absent", "one node: nothing to connect")

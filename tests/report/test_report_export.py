@@ -28,7 +28,7 @@ def test_export_has_the_documented_fields():
 def test_metrics_are_unrounded_and_complete():
     core = exported(recorded())[0]["metrics"]["p_core"]
     assert core["value"] == 1755.55
-    assert core["interval"] == {"low": 1750.1, "high": 1761.0, "method": "batch means, 95 %"}
+    assert core["interval"] == {"low": 1750.1, "high": 1761.0, "method": "95 %, batch means"}
     assert set(core) == {
         "value", "unit", "scope", "definition", "reason", "detail", "marks", "interval", "inputs",
     }  # fmt: skip
@@ -45,6 +45,13 @@ def test_overrides_have_value_and_layer():
         "training.batch_size": {"value": 96, "layer": "tuning metax"},
         "training.learning_rate": {"value": 1.5e-4, "layer": "--set"},
     }
+
+
+def test_a_changed_standard_profile_is_not_exported_as_published():
+    published = [
+        run["case"]["published"] for run in exported(*metax_runs(), recorded(tuning={"training.batch_size": 8}))
+    ]
+    assert published == [True, False, True, True]
 
 
 def test_environment_of_every_node():

@@ -16,6 +16,7 @@ from report_builders import (
 )
 from report_parsing import notes, performance, value
 
+from flagperf.api import precision
 from flagperf.report import page
 from flagperf.spec import Fact
 from flagperf.store.run import Ending, RecordedRun
@@ -54,7 +55,9 @@ def test_notes_that_are_always_printed():
         "profile standard, the published configuration",
         "warm-up steps dropped 20, steps kept 2,620, padding ratio 97.4%",
         "target acc 0.910, got 0.913: reached",
-        "memory by probe mx-smi every 1 s",
+        "acc over 872 evaluated rows",
+        "memory by probe mx-smi, 418 samples, at best every 1 s, largest gap 1.42 s, "
+        "peak on device 0000:05:00.0 212.5 s after training began",
         "formula exact, N=66,955,010 (in matrix products 43,057,920), peak 15 TFLOP/s (fp32; source: MetaX C500",
         "dataset/train_dataset.npz (sha256 abab",
     ):
@@ -135,7 +138,49 @@ def test_nodes_that_differ_from_the_one_shown_are_named():
 
 def test_extra_row_lists_tuning_and_says_none_otherwise():
     assert "| 额外修改项 | 无 |  |" in page([recorded()], "zh")
-    assert "| Other changes | Row 2: bs=96 (tuning metax) |  |" in page(metax_runs(), "en")
+    assert "| Other changes | Row 2: bs=96 (tuning metax), lr=1.5e-4 (--set) |  |" in page(metax_runs(), "en")
+
+
+def test_a_changed_standard_profile_is_not_called_the_published_configuration():
+    """Every changed value stands on the page with the layer that changed it."""
+    run = recorded(file_values={"evaluation.target": 0.5}, set_values={"training.learning_rate": 1.5e-4})
+    text = page([run], "en")
+    assert "the published configuration\n" not in text
+    assert (
+        "profile standard with changed values is not the published configuration; its figures compare only with "
+        "published ones of the same values; changed: lr=1.5e-4 (--set), evaluation.target=0.5 (file flagperf.toml)"
+    ) in text
+    assert "配置方案standard的取值有改动，不是发布配置" in page([run], "zh")
+
+
+def test_another_precision_is_a_changed_value():
+    plan = job()
+    config = changed(
+        plan.config, values={**plan.config.values, "precision": "amp-bf16"}, deviations={"precision": "--precision"}
+    )
+    text = page([recorded(plan=changed(plan, config=config, precision=precision("amp-bf16")))], "en")
+    assert "changed: precision=amp-bf16 (--precision)" in text
+    assert performance(text)[0]["fix_hp"] == "/"
+
+
+def test_a_vendors_tuning_alone_stays_the_published_configuration_and_is_listed():
+    text = page([recorded(tuning={"training.batch_size": 96})], "en")
+    assert "profile standard, the published configuration; changed: bs=96 (tuning metax)" in text
+
+
+def test_rows_evaluated_are_not_guessed():
+    figures = {**metrics(), "acc": metric("acc", 0.9)}
+    assert "evaluated rows" not in page([recorded(figures=figures)], "en")
+
+
+def test_reasons_in_our_own_words_are_chinese_on_a_chinese_page_and_those_of_others_stay():
+    ending = Ending("failed", "rank 1: RuntimeError: boom; see logs/rank-00001.log")
+    text = page([recorded(ending=ending, figures={})], "zh")
+    assert "run_failed（运行未成功）：failed：rank 1：RuntimeError: boom，见logs/rank-00001.log" in text
+    died = "node 0: the probe ended with code 3: libmx.so: no such file"
+    figures = {**metrics(), "mem_used": metric("mem_used", None, reason="invalid_telemetry", detail=died)}
+    text = page([recorded(figures=figures)], "zh")
+    assert "invalid_telemetry（遥测数据不可信）：节点0：探针以返回码3结束：libmx.so: no such file" in text
 
 
 def test_remark_of_the_case_replaces_ours():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -90,12 +91,15 @@ def _show_values(case: Case) -> None:
 
 
 def _show_references(case: Case) -> None:
-    if not case.manifest.references:
-        return
-    click.echo("\nPublished results")
-    for reference in case.manifest.references:
-        shape = f"{reference.nodes}x{reference.devices_per_node}"
-        values = ", ".join(f"{name} {value:g}" for name, value in reference.values.items() if "mem" not in name)
-        click.echo(
-            f"  {reference.vendor} {reference.device} {shape} {reference.precision} {reference.overrides}: {values}"
-        )
+    from flagperf.report import print_table, published_table  # not at the top: `cases list` has no use for it
+
+    table = published_table(case.manifest)
+    if table.rows:
+        click.echo()
+        print_table("Published results (other machines' figures, for comparison)", table, color=False, file=sys.stdout)
+    else:
+        click.echo("\nPublished results: no figures of this case are known")
+    bare = [reference for reference in case.manifest.references if not reference.values]
+    if bare:
+        names = ", ".join(f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare)
+        click.echo(f"Published without figures: {names}")

@@ -49,7 +49,9 @@ def quality(wanted: Quality, ranks: Sequence[RankRecord], failure: Absent | None
     high = math.inf if wanted.maximum is None else wanted.maximum
     if not (math.isfinite(value) and low <= value <= high):
         return Absent("invalid_telemetry", f"{wanted.name} is {value}, not a number from {low:g} to {high:g}")
-    return Found(value, {"definition": wanted.definition, "step": report.step})
+    evaluated = report.values.get("evaluated")
+    rows = {} if evaluated is None else {"evaluated": int(evaluated)}
+    return Found(value, {"definition": wanted.definition, "step": report.step, **rows})
 
 
 def target(job: Job, manifest: Manifest, findings: Mapping[str, Finding]) -> Finding:

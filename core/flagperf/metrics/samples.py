@@ -188,7 +188,8 @@ def _within(t_ns: int, gap: Gap) -> bool:
 
 
 def _nothing(missing: Sequence[Card], files: Sequence[EventFile]) -> Absent:
-    cards = named("device", [f"{device_id} of node {node_index}" for node_index, device_id in missing])
+    node = missing[0][0]
+    cards = f"{named('device', [device_id for node_index, device_id in missing if node_index == node])} of node {node}"
     reasons = [reason for _, reason in _reasons(missing, files)]
     return Absent("not_measured", f"no memory was sampled of {cards}{_because(reasons)}")
 

@@ -2,14 +2,13 @@
 
 from flagperf.report.export import to_json
 from flagperf.report.page import page
-from flagperf.report.references import references
 from flagperf.report.rows import check_layout
-from flagperf.report.summary import RunTable, Summary, SummaryRow, summary, summary_table
+from flagperf.report.summary import RunTable, Summary, SummaryRow, published_table, summary, summary_table
 from flagperf.report.table import Table
-from flagperf.report.terminal import print_summary, print_summary_table
+from flagperf.report.terminal import print_summary, print_summary_table, print_table
 from flagperf.report.words import vendor_word
 
 __all__ = [
     "RunTable", "Summary", "SummaryRow", "Table", "check_layout", "page", "print_summary", "print_summary_table",
-    "references", "summary", "summary_table", "to_json", "vendor_word",
+    "print_table", "published_table", "summary", "summary_table", "to_json", "vendor_word",
 ]  # fmt: skip

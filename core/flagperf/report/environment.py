@@ -95,7 +95,8 @@ def _accelerator(run: Run, lang: Lang) -> Cell:
         memory = say("memory_unknown", lang)
     else:
         memory = say("memory_size", lang, gib=units.gib(device.memory_bytes))
-    return Cell(say("accelerator", lang, model=device.model, memory=memory))
+    model = f"{device.model} (simulated)" if run.simulated else device.model
+    return Cell(say("accelerator", lang, model=model, memory=memory))
 
 
 def _with_counts(accelerator: str, counts: list[int], lang: Lang) -> str:

@@ -3,7 +3,8 @@ that cannot be kept, EXPORT_SCHEMA moves.
 
     {"schema": 1, "runs": [{
         "id", "created" (UTC, ISO 8601), "status" (null while it runs), "reason",
-        "case": {"name", "version", "kind", "profile", "published" (the profile is the published configuration)},
+        "case": {"name", "version", "kind", "profile", "published" (this is the published configuration: its profile,
+                 with no value changed but by a vendor's tuning)},
         "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
         "device": {"model", "short_name", "memory_bytes"},
         "shape": {"nodes", "devices_per_node", "devices"},

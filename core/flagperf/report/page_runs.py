@@ -9,7 +9,7 @@ import msgspec
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
 from flagperf.report.texts import Lang, listed, say
-from flagperf.report.words import is_published, overrides, vendor_word
+from flagperf.report.words import has_published_profile, is_published, overrides, vendor_word
 from flagperf.spec import Manifest
 from flagperf.store.run import RecordedRun, Run
 
@@ -60,8 +60,8 @@ def _row_order(recorded: RecordedRun) -> tuple[object, ...]:
     run, job = recorded.run, recorded.run.job
     precision = list(PRECISIONS).index(job.precision.name) if job.precision.name in PRECISIONS else len(PRECISIONS)
     return (
-        len(job.nodes), job.devices_per_node, precision, not is_published(run), overrides(run),
-        job.device_model.short_name, run.created, run.id,
+        len(job.nodes), job.devices_per_node, precision, not has_published_profile(run), not is_published(run),
+        overrides(run), job.device_model.short_name, run.created, run.id,
     )  # fmt: skip
 
 

@@ -9,12 +9,6 @@ from flagperf.report.columns import Column
 from flagperf.report.table import Table
 from flagperf.report.texts import Lang, label, say
 from flagperf.spec import Reference
-from flagperf.store.run import Run
-
-
-def references(run: Run) -> tuple[Reference, ...]:
-    """In the order of the case's manifest, of all vendors."""
-    return run.manifest.references
 
 
 def reference_table(

@@ -13,8 +13,9 @@ from flagperf import units
 from flagperf.errors import BadInput, unknown_name
 from flagperf.report.columns import columns, quality_format
 from flagperf.report.page_runs import PageRuns
+from flagperf.report.run_notes import changes_sentence
 from flagperf.report.texts import REMARKS, choose, clauses, label, listed, say
-from flagperf.report.words import is_published, tuned_overrides, vendor_and_device, vendor_word
+from flagperf.report.words import has_published_profile, vendor_and_device, vendor_word
 from flagperf.spec import Manifest, Quality, flatten
 
 Words = Callable[[PageRuns], str]
@@ -144,15 +145,12 @@ def _data(page: PageRuns) -> str:
 
 
 def _extra(page: PageRuns) -> str:
-    """What a vendor's tuning changed, and a profile that is not the published one."""
+    """Every value that was changed, with the layer that did it, and a profile that is not the published one."""
     extras = []
     for recorded in page.runs:
-        tuned = [
-            say("tuned", page.lang, change=", ".join(changes), layer=layer)
-            for layer, changes in tuned_overrides(recorded.run).items()
-        ]
-        profile = "" if is_published(recorded.run) else recorded.run.job.profile
-        extras.append(clauses([*tuned, profile and say("profile_other", page.lang, profile=profile)], page.lang))
+        profile = "" if has_published_profile(recorded.run) else recorded.run.job.profile
+        other = profile and say("profile_other", page.lang, profile=profile)
+        extras.append(clauses([changes_sentence(recorded.run, page.lang), other], page.lang))
     return clauses(page.by_rows(extras), page.lang) or say("none", page.lang)
 
 

@@ -12,8 +12,8 @@ from flagperf.report.cells import EMPTY, Formatter, has_results
 from flagperf.report.columns import quality_format
 from flagperf.report.environment import differing_facts
 from flagperf.report.page_runs import PageRuns
-from flagperf.report.texts import Lang, clauses, explain, listed, say
-from flagperf.report.words import is_published, overrides, run_configuration
+from flagperf.report.texts import Lang, clauses, explain, listed, recorded_words, say
+from flagperf.report.words import changes_by_layer, has_published_profile, is_published, overrides, run_configuration
 from flagperf.store.run import RecordedRun, Run
 
 Topic = Callable[[RecordedRun, Lang], str]
@@ -26,7 +26,30 @@ def run_notes(page: PageRuns) -> list[str]:
 
 
 def profile_sentence(run: Run, lang: Lang) -> str:
-    return say("profile_published" if is_published(run) else "profile_other", lang, profile=run.job.profile)
+    """Whether this is the published configuration, and every value that was changed in it."""
+    name = "profile_published" if is_published(run) else "profile_other"
+    if has_published_profile(run) and not is_published(run):
+        name = "profile_changed"
+    changed = changes_sentence(run, lang)
+    return clauses([say(name, lang, profile=run.job.profile), changed and say("changed", lang, changes=changed)], lang)
+
+
+def changes_sentence(run: Run, lang: Lang) -> str:
+    """`bs=96 (tuning acme), lr=1.5e-4 (--set)`."""
+    changed = [
+        say("change", lang, change=change, layer=layer)
+        for layer, changes in changes_by_layer(run).items()
+        for change in changes
+    ]
+    return listed(changed, lang)
+
+
+def evaluated_sentence(run: Run, name: str, lang: Lang) -> str:
+    """How many rows stand behind a quality, where the case says so."""
+    metric = run.metric(name)
+    if metric is None or metric.value is None or "evaluated" not in metric.inputs:
+        return ""
+    return say("evaluated", lang, name=name, rows=units.count(metric.inputs["evaluated"]))
 
 
 def target_sentence(run: Run, lang: Lang) -> str:
@@ -53,10 +76,31 @@ def memory_sentence(run: Run, lang: Lang) -> str:
         numbers = {key: used.inputs.get(f"{key}_seconds") for key in ("interval", "largest_gap")}
         interval, gap = (EMPTY if number is None else f"{number:.3g}" for number in numbers.values())
         sampled = say(
-            "memory", lang, probe=used.inputs.get("probe", EMPTY), interval=interval, gap=gap,
-            device=used.inputs.get("device_id", EMPTY),
+            "memory", lang, probe=used.inputs.get("probe", EMPTY), samples=used.inputs.get("num_samples", EMPTY),
+            interval=interval, gap=gap, device=used.inputs.get("device_id", EMPTY),
         )  # fmt: skip
-    return clauses([sampled, say("memory_host", lang) if run.job.memory_scope == "host" else ""], lang)
+        sampled += _peak_time(used.inputs.get("peak_seconds"), lang)
+    if run.job.memory_scope == "host":
+        return clauses([sampled, say("memory_host", lang)], lang)
+    return clauses([sampled, *beside_memory(run, lang)], lang)
+
+
+def beside_memory(run: Run, lang: Lang) -> list[str]:
+    """What was on the card before the workers, and what of it their allocator does not know."""
+    baseline, allocator, remainder = (run.metric(f"mem_{name}") for name in ("baseline", "allocator", "remainder"))
+    found = []
+    if baseline is not None and baseline.value is not None:
+        found.append(say("memory_baseline", lang, baseline=units.gib(baseline.value)))
+    if allocator is not None and allocator.value is not None and remainder is not None and remainder.value is not None:
+        amounts = {"allocator": units.gib(allocator.value), "remainder": units.gib(remainder.value)}
+        found.append(say("memory_allocator", lang, device=allocator.inputs.get("device_id", EMPTY), **amounts))
+    return found
+
+
+def _peak_time(seconds: float | None, lang: Lang) -> str:
+    if seconds is None:
+        return ""
+    return say("peak_after" if seconds >= 0 else "peak_before", lang, seconds=units.one_decimal(abs(seconds)))
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
@@ -132,7 +176,7 @@ def _intervals(run: Run, lang: Lang) -> list[str]:
     return [
         say(
             "interval", lang, name=metric.name, low=units.one_decimal(metric.interval.low),
-            high=units.one_decimal(metric.interval.high), method=metric.interval.method,
+            high=units.one_decimal(metric.interval.high), method=recorded_words(metric.interval.method, lang),
         )
         for name in ("p_whole", "p_train", "p_core")
         if (metric := run.metric(name)) is not None and metric.interval is not None
@@ -141,6 +185,13 @@ def _intervals(run: Run, lang: Lang) -> list[str]:
 
 def _target(recorded: RecordedRun, lang: Lang) -> str:
     return target_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+
+
+def _evaluated(recorded: RecordedRun, lang: Lang) -> str:
+    run = recorded.run
+    if not has_results(run):
+        return ""
+    return clauses([evaluated_sentence(run, quality.name, lang) for quality in run.manifest.qualities], lang)
 
 
 def _memory(recorded: RecordedRun, lang: Lang) -> str:
@@ -161,7 +212,9 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> str:
     return say("nodes_differ", lang, facts=listed(names, lang)) if names else ""
 
 
-TOPICS: tuple[Topic, ...] = (_simulated, _made_by, _profile, _steps, _target, _memory, _mfu, _data, _nodes)
+TOPICS: tuple[Topic, ...] = (
+    _simulated, _made_by, _profile, _steps, _target, _evaluated, _memory, _mfu, _data, _nodes,
+)  # fmt: skip
 
 
 def _metric(run: Run, name: str, form: Formatter) -> str:

@@ -9,12 +9,11 @@ import msgspec
 from flagperf import units
 from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
-from flagperf.report.references import references
-from flagperf.report.run_notes import mfu_sentence, target_sentence
+from flagperf.report.run_notes import beside_memory, evaluated_sentence, mfu_sentence, profile_sentence, target_sentence
 from flagperf.report.table import Table
-from flagperf.report.texts import DETAILS
+from flagperf.report.texts import DETAILS, say
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
-from flagperf.spec import Quality
+from flagperf.spec import Manifest, Quality
 from flagperf.store.run import RecordedRun, Run
 
 NOT_AVAILABLE = "n/a"
@@ -34,6 +33,8 @@ class Summary(msgspec.Struct, frozen=True):
 
 class RunTable(msgspec.Struct, frozen=True):
     runs: Table
+    notes: tuple[str, ...]
+    """What has to be known of a run before its row is compared with another."""
     references: Table
 
 
@@ -43,7 +44,12 @@ def summary(recorded: RecordedRun) -> Summary:
     rows = [_status(run), *_times(run), *_qualities(run), *_details(run)]
     if not has_results(run):
         rows = [row for row in rows if row.value != NOT_AVAILABLE]
-    return Summary(_title(run), tuple(rows), _references([run], columns(run.manifest)))
+    return Summary(_title(run), tuple(rows), published_table(run.manifest))
+
+
+def published_table(manifest: Manifest) -> Table:
+    """What is published of a case; without rows where nothing is."""
+    return _references([manifest], columns(manifest))
 
 
 def summary_table(runs: Sequence[RecordedRun]) -> RunTable:
@@ -52,7 +58,9 @@ def summary_table(runs: Sequence[RecordedRun]) -> RunTable:
     found = [recorded.run for recorded in runs]
     shown = tuple({column.name: column for run in found for column in columns(run.manifest)}.values())
     head = ("run", "status", "vendor", *(column.title("en") for column in shown))
-    return RunTable(Table(head, tuple(_table_row(run, shown) for run in found)), _references(found, shown))
+    notes = tuple(f"{run.id}: {caution}" for run in found if (caution := _caution(run)))
+    manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in found}.values())
+    return RunTable(Table(head, tuple(_table_row(run, shown) for run in found)), notes, _references(manifests, shown))
 
 
 def _table_row(run: Run, shown: Sequence[Column]) -> tuple[str, ...]:
@@ -61,10 +69,9 @@ def _table_row(run: Run, shown: Sequence[Column]) -> tuple[str, ...]:
     return (run.id, _status_word(run), vendor_word(run), *map(_plain, cells))
 
 
-def _references(runs: Sequence[Run], shown: tuple[Column, ...]) -> Table:
+def _references(manifests: Sequence[Manifest], shown: tuple[Column, ...]) -> Table:
     """As narrow as it gets: no column and no row that is empty throughout. Sources are on pages and in case.toml."""
-    manifests = {(run.manifest.name, run.manifest.version): run for run in runs}
-    found = [reference for run in manifests.values() for reference in references(run) if reference.values]
+    found = [reference for manifest in manifests for reference in manifest.references if reference.values]
     columns = {
         column.title("en"): [_plain(column.of_reference(reference, "en")) for reference in found]
         for column in shown
@@ -90,8 +97,14 @@ def _title(run: Run) -> str:
 
 def _status(run: Run) -> SummaryRow:
     reason = run.ending.reason if run.ending else DETAILS["no_ending"]["en"]
-    comparable = "" if is_published(run) else f"profile {run.job.profile} is not the published configuration"
-    return SummaryRow("run", _status_word(run), "; ".join(filter(None, [reason, comparable])))
+    return SummaryRow("run", _status_word(run), "; ".join(filter(None, [reason, _caution(run)])))
+
+
+def _caution(run: Run) -> str:
+    """Nothing for a run of the published configuration as it stands."""
+    is_standard = is_published(run) and not run.job.config.deviations
+    simulated = say("simulated", "en") if run.simulated else ""
+    return "; ".join(filter(None, [simulated, "" if is_standard else profile_sentence(run, "en")]))
 
 
 def _status_word(run: Run) -> str:
@@ -141,14 +154,17 @@ def _memory_note(run: Run) -> str:
     used = run.metric("mem_used")
     if used is None or used.value is None:
         return ""
-    where = "host memory of one worker" if run.job.memory_scope == "host" else "of one device"
-    return f"{where}, peak on {used.inputs.get('device_id')}, read by {used.inputs.get('probe')}"
+    read = f"peak on {used.inputs.get('device_id')}, read by {used.inputs.get('probe')}"
+    if run.job.memory_scope == "host":
+        return f"host memory of one worker, {read}"
+    return "; ".join([f"of one device, {read}", *beside_memory(run, "en")])
 
 
 def _quality(run: Run, quality: Quality) -> SummaryRow:
     is_targeted = run.manifest.target is not None and run.manifest.target.metric == quality.name
     cell = measured_cell(run, quality.name, QUALITY_FORMATS[quality.format])
-    return _row(quality.name, cell, "", target_sentence(run, "en") if is_targeted else "")
+    notes = [target_sentence(run, "en") if is_targeted else "", evaluated_sentence(run, quality.name, "en")]
+    return _row(quality.name, cell, "", "; ".join(filter(None, notes)))
 
 
 def _interval(run: Run, name: str) -> str:

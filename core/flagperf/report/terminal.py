@@ -21,7 +21,12 @@ def print_summary(summary: Summary, *, color: bool, file: TextIO) -> None:
 
 
 def print_summary_table(table: RunTable, *, color: bool, file: TextIO) -> None:
-    _print_tables([("", table.runs), (PUBLISHED, table.references)], color=color, file=file)
+    notes = Table((), tuple((note,) for note in table.notes))
+    _print_tables([("", table.runs), ("", notes), (PUBLISHED, table.references)], color=color, file=file)
+
+
+def print_table(title: str, table: Table, *, color: bool, file: TextIO) -> None:
+    _print_tables([(title, table)], color=color, file=file)
 
 
 def _print_tables(tables: Sequence[tuple[str, Table]], *, color: bool, file: TextIO) -> None:

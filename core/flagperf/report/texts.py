@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from flagperf.report.phrases import in_chinese
+
 Lang = Literal["en", "zh"]
 
 
@@ -28,10 +30,15 @@ def label(name: str, lang: Lang, kind: str = "") -> str:
 def explain(code: str, lang: Lang, detail: str = "") -> str:
     """A reason or a mark: its code, what that means, what was seen in this run (a key of DETAILS, or its own words)."""
     meaning = CODES[code][lang] if code in CODES else code
-    detail = DETAILS[detail][lang] if detail in DETAILS else detail
+    detail = DETAILS[detail][lang] if detail in DETAILS else recorded_words(detail, lang)
     if lang == "zh":
         return f"{code}（{meaning}）" + (f"：{detail}" if detail else "")
     return f"{code} ({meaning})" + (f": {detail}" if detail else "")
+
+
+def recorded_words(text: str, lang: Lang) -> str:
+    """What core wrote down in English, in the language of the page as far as the words are ours."""
+    return in_chinese(text) if lang == "zh" else text
 
 
 def listed(items: list[str], lang: Lang) -> str:
@@ -162,6 +169,13 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "profile {profile}, the published configuration",
         "zh": "配置方案{profile}，即发布配置",
     },
+    "profile_changed": {
+        "en": "profile {profile} with changed values is not the published configuration; its figures compare only with "
+        "published ones of the same values",
+        "zh": "配置方案{profile}的取值有改动，不是发布配置，其数值只可与取值相同的已发布结果比较",
+    },
+    "changed": {"en": "changed: {changes}", "zh": "改动：{changes}"},
+    "change": {"en": "{change} ({layer})", "zh": "{change}（{layer}）"},
     "profile_other": {
         "en": "profile {profile} is not the published configuration; its figures do not compare with published ones",
         "zh": "配置方案{profile}不是发布配置，其数值不可与已发布结果比较",
@@ -180,11 +194,23 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "zh": "目标{metric} {target}，实际{got}：未达到",
     },
     "target_unknown": {"en": "target: no verdict, {why}", "zh": "目标：无结论，{why}"},
+    "evaluated": {"en": "{name} over {rows} evaluated rows", "zh": "{name}基于{rows}条评估样本"},
     "target_none": {"en": "the case declares no target", "zh": "该用例未声明目标"},
     "memory": {
-        "en": "memory by probe {probe} every {interval} s, largest gap {gap} s, peak on device {device}",
-        "zh": "存储由探针{probe}每{interval}秒采样，最大间隔{gap}秒，峰值出现在设备{device}",
+        "en": "memory by probe {probe}, {samples} samples, at best every {interval} s, largest gap {gap} s, "
+        "peak on device {device}",
+        "zh": "存储由探针{probe}采样{samples}次，最短每{interval}秒一次，最大间隔{gap}秒，峰值出现在设备{device}",
     },
+    "memory_baseline": {
+        "en": "before the workers {baseline} GiB",
+        "zh": "工作进程启动前{baseline} GiB",
+    },
+    "memory_allocator": {
+        "en": "allocator {allocator} GiB, remainder {remainder} GiB on device {device}",
+        "zh": "设备{device}上分配器{allocator} GiB，其余{remainder} GiB",
+    },
+    "peak_after": {"en": " {seconds} s after training began", "zh": "，在训练开始后{seconds}秒"},
+    "peak_before": {"en": " {seconds} s before training began", "zh": "，在训练开始前{seconds}秒"},
     "memory_host": {
         "en": "mem is host memory: the share of one worker's processes in the pool that all workers have in common",
         "zh": "mem为主机内存：单个工作进程（含其子进程）在所有进程共用的主机内存中所占的份额",
@@ -201,7 +227,6 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "the environment shown is node 0's; other nodes differ in {facts}",
         "zh": "所示环境为节点0，其他节点的{facts}与之不同",
     },
-    "tuned": {"en": "{change} ({layer})", "zh": "{change}（{layer}）"},
 }
 
 CODES: dict[str, dict[Lang, str]] = {
@@ -227,6 +252,18 @@ CODES: dict[str, dict[Lang, str]] = {
     "unverified_mapping": {
         "en": "it is not verified that the worker used the card that was sampled",
         "zh": "未能确认工作进程所用的卡即被采样的卡",
+    },
+    "over_capacity": {
+        "en": "more than the card that was described has: another card may have been read",
+        "zh": "超过所描述的卡的容量，读到的可能是另一张卡",
+    },
+    "telemetry_gap": {
+        "en": "there was no sample for a while: the peak may have been higher",
+        "zh": "有一段时间没有采样，实际峰值可能更高",
+    },
+    "implausible_utilisation": {
+        "en": "the same probe read a utilisation outside 0 to 100 %",
+        "zh": "同一探针读到的利用率不在0到100 %之间",
     },
     "torn_record": {"en": "the last line of a record file is cut off", "zh": "记录文件的最后一行不完整"},
 }

@@ -34,35 +34,40 @@ def configuration(device: str, num_nodes: int, devices_per_node: int, lang: Lang
 
 def run_configuration(run: Run, lang: Lang) -> str:
     job = run.job
-    return configuration(job.device_model.short_name, len(job.nodes), job.devices_per_node, lang)
+    device = job.device_model.short_name
+    if run.simulated:
+        device = vendor_and_device(vendor_word(run), device)
+    return configuration(device, len(job.nodes), job.devices_per_node, lang)
 
 
 def overrides(run: Run) -> str:
-    """What differs from the standard configuration, by the names of published pages: `bs=96, lr=1.5e-4`."""
-    return ", ".join(changes(run).values())
+    """What differs from the standard configuration, by the names of published pages: `bs=96, lr=1.5e-4`. Without
+    precision, which has a column of its own."""
+    return ", ".join(change for key, change in _changes(run).items() if key != "precision")
 
 
-def tuned_overrides(run: Run) -> dict[str, list[str]]:
-    """Those of the overrides that came from a vendor's tuning, by the name of the layer."""
-    tuned: dict[str, list[str]] = {}
-    for key, change in changes(run).items():
-        layer = run.job.config.deviations[key]
-        if layer.startswith(TUNING_LAYER):
-            tuned.setdefault(layer, []).append(change)
-    return tuned
-
-
-def changes(run: Run) -> dict[str, str]:
-    """Without precision, which has a column of its own."""
-    values = dict(flatten(run.job.config.values))
-    changed = [key for key in run.job.config.deviations if key != "precision"]
-    return {key: _change(run.manifest, key, values[key]) for key in changed}
+def changes_by_layer(run: Run) -> dict[str, list[str]]:
+    """All that differs from the profile, precision included, by the layer that changed it."""
+    found: dict[str, list[str]] = {}
+    for key, layer in run.job.config.deviations.items():
+        found.setdefault(layer, []).append(_changes(run)[key])
+    return found
 
 
 def is_published(run: Run) -> bool:
-    """Whether the profile is the one that published results belong to."""
+    """Whether this is the configuration that published results belong to: their profile, in which nothing but a
+    vendor's tuning has changed a value."""
+    return has_published_profile(run) and all(layer.startswith(TUNING_LAYER) for layer in changes_by_layer(run))
+
+
+def has_published_profile(run: Run) -> bool:
     profile = run.manifest.profiles.get(run.job.profile)
     return profile is not None and profile.published
+
+
+def _changes(run: Run) -> dict[str, str]:
+    values = dict(flatten(run.job.config.values))
+    return {key: _change(run.manifest, key, values[key]) for key in run.job.config.deviations}
 
 
 def _change(manifest: Manifest, key: str, value: object) -> str:

@@ -1,0 +1,58 @@
+"""A simulated run says so wherever it is shown, and is no page unless asked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+from report_builders import recorded
+
+from flagperf.cli import run_cli
+from flagperf.report import page, summary, summary_table
+from flagperf.store import create_bundle
+
+WORD = "metax (simulated)"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    simulated = recorded(simulated=True)
+    return create_bundle(tmp_path, simulated.run, simulated.nodes)
+
+
+def test_md_is_refused_unless_it_is_allowed(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["report", str(bundle), "--format", "md"]) == 2
+    refused = capfd.readouterr()
+    assert refused.out == ""
+    assert "is simulated" in refused.err and "--allow-simulated" in refused.err
+    assert run_cli(["report", str(bundle), "--format", "md", "--allow-simulated"]) == 0
+    assert capfd.readouterr().out.startswith("### MetaX (simulated) C500: ")
+
+
+def test_tables_exports_and_lists_say_it(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in (["report", str(bundle)], ["runs", "list", "--runs-dir", str(bundle.parent)]):
+        assert run_cli(command) == 0
+        assert WORD in capfd.readouterr().out
+    assert run_cli(["report", str(bundle), "--format", "json"]) == 0
+    (run,) = json.loads(capfd.readouterr().out)["runs"]
+    assert (run["vendor"], run["simulated"]) == (WORD, True)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_place_of_a_page_that_names_the_card_says_it(lang: str) -> None:
+    text = page([recorded(simulated=True)], lang, allow_simulated=True)
+    own, *_published = text.split("| nvidia A100")
+    lines = [line for line in own.splitlines() if "C500" in line and "product brief" not in line]
+    assert len(lines) == 4  # heading, accelerator, device, row
+    assert all("(simulated)" in line for line in lines)
+
+
+def test_the_terminal_says_it_in_title_row_and_note() -> None:
+    run = recorded(simulated=True)
+    assert f"{WORD} C500" in summary(run).title
+    table = summary_table([run])
+    assert dict(zip(table.runs.head, table.runs.rows[0], strict=True))["vendor"] == WORD
+    assert any("no device was used" in note for note in table.notes)
+
+
+def test_a_real_run_does_not_say_it() -> None:
+    assert "simulated" not in page([recorded()], "en")
