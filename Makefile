@@ -1,22 +1,27 @@
-# `make demo` and `make test` do all the set-up; `make bench` measures what flagperf itself costs.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
+# `make demo` and `make test` do all the set-up; `make dist` builds the wheels; `make bench` measures what flagperf costs.
+VENV    := .venv
+BIN     := $(VENV)/bin
+# An active virtual environment, unless it is the one that is made here, else the python3 of the PATH.
+ACTIVE  := $(if $(VIRTUAL_ENV),$(filter-out $(abspath $(BIN))/python,$(wildcard $(VIRTUAL_ENV)/bin/python)))
+PYTHON  ?= $(or $(ACTIVE),python3)
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+SOURCES := $(wildcard $(PLUGINS:%=%/src))
 TORCH_SPEC ?= $(shell sed -n '/^torch==/p' constraints.txt)
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(VENV)/constraints.txt
+space   := $(subst ,, )
 
-.PHONY: demo test lint bench docs golden clean
+.PHONY: demo test lint bench docs golden dist clean
 
 demo: $(VENV)/.run
 	$(BIN)/flagperf run distilbert
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=15
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+	MYPYPATH=$(subst $(space),:,$(SOURCES)) $(BIN)/python -m mypy $(if $(SOURCES),core cases bench $(SOURCES))
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
@@ -25,27 +30,49 @@ docs: $(VENV)/.dev  ## Write docs/cli.md anew from the commands' own help.
 	$(BIN)/python tests/cli/write_cli_docs.py
 
 golden: $(VENV)/.dev  ## Write the golden pages anew; look at the difference before you commit it.
-	FLAGPERF_UPDATE_GOLDEN=1 $(BIN)/pytest tests/report
+	FLAGPERF_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/report
+
+dist: $(VENV)/.dev  ## The wheels of flagperf and of every adapter in plugins/.
+	rm -rf dist
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir dist \
+	  . $(PLUGINS:%=./%)
+	@ls dist
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# A torch that can be imported already is kept as it is; else the one of constraints.txt is installed.
-$(VENV)/.run: pyproject.toml constraints.txt
+# --- set-up ---------------------------------------------------------------------------------------------------------
+# .unfinished stands in the environment for as long as something is being installed: one that was interrupted is made
+# anew. A torch that $(PYTHON) can import is kept as it is and seen through; else the one of constraints.txt is installed.
+
+HAS_TORCH = -c 'import torch' 2>/dev/null
+SITE_FOLDER = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+SEE_THROUGH = 'import sys; [print(f"import site; site.addsitedir({path!r})") for path in sys.path if path.endswith("-packages")]'
+
+$(VENV)/.run: pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "flagperf needs Python 3.10 or later; PYTHON=python3.11 make ... chooses another one" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
-	@echo "setting up $(VENV) (the first time takes a minute or two)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) \
-	  $$($(PYTHON) -c 'import torch' 2>/dev/null && echo --system-site-packages)
+	@echo "setting up $(VENV) with $(PYTHON) (the first time takes a minute or two)"
+	@if test -e $(VENV)/.unfinished || ! $(BIN)/python -c '' 2>/dev/null; then \
+	  rm -rf $(VENV) && mkdir $(VENV) && touch $(VENV)/.unfinished && \
+	  $(PYTHON) -m venv $(VENV) $$($(PYTHON) $(HAS_TORCH) && echo --system-site-packages); fi
+	@touch $(VENV)/.unfinished
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	@sed '/^torch==/d' constraints.txt > $(VENV)/constraints.txt
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) '$(TORCH_SPEC)'
+	@if ! $(BIN)/python $(HAS_TORCH) && $(PYTHON) $(HAS_TORCH); then \
+	  $(PYTHON) -c $(SEE_THROUGH) > "$(SITE_FOLDER)/see_through.pth"; \
+	  $(BIN)/python $(HAS_TORCH) || rm "$(SITE_FOLDER)/see_through.pth"; fi
+	@$(BIN)/python $(HAS_TORCH) || $(PIP) '$(TORCH_SPEC)'
 	@$(BIN)/python -c 'from importlib.metadata import version; print("torch==" + version("torch"))' \
 	  >> $(VENV)/constraints.txt
-	@$(PIP) -e '.[run]'
+	@$(PIP) -e '.[run]' $(PLUGINS:%=-e %)
+	@rm $(VENV)/.unfinished
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
+	@touch $(VENV)/.unfinished
 	@$(PIP) -e '.[run,dev]'
+	@rm $(VENV)/.unfinished
 	@touch $@

@@ -11,9 +11,7 @@ pytestmark = pytest.mark.run
 
 QUERIES = "    queries = (Query(smi.QUERY, smi.parse_query, FIGURES),)\n"
 LAUNCHER_END = "        return []  # Yours: settings of your collective library, each with its reason\n"
-BACKEND_END = (
-    '        return ""  # Yours: why torch is not your build, e.g. a missing attribute of torch.version\n'
-)
+BACKEND_END = '        return ""  # Yours: why torch is not your build, e.g. a missing attribute of torch.version\n'
 HOOKSPECS = "from flagperf.hookspecs import hookimpl\n"
 TEST_LAUNCHER = "class TestLauncher(LauncherSuite):\n"
 

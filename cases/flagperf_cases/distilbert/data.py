@@ -6,7 +6,6 @@ Importable without torch: `check_files` is called before any process of the run 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 from collections.abc import Sequence
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
+from flagperf_cases.distilbert.checkpoint import CHECKPOINT, check_checkpoint, check_vocabulary
+from flagperf_cases.files import data_folder, described, read_lines
 from flagperf_cases.rows import MicroBatch, TrainingRows
 
 if TYPE_CHECKING:
     import torch
     from torch.utils.data import DataLoader
 
-CHECKPOINT = "distilbert-base-uncased"
 HEADER = "sentence\tlabel"
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 @dataclass(frozen=True)
@@ -159,10 +158,7 @@ def sst2(data_dir: Path, split: str, num_rows: int, sequence: int) -> Sentences:
 
 def read_tsv(path: Path) -> list[tuple[str, int]]:
     """GLUE's own form: a header, then sentence and label separated by a tab. Nothing is quoted."""
-    with path.open("rb") as file:
-        lines = [_text(path, number, raw) for number, raw in enumerate(file, 1)]
-    if not lines:
-        raise BadInput(f"{path} is empty; {GET_SST2}")
+    lines = read_lines(path, GET_SST2)
     if lines[0] != HEADER:
         raise BadInput(
             f"{path} line 1: expected the header {HEADER!r}, found {lines[0][:60]!r}; "
@@ -171,13 +167,6 @@ def read_tsv(path: Path) -> list[tuple[str, int]]:
     if len(lines) == 1:
         raise BadInput(f"{path} has a header and no rows; {GET_SST2}")
     return [_row(path, number, line) for number, line in enumerate(lines[1:], 2)]
-
-
-def _text(path: Path, number: int, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} line {number} is not UTF-8; {GET_SST2}") from None
 
 
 def _row(path: Path, number: int, line: str) -> tuple[str, int]:
@@ -201,24 +190,22 @@ GET_SST2 = "take SST-2.zip of GLUE (https://gluebenchmark.com/tasks) and unpack 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
     """The files that a run with these values reads, each looked through. Raises BadInput for the first fault."""
     _check_values(values)
-    real_data, checkpoint = values["data"]["source"] == "sst2", values["model"]["checkpoint"]
-    if not real_data and not checkpoint:
+    real_data, model = values["data"]["source"] == "sst2", values["model"]
+    if not real_data and not model["checkpoint"]:
         return []
-    if data_dir is None or not data_dir.is_dir():
-        found = "no --data-dir was given" if data_dir is None else f"{data_dir} is not a folder"
-        raise BadInput(
-            f"SST-2/ and {CHECKPOINT}/ are read from --data-dir, and {found}; the case's README says how to get them"
-        )
+    folder = data_folder(data_dir, f"SST-2/ and {CHECKPOINT}/")
     files: list[Path] = []
-    folder = data_dir / CHECKPOINT
     if real_data:
-        files += [_existing(data_dir / "SST-2" / name, GET_SST2) for name in ("train.tsv", "dev.tsv")]
-        for path in files:
-            read_tsv(path)
-        files.append(_checked_vocabulary(folder / "vocab.txt", values["model"]["vocabulary"]))
-    if checkpoint:
-        files += [_checked_config(folder / "config.json", values["model"]), weights_file(folder)]
-    return [_described(path, data_dir) for path in files]
+        files += [_checked_tsv(folder / "SST-2" / name) for name in ("train.tsv", "dev.tsv")]
+        files.append(check_vocabulary(folder / CHECKPOINT / "vocab.txt", model))
+    if model["checkpoint"]:
+        files += check_checkpoint(folder / CHECKPOINT, model)
+    return [described(path, folder) for path in files]
+
+
+def _checked_tsv(path: Path) -> Path:
+    read_tsv(path)
+    return path
 
 
 def _check_values(values: dict[str, Any]) -> None:
@@ -233,66 +220,3 @@ def _check_values(values: dict[str, Any]) -> None:
             raise BadInput(
                 f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 1000"
             )
-
-
-GET_CHECKPOINT = (
-    f"download config.json, vocab.txt and model.safetensors of {CHECKPOINT} (https://huggingface.co/{CHECKPOINT}) "
-    f"into the folder {CHECKPOINT} of --data-dir"
-)
-
-
-def weights_file(folder: Path) -> Path:
-    """safetensors, where the folder has both forms."""
-    for name in ("model.safetensors", "pytorch_model.bin"):
-        if (folder / name).is_file():
-            return folder / name
-    raise BadInput(f"{folder} has neither model.safetensors nor pytorch_model.bin; {GET_CHECKPOINT}")
-
-
-def _existing(path: Path, advice: str) -> Path:
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; {advice}")
-    return path
-
-
-def _checked_vocabulary(path: Path, size: int) -> Path:
-    words = _existing(path, GET_CHECKPOINT).read_text("utf-8", errors="replace").rstrip("\n").split("\n")
-    missing = [word for word in SPECIAL if word not in words]
-    if missing or words[0] != SPECIAL[0]:
-        raise BadInput(
-            f"{path} is not BERT's vocabulary: it begins with [PAD] and has {', '.join(SPECIAL)}; {GET_CHECKPOINT}"
-        )
-    if len(words) > size:
-        raise BadInput(f"{path} has {len(words)} words, more than model.vocabulary={size}; set that to {len(words)}")
-    return path
-
-
-def _checked_config(path: Path, model: dict[str, Any]) -> Path:
-    """What the weights cannot be told by (heads), and what is better said before the run than in it."""
-    try:
-        config = json.loads(_existing(path, GET_CHECKPOINT).read_bytes())
-    except ValueError as error:
-        raise BadInput(f"{path} is not JSON ({error}); {GET_CHECKPOINT}") from None
-    if not isinstance(config, dict):
-        raise BadInput(f"{path} is not the configuration of a model; {GET_CHECKPOINT}")
-    for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
-        if config.get(name) != model[key]:
-            raise BadInput(
-                f"{path} is of a model with {name}={config.get(name)}, and this run has model.{key}={model[key]}; "
-                f"set it to that, or model.checkpoint=false to start from random weights"
-            )
-    for name, key in (("n_layers", "layers"), ("max_position_embeddings", "sequence")):
-        if not isinstance(config.get(name), int) or config[name] < model[key]:
-            raise BadInput(
-                f"{path} is of a model with {name}={config.get(name)}, fewer than model.{key}={model[key]}; "
-                f"lower it, or set model.checkpoint=false to start from random weights"
-            )
-    return path
-
-
-def _described(path: Path, data_dir: Path) -> DataFile:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return DataFile(path.relative_to(data_dir).as_posix(), path.stat().st_size, digest.hexdigest())

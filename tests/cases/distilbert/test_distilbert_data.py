@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from distilbert_harness import values
 
-from flagperf_cases.distilbert.data import CHECKPOINT, Sentences, load_sentences, made_up, sst2, training_loader
+from flagperf_cases.distilbert.checkpoint import CHECKPOINT
+from flagperf_cases.distilbert.data import Sentences, load_sentences, made_up, sst2, training_loader
 from flagperf_cases.rows import TrainingRows
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +14,7 @@ from flagperf.errors import BadInput
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from flagperf_cases.distilbert.data import CHECKPOINT  # noqa: E402
+from flagperf_cases.distilbert.checkpoint import CHECKPOINT, encoder_shapes  # noqa: E402
 from flagperf_cases.distilbert.model import build_model, matmul_parameters  # noqa: E402
 
 
@@ -117,23 +115,11 @@ def test_missing_and_unknown_weights_are_named(saved: tuple[Path, Any]) -> None:
         build_model(model_values(layers=3, sequence=40, checkpoint=True), saved[0])
 
 
-class Malicious:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_pickle_that_would_run_code_is_refused(saved: tuple[Path, Any], tmp_path: Path) -> None:
-    harm = tmp_path / "harm"
-    as_pickle(saved[0], lambda state: {**state, "extra": Malicious(harm)})
-    with pytest.raises(BadInput, match="cannot read the weights"):
-        build_model(model_values(layers=3, sequence=40, checkpoint=True), saved[0])
-    (saved[0] / CHECKPOINT / "pytorch_model.bin").write_bytes(pickle.dumps(Malicious(harm)))
-    with pytest.raises(BadInput, match="cannot read the weights"):
-        build_model(model_values(layers=3, sequence=40, checkpoint=True), saved[0])
-    assert not harm.exists()
+def test_the_weights_that_are_looked_for_before_a_run_are_those_of_the_model() -> None:
+    with torch.device("meta"):
+        state = build_model(model_values("standard", checkpoint=False)).state_dict()
+    expected = {name: tuple(tensor.shape) for name, tensor in state.items() if name.startswith("distilbert.")}
+    assert encoder_shapes(vars(model_values("standard"))) == expected
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])

@@ -1,0 +1,122 @@
+"""The published checkpoint: which weights it has to hold, and a look at its files before a run. Without torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from flagperf.errors import BadInput
+from flagperf_cases.files import read_json_object, read_lines
+from flagperf_cases.weights import Shape, check_shapes, find_weights, read_shapes
+
+CHECKPOINT = "distilbert-base-uncased"
+GET_CHECKPOINT = (
+    f"download config.json, vocab.txt and model.safetensors of {CHECKPOINT} (https://huggingface.co/{CHECKPOINT}) "
+    f"into the folder {CHECKPOINT} of --data-dir"
+)
+FIT_CHECKPOINT = f"it has to be {CHECKPOINT}, and model.* as that checkpoint was made"
+
+SPECIAL_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+UNUSED = ("vocab_", "pre_classifier.", "classifier.")
+"""Parts of a checkpoint that are not used: the classifier always starts random."""
+
+POSITIONS = "distilbert.embeddings.position_embeddings.weight"
+
+T = TypeVar("T")
+
+
+def check_vocabulary(path: Path, model: Mapping[str, Any]) -> Path:
+    words = read_lines(path, GET_CHECKPOINT)
+    missing = [word for word in SPECIAL_WORDS if word not in words]
+    if missing or words[0] != SPECIAL_WORDS[0]:
+        wanted = f"it begins with {SPECIAL_WORDS[0]} and has {', '.join(SPECIAL_WORDS)}"
+        raise BadInput(f"{path} is not BERT's vocabulary: {wanted}; {GET_CHECKPOINT}")
+    size = model["vocabulary"]
+    if len(words) > size or (model["checkpoint"] and len(words) < size):
+        fewer_or_more = "more" if len(words) > size else "fewer"
+        raise BadInput(
+            f"{path} has {len(words)} words, {fewer_or_more} than model.vocabulary={size}; "
+            f"set that to {len(words)} where this is the right file, else {GET_CHECKPOINT}"
+        )
+    return path
+
+
+def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
+    """The files that the weights are read from, each looked at; `model` holds the values of this run."""
+    check_config(folder / "config.json", model)
+    weights = find_weights(folder, GET_CHECKPOINT)
+    found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
+    if POSITIONS in found:
+        rows, *rest = found[POSITIONS]
+        found[POSITIONS] = (min(rows, model["sequence"]), *rest)
+    check_shapes(weights[0], found, encoder_shapes(model), FIT_CHECKPOINT)
+    return [folder / "config.json", *weights]
+
+
+def check_config(path: Path, model: Mapping[str, Any]) -> None:
+    """What the weights cannot be told by (heads, activation), and what is better said by its name than as a shape."""
+    config = read_json_object(path, GET_CHECKPOINT)
+    if config.get("model_type", "distilbert") != "distilbert" or config.get("activation", "gelu") != "gelu":
+        kind = f"model_type {config.get('model_type')!r}, activation {config.get('activation')!r}"
+        raise BadInput(f"{path} is not of a DistilBERT with gelu ({kind}); {GET_CHECKPOINT}")
+    for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
+        if _size(path, config, name) != model[key]:
+            raise BadInput(
+                f"{path} is of a model with {name}={config[name]}, and this run has model.{key}={model[key]}; "
+                f"set it to that, or model.checkpoint=false to start from random weights"
+            )
+    for name, key in (("n_layers", "layers"), ("max_position_embeddings", "sequence")):
+        if _size(path, config, name) < model[key]:
+            raise BadInput(
+                f"{path} is of a model with {name}={config[name]}, fewer than model.{key}={model[key]}; "
+                f"lower it, or set model.checkpoint=false to start from random weights"
+            )
+
+
+def _size(path: Path, config: Mapping[str, Any], name: str) -> int:
+    if type(config.get(name)) is not int:
+        found = f"is {config[name]!r}, not a whole number" if name in config else "is missing"
+        raise BadInput(f"{path}: {name} {found}; {GET_CHECKPOINT}")
+    return int(config[name])
+
+
+def encoder_shapes(model: Mapping[str, Any]) -> dict[str, Shape]:
+    """Of every weight that the encoder has, by the names that transformers gives them."""
+    width, ffn = model["width"], model["ffn"]
+    shapes: dict[str, Shape] = {
+        "distilbert.embeddings.word_embeddings.weight": (model["vocabulary"], width),
+        POSITIONS: (model["sequence"], width),
+        **_norm("distilbert.embeddings.LayerNorm", width),
+    }
+    for index in range(model["layers"]):
+        layer = f"distilbert.transformer.layer.{index}"
+        for name in ("q_lin", "k_lin", "v_lin", "out_lin"):
+            shapes |= _linear(f"{layer}.attention.{name}", width, width)
+        shapes |= _norm(f"{layer}.sa_layer_norm", width)
+        shapes |= _linear(f"{layer}.ffn.lin1", width, ffn)
+        shapes |= _linear(f"{layer}.ffn.lin2", ffn, width)
+        shapes |= _norm(f"{layer}.output_layer_norm", width)
+    return shapes
+
+
+def _linear(name: str, inputs: int, outputs: int) -> dict[str, Shape]:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def _norm(name: str, width: int) -> dict[str, Shape]:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def encoder_part(state: Mapping[str, T], num_layers: int) -> dict[str, T]:
+    """What a checkpoint has for the first layers of the encoder, whether it was saved with a head or without."""
+    used = {name: value for name, value in state.items() if not name.startswith(UNUSED)}
+    if not any(name.startswith("distilbert.") for name in used):
+        used = {f"distilbert.{name}": value for name, value in used.items()}
+    return {name: value for name, value in used.items() if _layer(name) < num_layers}
+
+
+def _layer(name: str) -> int:
+    match = re.match(r"distilbert\.transformer\.layer\.(\d+)\.", name)
+    return int(match.group(1)) if match else -1

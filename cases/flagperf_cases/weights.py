@@ -1,0 +1,217 @@
+"""Checkpoints on disk: which files they are, and which tensors of which shapes those hold.
+
+Names and shapes come from the headers alone, without torch and without reading a weight, so that a wrong download is
+told before a run and not in it. `read_tensors` is for workers.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from flagperf.errors import BadInput
+from flagperf_cases.files import existing, read_json_object
+
+if TYPE_CHECKING:
+    import torch
+
+Shape = tuple[int, ...]
+
+_NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8": 8, "F16": 16, "BF16": 16, "I16": 16, "U16": 16, "F32": 32, "I32": 32,
+         "U32": 32, "F64": 64, "I64": 64, "U64": 64}  # fmt: skip
+_MAX_HEADER_BYTES = 100_000_000
+"""The limit of the format's own reader."""
+_LEGACY_HEAD = 3
+"""Pickles before the state itself in a file that torch wrote before 1.6: a number, a version, facts of the machine."""
+
+
+def find_weights(folder: Path, advice: str) -> list[Path]:
+    """The files of a checkpoint: safetensors where the folder has both forms; all shards, and their index first."""
+    for name in _NAMES:
+        path = folder / name
+        if path.is_file():
+            return [existing(path, advice), *(_shards(path, advice) if path.suffix == ".json" else ())]
+    raise BadInput(f"{folder} has neither {_NAMES[0]} nor {_NAMES[2]}, whole or in shards; {advice}")
+
+
+def read_shapes(files: Sequence[Path], advice: str) -> dict[str, Shape]:
+    """Of all tensors in the files of a checkpoint. An index has to say of each where it really is."""
+    shapes: dict[str, Shape] = {}
+    homes: dict[str, str] = {}
+    weights = [path for path in files if path.suffix != ".json"]
+    for path in weights:
+        found = _safetensors_shapes(path, advice) if path.suffix == ".safetensors" else _pickle_shapes(path, advice)
+        shapes |= found
+        homes |= dict.fromkeys(found, path.name)
+    for index in (path for path in files if path.suffix == ".json"):
+        _check_index(index, homes, advice)
+    return shapes
+
+
+def check_shapes(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, Shape], advice: str) -> None:
+    """Every wanted tensor in its shape, and no other. Raises BadInput that names the first three that are not."""
+    problems = [f"{name} is missing" for name in wanted if name not in found]
+    problems += [f"{name} is unknown" for name in found if name not in wanted]
+    problems += [
+        f"{name} has the shape {found[name]}, not {shape}"
+        for name, shape in wanted.items()
+        if name in found and found[name] != shape
+    ]
+    if problems:
+        more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise BadInput(f"{where} does not fit the model of this run: {', '.join(problems[:3])}{more}; {advice}")
+
+
+def read_tensors(files: Sequence[Path], advice: str) -> dict[str, torch.Tensor]:
+    """All tensors, on the host. A pickle that holds anything else is refused: reading one could run any code."""
+    tensors: dict[str, torch.Tensor] = {}
+    for path in files:
+        if path.suffix != ".json":
+            tensors |= _tensors(path, advice)
+    return tensors
+
+
+def _tensors(path: Path, advice: str) -> dict[str, torch.Tensor]:
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (pickle.UnpicklingError, SafetensorError, RuntimeError, OSError, EOFError, TypeError, ValueError) as error:
+        raise _unreadable(path, str(error).splitlines()[0], advice) from None
+
+
+def _unreadable(path: Path, why: str, advice: str) -> BadInput:
+    return BadInput(f"cannot read the weights {path}: {why}; {advice}")
+
+
+# --- shards ---------------------------------------------------------------------------------------------------------
+
+
+def _shards(index: Path, advice: str) -> list[Path]:
+    places = _weight_map(index, advice)
+    return [existing(index.parent / name, advice) for name in sorted(set(places.values()))]
+
+
+def _weight_map(index: Path, advice: str) -> dict[str, str]:
+    places = read_json_object(index, advice).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise BadInput(f"{index} has no weight_map, which says where each tensor is; {advice}")
+    for name, place in places.items():
+        if not isinstance(place, str) or Path(place).name != place:
+            raise BadInput(f"{index}: {name} is said to be in {place!r}, which is not a file of its folder; {advice}")
+    return places
+
+
+def _check_index(index: Path, homes: Mapping[str, str], advice: str) -> None:
+    for name, place in _weight_map(index, advice).items():
+        if homes.get(name) != place:
+            found = f"is in {homes[name]}" if name in homes else "is not there"
+            raise BadInput(f"{index} says that {name} is in {place}, and it {found}; {advice}")
+
+
+# --- safetensors ----------------------------------------------------------------------------------------------------
+
+
+def _safetensors_shapes(path: Path, advice: str) -> dict[str, Shape]:
+    """Eight bytes with the length of the header, the header as JSON, then the weights, which have to be complete."""
+    with existing(path, advice).open("rb") as file:
+        length = file.read(8)
+        num_bytes = struct.unpack("<Q", length)[0] if len(length) == 8 else _MAX_HEADER_BYTES + 1
+        if num_bytes > min(_MAX_HEADER_BYTES, path.stat().st_size):
+            raise _unreadable(path, "it does not begin as a safetensors file does", advice)
+        header = file.read(num_bytes)
+    try:
+        tensors = {name: entry for name, entry in _json_object(header).items() if name != "__metadata__"}
+        ends = [_end_of(entry) for entry in tensors.values()]
+        shapes = {name: tuple(entry["shape"]) for name, entry in tensors.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _unreadable(path, "its header is damaged", advice) from None
+    expected = 8 + num_bytes + max(ends, default=0)
+    if path.stat().st_size != expected:
+        raise _unreadable(path, f"it has {path.stat().st_size} bytes where its header says {expected}", advice)
+    return shapes
+
+
+def _json_object(text: bytes) -> dict[str, Any]:
+    import json
+
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    return content
+
+
+def _end_of(entry: dict[str, Any]) -> int:
+    """Where a tensor's bytes end, after a look at whether they are as many as its shape and type need."""
+    begin, end = entry["data_offsets"]
+    bits = _BITS.get(entry["dtype"].partition("_")[0])
+    if not all(type(size) is int and size >= 0 for size in (*entry["shape"], begin, end)):
+        raise ValueError("not a size")
+    if bits is not None and (end - begin) * 8 != math.prod(entry["shape"]) * bits:
+        raise ValueError("another number of bytes")
+    return int(end)
+
+
+# --- pickles --------------------------------------------------------------------------------------------------------
+
+
+class _ShapeUnpickler(pickle.Unpickler):
+    """Reads what torch.save writes of a state, with a shape in place of each tensor. Nothing else can be made by it:
+    a pickle that asks for another function or class is refused before that is looked up."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _STAND_INS:
+            return _STAND_INS[module, name]
+        if module in ("torch", "torch.storage") and name.endswith("Storage"):
+            return name
+        raise pickle.UnpicklingError(f"it holds {module}.{name}, and may hold nothing but tensors")
+
+    def persistent_load(self, pid: Any) -> None:
+        """The storage of a tensor, which is not needed for its shape."""
+
+
+def _shape_of(_storage: Any, _offset: int, size: Sequence[int], *_rest: Any) -> Shape:
+    return tuple(size)
+
+
+_STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("torch._utils", "_rebuild_tensor_v2"): _shape_of,
+    ("torch._utils", "_rebuild_parameter"): lambda shape, *_rest: shape,
+    ("collections", "OrderedDict"): OrderedDict,
+}
+
+
+def _pickle_shapes(path: Path, advice: str) -> dict[str, Shape]:
+    try:
+        with existing(path, advice).open("rb") as file:
+            state = _state(file)
+    except Exception as error:  # noqa: BLE001  a damaged pickle raises whatever its bytes happen to mean
+        raise _unreadable(path, str(error).splitlines()[0] if str(error) else type(error).__name__, advice) from None
+    if not isinstance(state, dict) or not all(isinstance(shape, tuple) for shape in state.values()):
+        raise _unreadable(path, "it does not hold tensors by their names", advice)
+    return dict(state)
+
+
+def _state(file: IO[bytes]) -> Any:
+    if file.read(2) == b"PK" and not zipfile.is_zipfile(file):
+        raise ValueError("its end is missing")
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            return _ShapeUnpickler(io.BytesIO(archive.read(name))).load()
+    file.seek(0)
+    for _ in range(_LEGACY_HEAD):
+        _ShapeUnpickler(file).load()
+    return _ShapeUnpickler(file).load()
