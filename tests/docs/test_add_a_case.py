@@ -48,7 +48,8 @@ def flagperf(work: Path, command: str, cwd: Path) -> subprocess.CompletedProcess
     arguments = command.replace("DIR", str(work / "data")).split()[1:]
     environ = {**os.environ, "PYTHONPATH": str(work / "site"), "OMP_WAIT_POLICY": "passive"}
     return subprocess.run(
-        [*module_command(sys.executable, "flagperf"), *arguments], cwd=cwd, env=environ, capture_output=True, text=True, check=False,
+        [*module_command(sys.executable, "flagperf"), *arguments],
+        cwd=cwd, env=environ, capture_output=True, text=True, check=False,
         timeout=300,
     )  # fmt: skip
 
