@@ -33,10 +33,10 @@ _FIGURES: dict[str, tuple[str, str, float]] = {
     "vram Total Memory (B)": ("total_bytes", "", 1),
     "vram Total Used Memory (MiB)": ("used_bytes", "", MIB),
     "vram Total Used Memory (B)": ("used_bytes", "", 1),
-    "HCU util in last second": ("utilisation_percent", "%", 1),
-    "DCU util in last second": ("utilisation_percent", "%", 1),
     "HCU use (%)": ("utilisation_percent", "", 1),
     "DCU use (%)": ("utilisation_percent", "", 1),
+    "HCU util in last second": ("utilisation_percent", "%", 1),
+    "DCU util in last second": ("utilisation_percent", "%", 1),
     "Average Graphics Package Power (W)": ("power_watts", "", 1),
     "Temperature (Sensor edge) (C)": ("temperature_celsius", "", 1),
     "Temperature (Sensor core) (C)": ("temperature_celsius", "", 1),
@@ -64,9 +64,9 @@ _DRIVER = re.compile(r"Driver Version:\s*(\S+)")
 
 
 def parse_json(text: str) -> list[Reading]:
-    begin = text.find("{")
+    _, brace, rest = text.partition("{")
     try:
-        answer = json.loads(text[begin:] if begin >= 0 else text, object_pairs_hook=_without_repetition)
+        answer = json.loads(brace + rest, object_pairs_hook=_without_repetition)
     except ValueError:
         raise UnknownLayout("hy-smi --json gave no JSON", text) from None
     cards = {_number(name, text): cells for name, cells in answer.items() if name != "system"}
