@@ -31,9 +31,7 @@ class TorchDeviceBackend(DeviceBackend):
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
         import torch
 
-        for name in self.import_first:
-            importlib.import_module(name)
-        problem = self.wrong_build(torch)
+        problem = self._import_problem() or self.wrong_build(torch)
         if problem:
             raise Unsupported(f"this torch ({torch.__version__}) cannot use {self.vendor} cards: {problem}")
         torch.set_num_threads(num_threads)
@@ -71,6 +69,14 @@ class TorchDeviceBackend(DeviceBackend):
         }
         state |= {f"version.{name}": getattr(torch.version, name, None) for name in self.version_fields}
         return state | {name: getattr(*self._switch(name)) for name in self.tf32_switches}
+
+    def _import_problem(self) -> str:
+        try:
+            for name in self.import_first:
+                importlib.import_module(name)
+        except ImportError as error:
+            return str(error)
+        return ""
 
     @functools.cached_property
     def _module(self) -> Any:

@@ -1,17 +1,21 @@
 """Memory of simulated cards that rises in the middle of a run, whatever the speed of the machine.
 
 A thread beside the run: when rank 0 has finished some steps, one card's use goes up, stays until the probe has written
-a sample with it, and goes down again.
+a sample with it, and goes down again. The workers stand still meanwhile: where the vendor's tool bears few samples, a
+run of a few seconds would be over before the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flagperf.events import Sampled, StepFinished, read_events
+from flagperf.events import Sampled, StepFinished, WorkerStarted, read_events
 from flagperf.testing.rig import Simulation
 
 
@@ -43,9 +47,20 @@ class MovingMemory:
             return
         began_ns = time.monotonic_ns()
         self._simulation.use(*self._peak)
-        if self._wait_until(self._was_sampled):
-            self._simulation.use(*self.idle_bytes)
-            self.shown_ns = began_ns, time.monotonic_ns()
+        with self._workers_stopped():
+            if self._wait_until(self._was_sampled):
+                self._simulation.use(*self.idle_bytes)
+                self.shown_ns = began_ns, time.monotonic_ns()
+
+    @contextlib.contextmanager
+    def _workers_stopped(self) -> Iterator[None]:
+        files = [read_events(path) for path in self._runs_dir.glob("*/events/rank-*.jsonl")]
+        pids = [event.clock.pid for file in files for event in file.events if isinstance(event, WorkerStarted)]
+        _signal(pids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(pids, signal.SIGCONT)
 
     def _wait_until(self, condition: Callable[[], bool]) -> bool:
         while not self._stop.wait(0.05):
@@ -67,3 +82,9 @@ class MovingMemory:
             for reading in event.readings
             if reading.device_id == self.device_id
         )
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

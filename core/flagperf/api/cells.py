@@ -1,0 +1,65 @@
+"""Cells of what a tool prints: a number with its unit, or a word that says that there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from flagperf.api.memory import Reading
+from flagperf.errors import UnknownLayout
+
+NOTHING = ("", "-", "-1", "n/a", "na", "none", "unknown", "[n/a]", "[not supported]", "[unknown error]")
+"""Lower case. A cell with one of these is missing, never 0."""
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A figure as printed. `unit` is what the text must end in; "" where the header or the label says it."""
+
+    text: str
+    unit: str = ""
+    scale: float = 1
+    """To bytes, percent, watts or degrees."""
+
+
+def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str] | None = None) -> Reading:
+    """One card's reading from cells by figure. A cell that says nothing is missing, with its own words as reason."""
+    values: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for figure, cell in cells.items():
+        number = cell_number(cell.text, cell.unit)
+        if number is None:
+            missing[figure] = f"the tool says {cell.text.strip()!r}"
+        else:
+            scaled = number * cell.scale
+            values[figure] = round(scaled) if figure.endswith("_bytes") else scaled
+    return Reading(key, **values, missing=missing, properties=dict(properties or {}))
+
+
+def cell_number(text: str, unit: str = "") -> float | None:
+    """None where the cell says that there is none; UnknownLayout where it is neither that nor a number in `unit`."""
+    if _says_nothing(text):
+        return None
+    if not text.strip().endswith(unit):
+        raise UnknownLayout(f"a cell that should be in {unit}", text)
+    bare = text.strip().removesuffix(unit).strip()
+    if _says_nothing(bare):
+        return None
+    if not _NUMBER.fullmatch(bare):
+        raise UnknownLayout("a cell that should be a number", text)
+    return float(bare)
+
+
+def whole_lines(text: str) -> list[str]:
+    """The lines of an output that ends with one: a last line that was cut may hold half a number."""
+    if not text.endswith("\n"):
+        raise UnknownLayout("an output that ends within a line", text[-80:] or text)
+    return text.splitlines()
+
+
+def _says_nothing(text: str) -> bool:
+    return text.strip().lower() in NOTHING

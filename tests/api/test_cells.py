@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from flagperf.api import Cell, Reading, cell_number, read_cells, whole_lines
+from flagperf.errors import UnknownLayout
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "number"),
+    [
+        ("58.0C", "C", 58.0),
+        (" 98304 MiB ", "MiB", 98304.0),
+        ("34.2%", "%", 34.2),
+        ("65520", "", 65520.0),
+        ("0", "", 0.0),
+    ],
+)
+def test_a_number_is_read_with_its_unit(text: str, unit: str, number: float) -> None:
+    assert cell_number(text, unit) == number
+
+
+@pytest.mark.parametrize("text", ["", " ", "N/A", "NA", "unknown", "Unknown", "[N/A]", "-1", "-1W", "-", "N/A W"])
+def test_a_cell_that_says_nothing_is_not_a_number(text: str) -> None:
+    assert cell_number(text, "W") is None
+
+
+@pytest.mark.parametrize("text", ["58.0", "58.0F", "fiftyC", "5 8C", "-7C", "1e3C", "58.C", "0x1C", "58,0C"])
+def test_another_unit_or_no_number_is_an_unknown_layout(text: str) -> None:
+    with pytest.raises(UnknownLayout, match="a cell that should be"):
+        cell_number(text, "C")
+
+
+def test_cells_become_one_reading_in_base_units() -> None:
+    cells = {
+        "used_bytes": Cell("3", scale=1 << 20),
+        "power_watts": Cell("0.5W", "W"),
+        "total_bytes": Cell("N/A", "MiB"),
+    }
+    assert read_cells("7", cells, {"name": "A1"}) == Reading(
+        "7",
+        used_bytes=3 << 20,
+        power_watts=0.5,
+        missing={"total_bytes": "the tool says 'N/A'"},
+        properties={"name": "A1"},
+    )
+    assert isinstance(read_cells("7", cells).used_bytes, int)
+
+
+@pytest.mark.parametrize("text", ["", "card0,655", "card0,65520\ncard1,6"])
+def test_an_output_that_ends_within_a_line_is_refused(text: str) -> None:
+    with pytest.raises(UnknownLayout, match="ends within a line"):
+        whole_lines(text)
+
+
+def test_whole_lines_are_given_as_they_are() -> None:
+    assert whole_lines("\na b \nc\n") == ["", "a b ", "c"]
