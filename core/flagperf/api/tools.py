@@ -57,8 +57,8 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class ToolProbe(MemoryProbe):
-    """Reads cards through one or more queries. The first one must answer, or the sample is a gap; a later one that
-    fails leaves its figures out, each with the reason."""
+    """Reads cards through one or more queries. The first one must answer, or the sample is a gap. A later one is asked
+    only where a figure of its own is still to be had; one that fails leaves its figures out, each with the reason."""
 
     tool: ClassVar[Tool]
     queries: ClassVar[tuple[Query, ...]]
@@ -75,13 +75,24 @@ class ToolProbe(MemoryProbe):
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
-        answers, missing = [join(first.ask(self.tool, self._machine), devices)], {}
+        answers = [join(first.ask(self.tool, self._machine), devices)]
+        missing: dict[str, str] = {}
         for query in others:
+            if _all_given(query.figures, answers, devices):
+                continue
             try:
                 answers.append(join(query.ask(self.tool, self._machine), devices))
             except ToolFailed as error:
-                missing.update(dict.fromkeys(query.figures, str(error)))
+                missing = {**dict.fromkeys(query.figures, str(error)), **missing}
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
+
+
+def _all_given(figures: Sequence[str], answers: Sequence[dict[str, Reading]], devices: Sequence[Device]) -> bool:
+    return all(
+        any(getattr(answer.get(device.id), figure, None) is not None for answer in answers)
+        for device in devices
+        for figure in figures
+    )
 
 
 def join(readings: Sequence[Reading], devices: Sequence[Device]) -> dict[str, Reading]:

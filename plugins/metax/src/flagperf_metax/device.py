@@ -1,0 +1,146 @@
+"""MetaX cards. Their torch answers to `torch.cuda` with the compute capability of another vendor's card, so that
+presence comes from the bus, the device node and the kernel module alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flagperf.api import (
+    Card,
+    Device,
+    Evidence,
+    Machine,
+    PciFunction,
+    Presence,
+    Query,
+    Reading,
+    TorchDeviceBackend,
+    judge,
+    make_devices,
+    merge,
+    pci_functions,
+)
+from flagperf.errors import ToolFailed
+from flagperf_metax.launcher import VISIBILITY_VARIABLES
+from flagperf_metax.memory import BOARD_POWER, DEVICE_NODE, JSON, MEMORY, MX_SMI, PCI_VENDOR, TABLE, is_metax_machine
+from flagperf_metax.smi import parse_list, parse_version
+
+LIST = Query(("-L",), parse_list, ())
+VERSION = Query(("--show-version",), parse_version, ())
+
+_KNOWN_PCI_IDS = ("0a01",)
+"""The ids of the other models are not published: those are cards when the vendor's driver holds them."""
+_DRIVER = "METAX"
+_LIBRARIES = ("/opt/mxdriver/lib/libmxsml.so", "/opt/maca/lib/libmxsml.so", "/opt/mxn100/lib/libmxsml.so")
+_LOOKED_FOR = f"PCI vendor {PCI_VENDOR}, {DEVICE_NODE} and the kernel module metax"
+
+
+class MetaxBackend(TorchDeviceBackend):
+    vendor = "metax"
+    title = {"en": "MetaX", "zh": "沐曦"}  # noqa: RUF012
+    torch_type = "cuda"
+    collective_backend = "nccl"
+    visibility_variables = VISIBILITY_VARIABLES
+    precisions = ("fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+    tf32_switches = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32")
+    version_fields = ("maca", "cuda", "hip")
+
+    def data_folder(self) -> Path:
+        return Path(__file__).parent
+
+    def presence(self, machine: Machine) -> Presence:
+        return judge(_evidence(machine), _LOOKED_FOR)
+
+    def devices(self, machine: Machine) -> list[Device]:
+        return make_devices(self, machine, _cards(machine))
+
+    def versions(self, machine: Machine) -> dict[str, str]:
+        """KMD is the driver. MACA, the tool and the BIOS have versions of their own."""
+        answers = _answer(machine, JSON) or _answer(machine, VERSION)
+        said = answers[0].properties if answers else {}
+        names: tuple[str, ...] = ("driver", "maca", "mx_smi", "bios")
+        return {**_maca_on_disk(machine), **{name: said[name] for name in names if name in said}}
+
+    def wrong_build(self, torch: Any) -> str:
+        if getattr(torch.version, "maca", None):
+            return ""
+        return "it has no torch.version.maca; install MetaX's own build (its version ends in +metax...)"
+
+
+# --- presence --------------------------------------------------------------------------------------------------------
+
+
+def _evidence(machine: Machine) -> Evidence:
+    tool = MX_SMI.find(machine) if is_metax_machine(machine) else None
+    libraries = [path for path in _LIBRARIES if machine.glob(path)]
+    return Evidence(
+        bus=tuple(f"PCI {card.address} {card.vendor_id}:{card.device_id}" for card in _cards_on_the_bus(machine)),
+        nodes=(DEVICE_NODE,) if machine.glob(DEVICE_NODE) else (),
+        modules=("kernel module metax",) if machine.glob("/sys/module/metax") else (),
+        tools=(*libraries, *([tool] if tool else [])),
+    )
+
+
+def _cards_on_the_bus(machine: Machine) -> list[PciFunction]:
+    held = {path.name.lower() for path in machine.glob(f"/sys/bus/pci/drivers/{_DRIVER}/*")}
+    functions = pci_functions(machine, PCI_VENDOR)
+    return [each for each in functions if each.device_id in _KNOWN_PCI_IDS or each.address in held]
+
+
+# --- discovery -------------------------------------------------------------------------------------------------------
+
+
+def _cards(machine: Machine) -> list[Card]:
+    """In the tool's order. A card that is cut into slices is not itself a device: its memory and time are theirs."""
+    answers = [_listed(machine), _answer(machine, MEMORY), _answer(machine, BOARD_POWER)]
+    by_key = [{reading.device_id: reading for reading in answer} for answer in answers]
+    known = {key: merge(key, [answer.get(key) for answer in by_key], {}) for key in by_key[0]}
+    sliced = {reading.properties["pci_address"] for reading in known.values() if "slice" in reading.properties}
+    pci_ids = {function.address: function.device_id for function in pci_functions(machine, PCI_VENDOR)}
+    return [
+        _card(reading, known[reading.properties["pci_address"]], pci_ids)
+        for key, reading in known.items()
+        if key not in sliced
+    ]
+
+
+def _card(reading: Reading, whole: Reading, pci_ids: Mapping[str, str]) -> Card:
+    """`whole` is the card that a slice is cut from, or the reading itself."""
+    said = reading.properties
+    limit = whole.properties.get("power_limit_watts")
+    properties = {"power_limit_watts": limit} if limit else {}
+    if "slice" in said:
+        properties["sgpu"] = reading.device_id
+    return Card(
+        physical_index=int(whole.properties["index"]), names=(whole.properties["name"],), uuid=said.get("uuid", ""),
+        pci_address=whole.device_id, pci_id=pci_ids.get(whole.device_id, ""), memory_bytes=reading.total_bytes,
+        slice=said.get("slice", ""), problem=said.get("problem", ""), properties=properties,
+    )  # fmt: skip
+
+
+def _listed(machine: Machine) -> list[Reading]:
+    """By -L, which alone has UUIDs; by the table where a release does not print -L in a known way."""
+    try:
+        return LIST.ask(MX_SMI, machine)
+    except ToolFailed:
+        listed = _answer(machine, TABLE)
+        if not listed:
+            raise
+        return listed
+
+
+def _answer(machine: Machine, query: Query) -> list[Reading]:
+    """Nothing where it fails: what it would have said is unknown then, and the cards are still there."""
+    try:
+        return query.ask(MX_SMI, machine)
+    except ToolFailed:
+        return []
+
+
+def _maca_on_disk(machine: Machine) -> dict[str, str]:
+    """`Version:2.18.0.8` or the number alone, as the toolkit's own file says it."""
+    found = re.search(r"\d+(\.\d+)+", machine.read("/opt/maca/Version.txt") or "")
+    return {"maca": found[0]} if found else {}

@@ -1,0 +1,83 @@
+"""The cards' memory, utilisation, power and temperature through mx-smi."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from flagperf.api import Availability, Device, Machine, Query, Reading, Tool, ToolProbe, merge, pci_functions
+from flagperf.errors import ToolFailed
+from flagperf_metax.smi import (
+    parse_board_power,
+    parse_json,
+    parse_memory,
+    parse_table,
+    parse_temperature,
+    parse_usage,
+)
+
+PCI_VENDOR = "9999"
+DEVICE_NODE = "/dev/mxcd"
+
+MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin", "/opt/mxn100/bin"), timeout_seconds=5.0)
+MEMORY = Query(("--show-memory",), parse_memory, ("used_bytes", "total_bytes"))
+JSON = Query(("-j",), parse_json, ("utilisation_percent", "power_watts", "temperature_celsius"))
+BOARD_POWER = Query(("--show-board-power",), parse_board_power, ("power_watts",))
+TEMPERATURE = Query(("--show-temperature",), parse_temperature, ("temperature_celsius",))
+USAGE = Query(("--show-usage",), parse_usage, ("utilisation_percent",))
+TABLE = Query(
+    (), parse_table, ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")
+)
+
+_OF_THE_CARD = "mx-smi has it of the whole card only, which the slice shares"
+
+
+class MxSmiProbe(ToolProbe):
+    """Two calls a sample: memory, and -j for the rest. The others are asked where -j leaves a figure out."""
+
+    vendor = "metax"
+    name = "mx-smi"
+    tool = MX_SMI
+    queries: ClassVar[tuple[Query, ...]] = (MEMORY, JSON, BOARD_POWER, TEMPERATURE, USAGE)
+    minimum_interval_seconds = 1.0
+
+    def available(self, machine: Machine) -> Availability:
+        """By trying it: releases differ in what they answer, and another company ships a tool of this name."""
+        found = super().available(machine)
+        if not found.available:
+            return found
+        if not is_metax_machine(machine):
+            reason = f"{self.tool.find(machine)} without a card of MetaX is taken for another company's tool"
+            return Availability(False, reason)
+        try:
+            self.queries[0].ask(self.tool, machine)
+        except ToolFailed as error:
+            return Availability(False, str(error))
+        return Availability(True)
+
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        """A slice shares the address of its card, whose figures count its neighbours too: it has a table of its own."""
+        cards = [device for device in devices if not device.slice]
+        slices = [device for device in devices if device.slice]
+        whole = super().sample(cards, launcher_pid) if cards else []
+        return [*whole, *(self._sample_slices(slices) if slices else [])]
+
+    def _sample_slices(self, slices: Sequence[Device]) -> list[Reading]:
+        rows = {reading.device_id: reading for reading in TABLE.ask(self.tool, self._machine)}
+        return [_slice_reading(device, rows) for device in slices]
+
+
+class MxSmiTableProbe(MxSmiProbe):
+    """For releases without --show-memory: the default table, memory in whole MiB."""
+
+    name = "mx-smi-table"
+    queries = (TABLE,)
+
+
+def is_metax_machine(machine: Machine) -> bool:
+    return bool(pci_functions(machine, PCI_VENDOR) or machine.glob(DEVICE_NODE))
+
+
+def _slice_reading(device: Device, rows: Mapping[str, Reading]) -> Reading:
+    shared = dict.fromkeys(("power_watts", "temperature_celsius"), _OF_THE_CARD)
+    return merge(device.id, [rows.get(device.properties.get("sgpu", ""))], shared)

@@ -1,0 +1,274 @@
+"""mx-smi's outputs, one function each, read by titles, labels, headers and units.
+
+    parse_memory        mx-smi --show-memory
+    parse_board_power   mx-smi --show-board-power
+    parse_temperature   mx-smi --show-temperature
+    parse_usage         mx-smi --show-usage
+    parse_version       mx-smi --show-version
+    parse_json          mx-smi -j
+    parse_list          mx-smi -L
+    parse_dmon          mx-smi dmon --show-temperature --show-board-power --show-usage --show-bdf --format csv -c 1
+    parse_table         mx-smi, the tables of 2.0 to 2.2.12 with their table of slices
+
+Readings go by the card's PCI address and those of slices by `slice_key`; rows of dmon without an address by the index.
+A shape that is not known raises UnknownLayout; a cell without a value is missing with what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from flagperf.api import Reading, pci_address
+from flagperf.errors import UnknownLayout
+from flagperf_metax.layouts import (
+    ADDRESS,
+    CARD_NAME,
+    GIB,
+    KIB,
+    MIB,
+    Block,
+    Figures,
+    distinct,
+    identity,
+    read_log,
+    slice_key,
+    slice_words,
+    whole_lines,
+)
+from flagperf_metax.table import parse_table
+
+__all__ = [
+    "parse_board_power", "parse_dmon", "parse_json", "parse_list", "parse_memory", "parse_table", "parse_temperature",
+    "parse_usage", "parse_version",
+]  # fmt: skip
+
+
+# --- logs ------------------------------------------------------------------------------------------------------------
+
+
+def parse_memory(text: str) -> list[Reading]:
+    """`KB` are KiB: a card of 64 GiB has 67108864 of them."""
+    vram = {"used_bytes": "Memory/vram used", "total_bytes": "Memory/vram total"}
+    return _log_readings(text, {figure: (label, "KB", KIB) for figure, label in vram.items()})
+
+
+def parse_board_power(text: str) -> list[Reading]:
+    """The total of the supplies. The limit that is set is the property `power_limit_watts`."""
+    total = {"power_watts": ("Board Power/Total", "W", 1)}
+    return _log_readings(text, total, {"power_limit_watts": "Board Power/Limit"})
+
+
+def parse_temperature(text: str) -> list[Reading]:
+    """The hotspot. The number of its sensor changes from call to call."""
+    return _log_readings(text, {"temperature_celsius": (r"Chip Temperature/hotspot(\(sensor\d+\))?", "C", 1)})
+
+
+def parse_usage(text: str) -> list[Reading]:
+    return _log_readings(text, {"utilisation_percent": ("Utilization/GPU", "%", 1)})
+
+
+def parse_version(text: str) -> list[Reading]:
+    """No figures: the versions are properties."""
+    return _log_readings(text, {}, {"driver": "Version/KMD", "maca": "Version/MACA", "bios": "Version/BIOS"})
+
+
+def _log_readings(
+    text: str, figures: Mapping[str, tuple[str, str, int]], properties: Mapping[str, str] = MappingProxyType({})
+) -> list[Reading]:
+    """`figures`: the pattern of a figure's label, the unit that must follow and how much of ours that is. A property is
+    the first word below its label."""
+    readings = []
+    for block in read_log(text):
+        taken = Figures(text)
+        for figure, (label, unit, factor) in figures.items():
+            _take(taken, block, figure, label, unit, factor)
+        if not (figures or block.errors or block.values.keys() & set(properties.values())):
+            raise UnknownLayout(f"mx-smi: none of {', '.join(properties.values())} of {block.address}", text)
+        words = {name: block.values.get(label, "").partition(" ")[0] for name, label in properties.items()}
+        readings.append(taken.reading(block.address, **identity(block.index, block.name, block.address), **words))
+    return distinct(readings, text)
+
+
+def _take(taken: Figures, block: Block, figure: str, label: str, unit: str, factor: int) -> None:
+    values = [value for name, value in block.values.items() if re.fullmatch(label, name)]
+    if len(values) == 1:
+        taken.take(figure, values[0], unit, factor)
+    elif not values and block.errors:
+        taken.leave_out(figure, f"mx-smi: {block.errors[0]}")
+    else:
+        raise UnknownLayout(f"mx-smi: {len(values)} lines {label!r} of {block.address}", taken.text)
+
+
+# --- -j --------------------------------------------------------------------------------------------------------------
+
+
+class _JsonSlice(msgspec.Struct, frozen=True):
+    sgpu_id: int
+    compute_quota: int
+    vram_quota: int
+    utilization: str
+
+
+class _JsonPower(msgspec.Struct, frozen=True):
+    power: dict[str, str | float] = {}
+
+
+class _JsonCard(msgspec.Struct, frozen=True):
+    device_id: int
+    unavailable_reason: str = ""
+    vbios_version: str = ""
+    hotspot: str | float | None = None
+    utilization: str | int | None = None
+    board_power: _JsonPower = _JsonPower()
+    sgpu_info: list[_JsonSlice] = []
+
+
+class _JsonHead(msgspec.Struct, frozen=True):
+    """Only MetaX's tool has a MACA version."""
+
+    maca_version: str
+    driver_version: str
+    attached_gpus: int
+    smi_version: str = ""
+
+
+def parse_json(text: str) -> list[Reading]:
+    """Has no memory of cards, and that of slices without its unit. Power is the sum of the supplies."""
+    document = _json_document(text)
+    try:
+        head = msgspec.convert(document, _JsonHead)
+        listed = {key: value for key, value in document.items() if pci_address(key)}
+        cards = {pci_address(key): msgspec.convert(value, _JsonCard) for key, value in listed.items()}
+    except msgspec.ValidationError as error:
+        raise UnknownLayout(f"mx-smi -j: {error}", text) from None
+    if len(cards) < max(head.attached_gpus, len(listed)):
+        raise UnknownLayout(f"mx-smi -j announces {head.attached_gpus} cards and has {len(cards)}", text)
+    readings = [_json_card(address, card, head, text) for address, card in cards.items()]
+    slices = [_json_slice(address, each, text) for address, card in cards.items() for each in card.sgpu_info]
+    return distinct([*readings, *slices], text)
+
+
+def _json_document(text: str) -> dict[str, Any]:
+    """The tool prints its version before the document."""
+
+    def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise UnknownLayout("mx-smi -j: a name is there twice", text)
+        return dict(pairs)
+
+    try:
+        document = json.loads(text[max(text.find("{"), 0) :], object_pairs_hook=without_repeats)
+    except json.JSONDecodeError as error:
+        raise UnknownLayout(f"mx-smi -j is no JSON: {error}", text) from None
+    return document if isinstance(document, dict) else {}
+
+
+def _json_card(address: str, card: _JsonCard, head: _JsonHead, text: str) -> Reading:
+    figures = Figures(text)
+    given = {
+        "temperature_celsius": card.hotspot,
+        "utilisation_percent": card.utilization,
+        "power_watts": _json_watts(card.board_power),
+    }
+    for figure, value in given.items():
+        if value is None:
+            figures.leave_out(figure, card.unavailable_reason or "mx-smi -j does not have it of this card")
+        else:
+            figures.take(figure, str(value))
+    return figures.reading(
+        address, index=str(card.device_id), pci_address=address, problem=card.unavailable_reason,
+        bios=card.vbios_version, driver=head.driver_version, maca=head.maca_version, mx_smi=head.smi_version,
+    )  # fmt: skip
+
+
+def _json_watts(board: _JsonPower) -> str | None:
+    """The sum, or the first supply that does not have a number."""
+    supplies = [str(value) for value in board.power.values()]
+    odd = next((value for value in supplies if not re.fullmatch(r"\d+(\.\d+)?", value)), None)
+    return odd if odd is not None else f"{sum(map(float, supplies)):.3f}" if supplies else None
+
+
+def _json_slice(address: str, part: _JsonSlice, text: str) -> Reading:
+    figures = Figures(text)
+    figures.take("total_bytes", str(part.vram_quota), "", MIB)
+    figures.take("utilisation_percent", part.utilization, "%")
+    figures.leave_out("used_bytes", "mx-smi -j does not say in which unit a slice's vram_used is")
+    words = slice_words(str(part.sgpu_id), str(part.compute_quota), f"{part.vram_quota} MiB")
+    return figures.reading(slice_key(address, str(part.sgpu_id)), pci_address=address, slice=words)
+
+
+# --- -L --------------------------------------------------------------------------------------------------------------
+
+_STATE = r"(?:Available *\(UUID: (?P<uuid>\S+)\)|Not Available *\((?P<problem>[^()]+)\))"
+_LISTED_CARD = re.compile(rf"GPU#(?P<index>\d+) +(?P<name>{CARD_NAME}) +(?P<address>{ADDRESS}) +{_STATE}")
+_LISTED_SLICE = re.compile(rf" +SGPU#(?P<id>\d+) +(?P<quota>\d+)% +(?P<gib>[\d.]+)gb +{_STATE}(?: sgpu-\d+)?")
+
+
+def parse_list(text: str) -> list[Reading]:
+    """Cards with their UUIDs, or why they are not available; below a card its slices, `gb` being GiB."""
+    readings: list[Reading] = []
+    address = ""
+    for line in whole_lines(text):
+        card, part = _LISTED_CARD.fullmatch(line), _LISTED_SLICE.fullmatch(line)
+        if card:
+            address = pci_address(card["address"])
+            readings.append(_listed_card(address, card, text))
+        elif part and address:
+            readings.append(_listed_slice(address, part, text))
+        else:
+            raise UnknownLayout(f"mx-smi -L: a line of no known kind, {line!r}", text)
+    return distinct(readings, text)
+
+
+def _listed_card(address: str, card: re.Match[str], text: str) -> Reading:
+    names = identity(card["index"], card["name"], address)
+    return Figures(text).reading(address, **names, uuid=card["uuid"] or "", problem=card["problem"] or "")
+
+
+def _listed_slice(address: str, part: re.Match[str], text: str) -> Reading:
+    figures = Figures(text)
+    figures.take("total_bytes", part["gib"], "", GIB)
+    return figures.reading(
+        slice_key(address, part["id"]), pci_address=address, uuid=part["uuid"] or "", problem=part["problem"] or "",
+        slice=slice_words(part["id"], part["quota"], f"{part['gib']} GiB"),
+    )  # fmt: skip
+
+
+# --- dmon ------------------------------------------------------------------------------------------------------------
+
+_DMON_COLUMNS = {
+    "temperature_celsius": ("hottemp", "C"), "power_watts": ("power", "W"), "utilisation_percent": ("gpu", "%"),
+}  # fmt: skip
+
+
+def parse_dmon(text: str) -> list[Reading]:
+    """A row of names, a row of units, a row per card. Memory is in whole percent: too coarse to be used."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in whole_lines(text)]
+    header = rows[0]
+    if "dev" not in header or len(set(header)) != len(header) or len(rows) < 2:
+        raise UnknownLayout("mx-smi dmon: no row of names, with 'dev', and of units", text)
+    if any(len(row) != len(header) for row in rows):
+        raise UnknownLayout(f"mx-smi dmon: a row has not the {len(header)} cells of the row of names", text)
+    units, *cards = [dict(zip(header, row, strict=True)) for row in rows[1:]]
+    return distinct([_dmon_card(cells, units, text) for cells in cards], text)
+
+
+def _dmon_card(cells: Mapping[str, str], units: Mapping[str, str], text: str) -> Reading:
+    figures = Figures(text)
+    for figure, (column, unit) in _DMON_COLUMNS.items():
+        if column not in cells:
+            figures.leave_out(figure, f"mx-smi dmon has no column {column!r}")
+        elif units[column] != unit:
+            raise UnknownLayout(f"mx-smi dmon: {column!r} is in {units[column]!r}, not in {unit!r}", text)
+        else:
+            figures.take(figure, cells[column])
+    if units["dev"] != "idx" or not cells["dev"].isdigit():
+        raise UnknownLayout(f"mx-smi dmon: the card's index is {cells['dev']!r}", text)
+    address = pci_address(cells.get("bdfid", ""))
+    return figures.reading(address or cells["dev"], index=cells["dev"], pci_address=address)

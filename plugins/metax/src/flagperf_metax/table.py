@@ -1,0 +1,183 @@
+"""mx-smi without arguments: boxes of title lines, header lines, and rows of as many lines as the header has.
+
+Every release changes these boxes. Cells are read by the names above them, so that a new name is noticed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from flagperf.api import Reading, pci_address
+from flagperf.errors import UnknownLayout
+from flagperf_metax.layouts import (
+    ADDRESS,
+    CARD_NAME,
+    MIB,
+    Figures,
+    announced_cards,
+    distinct,
+    identity,
+    slice_key,
+    slice_words,
+)
+
+_NONE = r"\[?N/?A\]?"
+_MEMORY = rf"(?P<memory>\d+/\d+ MiB|{_NONE})"
+_UTILISATION = rf"(?P<utilisation>\d+%|{_NONE})"
+_POWER = rf"(?P<power>\d+W|{_NONE})(?: / (?P<limit>\d+W|{_NONE}))?"
+_BUS = rf"(?P<address>{ADDRESS})"
+_COLUMNS = {
+    "gpu": r"(?P<index>\d+)", "board": r"\d+", "name": rf"(?P<name>{CARD_NAME})", "bus-id": _BUS, "bus-i": _BUS,
+    "persistence-m": r"\S+", "persist-m": r"\S+", "perf": r"\S+", "sgpu-m": r"\S+", "gpu-state": r"(?P<state>\S.*)",
+    "temp": rf"(?P<temperature>\d+C|{_NONE})", "power": _POWER, "pwr:usage/cap": _POWER, "memory-usage": _MEMORY,
+    "gpu-util": _UTILISATION, "sgpu-util": _UTILISATION, "vram quota": _MEMORY, "minor": r"\d+",
+    "sgpu-id": r"(?P<sgpu>\d+)", "compute": r"(?P<compute>\d+)%",
+}  # fmt: skip
+"""What stands below a header, by the header's own words."""
+
+
+def parse_table(text: str) -> list[Reading]:
+    """Memory in whole MiB. The cards' box comes first; the boxes of slices and processes may be missing."""
+    outside, boxes = read_boxes(text)
+    titles = [box.titles[0] if box.titles else "" for box in boxes]
+    if not boxes or not titles[0].startswith("MX-SMI ") or not boxes[0].header:
+        raise UnknownLayout("mx-smi: no table of cards", text)
+    cards = [_table_card(cells, boxes[0], text) for cells in _table_rows(boxes[0], text)]
+    _check_outside([line for line in outside if line != "End of Log"], len(cards), text)
+    addresses = {card.properties["index"]: card.device_id for card in distinct(cards, text)}
+    slices: list[Reading] = []
+    for title, box in zip(titles[1:], boxes[1:], strict=True):
+        if title == "Sliced GPU":
+            slices = [_table_slice(cells, addresses, text) for cells in _table_rows(box, text)]
+        elif not title.startswith("Process"):
+            raise UnknownLayout(f"mx-smi: a table of no known kind, {title!r}", text)
+    return distinct([*cards, *slices], text)
+
+
+def _check_outside(lines: Sequence[str], num_cards: int, text: str) -> None:
+    """Releases before 2.2 print the table alone."""
+    announced = announced_cards(lines, text) if lines else None
+    if announced not in (None, num_cards):
+        raise UnknownLayout(f"mx-smi announces {announced} cards and lists {num_cards}", text)
+
+
+def _table_rows(box: Box, text: str) -> list[dict[str, str]]:
+    shapes = [[_cell_shape(cell, text) for cell in line] for line in box.header]
+    return [_table_cells(row, shapes, text) for row in box.rows]
+
+
+def _cell_shape(header: str, text: str) -> re.Pattern[str]:
+    """The shape of the cells below one cell of the header, which may hold several names."""
+    shapes, rest = [], header.lower()
+    while rest:
+        name = next((name for name in _COLUMNS if re.match(rf"{re.escape(name)}(\s|$)", rest)), None)
+        if name is None:
+            raise UnknownLayout(f"mx-smi: a header of no known kind, {header!r}", text)
+        shapes.append(_COLUMNS[name])
+        rest = rest[len(name) :].strip()
+    return re.compile(r"\s+".join(shapes))
+
+
+def _table_cells(
+    row: Sequence[Sequence[str]], shapes: Sequence[Sequence[re.Pattern[str]]], text: str
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for cells, line_shapes in zip(row, shapes, strict=True):
+        if len(cells) != len(line_shapes):
+            raise UnknownLayout(f"mx-smi: a row has {len(cells)} cells and its header {len(line_shapes)}", text)
+        for cell, shape in zip(cells, line_shapes, strict=True):
+            matched = shape.fullmatch(cell)
+            if matched is None:
+                raise UnknownLayout(f"mx-smi: {cell!r} is not what its header says", text)
+            found |= {name: value for name, value in matched.groupdict().items() if value is not None}
+    return found
+
+
+def _table_card(cells: Mapping[str, str], box: Box, text: str) -> Reading:
+    if not {"index", "address", "memory", "name"} <= cells.keys():
+        raise UnknownLayout("mx-smi: the table of cards lacks a column for index, name, bus or memory", text)
+    figures = _table_figures(cells, text)
+    figures.take("power_watts", cells.get("power", ""), "W")
+    figures.take("temperature_celsius", cells.get("temperature", ""), "C")
+    state = cells.get("state", "Available")
+    address = pci_address(cells["address"])
+    return figures.reading(
+        address, **identity(cells["index"], cells["name"], address), **_table_versions(box),
+        power_limit_watts=cells.get("limit", "").removesuffix("W"), problem="" if state == "Available" else state,
+    )  # fmt: skip
+
+
+def _table_figures(cells: Mapping[str, str], text: str) -> Figures:
+    figures = Figures(text)
+    used, _, total = cells["memory"].removesuffix(" MiB").partition("/")
+    known = cells["memory"].endswith("MiB")
+    figures.take("used_bytes", used if known else cells["memory"], "", MIB)
+    figures.take("total_bytes", total if known else cells["memory"], "", MIB)
+    figures.take("utilisation_percent", cells.get("utilisation", ""), "%")
+    return figures
+
+
+def _table_slice(cells: Mapping[str, str], addresses: Mapping[str, str], text: str) -> Reading:
+    if not {"index", "sgpu", "memory"} <= cells.keys() or cells["index"] not in addresses:
+        raise UnknownLayout("mx-smi: a slice without a known card, number or memory", text)
+    address = addresses[cells["index"]]
+    words = slice_words(cells["sgpu"], cells.get("compute", "?"), cells["memory"].partition("/")[2])
+    return _table_figures(cells, text).reading(slice_key(address, cells["sgpu"]), pci_address=address, slice=words)
+
+
+def _table_versions(box: Box) -> dict[str, str]:
+    names = {
+        "mx_smi": "MX-SMI",
+        "driver": "Kernel Mode Driver Version:",
+        "maca": "MACA Version:",
+        "bios": "BIOS Version:",
+    }
+    title = "  ".join(box.titles)
+    found = {name: re.search(rf"{re.escape(words)} +(\S+)", title) for name, words in names.items()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+# --- boxes -----------------------------------------------------------------------------------------------------------
+
+
+class Box(msgspec.Struct):
+    titles: list[str]
+    header: list[list[str]]
+    rows: list[list[list[str]]]
+    """Row, line of the row, cell."""
+
+
+def read_boxes(text: str) -> tuple[list[str], list[Box]]:
+    """The lines outside of boxes, and the boxes."""
+    outside: list[str] = []
+    groups: list[list[str]] = []
+    inside = False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith(("+", "|")):
+            groups += [] if inside else [[]]
+            groups[-1].append(line)
+        elif line:
+            outside.append(line)
+        inside = line.startswith(("+", "|"))
+    return outside, [_read_box(group, text) for group in groups]
+
+
+def _read_box(lines: Sequence[str], text: str) -> Box:
+    parts: dict[str, list[list[str]]] = {"titles": [], "header": [], "rows": []}
+    part, after_rule = "titles", True
+    for line in lines[1:]:
+        after_rule = bool(re.fullmatch(r"[|+][-=][-=+]*[|+]", line))
+        if after_rule:
+            part = "rows" if "=" in line or part == "rows" else "header"
+        elif line.startswith("|") and line.endswith("|"):
+            parts[part].append([cell.strip() for cell in line[1:-1].split("|")])
+        else:
+            raise UnknownLayout(f"mx-smi: a line of a table is not whole, {line!r}", text)
+    height = max(1, len(parts["header"]))
+    if not after_rule or part != "rows" or len(parts["rows"]) % height:
+        raise UnknownLayout("mx-smi: a table is not whole", text)
+    rows = [parts["rows"][start : start + height] for start in range(0, len(parts["rows"]), height)]
+    return Box([cells[0] for cells in parts["titles"]], parts["header"], rows)

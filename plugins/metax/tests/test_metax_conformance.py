@@ -1,0 +1,19 @@
+"""The suites that every adapter passes, on simulated cards."""
+
+from __future__ import annotations
+
+from metax_builders import MetaxRig
+
+from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite
+
+
+class TestDevice(DeviceSuite):
+    rig = MetaxRig()
+
+
+class TestMemory(MemorySuite):
+    rig = MetaxRig()
+
+
+class TestLauncher(LauncherSuite):
+    rig = MetaxRig()
