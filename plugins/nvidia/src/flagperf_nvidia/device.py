@@ -229,7 +229,7 @@ def _smi_cards(machine: Machine) -> list[Card]:
 def _smi_card(reading: Reading) -> Card:
     """A lost card has nothing but its address and the tool's words."""
     told = reading.properties
-    limits = {name: told[name] for name in ("power_limit_watts", "power_default_limit_watts") if name in told}
+    limits = {name: value for name, value in told.items() if name.startswith("power_")}
     return Card(
         int(told.get("index", "-1")), (told.get("name", "NVIDIA card"),), told.get("uuid", ""),
         told.get("pci_address", reading.device_id), memory_bytes=reading.total_bytes,

@@ -62,7 +62,7 @@ _MEASUREMENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?: (\S+))?")
 _ENDED = re.compile(rf"\[.*\]|N/A|Enabled|Disabled|{_CARD_UUID}")
 """Cells that show by themselves that nothing was cut off their end."""
 
-_LOST_CARD = re.compile(r"Unable to determine the device handle for GPU\s?[0-9]*:?\s*([0-9a-fA-F:.]+): .+")
+_LOST_CARD = re.compile(r"Unable to determine the device handle for GPU(?:[0-9]+:)? (\S+): .+")
 _LISTED_CARD = re.compile(rf"GPU ([0-9]+): (.+) \(UUID: ({_CARD_UUID})\)")
 _LISTED_SLICE = re.compile(rf"\s+MIG (\S+)\s+Device\s+([0-9]+): \(UUID: ({_SLICE_UUID})\)")
 
