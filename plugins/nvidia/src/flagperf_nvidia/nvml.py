@@ -140,7 +140,7 @@ class Nvml:
     def processes(self, handle: Any) -> list[tuple[int, int | None]]:
         """pid and bytes. The pids are the host's: in a container they may name nobody here."""
         try:
-            found = self._call("nvmlDeviceGetComputeRunningProcesses", handle)
+            found = self._call("nvmlDeviceGetComputeRunningProcesses_v3", handle)
         except NvmlFailed as error:
             if error.code != FUNCTION_MISSING:
                 raise
