@@ -1,0 +1,44 @@
+"""flagperf's suites on simulated NVIDIA cards: a machine in a folder, and a library that plays NVML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flagperf_nvidia.smi import parse_list, parse_query_gpu
+from nvidia_builders import nvml_card, nvml_text, simulate, transcript, write_nvml
+
+from flagperf.api import Device
+from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, Simulation
+
+pytestmark = pytest.mark.run
+
+
+class NvidiaRig(Rig):
+    vendor = "nvidia"
+    recorded = (
+        Recorded(parse_query_gpu, transcript("query_gpu"), tuple(parse_query_gpu(transcript("query_gpu_nounits")))),
+        Recorded(parse_list, transcript("list"), tuple(parse_list(transcript("list")))),
+    )
+
+    def lay_out(self, folder: Path) -> Simulation:
+        return simulate(folder)
+
+    def break_source(self, simulation: Simulation) -> None:
+        cards = [nvml_card(index, errors="*:999,nvmlDeviceGetHandleByIndex_v2:999") for index in range(2)]
+        write_nvml(simulation.root / "nvml.txt", nvml_text(cards, errors="nvmlInitWithFlags:9"))
+
+    def expected_name(self, device: Device) -> str:
+        return device.uuid
+
+
+class TestDevice(DeviceSuite):
+    rig = NvidiaRig()
+
+
+class TestMemory(MemorySuite):
+    rig = NvidiaRig()
+
+
+class TestLauncher(LauncherSuite):
+    rig = NvidiaRig()

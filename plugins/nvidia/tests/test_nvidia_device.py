@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from flagperf_nvidia import smi
+from flagperf_nvidia.device import NvidiaBackend, presence
+from nvidia_builders import (
+    DRIVER,
+    GIB,
+    MIB,
+    NAME,
+    PATIENCE_SECONDS,
+    SHARED,
+    TOTAL,
+    address,
+    in_child,
+    machine_folder,
+    nvml_card,
+    nvml_environ,
+    nvml_text,
+    transcript,
+    uuid,
+    write_nvidia_smi,
+)
+
+from flagperf.api import PRECISIONS, Device, find_model
+from flagperf.errors import ToolFailed, Unsupported
+from flagperf.testing import Answer, MachineFolder, write_tool
+
+LOOK = "answer = {'devices': backend.devices(machine), 'versions': backend.versions(machine)}"
+
+
+def devices_by_nvml(root: Path, text: str, *defines: str, **variables: str) -> list[Device]:
+    answer = in_child(LOOK, nvml_environ(root, text, *defines, **variables))
+    return msgspec.convert(answer["devices"], list[Device])
+
+
+def devices_by_tool(root: Path, **variables: str) -> list[Device]:
+    """On this process's own pynvml, which finds no library."""
+    return NvidiaBackend().devices(machine_folder(root).machine({"PATH": str(root / "bin"), **variables}))
+
+
+# --- presence -------------------------------------------------------------------------------------------------------
+
+
+def test_a_card_on_the_bus_with_its_nodes_is_present(tmp_path: Path) -> None:
+    found = presence(machine_folder(tmp_path).machine())
+    assert found.state == "present"
+    assert "PCI 0000:07:00.0 10de:20b0" in found.evidence and "/dev/nvidia1" in found.evidence
+
+
+def test_an_empty_machine_is_clean_absence_that_says_what_was_looked_for(tmp_path: Path) -> None:
+    found = presence(MachineFolder(tmp_path).machine())
+    assert found.state == "absent"
+    assert "10de" in found.reason and "/dev/nvidiactl" in found.reason
+
+
+def test_a_card_on_the_bus_without_its_node_is_partial(tmp_path: Path) -> None:
+    found = presence(MachineFolder(tmp_path).pci("0000:07:00.0", "10de", "2330", "0302").machine())
+    assert found.state == "partial"
+    assert "map it" in found.reason
+
+
+@pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0"])
+def test_half_of_the_nodes_is_partial_and_shown(tmp_path: Path, node: str) -> None:
+    folder = MachineFolder(tmp_path).pci("0000:07:00.0", "10de", "2330", "0302").node(node)
+    found = presence(folder.machine())
+    assert found.state == "partial"
+    assert node in found.evidence
+
+
+@pytest.mark.parametrize("class_id", ["0680", "0403", "0604"])
+def test_switches_bridges_and_audio_are_no_cards(tmp_path: Path, class_id: str) -> None:
+    found = presence(MachineFolder(tmp_path).pci("0000:07:00.1", "10de", "22a3", class_id).machine())
+    assert found.state == "absent"
+
+
+def test_nodes_count_without_the_bus_only_together_with_the_driver(tmp_path: Path) -> None:
+    folder = MachineFolder(tmp_path).node("/dev/nvidiactl", "/dev/nvidia0")
+    assert presence(folder.machine()).state == "partial"
+    assert presence(folder.module("nvidia").machine()).state == "present"
+
+
+def test_a_driver_without_a_card_is_partial(tmp_path: Path) -> None:
+    assert presence(MachineFolder(tmp_path).module("nvidia").machine()).state == "partial"
+
+
+def test_library_and_tool_alone_are_no_card(tmp_path: Path) -> None:
+    folder = MachineFolder(tmp_path / "root").file("/usr/lib64/libnvidia-ml.so.1")
+    write_nvidia_smi(tmp_path / "bin")
+    found = presence(folder.machine({"PATH": str(tmp_path / "bin")}))
+    assert found.state == "absent"
+    assert "libnvidia-ml.so.1" in found.reason and "nvidia-smi" in found.reason
+
+
+def test_another_vendors_card_whose_library_answers_nvml_calls_is_not_present(tmp_path: Path) -> None:
+    MachineFolder(tmp_path).pci("0000:07:00.0", "1d22", "3684", "1200").node("/dev/xpuctrl", "/dev/xpu0")
+    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0)]))
+    answer = in_child(
+        "answer = {'presence': backend.presence(machine), 'probe': probe.available(machine)}",
+        environ,
+    )
+    assert answer["presence"]["state"] == "absent"
+    assert not answer["probe"]["available"] and "no NVIDIA card" in answer["probe"]["reason"]
+
+
+# --- cards by NVML --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_cards", [1, 8, 16])
+def test_nvml_gives_every_card_its_identity(tmp_path: Path, num_cards: int) -> None:
+    machine_folder(tmp_path, num_cards)
+    devices = devices_by_nvml(tmp_path, nvml_text([nvml_card(index) for index in range(num_cards)]))
+    assert [device.id for device in devices] == [uuid(index) for index in range(num_cards)]
+    assert [device.pci_address for device in devices] == [address(index) for index in range(num_cards)]
+    assert [device.physical_index for device in devices] == list(range(num_cards))
+    assert {(device.model, device.short_name, device.memory_bytes) for device in devices} == {
+        ("A100-SXM4-40GB", "A100", TOTAL)
+    }
+
+
+def test_versions_of_driver_and_cuda_are_fields_of_their_own(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    versions = in_child(LOOK, nvml_environ(tmp_path, nvml_text([nvml_card(0)])))["versions"]
+    assert versions["driver"] == DRIVER and versions["cuda_driver"] == "12.4"
+    assert versions["nvml"].startswith("nvidia-ml-py ")
+
+
+def test_a_lowered_power_limit_stands_beside_the_default(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, limit=250000)]))
+    assert device.properties["power_limit_watts"] == "250"
+    assert device.properties["power_default_limit_watts"] == "400"
+
+
+def test_a_limit_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, limit=None, default_limit=None)]))
+    assert not [name for name in device.properties if name.startswith("power")]
+
+
+def test_names_given_as_bytes_are_read_like_names(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    code = (
+        "import pynvml\n"
+        "for name in ('nvmlDeviceGetName', 'nvmlDeviceGetUUID', 'nvmlSystemGetDriverVersion'):\n"
+        "    old = getattr(pynvml, name)\n"
+        "    setattr(pynvml, name, lambda *given, old=old: old(*given).encode())\n" + LOOK
+    )
+    answer = in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)])))
+    assert (answer["devices"][0]["id"], answer["versions"]["driver"]) == (uuid(0), DRIVER)
+
+
+def test_an_unknown_card_keeps_its_own_name_and_has_no_peaks(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, name="NVIDIA GH200 480GB")]))
+    assert (device.model, device.short_name) == ("NVIDIA GH200 480GB", "NVIDIA GH200 480GB")
+    assert not [peak for peak in NvidiaBackend().peaks() if peak.model == device.model]
+
+
+def test_a_visibility_variable_narrows_and_reorders_by_index_and_uuid(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 4)
+    text = nvml_text([nvml_card(index) for index in range(4)])
+    by_both = devices_by_nvml(tmp_path, text, CUDA_VISIBLE_DEVICES=f"2,{uuid(0)[:12]},7,1")
+    assert [device.physical_index for device in by_both] == [2, 0]
+
+
+# --- cards that disappoint ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v3"])
+def test_a_card_that_fell_off_the_bus_is_listed_with_its_place_and_problem(tmp_path: Path, call: str) -> None:
+    machine_folder(tmp_path, 3)
+    cards = [nvml_card(0), nvml_card(1, errors=f"{call}:15"), nvml_card(2)]
+    first, lost, last = devices_by_nvml(tmp_path, nvml_text(cards))
+    assert (lost.id, lost.physical_index, lost.memory_bytes) == (address(1), 1, None)
+    assert "NVML 15" in lost.problem
+    assert not first.problem and not last.problem
+
+
+def test_a_lost_card_without_a_place_is_named_by_its_index(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 3)
+    cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByIndex_v2:15")]
+    _, lost = devices_by_nvml(tmp_path, nvml_text(cards))
+    assert (lost.id, lost.pci_address) == ("nvml-index-1", "")
+
+
+def test_a_card_that_loses_its_memory_keeps_its_identity(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    errors = "nvmlDeviceGetMemoryInfo:15,nvmlDeviceGetMemoryInfo_v2:15"
+    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, errors=errors)]))
+    assert (device.id, device.memory_bytes) == (uuid(0), None)
+    assert "NVML 15" in device.problem
+
+
+@pytest.mark.parametrize("code", [4, 17])
+def test_cards_that_are_not_mapped_for_us_are_left_out(tmp_path: Path, code: int) -> None:
+    machine_folder(tmp_path)
+    cards = [nvml_card(0, errors=f"nvmlDeviceGetHandleByIndex_v2:{code}"), nvml_card(1)]
+    assert [device.id for device in devices_by_nvml(tmp_path, nvml_text(cards))] == [uuid(1)]
+
+
+def failure(root: Path, text: str) -> str:
+    """Of discovery, where there is no tool either."""
+    code = (
+        "from flagperf.errors import ToolFailed\n"
+        "try:\n    answer = backend.devices(machine)\nexcept ToolFailed as error:\n    answer = str(error)"
+    )
+    environ = {**nvml_environ(root, text), "PATH": os.devnull}
+    return str(in_child(code, environ))
+
+
+def test_a_machine_whose_cards_are_all_refused_says_so(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    cards = [nvml_card(index, errors="nvmlDeviceGetHandleByIndex_v2:4") for index in range(2)]
+    assert "counts 2 cards and shows none" in failure(tmp_path, nvml_text(cards))
+
+
+@pytest.mark.parametrize("code", [9, 18, 999])
+def test_a_driver_that_does_not_answer_is_named_with_its_code(tmp_path: Path, code: int) -> None:
+    machine_folder(tmp_path)
+    said = failure(tmp_path, nvml_text([nvml_card(0)], errors=f"nvmlInitWithFlags:{code}"))
+    assert f"NVML {code}" in said and "nvidia-smi" in said
+
+
+def test_a_library_that_speaks_for_another_vendors_card_is_refused(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    assert "PCI vendor 1d22" in failure(tmp_path, nvml_text([nvml_card(0, pci_id="0x36841d22")]))
+
+
+# --- MIG ------------------------------------------------------------------------------------------------------------
+
+SLICES: Sequence[Mapping[str, object]] = [
+    {"card": 0, "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000001", "name": f"{NAME} MIG 3g.20gb", "total": 20 * GIB},
+    {"card": 0, "uuid": "-"},
+    {"card": 0, "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000002", "name": f"{NAME} MIG 1g.5gb", "total": 4864 * MIB},
+]
+
+
+def test_a_card_in_mig_mode_gives_its_slices_with_their_own_memory(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    large, small, whole = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1), nvml_card(1)], SLICES))
+    assert [large.slice, small.slice, whole.slice] == ["MIG 3g.20gb", "MIG 1g.5gb", ""]
+    assert [large.memory_bytes, small.memory_bytes, whole.memory_bytes] == [20 * GIB, 4864 * MIB, TOTAL]
+    assert small.id == SLICES[2]["uuid"]
+    assert (small.pci_address, small.physical_index, small.properties["card"]) == (address(0), 0, uuid(0))
+    assert small.model == f"{NAME} MIG 1g.5gb"
+
+
+def test_mig_mode_without_slices_is_a_problem_of_the_card(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    (card,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)]))
+    assert card.id == uuid(0) and "no slices" in card.problem
+
+
+# --- cards by nvidia-smi --------------------------------------------------------------------------------------------
+
+
+def test_nvidia_smi_stands_in_where_there_is_no_library(tmp_path: Path) -> None:
+    write_nvidia_smi(tmp_path / "bin")
+    devices = devices_by_tool(tmp_path)
+    assert [(device.id, device.pci_address, device.model) for device in devices] == [
+        (uuid(index), address(index), "A100-SXM4-40GB") for index in range(2)
+    ]
+    assert {device.memory_bytes for device in devices} == {TOTAL}
+    assert devices[0].properties == {
+        "source": "nvidia-smi", "power_limit_watts": "400.00", "power_default_limit_watts": "400.00",
+    }  # fmt: skip
+
+
+def write_answers(folder: Path, query_gpu: str, listed: str) -> None:
+    write_tool(folder, "nvidia-smi", [Answer(smi.QUERY_GPU, query_gpu), Answer(smi.LIST, listed)])
+
+
+def test_nvidia_smi_lists_slices_whose_memory_is_not_known(tmp_path: Path) -> None:
+    listed = "".join(transcript("list_mig").splitlines(keepends=True)[:3])
+    write_answers(tmp_path / "bin", transcript("query_gpu_mig"), listed)
+    devices = devices_by_tool(tmp_path)
+    assert [device.slice for device in devices] == ["MIG 3g.20gb", "MIG 1g.5gb"]
+    assert all(device.memory_bytes is None and device.id.startswith("MIG-") for device in devices)
+
+
+def test_nvidia_smi_tells_of_a_lost_card(tmp_path: Path) -> None:
+    write_answers(tmp_path / "bin", transcript("query_gpu_lost"), transcript("list").splitlines()[0] + "\n")
+    lost, whole = devices_by_tool(tmp_path)
+    assert lost.id == "0000:af:00.0" and "Unknown Error" in lost.problem
+    assert not whole.problem
+
+
+def test_without_library_and_tool_both_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match=r"NVML.*nvidia-smi is neither on PATH"):
+        devices_by_tool(tmp_path)
+
+
+def test_the_driver_version_comes_from_the_kernel_where_there_is_no_library(tmp_path: Path) -> None:
+    assert NvidiaBackend().versions(machine_folder(tmp_path).machine()) == {"driver": DRIVER}
+    assert NvidiaBackend().versions(MachineFolder(tmp_path / "empty").machine()) == {}
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"),
+        ("A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),
+        ("NVIDIA H200", "H200-SXM"),
+        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA A100X", None),
+        ("NVIDIA A800-SXM4-80GB", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+    ],
+)
+def test_a_name_means_one_model_or_none(name: str, model: str | None) -> None:
+    found = find_model(NvidiaBackend().models(), [name])
+    assert (found.name if found else None) == model
+
+
+def test_peaks_are_those_of_the_published_table() -> None:
+    path = SHARED / "facts" / "peaks.csv"
+    if not SHARED.exists():
+        pytest.skip("no table of peaks beside this repository")
+    rows = {"fp32_vector": "fp32", "memory_bandwidth": "memory_bandwidth", "tdp": "tdp"}
+    rows |= {f"{word}_tensor_dense": word for word in ("tf32", "fp16", "bf16")}
+    scale = {"TFLOPS": "e12", "GB/s": "e9", "W": ""}
+    table = [row for row in csv.DictReader(path.open()) if row["vendor"] == "nvidia"]
+    expected = {
+        (row["model"], rows[row["metric"]], float(row["value"] + scale[row["unit"]]), row["source"], row["confidence"])
+        for row in table
+        if row["metric"] in rows and row["value"] not in ("n/a", "unsupported")
+    }
+    peaks = NvidiaBackend().peaks()
+    assert {(peak.model, peak.row, peak.value, peak.source, peak.confidence) for peak in peaks} == expected
+    patterns = {row["model"]: row["value"] for row in table if row["metric"] == "name_pattern"}
+    assert {model.name: model.name_pattern for model in NvidiaBackend().models()} == patterns
+
+
+# --- the worker -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ({"cuda": "12.4", "hip": None}, ""),
+        ({"cuda": None, "hip": None}, "without CUDA"),
+        ({"cuda": None, "hip": "6.3.26113"}, "HIP 6.3.26113"),
+        ({"cuda": "11.6", "hip": None, "maca": "3.5"}, "MACA"),
+    ],
+)
+def test_builds_of_torch_for_other_cards_are_refused(version: dict[str, Any], words: str) -> None:
+    said = NvidiaBackend().wrong_build(SimpleNamespace(version=SimpleNamespace(**version)))
+    assert words in said and bool(said) == bool(words)
+
+
+class OlderCard(NvidiaBackend):
+    _module = SimpleNamespace(get_device_capability=lambda: (7, 5), get_device_name=lambda: "Tesla T4")  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("name", ["tf32", "bf16", "amp-bf16"])
+def test_cards_before_ampere_refuse_what_they_cannot_compute(name: str) -> None:
+    with pytest.raises(Unsupported, match=f"Tesla T4.*{name}"):
+        OlderCard().set_precision(PRECISIONS[name])
+
+
+# --- with the whole of flagperf --------------------------------------------------------------------------------------
+
+
+def test_the_published_values_are_tuning_data_for_each_shape() -> None:
+    from flagperf.plan.tuning import find_tuning
+
+    folder = NvidiaBackend().tuning_folder()
+    expected = {
+        (1, 1): {"batch_size": 96, "learning_rate": 1.5e-4},
+        (1, 8): {"batch_size": 96},
+        (2, 8): {"batch_size": 96},
+    }
+    for (nodes, devices), values in expected.items():
+        tuning = find_tuning(folder, "distilbert", "A100-SXM4-40GB", nodes, devices, "standard")
+        assert tuning is not None and tuning.values == {"training": values} and tuning.source
+    assert find_tuning(folder, "distilbert", "A100-SXM4-80GB", 1, 8, "standard") is None
+
+
+def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    environ = nvml_environ(tmp_path, nvml_text([nvml_card(index) for index in range(2)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "flagperf", "devices", "--json"],
+        env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert uuid(1) in json.dumps(json.loads(done.stdout))
