@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from flagperf.testing.device_suite import DeviceSuite
     from flagperf.testing.launcher_suite import LauncherSuite
     from flagperf.testing.memory_suite import MemorySuite
+    from flagperf.testing.run_suite import RunSuite
 
 __all__ = [
     "Answer", "DeviceSuite", "InstalledRig", "LauncherSuite", "MachineFolder", "MemorySuite", "MovingMemory",
-    "Recorded", "Rig", "SimulatedCard", "Simulation", "simulated_environ", "write_memory", "write_tool",
+    "Recorded", "Rig", "RunSuite", "SimulatedCard", "Simulation", "simulated_environ", "write_memory", "write_tool",
 ]  # fmt: skip
 
-_SUITES = {"DeviceSuite": "device_suite", "LauncherSuite": "launcher_suite", "MemorySuite": "memory_suite"}
+_SUITES = {
+    "DeviceSuite": "device_suite",
+    "LauncherSuite": "launcher_suite",
+    "MemorySuite": "memory_suite",
+    "RunSuite": "run_suite",
+}
 
 
 def __getattr__(name: str) -> Any:

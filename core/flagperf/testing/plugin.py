@@ -13,4 +13,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "run: starts real worker processes with torch")
     config.addinivalue_line("markers", "hardware: uses cards: real ones with --flagperf-hardware, else simulated ones")

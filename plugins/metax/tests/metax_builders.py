@@ -6,18 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flagperf_metax.smi import (
-    parse_board_power,
-    parse_dmon,
-    parse_json,
-    parse_list,
-    parse_memory,
-    parse_table,
-    parse_temperature,
-    parse_usage,
-    parse_version,
-)
-
 from flagperf.api import Device, Machine, Reading
 from flagperf.testing import (
     Answer,
@@ -29,6 +17,17 @@ from flagperf.testing import (
     simulated_environ,
     write_memory,
     write_tool,
+)
+from flagperf_metax.smi import (
+    parse_board_power,
+    parse_dmon,
+    parse_json,
+    parse_list,
+    parse_memory,
+    parse_table,
+    parse_temperature,
+    parse_usage,
+    parse_version,
 )
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from flagperf.api import FIGURES, Reading
+from flagperf.errors import UnknownLayout
 from flagperf_metax.smi import (
     parse_board_power,
     parse_dmon,
@@ -17,9 +20,6 @@ from flagperf_metax.smi import (
     parse_temperature,
     parse_version,
 )
-
-from flagperf.api import FIGURES, Reading
-from flagperf.errors import UnknownLayout
 
 SHARED = Path(__file__).parents[4] / "shared"
 CAPTURES = SHARED / "transcripts" / "metax"

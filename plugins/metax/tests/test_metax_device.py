@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from flagperf_metax.device import MetaxBackend
 from metax_builders import (
     ANSWERS,
     FIRST,
@@ -30,6 +29,7 @@ from metax_builders import (
 from flagperf.api import Device, find_model
 from flagperf.errors import BadInput, ToolFailed
 from flagperf.testing import Answer, MachineFolder
+from flagperf_metax.device import MetaxBackend
 
 BACKEND = MetaxBackend()
 PEAKS = Path(__file__).parents[4] / "shared" / "facts" / "peaks.csv"

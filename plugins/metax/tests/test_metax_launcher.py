@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flagperf_metax.device import MetaxBackend
-from flagperf_metax.launcher import MetaxLauncher
 from metax_builders import card, slice_device
 
 from flagperf.api import Device, LaunchCommand, NodeShare
 from flagperf.testing import MachineFolder
+from flagperf_metax.device import MetaxBackend
+from flagperf_metax.launcher import MetaxLauncher
 
 BOTH = ("CUDA_VISIBLE_DEVICES", "MACA_VISIBLE_DEVICES")
 

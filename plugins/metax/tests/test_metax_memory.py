@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from flagperf_metax.memory import MxSmiProbe, MxSmiTableProbe
 from metax_builders import (
     ANSWERS,
     GIB,
@@ -25,6 +24,7 @@ from metax_builders import (
 from flagperf.api import Availability, Device, Machine, Reading, Tool
 from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder
+from flagperf_metax.memory import MxSmiProbe, MxSmiTableProbe
 
 CARDS = (card(0), card(1))
 

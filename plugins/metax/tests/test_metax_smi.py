@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from metax_builders import FIRST, GIB, MIB, SAID, SECOND, transcript
+
+from flagperf.api import Reading
+from flagperf.errors import UnknownLayout
 from flagperf_metax.smi import (
     parse_board_power,
     parse_dmon,
@@ -16,10 +20,6 @@ from flagperf_metax.smi import (
     parse_usage,
     parse_version,
 )
-from metax_builders import FIRST, GIB, MIB, SAID, SECOND, transcript
-
-from flagperf.api import Reading
-from flagperf.errors import UnknownLayout
 
 Parse = Callable[[str], list[Reading]]
 NOT_WHOLE_BY_ITSELF = {"list", "dmon", "table"}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flagperf_nvidia import smi
 
 from flagperf.api import Device
 from flagperf.testing import Answer, MachineFolder, SimulatedCard, Simulation, simulated_environ, write_tool
+from flagperf_nvidia import smi
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = HERE / "transcripts"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 from nvidia_builders import MIB, SHARED
 
 from flagperf.errors import UnknownLayout
+from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 
 FOLDER = SHARED / "transcripts" / "nvidia"
 QUERY = "query_gpu_csv_what_the_exporter_parses"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flagperf_nvidia.smi import parse_list, parse_query_gpu
 from nvidia_builders import nvml_card, nvml_text, simulate, transcript, write_nvml
 
 from flagperf.api import Device
 from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, Simulation
+from flagperf_nvidia.smi import parse_list, parse_query_gpu
 
 pytestmark = pytest.mark.run
 

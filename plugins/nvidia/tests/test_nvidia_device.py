@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from flagperf_nvidia import smi
-from flagperf_nvidia.device import NvidiaBackend, presence
 from nvidia_builders import (
     DRIVER,
     GIB,
@@ -36,6 +34,8 @@ from nvidia_builders import (
 from flagperf.api import PRECISIONS, Device, find_model
 from flagperf.errors import ToolFailed, Unsupported
 from flagperf.testing import Answer, MachineFolder, write_tool
+from flagperf_nvidia import smi
+from flagperf_nvidia.device import NvidiaBackend, presence
 
 LOOK = "answer = {'devices': backend.devices(machine), 'versions': backend.versions(machine)}"
 

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from flagperf_nvidia.launcher import NvidiaLauncher
 from nvidia_builders import PATIENCE_SECONDS, device, machine_folder, nvml_card, nvml_environ, nvml_text, uuid
 
 from flagperf.api import LaunchCommand, NodeShare
 from flagperf.errors import Unsupported
+from flagperf_nvidia.launcher import NvidiaLauncher
 
 
 def command(num_devices: int = 2, num_nodes: int = 1, **fields: str) -> LaunchCommand:

@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from flagperf_nvidia import flagperf_memory_probes, smi
-from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe
 from nvidia_builders import (
     GIB,
     MIB,
@@ -26,6 +24,8 @@ from nvidia_builders import (
 from flagperf.api import FIGURES, Machine, MemoryProbe, ProcessReading, Reading, Tool
 from flagperf.errors import ToolFailed, UnknownLayout
 from flagperf.testing import Answer, MachineFolder, simulated_environ, write_tool
+from flagperf_nvidia import flagperf_memory_probes, smi
+from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe
 
 SAMPLE = "answer = probe.sample(backend.devices(machine), None)"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 from nvidia_builders import MIB, transcript
 
 from flagperf.api import FIGURES, ProcessReading, Reading
 from flagperf.errors import UnknownLayout
+from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 
 FIRST, SECOND = (f"GPU-1b7d4e02-90aa-4c31-8f65-3d2c1b0a9f8{digit}" for digit in "ef")
 PROPERTIES = {"name": "NVIDIA A100-SXM4-40GB", "driver": "535.161.08", "mig_mode": "Disabled"}

@@ -1,0 +1,70 @@
+"""A whole run of a case on simulated cards, from the command line to the page.
+
+The second of two cards fills up in the middle of the run. That peak, that card and that time must stand in the bundle,
+in the table and on the page, and every one of them must say that the cards are simulated.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from flagperf.api import module_command
+from flagperf.testing.moving_memory import MovingMemory
+from flagperf.testing.rig import Simulation
+from flagperf.testing.suite import Suite
+from flagperf.units import memory_cell
+
+RUN_SECONDS = 900.0
+
+
+class RunSuite(Suite):
+    case: ClassVar[tuple[str, ...]] = ("distilbert", "--set", "training.epochs=4")
+    """Long enough that steps are left when the first ones have been seen."""
+
+    @pytest.mark.run
+    def test_the_peak_stands_with_its_card_and_time_in_bundle_table_and_page(
+        self, simulation: Simulation, tmp_path: Path
+    ) -> None:
+        with MovingMemory(simulation, tmp_path / "runs", card=1) as moving:
+            table = _flagperf(simulation, tmp_path, "run", *self.case, "--vendor", self.rig.vendor, "--devices", "2")
+        assert moving.shown_ns is not None, "the run ended before the peak was sampled"
+        self._check_bundle(tmp_path, simulation, moving)
+        memory = memory_cell(moving.peak_bytes, simulation.cards[1].memory_bytes)
+        name = f"{self.rig.vendor} (simulated)"
+        assert memory in table and moving.device_id in table and name in table
+        page = _flagperf(simulation, tmp_path, "report", "latest", "--format", "md", "--allow-simulated")
+        assert memory in page and moving.device_id in page and name in page
+        exported = _flagperf(simulation, tmp_path, "report", "latest", "--format", "json")
+        assert name in exported
+        refused = _run(simulation, tmp_path, "report", "latest", "--format", "md")
+        assert refused.returncode == 2 and "--allow-simulated" in refused.stderr
+        _flagperf(simulation, tmp_path, "runs", "verify", "latest")
+
+    def _check_bundle(self, folder: Path, simulation: Simulation, moving: MovingMemory) -> None:
+        (bundle,) = (folder / "runs").iterdir()
+        run = json.loads((bundle / "run.json").read_text())
+        used: Any = next(metric for metric in run["metrics"] if metric["name"] == "mem_used")
+        assert run["simulated"] is True
+        assert (used["value"], used["inputs"]["device_id"]) == (moving.peak_bytes, moving.device_id)
+        assert moving.shown_ns and moving.shown_ns[0] <= used["inputs"]["t_ns"] <= moving.shown_ns[1]
+        others = [value for name, value in used["inputs"]["per_device"].items() if moving.device_id not in name]
+        assert others == [moving.idle_bytes[0]]
+
+
+def _flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:
+    done = _run(simulation, folder, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _run(simulation: Simulation, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*module_command(sys.executable, "flagperf"), *arguments, "--runs-dir", str(folder / "runs")],
+        env=simulation.environ(), cwd=folder, capture_output=True, text=True, check=False, timeout=RUN_SECONDS,
+    )  # fmt: skip
