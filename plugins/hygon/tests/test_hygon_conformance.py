@@ -14,6 +14,7 @@ from flagperf.testing import (
     MemorySuite,
     Recorded,
     Rig,
+    RunSuite,
     Simulation,
     write_tool,
 )
@@ -60,4 +61,8 @@ class TestMemory(MemorySuite):
 
 
 class TestLauncher(LauncherSuite):
+    rig = HygonRig()
+
+
+class TestRun(RunSuite):
     rig = HygonRig()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metax_builders import MetaxRig
 
-from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite
+from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, RunSuite
 
 
 class TestDevice(DeviceSuite):
@@ -16,4 +16,8 @@ class TestMemory(MemorySuite):
 
 
 class TestLauncher(LauncherSuite):
+    rig = MetaxRig()
+
+
+class TestRun(RunSuite):
     rig = MetaxRig()

@@ -8,7 +8,7 @@ import pytest
 from nvidia_builders import nvml_card, nvml_text, simulate, transcript, write_nvml
 
 from flagperf.api import Device
-from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, Simulation
+from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, RunSuite, Simulation
 from flagperf_nvidia.smi import parse_list, parse_query_gpu
 
 pytestmark = pytest.mark.run
@@ -41,4 +41,8 @@ class TestMemory(MemorySuite):
 
 
 class TestLauncher(LauncherSuite):
+    rig = NvidiaRig()
+
+
+class TestRun(RunSuite):
     rig = NvidiaRig()
