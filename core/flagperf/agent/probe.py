@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 
+from flagperf.agent.cpu_use import cpu_use
 from flagperf.agent.processes import set_when_closed
 from flagperf.agent.simulation import node_machine
 from flagperf.api import FIGURES, Machine, MemoryProbe, Reading
@@ -141,4 +142,5 @@ def _sample(
         writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
         print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)
         return
-    writer.write(Sampled(time.monotonic_ns(), readings, baseline=baseline))
+    cpu = None if launcher_pid is None else cpu_use(launcher_pid, node_machine())
+    writer.write(Sampled(time.monotonic_ns(), readings, baseline=baseline, cpu=cpu))
