@@ -33,8 +33,8 @@ from flagperf.plugins import load_plugins
 from flagperf.spec import ProbeRequest
 
 MAX_COST = 0.008
-"""Share of a core that sampling may take, so that all of the probe stays below 1 %: a sample that costs more is followed
-by a longer pause."""
+"""Share of a core that sampling may take, so that all of the probe stays below 1 %: a sample that costs more is
+followed by a longer pause."""
 
 MAX_STRETCH = 10
 """Intervals; no pause is longer, whatever a sample costs."""
