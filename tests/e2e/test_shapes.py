@@ -40,7 +40,7 @@ def test_more_workers_than_cores_are_marked(tmp_path: Path) -> None:
     run = read_run(bundle_of(tmp_path))
     assert run["job"]["oversubscribed"] is True
     for name in ("p_whole", "p_train", "p_core", "token/p/s"):
-        assert metric(run, name)["marks"] == ["oversubscribed"]
+        assert "oversubscribed" in metric(run, name)["marks"]
     assert "oversubscribed" in flagperf(tmp_path, "report", "latest").stdout
     assert "oversubscribed" in flagperf(tmp_path, "report", "latest", "--format", "md").stdout
 

@@ -19,7 +19,7 @@ FINISHED = (
 )  # fmt: skip
 """What only a run that was finished has."""
 
-OBSERVED = ("init_time", "mem_used", "mem_total", "mem_baseline", "probe_cost")
+OBSERVED = ("init_time", "mem_used", "mem_total", "mem_baseline", "probe_cost", "cpu_others")
 """What is known of a run that failed as well."""
 
 
@@ -65,6 +65,7 @@ CLEAN = {
     "mem_allocator": 8 * GIB,
     "mem_remainder": 2 * GIB,  # rank 0's card: 10 - 8
     "probe_cost": 0.01,  # 0.4 of 40 s
+    "cpu_others": 0.125,  # of 2 cores 1.5 busy, 1.25 with our own
     "loss": 0.6,  # (0.5 x 3 + 0.9 x 1) / 4
     "loss_first": 2.5,  # (2 x 4 + 3 x 4) / 8
     "acc": 0.8,
@@ -89,7 +90,7 @@ def test_one_rank_dead():
         (None, "run_failed", why)
     }
     assert metrics["acc"].reason == metrics["target"].reason == "run_failed"
-    assert [metrics[name].value for name in OBSERVED] == [11, 10 * GIB, 16 * GIB, GIB, 0.01]
+    assert [metrics[name].value for name in OBSERVED] == [11, 10 * GIB, 16 * GIB, GIB, 0.01, 0.125]
     assert set(metrics) == {*FINISHED, *OBSERVED}
 
 

@@ -71,6 +71,19 @@ def test_notes_say_plainly_what_is_not_the_published_configuration_and_what_is_h
     assert "mem is host memory" in text
 
 
+def test_a_busy_host_is_marked_and_its_load_noted_where_the_cores_are_the_devices():
+    run = cpu_run()
+    figures = {each.name: each for each in run.run.metrics}
+    figures["cpu_others"] = metric("cpu_others", 0.42, inputs={"cores": 1})
+    figures["p_core"] = changed(figures["p_core"], marks=("busy_host",))
+    busy = changed(run, run=changed(run.run, metrics=tuple(figures.values())))
+    for lang, words in (("en", "other processes used 42.0% of the 1 cores"), ("zh", "其他进程占用了1个核心的42.0%")):
+        text = page([busy], lang)
+        assert words in text
+        assert re.search(r"^(Note \d+: |注\d+：)busy_host", text, re.MULTILINE)
+    assert "other processes" not in page([recorded(figures={**metrics(), "cpu_others": figures["cpu_others"]})], "en")
+
+
 def test_missing_steps_are_said_in_the_notes():
     figures = {**metrics(), "padding_ratio": metric("padding_ratio", None, reason="not_applicable")}
     del figures["steps_kept"], figures["mem_used"], figures["target"]

@@ -5,6 +5,7 @@ from flagperf.events.schema import (
     EVENT_SCHEMA,
     AnyEvent,
     Clock,
+    CpuUse,
     DataDescribed,
     Evaluated,
     Event,
@@ -30,9 +31,9 @@ from flagperf.events.schema import (
 )
 
 __all__ = [
-    "EVENT_SCHEMA", "AnyEvent", "Clock", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter", "Logged",
-    "ModelDescribed", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded",
-    "RunStarted",
-    "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded",
-    "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events", "this_clock",
+    "EVENT_SCHEMA", "AnyEvent", "Clock", "CpuUse", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter",
+    "Logged", "ModelDescribed", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded",
+    "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded",
+    "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events",
+    "this_clock",
 ]  # fmt: skip

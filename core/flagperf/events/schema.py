@@ -191,10 +191,20 @@ class ProbeStarted(Event, frozen=True):
     """Probes before this one, with the reason why they were not available."""
 
 
+class CpuUse(msgspec.Struct, frozen=True):
+    """CPU seconds since some beginning, on the cores that the run may use: of all processes, and of the run's own."""
+
+    cores: int
+    all_seconds: float
+    own_seconds: float
+
+
 class Sampled(Event, frozen=True):
     readings: tuple[Reading, ...]
     baseline: bool = False
     """True for the sample taken before the workers start."""
+    cpu: CpuUse | None = None
+    """None in a baseline, and where the kernel does not say."""
 
 
 class SampleMissed(Event, frozen=True):

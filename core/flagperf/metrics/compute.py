@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from flagperf.metrics import mfu, quality, samples, throughput
+from flagperf.metrics import mfu, others, quality, samples, throughput
 from flagperf.metrics.definitions import DEFINITIONS, TARGET, Definition, quality_definition
-from flagperf.metrics.finding import Finding
+from flagperf.metrics.finding import Finding, Findings
 from flagperf.metrics.memory import memory
 from flagperf.metrics.metric import Mark, Metric, Record
 from flagperf.metrics.ranks import RankRecord, failure, rank_records
@@ -32,14 +32,16 @@ def compute_metrics(job: Job, manifest: Manifest, record: Record) -> tuple[Metri
         *(quality_definition(entry) for entry in manifest.qualities),
         TARGET,
     ]
-    marks = run_marks(job, record, ranks)
+    marks = run_marks(job, record, ranks, findings)
     return tuple(definition.metric(findings[definition.name], marks) for definition in definitions)
 
 
-def run_marks(job: Job, record: Record, ranks: Sequence[RankRecord]) -> tuple[Mark, ...]:
+def run_marks(job: Job, record: Record, ranks: Sequence[RankRecord], findings: Findings) -> tuple[Mark, ...]:
     marks: list[Mark] = []
     if job.oversubscribed:
         marks.append("oversubscribed")
+    if others.is_busy_host(job, findings["cpu_others"]):
+        marks.append("busy_host")
     if any(rank.started.mapping == "none" or not _has_device(job, rank) for rank in ranks):
         marks.append("unverified_mapping")
     if any(file.torn for file in (record.parent, *record.ranks, *record.samples)):
@@ -67,6 +69,7 @@ def _findings(job: Job, manifest: Manifest, record: Record, ranks: Sequence[Rank
         **mfu.model_flops(job, manifest, ranks, window),
         **memory(job, devices, ranks, failed),
         "probe_cost": samples.probe_cost(job, record.samples),
+        "cpu_others": others.others_share(job, record.samples),
         **quality.losses(training),
         **{entry.name: quality.quality(entry, ranks, failed) for entry in manifest.qualities},
     }

@@ -13,7 +13,7 @@ from flagperf.spec import Quality
 
 Scope = Literal["job", "system", "device", "rank"]
 
-SPEED: tuple[Mark, ...] = ("oversubscribed",)
+SPEED: tuple[Mark, ...] = ("oversubscribed", "busy_host")
 CARD: tuple[Mark, ...] = ("unverified_mapping",)
 
 
@@ -68,6 +68,7 @@ DEFINITIONS = (
     Definition("mem_allocator", "bytes", "rank", CARD),
     Definition("mem_remainder", "bytes", "device", CARD),
     Definition("probe_cost", "share", "job"),
+    Definition("cpu_others", "share", "job"),
     Definition("loss", "", "system"),
     Definition("loss_first", "", "system"),
 )

@@ -14,7 +14,7 @@ Reason = Literal[
 """Why a value is absent. The codes that pages print."""
 
 Mark = Literal[
-    "oversubscribed", "medium_peak", "low_peak", "unverified_mapping", "over_capacity", "telemetry_gap",
+    "oversubscribed", "busy_host", "medium_peak", "low_peak", "unverified_mapping", "over_capacity", "telemetry_gap",
     "implausible_utilisation", "torn_record",
 ]  # fmt: skip
 """What a reader has to know about a value that is there."""

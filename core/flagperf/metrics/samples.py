@@ -85,7 +85,7 @@ def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> d
     """Of all cards of the job: a maximum over some of them, or over some of the time, would say too little."""
     found: dict[Card, DeviceSamples] = {}
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
-    for started, file in _probe_files(files):
+    for started, file in probe_files(files):
         found.update(_node_samples(started, file, _edges_ns(parent, started.node_index), wanted))
     missing = sorted(wanted - set(found))
     if missing:
@@ -95,7 +95,7 @@ def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> d
 
 def probe_cost(job: Job, files: Sequence[EventFile]) -> Finding:
     costs: dict[str, float] = {}
-    for started, file in _probe_files(files):
+    for started, file in probe_files(files):
         for ended in of(file.events, ProbeEnded)[:1]:
             if ended.wall_seconds <= 0 or ended.cpu_seconds < 0:
                 return Absent("invalid_telemetry", f"the probe of node {started.node_index} ran {ended.wall_seconds} s")
@@ -106,7 +106,7 @@ def probe_cost(job: Job, files: Sequence[EventFile]) -> Finding:
     return Found(max(costs.values()), {"per_node": costs})
 
 
-def _probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:
+def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:
     for file in files:
         for started in of(file.events, ProbeStarted)[:1]:
             yield started, file
@@ -164,7 +164,7 @@ def _largest_gap(moments_ns: Sequence[int]) -> Gap:
 
 def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
     """A probe that the workers survived. One that fails after their end had seen all there was to see."""
-    for started, file in _probe_files(files):
+    for started, file in probe_files(files):
         ends_ns = [
             event.node_t_ns for event in of(parent.events, WorkersEnded) if event.node_index == started.node_index
         ]

@@ -158,6 +158,7 @@ PHRASES = {
     "did not end within {seconds} s and was killed": "未在{seconds}秒内结束，已被终止",
     "no memory probe of {vendor} is available (it has none)": "{vendor}没有任何存储探针",
     "no memory probe of {vendor} is available ({reasons})": "{vendor}没有可用的存储探针（{reasons}）",
+    "the use of the cores was not sampled twice on {nodes}": "{nodes}上对核心占用的采样不足两次",
     # --- the environment ---
     "no adapter reports a driver": "没有适配器报告驱动",
     "{path} is not tracked by git ({why}) and was not installed from a commit":

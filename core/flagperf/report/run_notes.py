@@ -198,6 +198,13 @@ def _memory(recorded: RecordedRun, lang: Lang) -> str:
     return memory_sentence(recorded.run, lang) if has_results(recorded.run) else ""
 
 
+def _cpu_others(recorded: RecordedRun, lang: Lang) -> str:
+    metric = recorded.run.metric("cpu_others")
+    if recorded.run.job.memory_scope != "host" or metric is None or metric.value is None:
+        return ""
+    return say("cpu_others", lang, share=units.percent(metric.value), cores=metric.inputs.get("cores", EMPTY))
+
+
 def _mfu(recorded: RecordedRun, lang: Lang) -> str:
     return mfu_sentence(recorded.run, lang) if has_results(recorded.run) else ""
 
@@ -213,7 +220,7 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> str:
 
 
 TOPICS: tuple[Topic, ...] = (
-    _simulated, _made_by, _profile, _steps, _target, _evaluated, _memory, _mfu, _data, _nodes,
+    _simulated, _made_by, _profile, _steps, _target, _evaluated, _memory, _cpu_others, _mfu, _data, _nodes,
 )  # fmt: skip
 
 

@@ -147,7 +147,15 @@ def _details(run: Run) -> list[SummaryRow]:
         _row("padding ratio", measured_cell(run, "padding_ratio", units.percent)),
         _row("steps kept", measured_cell(run, "steps_kept", units.count)),
         _row("steps dropped", measured_cell(run, "steps_dropped", units.count)),
+        *_load(run),
     ]
+
+
+def _load(run: Run) -> list[SummaryRow]:
+    """Where the cores are the devices."""
+    if run.job.memory_scope != "host":
+        return []
+    return [_row("cpu others", measured_cell(run, "cpu_others", units.percent), "", "of the cores, by other processes")]
 
 
 def _memory_note(run: Run) -> str:

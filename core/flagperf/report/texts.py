@@ -215,6 +215,10 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "mem is host memory: the share of one worker's processes in the pool that all workers have in common",
         "zh": "mem为主机内存：单个工作进程（含其子进程）在所有进程共用的主机内存中所占的份额",
     },
+    "cpu_others": {
+        "en": "other processes used {share} of the {cores} cores while the workers ran",
+        "zh": "工作进程运行期间，其他进程占用了{cores}个核心的{share}",
+    },
     "mfu": {
         "en": "MFU by formula {formula}, N={parameters} (in matrix products {matmul}), "
         "peak {peak} TFLOP/s ({row}; source: {source}; confidence: {confidence})",
@@ -246,6 +250,10 @@ CODES: dict[str, dict[Lang, str]] = {
     "oversubscribed": {
         "en": "more workers than cores, which slow each other down",
         "zh": "工作进程多于核心，相互拖慢",
+    },
+    "busy_host": {
+        "en": "other processes used more than 10 % of the cores, which slows CPU workers down",
+        "zh": "其他进程占用了10 %以上的核心，会拖慢CPU上的工作进程",
     },
     "medium_peak": {"en": "divided by a peak of medium confidence", "zh": "所用峰值的可信度为中"},
     "low_peak": {"en": "divided by a peak of low confidence, by request", "zh": "按用户要求使用了可信度低的峰值"},

@@ -1,0 +1,31 @@
+"""The processes below one: what a probe goes by that counts per process."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on, as pids; some may have ended since. By the kernel's own lists where it has
+    them: psutil's way reads every process of the machine (14 ms with 700). Raises psutil.NoSuchProcess where `pid` is
+    gone."""
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():
+        import psutil  # not at the top: every command imports this package, few count processes
+
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        children = _children(pending.pop())
+        found += children
+        pending += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread or the process is gone: so are its children's claims
+            children += [int(word) for word in path.read_text().split()]
+    return children
