@@ -121,3 +121,17 @@ def test_one_module_under_two_names_is_used_once(site: Site) -> None:
 def test_an_underscore_in_a_distribution_name_is_a_hyphen(site: Site) -> None:
     site.add("Loadtest_Odd", device_source("odd"))
     assert statuses(site)["Loadtest_Odd"].distribution == "loadtest-odd"
+
+
+def test_a_readme_in_the_metadata_changes_nothing(site: Site) -> None:
+    site.add("loadtest-readme", device_source("readme"), requires=["flagperf>=0.0.1"])
+    (metadata_file,) = site.folder.glob("loadtest_readme-*/METADATA")
+    metadata_file.write_text(metadata_file.read_text() + "Name: another\nRequires-Dist: flagperf>=99\n")
+    assert statuses(site)["loadtest_readme"] == PluginStatus("loadtest_readme", "loadtest-readme", "1.0")
+
+
+def test_a_distribution_without_metadata_is_loaded_as_unknown(site: Site) -> None:
+    site.add("loadtest-nameless", device_source("nameless"))
+    (metadata_file,) = site.folder.glob("loadtest_nameless-*/METADATA")
+    metadata_file.unlink()
+    assert statuses(site)["loadtest_nameless"] == PluginStatus("loadtest_nameless", "unknown", "")

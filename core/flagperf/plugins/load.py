@@ -72,7 +72,23 @@ def _load(manager: pluggy.PluginManager, entry_point: importlib.metadata.EntryPo
 def _distribution(entry_point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     if entry_point.dist is None:
         return "unknown", ""
-    return entry_point.dist.name.lower().replace("_", "-"), entry_point.dist.version
+    headers = _headers(entry_point.dist)
+    return headers["name"][0].lower().replace("_", "-"), headers["version"][0]
+
+
+@functools.cache
+def _headers(distribution: importlib.metadata.Distribution) -> dict[str, list[str]]:
+    """The head of a distribution's metadata by lower-case name. importlib.metadata would read the whole file, with the
+    README in it, as an e-mail, and again for every question: that took longer than reading all cases."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    headers: dict[str, list[str]] = {"name": [], "version": [], "requires-dist": []}
+    for line in text.partition("\n\n")[0].splitlines():
+        name, _, value = line.partition(":")
+        headers.setdefault(name.lower(), []).append(value.strip())
+    return headers if headers["name"] and headers["version"] else _UNNAMED
+
+
+_UNNAMED: dict[str, list[str]] = {"name": ["unknown"], "version": [""], "requires-dist": []}
 
 
 def _import(entry_point: importlib.metadata.EntryPoint) -> object:
@@ -88,7 +104,7 @@ def _check_core_range(entry_point: importlib.metadata.EntryPoint) -> None:
         return
     from packaging.requirements import InvalidRequirement, Requirement
 
-    for text in entry_point.dist.requires or ():
+    for text in _headers(entry_point.dist)["requires-dist"]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement as error:
