@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flagperf.api import Device
+from flagperf.api import Device, Reading
 from flagperf.testing import Answer, MachineFolder, SimulatedCard, Simulation, simulated_environ, write_tool
 from flagperf_nvidia import smi
 
@@ -28,6 +28,29 @@ DRIVER = "550.54.15"
 NAME = "NVIDIA A100-SXM4-40GB"
 PROC_VERSION = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Tue Mar  5 22:23:56 UTC 2024\n"
 PATIENCE_SECONDS = 120.0
+
+
+# --- what the transcripts say ---------------------------------------------------------------------------------------
+
+FIRST, SECOND = (f"GPU-1b7d4e02-90aa-4c31-8f65-3d2c1b0a9f8{digit}" for digit in "ef")
+_ALIKE = {"name": "NVIDIA A100-SXM4-40GB", "driver": "535.161.08", "mig_mode": "Disabled"}
+CARDS = [
+    Reading(
+        FIRST, 13213 * MIB, 40960 * MIB, 97.0, 317.42, 61.0,
+        properties={
+            "index": "0", "uuid": FIRST, **_ALIKE, "power_limit_watts": "350.00",
+            "power_default_limit_watts": "400.00", "pci_address": "0000:3b:00.0",
+        },
+    ),
+    Reading(
+        SECOND, 4 * MIB, 40960 * MIB, 0.0, 52.07, 33.0,
+        properties={
+            "index": "1", "uuid": SECOND, **_ALIKE, "power_limit_watts": "400.00",
+            "power_default_limit_watts": "400.00", "pci_address": "0000:af:00.0",
+        },
+    ),
+]  # fmt: skip
+"""Of every form of query_gpu."""
 
 
 def transcript(name: str) -> str:
@@ -123,11 +146,12 @@ def nvml_environ(root: Path, text: str, *defines: str, **variables: str) -> dict
 def in_child(code: str, environ: Mapping[str, str]) -> Any:
     """What `code` leaves in `answer`, run in a process of its own: pynvml loads its library once per process."""
     start = (
-        "import json, msgspec\n"
-        "from flagperf.agent.simulation import node_machine\n"
+        "import json, msgspec, os\n"
+        "from pathlib import Path\n"
+        "from flagperf.api import Machine\n"
         "from flagperf_nvidia.device import NvidiaBackend\n"
         "from flagperf_nvidia.memory import NvmlProbe\n"
-        "machine, backend, probe = node_machine(), NvidiaBackend(), NvmlProbe()\n"
+        "machine, backend, probe = Machine(Path(os.environ['FLAGPERF_SIMULATE_ROOT'])), NvidiaBackend(), NvmlProbe()\n"
     )
     end = "\nprint(json.dumps(msgspec.to_builtins(answer)))\n"
     done = subprocess.run(

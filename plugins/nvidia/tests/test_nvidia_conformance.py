@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nvidia_builders import nvml_card, nvml_text, simulate, transcript, write_nvml
+from nvidia_builders import CARDS, FIRST, SECOND, nvml_card, nvml_text, simulate, transcript, write_nvml
 
-from flagperf.api import Device
+from flagperf.api import Device, Reading
 from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, RunSuite, Simulation
 from flagperf_nvidia.smi import parse_list, parse_query_gpu
 
@@ -17,8 +17,15 @@ pytestmark = pytest.mark.run
 class NvidiaRig(Rig):
     vendor = "nvidia"
     recorded = (
-        Recorded(parse_query_gpu, transcript("query_gpu"), tuple(parse_query_gpu(transcript("query_gpu_nounits")))),
-        Recorded(parse_list, transcript("list"), tuple(parse_list(transcript("list")))),
+        Recorded(parse_query_gpu, transcript("query_gpu"), tuple(CARDS)),
+        Recorded(
+            parse_list,
+            transcript("list"),
+            tuple(
+                Reading(uuid, properties={"index": index, "name": "NVIDIA A100-SXM4-40GB", "uuid": uuid})
+                for index, uuid in (("0", FIRST), ("1", SECOND))
+            ),
+        ),
     )
 
     def lay_out(self, folder: Path) -> Simulation:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pynvml
 import pytest
 from nvidia_builders import (
     DRIVER,
@@ -40,13 +41,22 @@ from flagperf_nvidia.device import NvidiaBackend, presence
 LOOK = "answer = {'devices': backend.devices(machine), 'versions': backend.versions(machine)}"
 
 
+@pytest.fixture(autouse=True)
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, whatever machine it is on; children have the library that plays NVML."""
+
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+
+
 def devices_by_nvml(root: Path, text: str, *defines: str, **variables: str) -> list[Device]:
     answer = in_child(LOOK, nvml_environ(root, text, *defines, **variables))
     return msgspec.convert(answer["devices"], list[Device])
 
 
 def devices_by_tool(root: Path, **variables: str) -> list[Device]:
-    """On this process's own pynvml, which finds no library."""
     return NvidiaBackend().devices(machine_folder(root).machine({"PATH": str(root / "bin"), **variables}))
 
 
@@ -373,6 +383,20 @@ class OlderCard(NvidiaBackend):
 def test_cards_before_ampere_refuse_what_they_cannot_compute(name: str) -> None:
     with pytest.raises(Unsupported, match=f"Tesla T4.*{name}"):
         OlderCard().set_precision(PRECISIONS[name])
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "amp-fp16", "tf32"])
+def test_both_switches_of_tf32_follow_the_precision(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    backend = NvidiaBackend()
+    monkeypatch.setattr(backend, "_module", SimpleNamespace(get_device_capability=lambda: (8, 0)))
+    try:
+        backend.set_precision(PRECISIONS[name])
+        switches = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    finally:
+        backend.set_precision(PRECISIONS["fp32"])
+    assert switches == (name == "tf32", name == "tf32")
+    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 # --- with the whole of flagperf --------------------------------------------------------------------------------------

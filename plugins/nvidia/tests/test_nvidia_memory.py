@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pynvml
 import pytest
 from nvidia_builders import (
     GIB,
@@ -28,6 +29,16 @@ from flagperf_nvidia import flagperf_memory_probes, smi
 from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe
 
 SAMPLE = "answer = probe.sample(backend.devices(machine), None)"
+
+
+@pytest.fixture(autouse=True)
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, whatever machine it is on; children have the library that plays NVML."""
+
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
 
 
 def sample(root: Path, text: str, *defines: str, code: str = SAMPLE) -> list[Reading]:

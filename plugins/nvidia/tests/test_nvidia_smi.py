@@ -5,30 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from nvidia_builders import MIB, transcript
+from nvidia_builders import CARDS, FIRST, MIB, SECOND, transcript
 
-from flagperf.api import FIGURES, ProcessReading, Reading
+from flagperf.api import FIGURES, ProcessReading
 from flagperf.errors import UnknownLayout
 from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 
-FIRST, SECOND = (f"GPU-1b7d4e02-90aa-4c31-8f65-3d2c1b0a9f8{digit}" for digit in "ef")
-PROPERTIES = {"name": "NVIDIA A100-SXM4-40GB", "driver": "535.161.08", "mig_mode": "Disabled"}
-CARDS = [
-    Reading(
-        FIRST, 13213 * MIB, 40960 * MIB, 97.0, 317.42, 61.0,
-        properties={
-            "index": "0", "uuid": FIRST, **PROPERTIES, "power_limit_watts": "350.00",
-            "power_default_limit_watts": "400.00", "pci_address": "0000:3b:00.0",
-        },
-    ),
-    Reading(
-        SECOND, 4 * MIB, 40960 * MIB, 0.0, 52.07, 33.0,
-        properties={
-            "index": "1", "uuid": SECOND, **PROPERTIES, "power_limit_watts": "400.00",
-            "power_default_limit_watts": "400.00", "pci_address": "0000:af:00.0",
-        },
-    ),
-]  # fmt: skip
 APPS = [
     ProcessReading(FIRST, 20411, 12790 * MIB),
     ProcessReading(FIRST, 20977, 406 * MIB),
