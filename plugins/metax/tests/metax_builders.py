@@ -157,7 +157,7 @@ _JSON = [
 ]  # fmt: skip
 _UNIT_UNKNOWN = {"used_bytes": "mx-smi -j does not say in which unit a slice's vram_used is"}
 _NOT_MAPPED = {"problem": "MetaX Sysfs File Unaccessible"}
-_SAYS_NA = "mx-smi says 'N/A'"
+_SAYS_NA = "the tool says 'N/A'"
 
 SAID = {
     "show_memory": (
