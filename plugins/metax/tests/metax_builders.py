@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from flagperf.api import Device, Machine, Reading
 from flagperf.testing import (
     Answer,
@@ -38,6 +40,17 @@ SLICE, SLICE_UUID = f"{FIRST}/sgpu-2", "GPU-7a7b7c7d-3333-4e4f-9a9b-00000000000c
 DMON = (
     "dmon", "--show-temperature", "--show-board-power", "--show-usage", "--show-bdf", "--format", "csv", "-c", "1",
 )  # fmt: skip
+
+
+def shared_file(path: str) -> Path:
+    """A file of the reference material that may lie beside the repository, and is not part of this package."""
+    folders = [folder / "shared" for folder in Path(__file__).parents]
+    beside = [folder for folder in folders if (folder / "facts").is_dir() or (folder / "transcripts").is_dir()]
+    if beside and (beside[0] / path).exists():
+        return beside[0] / path
+    if beside and os.environ.get("CI") == "true":
+        pytest.fail(f"{beside[0] / path} is missing, though {beside[0]} is here")
+    pytest.skip(f"shared/{path} is not beside this repository")
 
 
 def transcript(name: str) -> str:
@@ -144,7 +157,7 @@ _JSON = [
 ]  # fmt: skip
 _UNIT_UNKNOWN = {"used_bytes": "mx-smi -j does not say in which unit a slice's vram_used is"}
 _NOT_MAPPED = {"problem": "MetaX Sysfs File Unaccessible"}
-_SAYS_NA = "mx-smi says 'N/A'"
+_SAYS_NA = "the tool says 'N/A'"
 
 SAID = {
     "show_memory": (

@@ -1,12 +1,11 @@
-"""The parsers over real outputs of mx-smi, which are not part of this package: `../shared/transcripts/metax`."""
+"""The parsers over real outputs of mx-smi, which are not part of this package."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from metax_builders import shared_file
 
 from flagperf.api import FIGURES, Reading
 from flagperf.errors import UnknownLayout
@@ -20,9 +19,6 @@ from flagperf_metax.smi import (
     parse_temperature,
     parse_version,
 )
-
-SHARED = Path(__file__).parents[4] / "shared"
-CAPTURES = SHARED / "transcripts" / "metax"
 
 EXPECTED: tuple[tuple[str, Callable[[str], list[Reading]], int | None], ...] = (
     ("c500_2.2.12_mxsmi_show_memory", parse_memory, 1),
@@ -52,12 +48,7 @@ EXPECTED: tuple[tuple[str, Callable[[str], list[Reading]], int | None], ...] = (
 
 
 def capture(name: str) -> str:
-    path = CAPTURES / f"{name}.txt"
-    if path.exists():
-        return path.read_text()
-    if os.environ.get("CI") == "true" and SHARED.exists():
-        pytest.fail(f"{path} is missing, though {SHARED} is here")
-    pytest.skip(f"{path} is not here: real outputs are not part of this package")
+    return shared_file(f"transcripts/metax/{name}.txt").read_text()
 
 
 @pytest.mark.parametrize(("name", "parse", "num_readings"), EXPECTED)
@@ -96,11 +87,10 @@ def test_a_real_error_line_in_place_of_values_is_the_reason() -> None:
 
 
 def test_every_capture_of_a_query_of_ours_is_expected_here() -> None:
-    if not CAPTURES.exists():
-        capture(EXPECTED[0][0])
+    captures = shared_file("transcripts/metax")
     words = ("show_memory", "show_board_power", "show_temperature", "show_usage", "show_version", "dmon", "table")
     exact = ("mxsmi_j", "mxsmi_L", "mxsmi_plain")
-    names = [path.stem for path in CAPTURES.glob("*.txt") if not path.name.endswith(".source.txt")]
+    names = [path.stem for path in captures.glob("*.txt") if not path.name.endswith(".source.txt")]
     ours = {
         name for name in names
         if (any(word in name for word in words) and "pptable" not in name) or name.endswith(exact) or "list_L" in name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from metax_builders import MetaxRig
 
 from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, RunSuite
+
+pytestmark = pytest.mark.run
 
 
 class TestDevice(DeviceSuite):

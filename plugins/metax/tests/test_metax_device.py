@@ -21,6 +21,7 @@ from metax_builders import (
     SLICED_ANSWERS,
     metax_folder,
     replaced,
+    shared_file,
     transcript,
     with_tool,
     without,
@@ -32,7 +33,6 @@ from flagperf.testing import Answer, MachineFolder
 from flagperf_metax.device import MetaxBackend
 
 BACKEND = MetaxBackend()
-PEAKS = Path(__file__).parents[4] / "shared" / "facts" / "peaks.csv"
 
 
 def folder(tmp_path: Path) -> MachineFolder:
@@ -215,11 +215,7 @@ def test_a_model_is_told_by_its_whole_name(name: str, model: str | None) -> None
 
 
 def test_peaks_are_exactly_the_published_ones() -> None:
-    if not PEAKS.exists():
-        if os.environ.get("CI") == "true" and PEAKS.parents[1].exists():
-            pytest.fail(f"{PEAKS} is missing")
-        pytest.skip(f"{PEAKS} is not here: the table of peaks is not part of this package")
-    rows = [row for row in csv.DictReader(PEAKS.open()) if row["vendor"] == "metax"]
+    rows = [row for row in csv.DictReader(shared_file("facts/peaks.csv").open()) if row["vendor"] == "metax"]
     names = {
         "fp32_vector": ("fp32", 1e12), "tf32_tensor_dense": ("tf32", 1e12), "fp16_tensor_dense": ("fp16", 1e12),
         "bf16_tensor_dense": ("bf16", 1e12), "memory_bandwidth": ("memory_bandwidth", 1e9), "tdp": ("tdp", 1),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from metax_builders import card, slice_device
+from metax_builders import FIRST_UUID, MetaxRig, card, slice_device
 
 from flagperf.api import Device, LaunchCommand, NodeShare
+from flagperf.plan.tuning import find_tuning
 from flagperf.testing import MachineFolder
 from flagperf_metax.device import MetaxBackend
 from flagperf_metax.launcher import MetaxLauncher
@@ -48,5 +52,53 @@ def test_one_worker_per_card(devices: tuple[Device, ...]) -> None:
     assert f"--nproc-per-node={len(devices)}" in command(*devices).argv
 
 
+def test_variables_that_change_what_is_measured_do_not_reach_workers() -> None:
+    inherited = {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "HOME": "/root"}
+    assert inherited.keys() & command(card()).environment(inherited).keys() == {"HOME"}
+
+
 def test_no_script_is_needed_before_torch(tmp_path: Path) -> None:
     assert MetaxLauncher().env_script(MachineFolder(tmp_path).machine()) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "values"),
+    [
+        ((1, 1), {"batch_size": 96, "learning_rate": 1e-5}),
+        ((1, 8), {"batch_size": 96}),
+        ((2, 8), {"batch_size": 96}),
+    ],
+)
+def test_the_published_configurations_are_tuning_of_their_shape(shape: tuple[int, int], values: dict[str, Any]) -> None:
+    tuning = find_tuning(MetaxBackend().tuning_folder(), "distilbert", "C500", *shape, "standard")
+    assert tuning is not None
+    assert tuning.values == {"training": values}
+
+
+def test_what_was_published_of_c500_is_no_tuning_of_c550() -> None:
+    assert find_tuning(MetaxBackend().tuning_folder(), "distilbert", "C550", 1, 8, "standard") is None
+
+
+def test_plan_shows_tuning_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:
+    simulation = MetaxRig().lay_out(tmp_path / "machine")
+    synthetic = ("data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "metax", "--profile", "standard",
+            "--data-dir", str(tmp_path), "--set", *synthetic,
+        ],
+        env=simulation.environ(CUDA_LAUNCH_BLOCKING="1"), cwd=tmp_path, capture_output=True, text=True, check=False,
+        timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    settings = ("CUDA_VISIBLE_DEVICES=0", "MACA_VISIBLE_DEVICES=0", "MACA_PATH=/opt/maca", "CUDA_LAUNCH_BLOCKING")
+    for words in (
+        "training.batch_size 96",
+        "training.learning_rate 0.00001",
+        "published C500 row 1x1",
+        FIRST_UUID,
+        "1.8e+13",
+        *settings,
+    ):
+        assert words in shown, f"{words} is not in the plan:\n{done.stdout}"

@@ -11,6 +11,8 @@ VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "MACA_VISIBLE_DEVICES")
 class MetaxLauncher(TorchrunLauncher):
     vendor = "metax"
     visibility_variables = VISIBILITY_VARIABLES
+    forbidden_variables = ("CUDA_LAUNCH_BLOCKING", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+    """torch reads both, whoever built it: kernels that wait for each other, and TF32 where the run says fp32."""
 
     def settings(self, share: NodeShare) -> list[Setting]:
         """Slices keep the visibility that they inherit: how the runtime numbers several of one card is not documented,

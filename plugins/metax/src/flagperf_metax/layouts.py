@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
-from flagperf.api import Reading, pci_address
+from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
+from flagperf.api.cells import NOTHING
 from flagperf.errors import UnknownLayout
 
 CARD_NAME = r"(?:MX|MetaX )\S+(?: \S+)*"
 """Another company ships a tool of the same name: cards that are called otherwise are not MetaX's."""
 ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-NO_VALUE = ("", "n/a", "[n/a]", "na", "unknown", "-1")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
-_NUMBER = re.compile(r"\d+(\.\d+)?")
 _VERSION_LINE = re.compile(r"mx-smi +version: \S+")
 _TITLE = re.compile(r"=+ MetaX System Management Interface Log =+")
 _COUNT = re.compile(r"Attached GPUs +: (\d+)")
@@ -26,32 +25,16 @@ _CARD_LINE = re.compile(rf"GPU#(\d+) +({CARD_NAME}) +({ADDRESS})")
 _PAIR = re.compile(r" +([^:]*[^: ]) *:(.*)")
 
 
-class Figures:
-    """What one card says: each figure as a number, or as the reason why there is none."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._values: dict[str, Any] = {}
-        self._missing: dict[str, str] = {}
-
-    def take(self, figure: str, cell: str, unit: str = "", factor: int = 1) -> None:
-        cell = cell.strip()
-        number = cell.removesuffix(unit).strip()
-        if number.lower() in NO_VALUE:
-            self.leave_out(figure, f"mx-smi says {cell!r}" if cell else "mx-smi gives no value")
-        elif not cell.endswith(unit) or not _NUMBER.fullmatch(number):
-            wanted = f"a number with the unit {unit!r}" if unit else "a number"
-            raise UnknownLayout(f"mx-smi: {figure} is {cell!r}, not {wanted}", self.text)
-        else:
-            value = float(number) * factor
-            self._values[figure] = round(value) if figure.endswith("_bytes") else value
-
-    def leave_out(self, figure: str, reason: str) -> None:
-        self._missing[figure] = reason
-
-    def reading(self, key: str, **properties: str) -> Reading:
-        said = {name: value for name, value in properties.items() if value.strip().lower() not in NO_VALUE}
-        return Reading(key, **self._values, missing=self._missing, properties=said)
+def card_reading(
+    key: str,
+    cells: Mapping[str, Cell],
+    properties: Mapping[str, str],
+    missing: Mapping[str, str] = MappingProxyType({}),
+) -> Reading:
+    """`missing` are figures that have no cell, with the reason. A property that says nothing is left out."""
+    said = {name: value for name, value in properties.items() if value.strip().lower() not in NOTHING}
+    reading = read_cells(key, cells, said)
+    return msgspec.structs.replace(reading, missing={**reading.missing, **missing})
 
 
 def identity(index: str, name: str, address: str) -> dict[str, str]:
@@ -78,11 +61,9 @@ def distinct(readings: Sequence[Reading], text: str) -> list[Reading]:
     return list(readings)
 
 
-def whole_lines(text: str) -> list[str]:
+def plain_lines(text: str) -> list[str]:
     """The lines of an output that has no last line of its own to tell whether it is whole."""
-    if not text.endswith("\n"):
-        raise UnknownLayout("mx-smi: the last line is not whole", text)
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in whole_lines(text) if line.strip()]
     lines = lines[1:] if lines and _VERSION_LINE.fullmatch(lines[0]) else lines
     if not lines:
         raise UnknownLayout("mx-smi printed nothing", text)

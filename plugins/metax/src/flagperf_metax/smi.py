@@ -20,11 +20,11 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from flagperf.api import Reading, pci_address
+from flagperf.api import Cell, Reading, pci_address
 from flagperf.errors import UnknownLayout
 from flagperf_metax.layouts import (
     ADDRESS,
@@ -33,13 +33,13 @@ from flagperf_metax.layouts import (
     KIB,
     MIB,
     Block,
-    Figures,
+    card_reading,
     distinct,
     identity,
+    plain_lines,
     read_log,
     slice_key,
     slice_words,
-    whole_lines,
 )
 from flagperf_metax.table import parse_table
 
@@ -54,23 +54,23 @@ __all__ = [
 
 def parse_memory(text: str) -> list[Reading]:
     """`KB` are KiB: a card of 64 GiB has 67108864 of them."""
-    vram = {"used_bytes": "Memory/vram used", "total_bytes": "Memory/vram total"}
-    return _log_readings(text, {figure: (label, "KB", KIB) for figure, label in vram.items()})
+    figures = {"used_bytes": _Line("Memory/vram used", "KB", KIB), "total_bytes": _Line("Memory/vram total", "KB", KIB)}
+    return _log_readings(text, figures)
 
 
 def parse_board_power(text: str) -> list[Reading]:
     """The total of the supplies. The limit that is set is the property `power_limit_watts`."""
-    total = {"power_watts": ("Board Power/Total", "W", 1)}
-    return _log_readings(text, total, {"power_limit_watts": "Board Power/Limit"})
+    figures = {"power_watts": _Line("Board Power/Total", "W")}
+    return _log_readings(text, figures, {"power_limit_watts": "Board Power/Limit"})
 
 
 def parse_temperature(text: str) -> list[Reading]:
     """The hotspot. The number of its sensor changes from call to call."""
-    return _log_readings(text, {"temperature_celsius": (r"Chip Temperature/hotspot(\(sensor\d+\))?", "C", 1)})
+    return _log_readings(text, {"temperature_celsius": _Line(r"Chip Temperature/hotspot(\(sensor\d+\))?", "C")})
 
 
 def parse_usage(text: str) -> list[Reading]:
-    return _log_readings(text, {"utilisation_percent": ("Utilization/GPU", "%", 1)})
+    return _log_readings(text, {"utilisation_percent": _Line("Utilization/GPU", "%")})
 
 
 def parse_version(text: str) -> list[Reading]:
@@ -78,31 +78,40 @@ def parse_version(text: str) -> list[Reading]:
     return _log_readings(text, {}, {"driver": "Version/KMD", "maca": "Version/MACA", "bios": "Version/BIOS"})
 
 
+class _Line(NamedTuple):
+    """The pattern of a figure's `section/label`, the unit that must follow the number, and how much of ours that is."""
+
+    label: str
+    unit: str
+    scale: int = 1
+
+
 def _log_readings(
-    text: str, figures: Mapping[str, tuple[str, str, int]], properties: Mapping[str, str] = MappingProxyType({})
+    text: str, figures: Mapping[str, _Line], properties: Mapping[str, str] = MappingProxyType({})
 ) -> list[Reading]:
-    """`figures`: the pattern of a figure's label, the unit that must follow and how much of ours that is. A property is
-    the first word below its label."""
-    readings = []
-    for block in read_log(text):
-        taken = Figures(text)
-        for figure, (label, unit, factor) in figures.items():
-            _take(taken, block, figure, label, unit, factor)
-        if not (figures or block.errors or block.values.keys() & set(properties.values())):
-            raise UnknownLayout(f"mx-smi: none of {', '.join(properties.values())} of {block.address}", text)
-        words = {name: block.values.get(label, "").partition(" ")[0] for name, label in properties.items()}
-        readings.append(taken.reading(block.address, **identity(block.index, block.name, block.address), **words))
-    return distinct(readings, text)
+    """A property is the first word behind its label."""
+    return distinct([_block_reading(block, figures, properties, text) for block in read_log(text)], text)
 
 
-def _take(taken: Figures, block: Block, figure: str, label: str, unit: str, factor: int) -> None:
-    values = [value for name, value in block.values.items() if re.fullmatch(label, name)]
-    if len(values) == 1:
-        taken.take(figure, values[0], unit, factor)
-    elif not values and block.errors:
-        taken.leave_out(figure, f"mx-smi: {block.errors[0]}")
-    else:
-        raise UnknownLayout(f"mx-smi: {len(values)} lines {label!r} of {block.address}", taken.text)
+def _block_reading(block: Block, figures: Mapping[str, _Line], properties: Mapping[str, str], text: str) -> Reading:
+    cells, missing = {}, {}
+    for figure, line in figures.items():
+        values = _values(block, line.label)
+        if len(values) == 1:
+            cells[figure] = Cell(values[0], line.unit, line.scale)
+        elif not values and block.errors:
+            missing[figure] = f"mx-smi: {block.errors[0]}"
+        else:
+            raise UnknownLayout(f"mx-smi: {len(values)} lines {line.label!r} of {block.address}", text)
+    words = {name: block.values.get(label, "").partition(" ")[0] for name, label in properties.items()}
+    if not (figures or block.errors or any(words.values())):
+        raise UnknownLayout(f"mx-smi: no line {' or '.join(properties.values())} of {block.address}", text)
+    names = identity(block.index, block.name, block.address)
+    return card_reading(block.address, cells, {**names, **words}, missing)
+
+
+def _values(block: Block, label: str) -> list[str]:
+    return [value for name, value in block.values.items() if re.fullmatch(label, name)]
 
 
 # --- -j --------------------------------------------------------------------------------------------------------------
@@ -149,8 +158,8 @@ def parse_json(text: str) -> list[Reading]:
         raise UnknownLayout(f"mx-smi -j: {error}", text) from None
     if len(cards) < max(head.attached_gpus, len(listed)):
         raise UnknownLayout(f"mx-smi -j announces {head.attached_gpus} cards and has {len(cards)}", text)
-    readings = [_json_card(address, card, head, text) for address, card in cards.items()]
-    slices = [_json_slice(address, each, text) for address, card in cards.items() for each in card.sgpu_info]
+    readings = [_json_card(address, card, head) for address, card in cards.items()]
+    slices = [_json_slice(address, each) for address, card in cards.items() for each in card.sgpu_info]
     return distinct([*readings, *slices], text)
 
 
@@ -169,22 +178,20 @@ def _json_document(text: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _json_card(address: str, card: _JsonCard, head: _JsonHead, text: str) -> Reading:
-    figures = Figures(text)
+def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
     given = {
         "temperature_celsius": card.hotspot,
         "utilisation_percent": card.utilization,
         "power_watts": _json_watts(card.board_power),
     }
-    for figure, value in given.items():
-        if value is None:
-            figures.leave_out(figure, card.unavailable_reason or "mx-smi -j does not have it of this card")
-        else:
-            figures.take(figure, str(value))
-    return figures.reading(
-        address, index=str(card.device_id), pci_address=address, problem=card.unavailable_reason,
-        bios=card.vbios_version, driver=head.driver_version, maca=head.maca_version, mx_smi=head.smi_version,
-    )  # fmt: skip
+    why = card.unavailable_reason or "mx-smi -j does not have it of this card"
+    properties = {
+        "index": str(card.device_id), "pci_address": address, "problem": card.unavailable_reason,
+        "bios": card.vbios_version, "driver": head.driver_version, "maca": head.maca_version,
+        "mx_smi": head.smi_version,
+    }  # fmt: skip
+    cells = {figure: Cell(str(value)) for figure, value in given.items() if value is not None}
+    return card_reading(address, cells, properties, {figure: why for figure in given if figure not in cells})
 
 
 def _json_watts(board: _JsonPower) -> str | None:
@@ -194,13 +201,11 @@ def _json_watts(board: _JsonPower) -> str | None:
     return odd if odd is not None else f"{sum(map(float, supplies)):.3f}" if supplies else None
 
 
-def _json_slice(address: str, part: _JsonSlice, text: str) -> Reading:
-    figures = Figures(text)
-    figures.take("total_bytes", str(part.vram_quota), "", MIB)
-    figures.take("utilisation_percent", part.utilization, "%")
-    figures.leave_out("used_bytes", "mx-smi -j does not say in which unit a slice's vram_used is")
+def _json_slice(address: str, part: _JsonSlice) -> Reading:
+    cells = {"total_bytes": Cell(str(part.vram_quota), "", MIB), "utilisation_percent": Cell(part.utilization, "%")}
+    missing = {"used_bytes": "mx-smi -j does not say in which unit a slice's vram_used is"}
     words = slice_words(str(part.sgpu_id), str(part.compute_quota), f"{part.vram_quota} MiB")
-    return figures.reading(slice_key(address, str(part.sgpu_id)), pci_address=address, slice=words)
+    return card_reading(slice_key(address, str(part.sgpu_id)), cells, {"pci_address": address, "slice": words}, missing)
 
 
 # --- -L --------------------------------------------------------------------------------------------------------------
@@ -214,30 +219,31 @@ def parse_list(text: str) -> list[Reading]:
     """Cards with their UUIDs, or why they are not available; below a card its slices, `gb` being GiB."""
     readings: list[Reading] = []
     address = ""
-    for line in whole_lines(text):
+    for line in plain_lines(text):
         card, part = _LISTED_CARD.fullmatch(line), _LISTED_SLICE.fullmatch(line)
         if card:
             address = pci_address(card["address"])
-            readings.append(_listed_card(address, card, text))
+            readings.append(_listed_card(address, card))
         elif part and address:
-            readings.append(_listed_slice(address, part, text))
+            readings.append(_listed_slice(address, part))
         else:
             raise UnknownLayout(f"mx-smi -L: a line of no known kind, {line!r}", text)
     return distinct(readings, text)
 
 
-def _listed_card(address: str, card: re.Match[str], text: str) -> Reading:
-    names = identity(card["index"], card["name"], address)
-    return Figures(text).reading(address, **names, uuid=card["uuid"] or "", problem=card["problem"] or "")
+def _listed_card(address: str, card: re.Match[str]) -> Reading:
+    return card_reading(address, {}, {**identity(card["index"], card["name"], address), **_state(card)})
 
 
-def _listed_slice(address: str, part: re.Match[str], text: str) -> Reading:
-    figures = Figures(text)
-    figures.take("total_bytes", part["gib"], "", GIB)
-    return figures.reading(
-        slice_key(address, part["id"]), pci_address=address, uuid=part["uuid"] or "", problem=part["problem"] or "",
-        slice=slice_words(part["id"], part["quota"], f"{part['gib']} GiB"),
-    )  # fmt: skip
+def _listed_slice(address: str, part: re.Match[str]) -> Reading:
+    words = slice_words(part["id"], part["quota"], f"{part['gib']} GiB")
+    cells = {"total_bytes": Cell(part["gib"], "", GIB)}
+    properties = {"pci_address": address, "slice": words, **_state(part)}
+    return card_reading(slice_key(address, part["id"]), cells, properties)
+
+
+def _state(line: re.Match[str]) -> dict[str, str]:
+    return {"uuid": line["uuid"] or "", "problem": line["problem"] or ""}
 
 
 # --- dmon ------------------------------------------------------------------------------------------------------------
@@ -249,7 +255,7 @@ _DMON_COLUMNS = {
 
 def parse_dmon(text: str) -> list[Reading]:
     """A row of names, a row of units, a row per card. Memory is in whole percent: too coarse to be used."""
-    rows = [[cell.strip() for cell in line.split(",")] for line in whole_lines(text)]
+    rows = [[cell.strip() for cell in line.split(",")] for line in plain_lines(text)]
     header = rows[0]
     if "dev" not in header or len(set(header)) != len(header) or len(rows) < 2:
         raise UnknownLayout("mx-smi dmon: no row of names, with 'dev', and of units", text)
@@ -260,15 +266,16 @@ def parse_dmon(text: str) -> list[Reading]:
 
 
 def _dmon_card(cells: Mapping[str, str], units: Mapping[str, str], text: str) -> Reading:
-    figures = Figures(text)
-    for figure, (column, unit) in _DMON_COLUMNS.items():
-        if column not in cells:
-            figures.leave_out(figure, f"mx-smi dmon has no column {column!r}")
-        elif units[column] != unit:
+    shown = {figure: column for figure, (column, _) in _DMON_COLUMNS.items() if column in cells}
+    for column, unit in (("dev", "idx"), *_DMON_COLUMNS.values()):
+        if units.get(column, unit) != unit:
             raise UnknownLayout(f"mx-smi dmon: {column!r} is in {units[column]!r}, not in {unit!r}", text)
-        else:
-            figures.take(figure, cells[column])
-    if units["dev"] != "idx" or not cells["dev"].isdigit():
+    if not cells["dev"].isdigit():
         raise UnknownLayout(f"mx-smi dmon: the card's index is {cells['dev']!r}", text)
     address = pci_address(cells.get("bdfid", ""))
-    return figures.reading(address or cells["dev"], index=cells["dev"], pci_address=address)
+    return card_reading(
+        address or cells["dev"],
+        {figure: Cell(cells[column]) for figure, column in shown.items()},
+        {"index": cells["dev"], "pci_address": address},
+        {figure: "mx-smi dmon has no column for it" for figure in _DMON_COLUMNS if figure not in shown},
+    )

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from flagperf.api import Reading, pci_address
+from flagperf.api import Cell, Reading, pci_address
 from flagperf.errors import UnknownLayout
 from flagperf_metax.layouts import (
     ADDRESS,
     CARD_NAME,
     MIB,
-    Figures,
     announced_cards,
+    card_reading,
     distinct,
     identity,
     slice_key,
@@ -99,25 +99,31 @@ def _table_cells(
 def _table_card(cells: Mapping[str, str], box: Box, text: str) -> Reading:
     if not {"index", "address", "memory", "name"} <= cells.keys():
         raise UnknownLayout("mx-smi: the table of cards lacks a column for index, name, bus or memory", text)
-    figures = _table_figures(cells, text)
-    figures.take("power_watts", cells.get("power", ""), "W")
-    figures.take("temperature_celsius", cells.get("temperature", ""), "C")
+    figures = {
+        **_table_figures(cells),
+        "power_watts": Cell(cells.get("power", ""), "W"),
+        "temperature_celsius": Cell(cells.get("temperature", ""), "C"),
+    }
     state = cells.get("state", "Available")
     address = pci_address(cells["address"])
-    return figures.reading(
-        address, **identity(cells["index"], cells["name"], address), **_table_versions(box),
-        power_limit_watts=cells.get("limit", "").removesuffix("W"), problem="" if state == "Available" else state,
-    )  # fmt: skip
+    properties = {
+        **identity(cells["index"], cells["name"], address),
+        **_table_versions(box),
+        "power_limit_watts": cells.get("limit", "").removesuffix("W"),
+        "problem": "" if state == "Available" else state,
+    }
+    return card_reading(address, figures, properties)
 
 
-def _table_figures(cells: Mapping[str, str], text: str) -> Figures:
-    figures = Figures(text)
-    used, _, total = cells["memory"].removesuffix(" MiB").partition("/")
-    known = cells["memory"].endswith("MiB")
-    figures.take("used_bytes", used if known else cells["memory"], "", MIB)
-    figures.take("total_bytes", total if known else cells["memory"], "", MIB)
-    figures.take("utilisation_percent", cells.get("utilisation", ""), "%")
-    return figures
+def _table_figures(cells: Mapping[str, str]) -> dict[str, Cell]:
+    """`used/total MiB`, or one word for both."""
+    memory = cells["memory"]
+    used, total = memory.removesuffix(" MiB").split("/") if memory.endswith(" MiB") else (memory, memory)
+    return {
+        "used_bytes": Cell(used, "", MIB),
+        "total_bytes": Cell(total, "", MIB),
+        "utilisation_percent": Cell(cells.get("utilisation", ""), "%"),
+    }
 
 
 def _table_slice(cells: Mapping[str, str], addresses: Mapping[str, str], text: str) -> Reading:
@@ -125,7 +131,8 @@ def _table_slice(cells: Mapping[str, str], addresses: Mapping[str, str], text: s
         raise UnknownLayout("mx-smi: a slice without a known card, number or memory", text)
     address = addresses[cells["index"]]
     words = slice_words(cells["sgpu"], cells.get("compute", "?"), cells["memory"].partition("/")[2])
-    return _table_figures(cells, text).reading(slice_key(address, cells["sgpu"]), pci_address=address, slice=words)
+    properties = {"pci_address": address, "slice": words}
+    return card_reading(slice_key(address, cells["sgpu"]), _table_figures(cells), properties)
 
 
 def _table_versions(box: Box) -> dict[str, str]:
