@@ -1,5 +1,5 @@
-"""Kunlunxin cards. Their torch is a stock build that torch_xmlir patches when it is imported. It calls every card `GPU`,
-so that model and memory come from xpu-smi."""
+"""Kunlunxin cards. Their torch is a stock build that torch_xmlir patches when it is imported. It calls every card
+`GPU`, so that model and memory come from xpu-smi."""
 
 from __future__ import annotations
 
