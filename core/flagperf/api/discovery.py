@@ -28,6 +28,8 @@ class Card(msgspec.Struct, frozen=True):
     slice: str = ""
     problem: str = ""
     properties: dict[str, str] = {}
+    identity: str = ""
+    """Where neither UUID nor PCI address tells two of them apart; left empty otherwise."""
 
 
 def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:
@@ -40,7 +42,7 @@ def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]
 
 def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
     address = pci_address(card.pci_address)
-    identity = card.uuid or address
+    identity = card.identity or card.uuid or address
     if not identity:
         raise ToolFailed(f"{backend.vendor} card {card.physical_index} has neither a UUID nor a PCI address")
     model = find_model(backend.models(), card.names, card.pci_id)

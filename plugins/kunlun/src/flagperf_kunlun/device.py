@@ -1,0 +1,186 @@
+"""Kunlunxin cards. Their torch is a stock build that torch_xmlir patches when it is imported. It calls every card
+`GPU`, so that model and memory come from xpu-smi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flagperf.api import (
+    Card,
+    Device,
+    Evidence,
+    Machine,
+    PciFunction,
+    Presence,
+    Query,
+    Reading,
+    TorchDeviceBackend,
+    judge,
+    make_devices,
+    pci_functions,
+)
+from flagperf.errors import BadInput, ToolFailed
+from flagperf_kunlun.launcher import VISIBILITY_VARIABLES
+from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, XPU_SMI, may_be_kunlun
+from flagperf_kunlun.smi import parse_query, parse_table
+
+CARD_IDS = ("3684", "3685", "3688")
+"""K and R series, their virtual functions, P800 OAM. Other ids of this vendor are other things: 1380 is a disk."""
+VIRTUAL_FUNCTION_ID = "3685"
+PCIE_P800 = ("2057", "3686")
+"""What a P800 PCIe says of itself. The vendor id is nobody's in the public list, so it counts with the node only."""
+MODULES = ("kunlun", "xpu_driver")
+"""From XRE 4.0 on, and before."""
+LOOKED_FOR = "PCI 1d22:3684, 3685 or 3688, /dev/xpuctrl and /dev/xpu0, /sys/module/kunlun, xpu-smi"
+
+DETAILS = Query(("-q",), parse_query, ())
+TABLE = Query((), parse_table, ())
+
+RUNTIME_VARIABLES = (
+    "CUDART_DUMMY_REGISTER", "CUDART_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
+    "XPU_FORCE_SHARED_DEVICE_CONTEXT",
+)  # fmt: skip
+"""The runtime sets these by itself where they are unset."""
+MOCK_COMPILE = "XMLIR_ENABLE_MOCK_TORCH_COMPILE"
+
+
+class KunlunBackend(TorchDeviceBackend):
+    vendor = "kunlun"
+    aliases = ("kunlunxin",)
+    title = {"en": "Kunlunxin", "zh": "昆仑芯"}  # noqa: RUF012
+    torch_type = "cuda"
+    collective_backend = "nccl"
+    visibility_variables = VISIBILITY_VARIABLES
+    precisions = ("fp32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+    packages = ("torch-xmlir",)
+    import_first = ("torch_xmlir",)
+    version_fields = ("cuda",)
+
+    def data_folder(self) -> Path:
+        return Path(__file__).parent
+
+    # --- agent ------------------------------------------------------------------------------------------------------
+
+    def presence(self, machine: Machine) -> Presence:
+        evidence = find_evidence(machine)
+        presence = judge(evidence, LOOKED_FOR)
+        missing = _missing_nodes(evidence)
+        if presence.state == "present" and missing:
+            return Presence("partial", presence.evidence, f"{missing} is not here: map it into the container")
+        return presence
+
+    def devices(self, machine: Machine) -> list[Device]:
+        refuse_bad_variables(machine.environ)
+        readings = MACHINE.ask(XPU_SMI, machine)
+        details = {reading.device_id: reading for reading in _ask(DETAILS, machine)}
+        on_bus = {function.address: function for function in cards_on_bus(machine)}
+        return make_devices(self, machine, [_card(each, details.get(each.device_id), on_bus) for each in readings])
+
+    def versions(self, machine: Machine) -> dict[str, str]:
+        """By the table alone: what -q calls XPU-RT has another number, whose meaning is not known."""
+        properties = next((reading.properties for reading in _ask(TABLE, machine)), {})
+        found = {"driver": properties.get("driver", ""), "xre": properties.get("runtime", "")}
+        return {name: version for name, version in found.items() if version}
+
+    # --- worker -----------------------------------------------------------------------------------------------------
+
+    def wrong_build(self, torch: Any) -> str:
+        """torch_xmlir only warns where it cannot patch torch."""
+        if os.environ.get("DISABLE_XPYTORCH") == "1":
+            return "DISABLE_XPYTORCH=1 turns torch_xmlir off; unset it"
+        if torch.cuda.device_count() == 0:
+            return "torch_xmlir is loaded, but torch sees no card: see its warnings in the worker's log"
+        return ""
+
+    def framework_state(self) -> dict[str, Any]:
+        """With what torch_xmlir changes without a word: a compiled model runs eagerly unless it was told otherwise."""
+        import torch
+
+        mocked = os.environ.get(MOCK_COMPILE, "true").lower() in ("true", "1")
+        variables = [name for name in sorted(os.environ) if name.startswith("XMLIR_") or name in RUNTIME_VARIABLES]
+        return {
+            **super().framework_state(),
+            "torch.compile": "does nothing: models run eagerly" if mocked else "compiles",
+            "cudnn.enabled": torch.backends.cudnn.enabled,
+            **{name: os.environ[name] for name in variables},
+        }
+
+
+def cards_on_bus(machine: Machine) -> list[PciFunction]:
+    cards = [each for each in pci_functions(machine, PCI_VENDOR) if each.device_id in CARD_IDS]
+    if machine.glob(CONTROL_NODE):
+        vendor_id, device_id = PCIE_P800
+        cards += [each for each in pci_functions(machine, vendor_id) if each.device_id == device_id]
+    return cards
+
+
+def find_evidence(machine: Machine) -> Evidence:
+    nodes = [CONTROL_NODE, *(f"/dev/{path.name}" for path in machine.glob("/dev/xpu[0-9]*"))]
+    broken = [
+        f"/proc/xpu/{path.parent.name}/state is ERROR"
+        for path in machine.glob("/proc/xpu/dev*/state")
+        if machine.read(f"/proc/xpu/{path.parent.name}/state") == "ERROR"
+    ]
+    tool = XPU_SMI.find(machine) if may_be_kunlun(machine) else None
+    return Evidence(
+        bus=tuple(f"PCI {card.address} {card.vendor_id}:{card.device_id}" for card in cards_on_bus(machine)),
+        nodes=tuple(path for path in nodes if machine.glob(path)),
+        modules=tuple(f"/sys/module/{name}" for name in MODULES if machine.glob(f"/sys/module/{name}")),
+        tools=(*broken, *filter(None, [tool])),
+    )
+
+
+def refuse_bad_variables(environ: Mapping[str, str]) -> None:
+    """The collective library does not start with a word where it expects a level."""
+    level = environ.get("BKCL_DEBUG", "0")
+    if not level.isdigit():
+        raise BadInput(f"BKCL_DEBUG={level!r} is set, and must be a number: unset it, or use 0 or 1")
+
+
+def _missing_nodes(evidence: Evidence) -> str:
+    if CONTROL_NODE not in evidence.nodes:
+        return CONTROL_NODE
+    return "" if len(evidence.nodes) > 1 else "/dev/xpu0 or another card's node"
+
+
+def _ask(query: Query, machine: Machine) -> list[Reading]:
+    """What is only good to have: releases differ in which of these outputs they know."""
+    try:
+        return query.ask(XPU_SMI, machine)
+    except ToolFailed:
+        return []
+
+
+def _card(reading: Reading, detail: Reading | None, on_bus: Mapping[str, PciFunction]) -> Card:
+    said = reading.properties
+    more = detail.properties if detail else {}
+    function = on_bus.get(said["pci_address"])
+    is_shared = reading.device_id != said["pci_address"]
+    properties = {
+        "serial": said["serial"],
+        "chip": said["chip"],
+        "firmware": said["firmware"],
+        "power_limit_watts": more.get("power_limit_watts", ""),
+        "pci_id": function.device_id if function else "",
+    }
+    return Card(
+        physical_index=int(said["index"]),
+        names=(said["name"],),
+        uuid=more.get("uuid", ""),
+        pci_address=said["pci_address"],
+        pci_id=function.device_id if function else "",
+        memory_bytes=reading.total_bytes,
+        slice=_slice(said["name"], function),
+        properties={name: value for name, value in properties.items() if value},
+        identity=reading.device_id if is_shared else "",
+    )
+
+
+def _slice(name: str, function: PciFunction | None) -> str:
+    """With SR-IOV the tool lists virtual functions with memory of their own, and what is left of the card."""
+    if "-VF" in name or (function is not None and function.device_id == VIRTUAL_FUNCTION_ID):
+        return f"virtual function {name}"
+    return f"{name}, what its virtual functions leave" if name.endswith("-PF") else ""

@@ -1,0 +1,19 @@
+"""Workers on Kunlunxin cards: torch.distributed.run with both visibility variables, and one order of the cards."""
+
+from __future__ import annotations
+
+from flagperf.api import NodeShare, Setting, TorchrunLauncher
+
+VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Which of them wins where they differ is not known."""
+
+
+class KunlunLauncher(TorchrunLauncher):
+    vendor = "kunlun"
+    visibility_variables = VISIBILITY_VARIABLES
+    forbidden_variables = ("XTORCHRUN_CLEAN",)
+    """It kills every process that holds a card, whoever's it is."""
+
+    def vendor_settings(self, share: NodeShare) -> list[Setting]:
+        reason = "unset, the runtime orders cards by OAM_ID in runs of exactly 0,1,2,3,4,5,6,7 and otherwise not"
+        return [Setting("CUDA_DEVICE_ORDER", "PCI_BUS_ID", reason)]

@@ -1,0 +1,33 @@
+"""The cards' figures through `xpu-smi -m`."""
+
+from __future__ import annotations
+
+from flagperf.api import FIGURES, Availability, Machine, Query, Tool, ToolProbe, pci_functions
+from flagperf_kunlun.smi import parse_machine
+
+XPU_SMI = Tool(names=("xpu-smi", "xpu_smi"), folders=("/usr/local/bin", "/usr/local/xpu/bin", "/opt/xre/bin"))
+CONTROL_NODE = "/dev/xpuctrl"
+PCI_VENDOR = "1d22"
+MACHINE = Query(("-m",), parse_machine, FIGURES)
+
+
+def may_be_kunlun(machine: Machine) -> bool:
+    """Whether an xpu-smi on this machine can be Kunlunxin's: Intel's tool and a package on PyPI have the same name."""
+    return bool(machine.glob(CONTROL_NODE) or pci_functions(machine, PCI_VENDOR))
+
+
+class KunlunSmiProbe(ToolProbe):
+    vendor = "kunlun"
+    name = "xpu-smi"
+    tool = XPU_SMI
+    queries = (MACHINE,)
+    minimum_interval_seconds = 1.0
+
+    def available(self, machine: Machine) -> Availability:
+        availability = super().available(machine)
+        if availability.available and not may_be_kunlun(machine):
+            reason = (
+                f"{self.tool.find(machine)} is not Kunlunxin's: neither {CONTROL_NODE} nor PCI {PCI_VENDOR} is here"
+            )
+            return Availability(False, reason)
+        return availability

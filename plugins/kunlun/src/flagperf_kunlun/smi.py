@@ -1,0 +1,252 @@
+"""What xpu-smi prints (`xpu_smi` in older XRE releases), one function per output:
+
+    parse_machine   xpu-smi -m: a line of 32 words per device, without a header
+    parse_query     xpu-smi -q: blocks of labels
+    parse_table     xpu-smi alone: three lines per card in XRE 5, the DEVICES table in XRE 4
+
+A card is keyed by its PCI address. A K200 board has two devices on one address: these are keyed by serial number and
+chip, or by the tool's number where the table has no chip. MB means MiB here. Intel's tool of the same name has none of
+these shapes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
+from flagperf.errors import UnknownLayout
+
+MIB = 1 << 20
+NUM_MACHINE_WORDS = 32
+MOST_WATTS = 1000
+"""An old K200 tool prints milliwatts in the column of watts; no card draws a kilowatt."""
+
+_HEADER = (
+    "XPU Name Persistence-M | Bus-Id Disp.A | Volatile Uncorr. ECC",
+    "Fan Temp Perf Pwr:Usage/Cap | Memory-Usage | XPU-Util Compute M.",
+    " | L3-Usage | SR-IOV M.",
+)
+_TITLE = re.compile(r"\| XPU-SMI\s.*Driver Version:\s*(\S+)\s+XPU-RT Version:\s*(\S+)\s*\|")
+_NAME = re.compile(r"(\d+)\s+(\S.*?)\s+(?:N/A|On|Off)")
+_POWER = re.compile(r"\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)")
+_AMOUNTS = re.compile(r"(\S+)\s*/\s*(\S+)")
+_BLOCK = re.compile(r"XPU (\S+)")
+_LABELLED = re.compile(r"(\S.*?)\s+: (.*)")
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """One device as printed. `other_key` tells it from another one on the same address."""
+
+    index: str
+    address: str
+    other_key: str
+    cells: dict[str, Cell]
+    properties: dict[str, str]
+    missing: dict[str, str] = {}
+
+
+def parse_machine(text: str) -> list[Reading]:
+    return _readings([_machine_row(line, text) for line in whole_lines(text) if line.strip()], text)
+
+
+def parse_query(text: str) -> list[Reading]:
+    rows: list[_Row] = []
+    blocks = _blocks(whole_lines(text), text)
+    versions = _versions(*(blocks[""].get(f"{name} Version", "") for name in ("Driver", "XPU-RT")))
+    for bus_id, labels in blocks.items():
+        if bus_id:
+            rows.append(_query_row(bus_id, labels, {"driver": versions["driver"]} if versions else {}, text))
+    return _readings(rows, text)
+
+
+def parse_table(text: str) -> list[Reading]:
+    lines = text.splitlines()
+    if any(line.strip() == "DEVICES" for line in lines):
+        return _readings(list(_device_rows(lines, text)), text)
+    return _readings(list(_card_rows(lines, text)), text)
+
+
+def _readings(rows: Sequence[_Row], text: str) -> list[Reading]:
+    if not rows:
+        raise UnknownLayout("xpu-smi named no device", text)
+    on_address = Counter(row.address for row in rows)
+    keys = [row.address if on_address[row.address] == 1 else row.other_key for row in rows]
+    indices = [row.index for row in rows if row.index]
+    if len(set(keys)) != len(keys) or len(set(indices)) != len(indices):
+        raise UnknownLayout("xpu-smi named a device twice", text)
+    return [_reading(key, row) for key, row in zip(keys, rows, strict=True)]
+
+
+def _reading(key: str, row: _Row) -> Reading:
+    named = {"index": row.index, "pci_address": row.address, **row.properties}
+    reading = read_cells(key, row.cells, {name: value for name, value in named.items() if value})
+    return msgspec.structs.replace(reading, missing={**reading.missing, **row.missing})
+
+
+# --- xpu-smi -m ------------------------------------------------------------------------------------------------------
+
+
+def _machine_row(line: str, text: str) -> _Row:
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = []
+    if len(words) != NUM_MACHINE_WORDS or words[5] != "0" or words[7] != "0":
+        raise UnknownLayout(f"xpu-smi -m gave a line that is not of {NUM_MACHINE_WORDS} known words", text)
+    index, serial, power, chip = words[2], words[3], words[8], words[22]
+    if not index.isdigit():
+        raise UnknownLayout(f"xpu-smi -m gave {index!r} for a device's number", text)
+    cells = {
+        "used_bytes": Cell(words[17], scale=MIB),
+        "total_bytes": Cell(words[18], scale=MIB),
+        "utilisation_percent": Cell(words[19]),
+        "power_watts": Cell(power, scale=0.001 if power.isdigit() and int(power) > MOST_WATTS else 1),
+        "temperature_celsius": Cell(words[4]),
+    }
+    properties = {"name": words[21], "serial": serial, "chip": chip, "firmware": words[20]}
+    return _Row(index, _address(words[0], text), f"{serial}/{chip}", cells, properties)
+
+
+# --- xpu-smi -q ------------------------------------------------------------------------------------------------------
+
+
+def _blocks(lines: Sequence[str], text: str) -> dict[str, dict[str, str]]:
+    """Bus id -> labels, each with the headings above it: `Memory Usage/Total`. What stands before them is under ""."""
+    blocks: dict[str, dict[str, str]] = {"": {}}
+    current, headings = blocks[""], dict[int, str]()
+    for line in lines:
+        indent, words = len(line) - len(line.lstrip()), line.strip()
+        headings = {depth: heading for depth, heading in headings.items() if depth < indent}
+        if (found := _BLOCK.fullmatch(line.rstrip())) is not None:
+            if found[1] in blocks:
+                raise UnknownLayout(f"xpu-smi -q named {found[1]} twice", text)
+            current = blocks[found[1]] = {}
+        elif (found := _LABELLED.fullmatch(words)) is not None:
+            current["/".join([*headings.values(), found[1]])] = found[2]
+        elif words:
+            headings[indent] = words
+    return blocks
+
+
+def _query_row(bus_id: str, labels: Mapping[str, str], versions: dict[str, str], text: str) -> _Row:
+    try:
+        cells = {
+            "used_bytes": Cell(labels["Memory Usage/Used"], "MiB", MIB),
+            "total_bytes": Cell(labels["Memory Usage/Total"], "MiB", MIB),
+            "utilisation_percent": Cell(labels["Utilization/Xpu"], "%"),
+            "power_watts": Cell(labels["Power Readings/Power Draw"], "W"),
+            "temperature_celsius": Cell(labels["Temperature/XPU Current Temp"], "C"),
+        }
+        named = {"name": labels["Product Name"], "serial": labels["Serial Number"], "uuid": labels["XPU UUID"]}
+    except KeyError as error:
+        raise UnknownLayout(f"xpu-smi -q gave no {error.args[0]!r} for {bus_id}", text) from None
+    limit = labels.get("Power Readings/Enforced Power Limit", "").removesuffix("W").strip()
+    properties = {**named, "power_limit_watts": limit, **versions}
+    return _Row("", _address(bus_id, text), named["uuid"], cells, properties)
+
+
+# --- xpu-smi alone, XRE 5 --------------------------------------------------------------------------------------------
+
+
+def _card_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
+    titles = [(at, found) for at, line in enumerate(lines) if (found := _TITLE.match(line))]
+    at, title = titles[0] if titles else (0, None)
+    header = tuple(" | ".join(" ".join(cell.split()) for cell in _cells(line)) for line in lines[at + 2 : at + 5])
+    if title is None or header != _HEADER:
+        raise UnknownLayout("xpu-smi gave no table with the header that is known", text)
+    versions = _versions(title[1], title[2])
+    chunk: list[list[str]] = []
+    for line in lines[at + 6 :]:
+        if line.startswith("|"):
+            chunk.append(_cells(line))
+        elif line.startswith("+") and chunk:
+            yield _card_row(chunk, versions, text)
+            chunk = []
+        else:
+            break
+    if chunk:
+        raise UnknownLayout("xpu-smi gave a table that ends within a card", text)
+
+
+def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: str) -> _Row:
+    if [len(cells) for cells in chunk] != [3, 3, 3]:
+        raise UnknownLayout("xpu-smi gave a card that has not three lines of three cells", text)
+    (name, bus, _), (power, memory, use), _ = chunk
+    named, drawn, amounts = _NAME.fullmatch(name), _POWER.fullmatch(power), _AMOUNTS.fullmatch(memory)
+    if named is None or drawn is None or amounts is None or not bus or not use:
+        raise UnknownLayout("xpu-smi gave a card whose cells are not as their header says", text)
+    cells = {
+        "used_bytes": Cell(amounts[1], "MiB", MIB),
+        "total_bytes": Cell(amounts[2], "MiB", MIB),
+        "utilisation_percent": Cell(use.split()[0], "%"),
+        "power_watts": Cell(drawn[2], "W"),
+        "temperature_celsius": Cell(drawn[1], "C"),
+    }
+    properties = {"name": named[2], "power_limit_watts": drawn[3].removesuffix("W"), **versions}
+    return _Row(named[1], _address(bus.split()[0], text), named[1], cells, properties)
+
+
+# --- xpu_smi alone, XRE 4 --------------------------------------------------------------------------------------------
+
+
+def _device_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
+    start = next(at for at, line in enumerate(lines) if line.strip() == "DEVICES")
+    header = _cells(lines[start + 2]) if len(lines) > start + 3 else []
+    known = {"DevID", "PCI Addr", "Model", "SN", "UseRate", "Memory"}
+    if not known <= set(header) or len(set(header)) != len(header):
+        raise UnknownLayout("xpu_smi gave no DEVICES table with the columns that are known", text)
+    end = next((at for at in range(start + 4, len(lines)) if lines[at].startswith("-")), None)
+    if end is None:
+        raise UnknownLayout("xpu_smi gave a DEVICES table that does not end", text)
+    stated = dict(line.strip().split(" Version: ", 1) for line in lines[:start] if " Version: " in line)
+    versions = _versions(stated.get("Driver", ""), stated.get("Runtime", ""))
+    for line in lines[start + 4 : end]:
+        cells = _cells(line)
+        if len(cells) != len(header):
+            raise UnknownLayout(f"xpu_smi gave a row that does not fit its header: {line.strip()!r}", text)
+        yield _device_row(dict(zip(header, cells, strict=True)), versions, text)
+
+
+def _device_row(row: Mapping[str, str], versions: dict[str, str], text: str) -> _Row:
+    amounts = re.fullmatch(r"(\S+)\s*/\s*(\S.*)", row["Memory"])
+    if amounts is None or not row["DevID"].isdigit():
+        raise UnknownLayout("xpu_smi gave a device without its number or its memory", text)
+    cells = {
+        "used_bytes": Cell(amounts[1], scale=MIB),
+        "total_bytes": Cell(amounts[2], "MB", MIB),
+        "utilisation_percent": Cell(row["UseRate"], "%"),
+    }
+    optional = {"power_watts": "Power(W)", "temperature_celsius": "Temp"}
+    cells |= {figure: Cell(row[column]) for figure, column in optional.items() if column in row}
+    missing = {
+        figure: f"this release's table has no column {column}"
+        for figure, column in optional.items()
+        if column not in row
+    }
+    properties = {"name": row["Model"], "serial": row["SN"], "state": row.get("State", ""), **versions}
+    return _Row(row["DevID"], _address(row["PCI Addr"], text), row["DevID"], cells, properties, missing)
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def _versions(driver: str, runtime: str) -> dict[str, str]:
+    """In a container that answers to another vendor's names the driver is not this vendor's, and there is no
+    runtime."""
+    return {"driver": driver, "runtime": runtime} if driver and runtime not in ("", "N/A") else {}
+
+
+def _address(words: str, text: str) -> str:
+    address = pci_address(words)
+    if not address:
+        raise UnknownLayout(f"xpu-smi gave {words!r} where a PCI address was expected", text)
+    return address
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
