@@ -64,10 +64,7 @@ def test_no_adapter_and_no_case_asks_for_another_torch(torch: str, dist: Path, i
     pretend_installed(python, "torch", torch)
     for adapter in ADAPTERS:
         assert "torch" not in would_install(python, [dist, index], f"flagperf-{adapter}")
-    subprocess.run(
-        [*PIP, "--python", str(python), "install", "--quiet", "--no-index", f"--find-links={dist}", "flagperf"],
-        check=True,
-    )
+    install(python, dist, "flagperf")
     constraint = tmp_path / "torch.txt"
     constraint.write_bytes(
         subprocess.run(

@@ -13,6 +13,7 @@ from flagperf.testing import (
     MemorySuite,
     Recorded,
     Rig,
+    RunSuite,
     Simulation,
     write_tool,
 )
@@ -52,4 +53,8 @@ class TestMemory(MemorySuite):
 
 
 class TestLauncher(LauncherSuite):
+    rig = KunlunRig()
+
+
+class TestRun(RunSuite):
     rig = KunlunRig()
