@@ -32,14 +32,14 @@ hello()
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        python = _light_install(Path(folder) / "venv")
+        python = light_install(Path(folder) / "venv")
         script = Path(folder) / "hello.py"
         script.write_text(HELLO)
         flagperf, hello = [str(python.with_name("flagperf")), "cases", "list"], [str(script)]
         starts = interleaved(
-            {"flagperf": lambda: _start(flagperf), "hello": lambda: _start([str(python), *hello])}, NUM_STARTS
+            {"flagperf": lambda: start(flagperf), "hello": lambda: start([str(python), *hello])}, NUM_STARTS
         )
-        ratio = _least(starts["flagperf"]).wall_seconds / _least(starts["hello"]).wall_seconds
+        ratio = least(starts["flagperf"]).wall_seconds / least(starts["hello"]).wall_seconds
         details = () if ratio <= LIMIT else _imports(str(python), flagperf, hello)
     cpu = min(s.cpu_seconds for s in starts["flagperf"]) / min(s.cpu_seconds for s in starts["hello"])
     how = f"wall time, least of {NUM_STARTS} interleaved starts each, light install; by CPU time {cpu:.2f}"
@@ -51,7 +51,7 @@ class Start(msgspec.Struct, frozen=True):
     cpu_seconds: float
 
 
-def _start(command: Sequence[str]) -> Start:
+def start(command: Sequence[str]) -> Start:
     before = _children_cpu_seconds()
     wall_seconds = seconds_of(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
     return Start(wall_seconds, _children_cpu_seconds() - before)
@@ -62,11 +62,11 @@ def _children_cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _least(starts: Sequence[Start]) -> Start:
+def least(starts: Sequence[Start]) -> Start:
     return min(starts, key=lambda start: start.wall_seconds)
 
 
-def _light_install(venv: Path) -> Path:
+def light_install(venv: Path) -> Path:
     """The python of a new virtual environment that holds this repository without extras."""
     python, repository = venv / "bin" / "python", Path(__file__).parent.parent
     for command in (
