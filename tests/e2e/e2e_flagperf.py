@@ -96,15 +96,16 @@ def wait_until_gone(bundle: Path, seconds: float = 120) -> None:
         time.sleep(0.2)
 
 
-def wait_for_step(cwd: Path, rank: int = 0, seconds: float = 300) -> Path:
-    """Until the run has its first bundle and the rank has written a step."""
+def wait_for_step(cwd: Path, process: subprocess.Popen[str], seconds: float = 300) -> Path:
+    """Until the run has its bundle and rank 0 has written a step. A run that ends before that is shown at once."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        for events in (cwd / "runs").glob(f"*/events/rank-{rank:05d}.jsonl"):
+    while process.poll() is None and time.monotonic() < deadline:
+        for events in (cwd / "runs").glob("*/events/rank-00000.jsonl"):
             if "step_finished" in events.read_text():
                 return events.parent.parent
         time.sleep(0.1)
-    raise AssertionError("no step was written in time")
+    process.kill()
+    raise AssertionError(f"no step was written, exit code {process.returncode}: {process.communicate()}")
 
 
 def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:

@@ -76,7 +76,7 @@ def test_the_time_limit_ends_a_hanging_run(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_no_process_and_a_bundle_marked_interrupted(tmp_path: Path, number: int) -> None:
     settings = ["--set", "trouble.mode=orphan", "--set", "training.max_steps=200"]
     process = start(tmp_path, "run", "trouble", "--devices", "2", *settings)
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     assert processes_of(bundle)
     done = interrupt(process, number)
     assert done.code == 130
@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_no_process_and_a_bundle_marked_interrupted(tmp_path: Path
 
 def test_further_ctrl_cs_do_not_break_off_the_orderly_end(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
@@ -101,7 +101,7 @@ def test_further_ctrl_cs_do_not_break_off_the_orderly_end(tmp_path: Path) -> Non
 
 def test_an_agent_that_hangs_does_not_outlast_its_run(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     agent_process(process, "run").suspend()
     assert interrupt(process).code == 130
     wait_until_gone(bundle)
@@ -109,7 +109,7 @@ def test_an_agent_that_hangs_does_not_outlast_its_run(tmp_path: Path) -> None:
 
 def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     process.kill()
     process.communicate(timeout=300)
     wait_until_gone(bundle)
@@ -118,7 +118,7 @@ def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
 
 def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     agent_process(process, "run").kill()
     process.communicate(timeout=300)
     assert process.returncode == 3

@@ -43,7 +43,7 @@ def test_a_file_that_cannot_grow_ends_the_run_with_one_message(tmp_path: Path) -
 
 def test_a_bundle_that_is_removed_during_its_run_is_said_to_be(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     shutil.rmtree(bundle)
     done = interrupt(process)
     assert done.code == 3
@@ -57,7 +57,7 @@ def test_a_terminal_that_hangs_up_interrupts_its_run(tmp_path: Path) -> None:
     # pytest itself may run under nohup, which children inherit
     hang_up = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang", stderr=subprocess.DEVNULL, **hang_up)
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     assert interrupt(process, signal.SIGHUP).code == 130
     assert read_run(bundle)["ending"] == {"status": "interrupted", "reason": "stopped by SIGHUP"}
     assert (bundle / "MANIFEST").exists()

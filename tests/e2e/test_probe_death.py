@@ -13,7 +13,7 @@ pytestmark = pytest.mark.run
 
 def test_a_probe_that_is_killed_leaves_no_memory_figure_but_the_cause(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang", "--sample-seconds", "0.1")
-    bundle = wait_for_step(tmp_path)
+    bundle = wait_for_step(tmp_path, process)
     samples = bundle / "samples" / "node-000.jsonl"
     await_count(samples, '"type":"sampled"', 3)
     agent_process(process, "probe").kill()

@@ -55,7 +55,7 @@ class FlagPerf:
             code = f"from flagperf.plan import nodes; nodes.ADAPTER_SECONDS = {adapter_seconds}; {code}"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
-            env=environ, cwd=self._directory, capture_output=True, text=True, check=False, timeout=120,
+            env=environ, cwd=self._directory, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         return Ended(done.returncode, done.stdout, done.stderr)
 

@@ -79,9 +79,9 @@ def _misbehave(state: str) -> None:
     if state == "raise":
         raise OSError("acmectl: firmware 3 is too old")
     if state == "hang":
-        time.sleep(60)
+        time.sleep(600)
     if state == "hang_in_tool":
-        subprocess.run(["sleep", "10"], check=True)
+        subprocess.run(["sleep", "600"], check=True)
     if state == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if state == "chatty":
