@@ -90,7 +90,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
             assert probe.poll() is None
             time.sleep(0.05)
         probe.stdin.close()
-        assert probe.wait(10) == 0
+        assert probe.wait(60) == 0
     finally:
         subprocess.run(["pkill", "-P", str(worker.pid)], check=False)
         worker.kill()
@@ -106,7 +106,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
 
 def test_a_probe_whose_workers_never_start_ends_with_its_stdin(tmp_path: Path) -> None:
     probe = start_probe()
-    probe.communicate(request(tmp_path / "node.jsonl"), timeout=20)
+    probe.communicate(request(tmp_path / "node.jsonl"), timeout=60)
     assert probe.returncode == 0
     assert isinstance(read_events(tmp_path / "node.jsonl").events[-1], ProbeEnded)
 

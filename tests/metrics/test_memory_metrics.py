@@ -349,6 +349,13 @@ def test_a_silence_until_the_end_counts_and_says_why():
     assert metric.detail == "no sample of device card-0 of node 0 for 380.0 of 395.0 s: the tool did not answer"
 
 
+def test_what_a_reading_lacks_beside_its_figure_is_no_reason_for_a_gap():
+    bare = {"power_watts": "unsupported"}
+    samples = [Sampled(ns(at), (Reading("card-0", GIB, 16 * GIB, missing=bare),)) for at in (10, 20)]
+    metric = run(samples, parent=parent_file((-95, 300)))["mem_used"]
+    assert metric.detail == "no sample of device card-0 of node 0 for 380.0 of 395.0 s"
+
+
 def test_a_few_late_samples_of_a_short_run_are_no_matter():
     """One second between samples, once 20 s on a busy machine, in a run of half a minute."""
     start = ProbeStarted(0, 1, clock(), node_index=0, vendor="acme", probe="smi", interval_seconds=1.0)

@@ -118,7 +118,7 @@ def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWrit
     try:
         processes = tuple(probe.processes(request.devices))
     except Exception as error:  # noqa: BLE001  a plugin boundary
-        writer.write(SampleMissed(time.monotonic_ns(), f"processes: {type(error).__name__}: {error}"))
+        writer.write(ProcessesListed(time.monotonic_ns(), (), problem=f"{type(error).__name__}: {error}"))
         return
     if processes:
         writer.write(ProcessesListed(time.monotonic_ns(), processes))

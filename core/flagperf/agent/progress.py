@@ -21,7 +21,7 @@ from flagperf.spec import Progress
 _WINDOW_STEPS = 50
 """Throughput and time left are over the last steps, so that a slow start does not haunt them."""
 
-_SILENT_INTERVALS, _SILENT_SECONDS = 10, 10.0
+_SILENT_INTERVALS, _SILENT_SECONDS = 15, 10.0
 """A memory figure that is older than both is not shown: the probe is silent."""
 
 

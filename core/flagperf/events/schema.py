@@ -215,6 +215,8 @@ class ProcessesListed(Event, frozen=True):
     """Who was on the cards, where the probe can say: before the workers start, and when they have ended."""
 
     processes: tuple[ProcessReading, ...]
+    problem: str = ""
+    """Why they could not be listed."""
 
 
 class ProbeEnded(Event, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,31 +37,27 @@ def memory(job: Job, devices: Devices | Absent, ranks: Sequence[RankRecord], fai
         "mem_used": implausible or Found(fullest.peak_bytes, _inputs(fullest, devices, ranks)),
         "mem_total": _total(fullest),
         "mem_baseline": _baseline(fullest, devices),
-        "mem_remainder": allocator
-        if isinstance(allocator, Absent)
-        else implausible or _remainder(devices, allocator, ranks),
+        "mem_remainder": _remainder(devices, allocator, ranks) if isinstance(allocator, Found) else allocator,
     }
+    if implausible and isinstance(allocator, Found):
+        findings["mem_remainder"] = implausible
     doubts = device_marks(job, devices)
     return {**{name: _marked(finding, doubts) for name, finding in findings.items()}, "mem_allocator": allocator}
 
 
 def device_marks(job: Job, devices: Devices) -> tuple[Mark, ...]:
     """What the readings themselves say against the figures."""
+    capacities = {(node.index, device.id): device.memory_bytes for node in job.nodes for device in node.devices}
     marks: dict[Mark, None] = {}
     for device in devices.values():
         if device.has_gap:
             marks["telemetry_gap"] = None
         if any(not 0 <= (reading.utilisation_percent or 0) <= 100 for _, reading in device.readings):
             marks["implausible_utilisation"] = None
-        if job.memory_scope == "device" and device.peak_bytes > _capacity_bytes(job, device.card) * ROUNDING:
+        capacity = capacities.get(device.card) if job.memory_scope == "device" else None
+        if capacity and device.peak_bytes > capacity * ROUNDING:
             marks |= {"over_capacity": None, "unverified_mapping": None}
     return tuple(marks)
-
-
-def _capacity_bytes(job: Job, card: Card) -> float:
-    """What the job's description of the card says; without one there is no limit."""
-    known = {(node.index, device.id): device.memory_bytes for node in job.nodes for device in node.devices}
-    return known.get(card) or math.inf
 
 
 def _marked(finding: Finding, marks: tuple[Mark, ...]) -> Finding:

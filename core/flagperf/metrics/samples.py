@@ -217,6 +217,9 @@ def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[in
 
 
 def _missing_used(reading: Reading) -> list[str]:
+    """Nothing for a reading that has the figure, whatever else it lacks."""
+    if reading.used_bytes is not None:
+        return []
     return [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
 
 
