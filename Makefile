@@ -10,7 +10,7 @@ TORCH_SPEC ?= $(shell sed -n '/^torch==/p' constraints.txt)
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(VENV)/constraints.txt
 space   := $(subst ,, )
 
-.PHONY: demo test lint bench docs golden dist clean
+.PHONY: demo test lint bench docs golden dist clean ANEW
 
 demo: $(VENV)/.run
 	$(BIN)/flagperf run distilbert
@@ -49,7 +49,7 @@ HAS_TORCH = -c 'import torch' 2>/dev/null
 SITE_FOLDER = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 SEE_THROUGH = 'import sys; [print(f"import site; site.addsitedir({path!r})") for path in sys.path if path.endswith("-packages")]'
 
-$(VENV)/.run: pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
+$(VENV)/.run: pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml) $(if $(wildcard $(VENV)/.unfinished),ANEW)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "flagperf needs Python 3.10 or later; PYTHON=python3.11 make ... chooses another one" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -67,12 +67,13 @@ $(VENV)/.run: pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml)
 	@$(BIN)/python $(HAS_TORCH) || $(PIP) '$(TORCH_SPEC)'
 	@$(BIN)/python -c 'from importlib.metadata import version; print("torch==" + version("torch"))' \
 	  >> $(VENV)/constraints.txt
-	@$(PIP) -e '.[run]' $(PLUGINS:%=-e %)
+	@$(PIP) 'hatchling>=1.18' editables
+	@$(PIP) --no-build-isolation -e '.[run]' $(PLUGINS:%=-e %)
 	@rm $(VENV)/.unfinished
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@touch $(VENV)/.unfinished
-	@$(PIP) -e '.[run,dev]'
+	@$(PIP) --no-build-isolation -e '.[run,dev]'
 	@rm $(VENV)/.unfinished
 	@touch $@

@@ -1,11 +1,17 @@
-"""Tests are imported by their path, which leaves their folders out of sys.path; helpers beside them are found here."""
+"""What holds for all tests, wherever they are and however they are started."""
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parent
 TESTS = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")]
 
+# Tests are imported by their path, which leaves their folders out of sys.path; helpers beside them are found here.
 sys.path[:0] = [str(ROOT / "tests"), *sorted({str(path.parent) for path in TESTS})]
+
+# As in an activated environment: messages name the command `flagperf` where PATH finds this one.
+os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])

@@ -126,6 +126,13 @@ def test_an_interrupted_set_up_is_begun_anew(project: Path, tmp_path: Path) -> N
     assert (venv / ".unfinished").exists()
 
 
+def test_the_second_half_of_a_set_up_can_be_interrupted_too(project: Path) -> None:
+    (project / ".venv").mkdir()
+    for name in (".run", ".dev", ".unfinished"):
+        (project / ".venv" / name).touch()
+    assert "setting up .venv" in would_run(project, "lint")
+
+
 @pytest.mark.parametrize("is_link", [True, False])
 def test_an_environment_whose_python_is_gone_is_begun_anew(project: Path, tmp_path: Path, is_link: bool) -> None:
     venv = project / ".venv"

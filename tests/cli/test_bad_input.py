@@ -21,7 +21,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("command", "code", "words"),
     [
         ("run distilbrt", 2, ["unknown case 'distilbrt'", "did you mean distilbert?"]),
-        ("run distilbert --vendor cpuu", 2, ["unknown vendor 'cpuu'", "did you mean cpu?"]),
+        ("run distilbert --vendor cpuu", 2, ["unknown vendor 'cpuu'", "did you mean cpu"]),
         ("run distilbert --profile tinny", 2, ["unknown profile of case distilbert 'tinny'", "did you mean tiny?"]),
         ("run distilbert --profile standard", 2, ["give --data-dir", "cases show distilbert"]),
         ("run distilbert --profile standard --data-dir nowhere", 2, ["nowhere"]),

@@ -15,14 +15,13 @@ from xml.etree import ElementTree
 import click
 import msgspec
 
-import flagperf
 from flagperf.api import module_command
 from flagperf.cli.options import common, echo_json, note
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import core_version, load_plugins
 
-TEMPLATE = Path(flagperf.__file__).parent / "testing" / "new_vendor"
+TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
 SUITES = "flagperf.testing.installed"
 CHECK_VENDOR = "FLAGPERF_CHECK_VENDOR"
 FAILED = 3
