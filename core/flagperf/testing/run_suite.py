@@ -18,7 +18,7 @@ from flagperf.api import module_command
 from flagperf.testing.moving_memory import MovingMemory
 from flagperf.testing.rig import Simulation
 from flagperf.testing.suite import Suite
-from flagperf.units import memory_cell
+from flagperf.units import memory_cell, one_decimal
 
 RUN_SECONDS = 900.0
 
@@ -40,7 +40,7 @@ class RunSuite(Suite):
         assert memory in table and moving.device_id in table and name in table
         page = _flagperf(simulation, tmp_path, "report", "latest", "--format", "md", "--allow-simulated")
         assert memory in page and name in page
-        assert f"{moving.device_id} {peak_seconds:.1f} s after training began" in page
+        assert f"{moving.device_id} {one_decimal(peak_seconds)} s after training began" in page
         exported = _flagperf(simulation, tmp_path, "report", "latest", "--format", "json")
         assert name in exported
         refused = _run(simulation, tmp_path, "report", "latest", "--format", "md")
