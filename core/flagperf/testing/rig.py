@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from flagperf.api import Device, Reading
+from flagperf.api import Device, Reading, TorchrunLauncher
+from flagperf.plugins import load_plugins
 from flagperf.testing.tools import write_memory
 
 MEMORY = "FLAGPERF_SIMULATE_MEMORY"
@@ -87,3 +88,10 @@ class InstalledRig(Rig):
 
     def lay_out(self, folder: Path) -> None:
         return None
+
+    def expected_name(self, device: Device) -> str:
+        """What its launcher says: whether these cards go by UUID or by index only their vendor knows."""
+        launcher = load_plugins().launcher(self.vendor)
+        if isinstance(launcher, TorchrunLauncher):
+            return launcher.visible_name(device)
+        return super().expected_name(device)

@@ -27,7 +27,7 @@ TOTAL = 40960 * MIB
 DRIVER = "550.54.15"
 NAME = "NVIDIA A100-SXM4-40GB"
 PROC_VERSION = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Tue Mar  5 22:23:56 UTC 2024\n"
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
 
 
 # --- what the transcripts say ---------------------------------------------------------------------------------------

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from nvidia_builders import CARDS, FIRST, SECOND, nvml_card, nvml_text, simulate, transcript, write_nvml
+from nvidia_builders import (
+    CARDS,
+    FIRST,
+    PATIENCE_SECONDS,
+    SECOND,
+    nvml_card,
+    nvml_text,
+    simulate,
+    transcript,
+    write_nvml,
+)
 
 from flagperf.api import Device, Reading
 from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, RunSuite, Simulation
@@ -53,3 +65,11 @@ class TestLauncher(LauncherSuite):
 
 class TestRun(RunSuite):
     rig = NvidiaRig()
+
+
+def test_the_installed_adapter_passes_where_there_are_no_cards() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flagperf", "vendors", "check", "nvidia"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
