@@ -33,7 +33,9 @@ def test_summary_of_a_run():
     assert found["acc"] == ("0.913", "target acc 0.910, got 0.913: reached; acc over 872 evaluated rows")
     assert found["loss"] == ("0.6931 -> 0.1234", "first step -> last step")
     assert found["mem"][0] == "37.0/64.0 GiB"
-    assert found["mem"][1].startswith("of one device, peak on 0000:05:00.0, read by mx-smi")
+    assert found["mem"][1].startswith(
+        "of one device, peak on 0000:05:00.0 212.5 s after training began, read by mx-smi"
+    )
     assert found["MFU"][0] == "23.4%"
     assert "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief" in found["MFU"][1]
     assert found["padding ratio"] == ("97.4%", "")

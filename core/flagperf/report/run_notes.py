@@ -79,7 +79,7 @@ def memory_sentence(run: Run, lang: Lang) -> str:
             "memory", lang, probe=used.inputs.get("probe", EMPTY), samples=used.inputs.get("num_samples", EMPTY),
             interval=interval, gap=gap, device=used.inputs.get("device_id", EMPTY),
         )  # fmt: skip
-        sampled += _peak_time(used.inputs.get("peak_seconds"), lang)
+        sampled += peak_time(used.inputs.get("peak_seconds"), lang)
     if run.job.memory_scope == "host":
         return clauses([sampled, say("memory_host", lang)], lang)
     return clauses([sampled, *beside_memory(run, lang)], lang)
@@ -97,7 +97,7 @@ def beside_memory(run: Run, lang: Lang) -> list[str]:
     return found
 
 
-def _peak_time(seconds: float | None, lang: Lang) -> str:
+def peak_time(seconds: float | None, lang: Lang) -> str:
     if seconds is None:
         return ""
     return say("peak_after" if seconds >= 0 else "peak_before", lang, seconds=units.one_decimal(abs(seconds)))

@@ -9,7 +9,14 @@ import msgspec
 from flagperf import units
 from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
-from flagperf.report.run_notes import beside_memory, evaluated_sentence, mfu_sentence, profile_sentence, target_sentence
+from flagperf.report.run_notes import (
+    beside_memory,
+    evaluated_sentence,
+    mfu_sentence,
+    peak_time,
+    profile_sentence,
+    target_sentence,
+)
 from flagperf.report.table import Table
 from flagperf.report.texts import DETAILS, say
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
@@ -162,7 +169,8 @@ def _memory_note(run: Run) -> str:
     used = run.metric("mem_used")
     if used is None or used.value is None:
         return ""
-    read = f"peak on {used.inputs.get('device_id')}, read by {used.inputs.get('probe')}"
+    when = peak_time(used.inputs.get("peak_seconds"), "en")
+    read = f"peak on {used.inputs.get('device_id')}{when}, read by {used.inputs.get('probe')}"
     if run.job.memory_scope == "host":
         return f"host memory of one worker, {read}"
     return "; ".join([f"of one device, {read}", *beside_memory(run, "en")])

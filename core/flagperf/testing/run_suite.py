@@ -34,21 +34,20 @@ class RunSuite(Suite):
         with MovingMemory(simulation, tmp_path / "runs", card=1) as moving:
             table = _flagperf(simulation, tmp_path, "run", *self.case, "--vendor", self.rig.vendor, "--devices", "2")
         assert moving.shown_ns is not None, "the run ended before the peak was sampled"
-        peak_seconds = self._check_bundle(tmp_path, simulation, moving)
+        used = self._check_bundle(tmp_path, simulation, moving)
         memory = memory_cell(moving.peak_bytes, simulation.cards[1].memory_bytes)
         name = f"{self.rig.vendor} (simulated)"
-        assert memory in table and moving.device_id in table and name in table
+        peak = f"{moving.device_id} {one_decimal(used['inputs']['peak_seconds'])} s after training began"
+        assert memory in table and peak in table and name in table
         page = _flagperf(simulation, tmp_path, "report", "latest", "--format", "md", "--allow-simulated")
-        assert memory in page and name in page
-        assert f"{moving.device_id} {one_decimal(peak_seconds)} s after training began" in page
+        assert memory in page and peak in page and name in page
         exported = _flagperf(simulation, tmp_path, "report", "latest", "--format", "json")
         assert name in exported
         refused = _run(simulation, tmp_path, "report", "latest", "--format", "md")
         assert refused.returncode == 2 and "--allow-simulated" in refused.stderr
         _flagperf(simulation, tmp_path, "runs", "verify", "latest")
 
-    def _check_bundle(self, folder: Path, simulation: Simulation, moving: MovingMemory) -> float:
-        """When the peak was, in seconds after training began."""
+    def _check_bundle(self, folder: Path, simulation: Simulation, moving: MovingMemory) -> Any:
         (bundle,) = (folder / "runs").iterdir()
         run = json.loads((bundle / "run.json").read_text())
         used: Any = next(metric for metric in run["metrics"] if metric["name"] == "mem_used")
@@ -57,7 +56,7 @@ class RunSuite(Suite):
         assert moving.shown_ns and moving.shown_ns[0] <= used["inputs"]["t_ns"] <= moving.shown_ns[1]
         others = [value for name, value in used["inputs"]["per_device"].items() if moving.device_id not in name]
         assert others == [moving.idle_bytes[0]]
-        return float(used["inputs"]["peak_seconds"])
+        return used
 
 
 def _flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:

@@ -20,6 +20,7 @@ from flagperf.testing import (
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 ADDRESSES = ("0000:1f:00.0", "0000:9e:00.0")
 TOTAL_MIB = 65520
+ENV_SCRIPT = "export DTK_HOME=/opt/dtk LD_LIBRARY_PATH=/opt/dtk/lib:${LD_LIBRARY_PATH}\necho DTK is loaded\n"
 CARDS = tuple(SimulatedCard(each, TOTAL_MIB << 20, pci_address=each) for each in ADDRESSES)
 
 
@@ -30,7 +31,7 @@ def transcript(name: str) -> str:
 def folder_with_cards(root: Path, pci_id: str = "6210") -> MachineFolder:
     """Two cards, their node and driver, and the functions of a Hygon CPU beside them."""
     folder = MachineFolder(root).node("/dev/kfd", "/dev/dri/card0").module("hycu", "6.3.32-V1.6.0")
-    folder.file("/opt/dtk/.dtk_version", "DTK-26.04-rc4\n")
+    folder.file("/opt/dtk/.dtk_version", "DTK-26.04-rc4\n").file("/opt/dtk/env.sh", ENV_SCRIPT)
     for address in ADDRESSES:
         folder.pci(address, "1d94", pci_id, "0380")
     return with_cpu_functions(folder)

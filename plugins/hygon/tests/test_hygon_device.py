@@ -115,6 +115,14 @@ def test_cards_that_the_tool_numbers_from_1_are_torchs_from_0(tmp_path: Path) ->
     assert [device.properties["tool_index"] for device in devices] == ["1", "2"]
 
 
+def test_cards_of_which_a_container_has_some_are_torchs_from_0(tmp_path: Path) -> None:
+    some = [
+        Answer(each.arguments, each.stdout.replace("card1", "card5").replace("card0", "card2")) for each in answers()
+    ]
+    devices = BACKEND.devices(machine_with_tool(tmp_path, some))
+    assert [(device.id, device.physical_index) for device in devices] == [(ADDRESSES[0], 0), (ADDRESSES[1], 1)]
+
+
 def test_older_releases_call_the_tool_rocm_smi(tmp_path: Path) -> None:
     assert len(BACKEND.devices(machine_with_tool(tmp_path, answers(), tool="rocm-smi"))) == 2
 
@@ -197,3 +205,17 @@ def test_activating_with_another_torch_ends_as_unsupported(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="cannot use hygon cards"):
         HygonBackend().activate(0, 1, [Device("a", "K100", "K100", 0)])
+
+
+@pytest.mark.run
+def test_the_record_says_which_ways_attention_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "K100_AI")
+    torch.backends.cuda.enable_flash_sdp(False)
+    try:
+        state = HygonBackend().framework_state()
+    finally:
+        torch.backends.cuda.enable_flash_sdp(True)
+    assert (state["device_name"], state["version.hip"]) == ("K100_AI", None)
+    assert (state["sdpa.flash"], state["sdpa.math"], state["flash_attn_2_cuda"]) == (False, True, "not found")

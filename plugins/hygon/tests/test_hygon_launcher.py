@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from hygon_builders import ADDRESSES
+from hygon_builders import ADDRESSES, lay_out
 
 from flagperf.api import Device, LaunchCommand, NodeShare
-from flagperf.testing import MachineFolder
+from flagperf.testing import MachineFolder, Simulation
 from flagperf_hygon.launcher import HygonLauncher
 
 DEVICES = tuple(
@@ -32,3 +34,24 @@ def test_dtks_script_is_sourced_where_it_is(tmp_path: Path) -> None:
     assert HygonLauncher().env_script(folder.machine()) is None
     folder.file("/opt/dtk/env.sh", "export DTK=1\n")
     assert HygonLauncher().env_script(folder.machine()) == str(tmp_path / "opt/dtk/env.sh")
+
+
+def test_plan_shows_script_visibility_what_is_removed_and_the_peak(tmp_path: Path) -> None:
+    shown = plan(lay_out(tmp_path / "machine"), tmp_path)
+    script = tmp_path / "machine/root/opt/dtk/env.sh"
+    for words in (f". {script}", "HIP_VISIBLE_DEVICES=0,1", "unset ROCR_VISIBLE_DEVICES", "4.9e+13 FLOP/s", "low)"):
+        assert words in shown, shown
+
+
+def test_plan_of_a_slice_has_no_peak(tmp_path: Path) -> None:
+    shown = plan(lay_out(tmp_path / "machine"), tmp_path, VHCU_VISIBLE_DEVICES="0,1")
+    assert "4.9e+13" not in shown and "secondary survey" not in shown, shown
+
+
+def plan(simulation: Simulation, folder: Path, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "hygon", "--devices", "2"],
+        env=simulation.environ(**environ), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout

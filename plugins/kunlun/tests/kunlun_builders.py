@@ -62,6 +62,14 @@ def lay_out(folder: Path) -> Simulation:
     return Simulation(machine.root, CARDS, memory, environ, torch_version={"cuda": "12.9"})
 
 
+def lay_out_r300(folder: Path) -> Simulation:
+    """Two R300 with an older release, which has neither -q nor a UUID."""
+    simulation = lay_out(folder)
+    lines = transcript("machine_p800").replace('"P800 OAM"', "R300").replace("98304", "32768").replace("77120", "28001")
+    write_tool(folder / "bin", "xpu-smi", [Answer(("-m",), lines), Answer((), transcript("table_xre4_14_columns"))])
+    return simulation
+
+
 def machine_with_tool(folder: Path, said: Sequence[Answer], tool: str = "xpu-smi", **environ: str) -> Machine:
     machine = folder_with_cards(folder / "root")
     memory = folder / "memory"

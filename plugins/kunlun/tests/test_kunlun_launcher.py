@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-from kunlun_builders import ADDRESSES
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kunlun_builders import ADDRESSES, lay_out_r300
 
 from flagperf.api import Device, LaunchCommand, NodeShare
+from flagperf.plan.tuning import find_tuning
+from flagperf.testing import Simulation
+from flagperf_kunlun.device import KunlunBackend
 from flagperf_kunlun.launcher import KunlunLauncher
 
 DEVICES = tuple(
@@ -28,3 +36,46 @@ def test_cards_have_one_order_whatever_the_number_of_cards_and_what_was_inherite
     setting = next(each for each in command().settings if each.name == "CUDA_DEVICE_ORDER")
     assert "OAM_ID" in setting.reason
     assert command().environment({"CUDA_DEVICE_ORDER": "OAM_ID"})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_plan_shows_tuning_visibility_order_and_what_is_removed(tmp_path: Path) -> None:
+    shown = plan(lay_out_r300(tmp_path / "machine"), tmp_path)
+    tuned = ("training.accumulate 8", "data.num_workers 1", "training/kunlunxin/distilbert-pytorch, 1x1")
+    launched = (
+        "XPU_VISIBLE_DEVICES=0",
+        "CUDA_VISIBLE_DEVICES=0",
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        "unset XTORCHRUN_CLEAN",
+    )
+    for words in (*tuned, *launched):
+        assert words in shown, f"{words} is not in the plan:\n{shown}"
+
+
+def plan(simulation: Simulation, folder: Path) -> str:
+    """Of the published profile, with data that the case makes itself; in single spaces."""
+    made_up = ("data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "kunlunxin", "--profile", "standard",
+            "--data-dir", str(folder), "--set", *made_up,
+        ],
+        env=simulation.environ(), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "devices", "training"),
+    [(1, 1, {"batch_size": 32, "accumulate": 8}), (1, 8, {"batch_size": 32}), (2, 8, {"batch_size": 16})],
+)
+def test_tuning_is_that_of_the_published_rows(nodes: int, devices: int, training: dict[str, int]) -> None:
+    found = find_tuning(KunlunBackend().tuning_folder(), "distilbert", "R300", nodes, devices, "standard")
+    assert found is not None
+    assert found.values == {"training": training, "data": {"num_workers": 1}}
+
+
+def test_no_other_card_and_shape_is_tuned() -> None:
+    folder = KunlunBackend().tuning_folder()
+    assert find_tuning(folder, "distilbert", "P800-OAM", 1, 8, "standard") is None
+    assert find_tuning(folder, "distilbert", "R300", 1, 4, "standard") is None

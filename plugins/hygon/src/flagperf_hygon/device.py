@@ -60,10 +60,11 @@ class HygonBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_other_variables(machine.environ)
-        described = _describe(machine)
-        first = min(int(reading.device_id) for reading in described)
+        described = sorted(_describe(machine), key=lambda reading: int(reading.device_id))
         on_bus = {function.address: function for function in cards_on_bus(machine, self._known_ids())}
-        cards = [_card(reading, on_bus, _slice(machine.environ, reading), first) for reading in described]
+        cards = [
+            _card(index, reading, on_bus, _slice(machine.environ, reading)) for index, reading in enumerate(described)
+        ]
         return make_devices(self, machine, cards)
 
     def versions(self, machine: Machine) -> dict[str, str]:
@@ -147,7 +148,8 @@ def _describe(machine: Machine) -> list[Reading]:
     return [merge(number, [answer.get(number) for answer in answers], missing) for number in answers[0]]
 
 
-def _card(reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str, first: int) -> Card:
+def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str) -> Card:
+    """`index` is torch's: it counts the cards that it can reach from 0, whatever number the tool begins with."""
     address, name = reading.properties.get("pci_address", ""), reading.properties.get("name", "")
     pci_id = on_bus[address].device_id if address in on_bus else ""
     properties = {
@@ -157,7 +159,7 @@ def _card(reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str, 
         "memory_missing": reading.missing.get("total_bytes", ""),
     }
     return Card(
-        physical_index=int(reading.device_id) - first,  # torch counts from 0, whatever the tool does
+        physical_index=index,
         names=(name or f"Hygon {pci_id or 'card'}",),
         pci_address=address,
         pci_id=pci_id,

@@ -10,11 +10,7 @@ import msgspec
 from flagperf.api import Availability, Device, Machine, Query, Reading, Tool, ToolProbe
 from flagperf_hygon.smi import parse_json, plausible
 
-HY_SMI = Tool(
-    names=("hy-smi", "rocm-smi"),
-    folders=("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/bin"),
-    timeout_seconds=20.0,
-)
+HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/bin"))
 BUS = Query(("--showbus", "--json"), parse_json, ())
 MEMORY = Query(("--showmeminfo", "vram", "--json"), parse_json, ("used_bytes", "total_bytes"))
 USE = Query(("--showuse", "--json"), parse_json, ("utilisation_percent",))

@@ -55,13 +55,11 @@ def parse_machine(text: str) -> list[Reading]:
 
 
 def parse_query(text: str) -> list[Reading]:
-    rows: list[_Row] = []
     blocks = _blocks(whole_lines(text), text)
-    versions = _versions(*(blocks[""].get(f"{name} Version", "") for name in ("Driver", "XPU-RT")))
-    for bus_id, labels in blocks.items():
-        if bus_id:
-            rows.append(_query_row(bus_id, labels, {"driver": versions["driver"]} if versions else {}, text))
-    return _readings(rows, text)
+    general = blocks.pop("")
+    versions = _versions(general.get("Driver Version", ""), general.get("XPU-RT Version", ""))
+    driver = versions.get("driver", "")
+    return _readings([_query_row(bus_id, labels, driver, text) for bus_id, labels in blocks.items()], text)
 
 
 def parse_table(text: str) -> list[Reading]:
@@ -133,7 +131,7 @@ def _blocks(lines: Sequence[str], text: str) -> dict[str, dict[str, str]]:
     return blocks
 
 
-def _query_row(bus_id: str, labels: Mapping[str, str], versions: dict[str, str], text: str) -> _Row:
+def _query_row(bus_id: str, labels: Mapping[str, str], driver: str, text: str) -> _Row:
     try:
         cells = {
             "used_bytes": Cell(labels["Memory Usage/Used"], "MiB", MIB),
@@ -146,7 +144,7 @@ def _query_row(bus_id: str, labels: Mapping[str, str], versions: dict[str, str],
     except KeyError as error:
         raise UnknownLayout(f"xpu-smi -q gave no {error.args[0]!r} for {bus_id}", text) from None
     limit = labels.get("Power Readings/Enforced Power Limit", "").removesuffix("W").strip()
-    properties = {**named, "power_limit_watts": limit, **versions}
+    properties = {**named, "power_limit_watts": limit, "driver": driver}
     return _Row("", _address(bus_id, text), named["uuid"], cells, properties)
 
 
