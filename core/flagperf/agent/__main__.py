@@ -8,7 +8,7 @@ import sys
 
 from flagperf.errors import FlagPerfError
 
-VERBS = ("describe", "adapter", "check", "run", "probe")
+VERBS = ("describe", "check", "run", "probe")
 
 
 def main(arguments: list[str]) -> int:

@@ -1,30 +1,25 @@
-"""`agent adapter`: what one installed adapter finds on this node. A process of its own, started by `describe`: an
-adapter whose library hangs, crashes or prints hurts nobody else."""
+"""What one installed adapter finds on this node, looked at in a process of its own: an adapter whose library hangs,
+crashes or prints hurts nobody else."""
 
 from __future__ import annotations
 
+import os
+import select
 import signal
-import subprocess
-import sys
-from collections.abc import Sequence
-from typing import IO
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import IO, NoReturn
 
 import msgspec
 
 from flagperf.agent.probe import choose_probe
-from flagperf.agent.processes import kill_group
-from flagperf.agent.simulation import is_simulated, node_machine
-from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes, module_command
-from flagperf.plugins import Given, Plugins, load_plugins
-from flagperf.spec import AdapterRequest, VendorFacts
-
-
-def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(stdin.read(), type=AdapterRequest)
-    plugins = load_plugins()
-    facts = look(plugins.device_given(request.vendor), node_machine(), plugins, request.with_memory)
-    stdout.write(msgspec.json.encode(facts))
-    return 0
+from flagperf.agent.processes import die_with_parent, kill_group
+from flagperf.agent.simulation import is_simulated
+from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes
+from flagperf.plugins import Given, Plugins
+from flagperf.spec import VendorFacts
 
 
 def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
@@ -49,31 +44,69 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
         return failed(given, f"{type(error).__name__}: {error}")
 
 
-def start(given: Given, with_memory: bool) -> subprocess.Popen[bytes]:
-    """The same in a child, in a session of its own so that the tools it started can be stopped with it."""
-    child = subprocess.Popen(
-        [*module_command(sys.executable, "flagperf.agent"), "adapter"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    assert child.stdin is not None
-    child.stdin.write(msgspec.json.encode(AdapterRequest(given.thing.vendor, with_memory)))
-    child.stdin.close()
-    child.stdin = None
-    return child
+class AdapterChild(msgspec.Struct, frozen=True):
+    given: Given
+    pid: int
+    answer: int
+    """The reading end of its pipe."""
+    errors: IO[bytes]
 
 
-def finish(given: Given, child: subprocess.Popen[bytes], timeout_seconds: float) -> VendorFacts:
+def start(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterChild:
+    """`look` in a fork of this process, which has loaded the adapter already: a new interpreter for each of several
+    adapters would take most of the time of a command. This process has no other thread."""
+    reading, writing = os.pipe()
+    errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
+    pid = os.fork()
+    if pid == 0:
+        _answer(lambda: look(given, machine, plugins, with_memory), writing, errors)
+    os.close(writing)
+    return AdapterChild(given, pid, reading, errors)
+
+
+def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) -> NoReturn:
+    """The child's part, in a session of its own so that the tools it starts can be stopped with it."""
+    code = 1
     try:
-        output, errors = child.communicate(timeout=max(0.0, timeout_seconds))
-    except subprocess.TimeoutExpired:
-        kill_group(child.pid)
-        child.communicate()
-        return failed(given, "it did not answer in time; its driver or tool may hang")
-    if child.returncode < 0:
-        return failed(given, f"its process was killed by {signal.Signals(-child.returncode).name}")
-    if child.returncode:
-        return failed(given, errors.decode(errors="replace").strip() or f"exit code {child.returncode}")
-    return msgspec.json.decode(output, type=VendorFacts)
+        os.setsid()
+        die_with_parent()
+        for stream in (1, 2):
+            os.dup2(errors.fileno(), stream)
+        with os.fdopen(writing, "wb") as answer:
+            answer.write(msgspec.json.encode(find()))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)
+
+
+def finish(child: AdapterChild, timeout_seconds: float) -> VendorFacts:
+    deadline = time.monotonic() + max(0.0, timeout_seconds)
+    output, has_ended = _read_until(child.answer, deadline)
+    kill_group(child.pid)  # a tool that it left behind, and itself where it still runs
+    status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    os.close(child.answer)
+    if not has_ended:
+        return failed(child.given, "it did not answer in time; its driver or tool may hang")
+    if output:
+        return msgspec.json.decode(output, type=VendorFacts)
+    if status < 0:
+        return failed(child.given, f"its process was killed by {signal.Signals(-status).name}")
+    child.errors.seek(0)
+    return failed(child.given, child.errors.read().decode(errors="replace").strip() or f"exit code {status}")
+
+
+def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
+    """What came, and whether the other end was closed in time."""
+    output = b""
+    while select.select([answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(answer, 1 << 16)
+        if not part:
+            return output, True
+        output += part
+    return output, False
 
 
 def unseen(given: Given) -> VendorFacts:

@@ -69,11 +69,14 @@ def _look_at_all(
 ) -> list[VendorFacts]:
     """Adapters side by side, each in its own process. A fallback looks for no hardware and needs none."""
     deadline = time.monotonic() + request.adapter_seconds
-    children = [None if given.thing.is_fallback else adapter.start(given, request.with_memory) for given in backends]
+    children = [
+        None if given.thing.is_fallback else adapter.start(given, machine, plugins, request.with_memory)
+        for given in backends
+    ]
     return [
         adapter.look(given, machine, plugins, request.with_memory)
         if child is None
-        else adapter.finish(given, child, deadline - time.monotonic())
+        else adapter.finish(child, deadline - time.monotonic())
         for given, child in zip(backends, children, strict=True)
     ]
 

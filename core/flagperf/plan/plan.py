@@ -91,7 +91,7 @@ def _tuning(spec: RunSpec, manifest: Manifest, site: Site) -> Layer | None:
     vendor, model = site.backend.vendor, site.device.model
     folder, profile = site.backend.tuning_folder(), choose_profile(spec, manifest)
     tuning = find_tuning(folder, spec.case, model, spec.nodes, spec.devices, profile)
-    if tuning is None:
+    if tuning is None or site.device.slice:  # published values are those of whole cards
         return None
     return Layer(f"{TUNING_LAYER}{vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
 

@@ -16,7 +16,6 @@ from flagperf.spec.manifest import (
     read_toml,
 )
 from flagperf.spec.messages import (
-    AdapterRequest,
     AgentMessage,
     CheckAnswer,
     CheckRequest,
@@ -44,7 +43,7 @@ from flagperf.spec.values import (
 )
 
 __all__ = [
-    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AdapterRequest", "AgentMessage", "CheckAnswer",
+    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer",
     "CheckRequest", "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
     "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",

@@ -24,13 +24,6 @@ class DescribeRequest(msgspec.Struct, frozen=True):
     """Requirement strings of the case's worker."""
 
 
-class AdapterRequest(msgspec.Struct, frozen=True):
-    """What `agent adapter` reads from stdin."""
-
-    vendor: str
-    with_memory: bool
-
-
 class CheckRequest(msgspec.Struct, frozen=True):
     """What `agent check` reads from stdin: can this node give the case its data?"""
 

@@ -37,10 +37,6 @@ FIRST, SECOND = "0000:1c:00.0", "0000:9d:00.0"
 FIRST_UUID, SECOND_UUID = "GPU-0f1e2d3c-1111-4a5b-8c6d-00000000000a", "GPU-0f1e2d3c-2222-4a5b-8c6d-00000000000b"
 SLICE, SLICE_UUID = f"{FIRST}/sgpu-2", "GPU-7a7b7c7d-3333-4e4f-9a9b-00000000000c"
 
-DMON = (
-    "dmon", "--show-temperature", "--show-board-power", "--show-usage", "--show-bdf", "--format", "csv", "-c", "1",
-)  # fmt: skip
-
 
 def shared_file(path: str) -> Path:
     """A file of the reference material that may lie beside the repository, and is not part of this package."""

@@ -174,6 +174,11 @@ def test_versions_come_from_the_log_where_json_cannot_be_read(tmp_path: Path) ->
     assert (versions["driver"], versions["maca"]) == ("3.1.4", "3.2.1.7")
 
 
+def test_versions_of_an_old_release_come_from_its_table(tmp_path: Path) -> None:
+    versions = BACKEND.versions(with_tool(metax_folder(tmp_path), (Answer((), transcript("table_a0")),)))
+    assert versions == {"driver": "2.1.3", "maca": "2.0", "mx_smi": "2.0.9", "bios": "1.0.99.0"}
+
+
 def test_a_version_that_the_tool_does_not_know_is_left_out_or_read_from_the_toolkit(tmp_path: Path) -> None:
     unknown = Answer(("-j",), transcript("json").replace("3.2.1.7", "unknown"))
     machine = metax_folder(tmp_path)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metax_builders import FIRST_UUID, MetaxRig, card, slice_device
+from metax_builders import FIRST_UUID, SLICE_UUID, SLICED_ANSWERS, MetaxRig, card, slice_device
 
 from flagperf.api import Device, LaunchCommand, NodeShare
 from flagperf.plan.tuning import find_tuning
-from flagperf.testing import MachineFolder
+from flagperf.testing import MachineFolder, Simulation, write_tool
 from flagperf_metax.device import MetaxBackend
 from flagperf_metax.launcher import MetaxLauncher
 
@@ -79,26 +79,32 @@ def test_what_was_published_of_c500_is_no_tuning_of_c550() -> None:
     assert find_tuning(MetaxBackend().tuning_folder(), "distilbert", "C550", 1, 8, "standard") is None
 
 
-def test_plan_shows_tuning_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:
-    simulation = MetaxRig().lay_out(tmp_path / "machine")
+def plan(simulation: Simulation, **variables: str) -> str:
     synthetic = ("data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false")
     done = subprocess.run(
         [
             sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "metax", "--profile", "standard",
-            "--data-dir", str(tmp_path), "--set", *synthetic,
+            "--data-dir", str(simulation.root), "--set", *synthetic,
         ],
-        env=simulation.environ(CUDA_LAUNCH_BLOCKING="1"), cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=simulation.environ(**variables), cwd=simulation.root, capture_output=True, text=True, check=False,
         timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    shown = " ".join(done.stdout.split())
-    settings = ("CUDA_VISIBLE_DEVICES=0", "MACA_VISIBLE_DEVICES=0", "MACA_PATH=/opt/maca", "CUDA_LAUNCH_BLOCKING")
-    for words in (
-        "training.batch_size 96",
-        "training.learning_rate 0.00001",
-        "published C500 row 1x1",
-        FIRST_UUID,
-        "1.8e+13",
-        *settings,
-    ):
-        assert words in shown, f"{words} is not in the plan:\n{done.stdout}"
+    return " ".join(done.stdout.split())
+
+
+def test_plan_shows_tuning_peak_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:
+    shown = plan(MetaxRig().lay_out(tmp_path / "machine"), CUDA_LAUNCH_BLOCKING="1")
+    tuned = ("training.batch_size 96", "training.learning_rate 1e-5", "published C500 row 1x1")
+    settings = ("CUDA_VISIBLE_DEVICES=0", "MACA_VISIBLE_DEVICES=0", "MACA_PATH=/opt/maca", "unset CUDA_LAUNCH_BLOCKING")
+    for words in (FIRST_UUID, "1.8e+13", *tuned, *settings):
+        assert words in shown
+
+
+def test_plan_has_neither_peak_nor_tuning_of_the_whole_card_for_a_slice(tmp_path: Path) -> None:
+    simulation = MetaxRig().lay_out(tmp_path / "machine")
+    write_tool(simulation.root / "bin", "mx-smi", SLICED_ANSWERS, simulation.memory)
+    shown = plan(simulation)
+    assert SLICE_UUID in shown
+    for words in ("1.8e+13", "training.batch_size 96", "CUDA_VISIBLE_DEVICES"):
+        assert words not in shown

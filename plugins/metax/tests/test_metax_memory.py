@@ -24,7 +24,7 @@ from metax_builders import (
 from flagperf.api import Availability, Device, Machine, Reading, Tool
 from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder
-from flagperf_metax.memory import MxSmiProbe, MxSmiTableProbe
+from flagperf_metax.memory import DMON, MxSmiProbe, MxSmiTableProbe
 
 CARDS = (card(0), card(1))
 
@@ -47,6 +47,13 @@ def test_figures_belong_to_the_card_whatever_the_order(tmp_path: Path) -> None:
 def test_where_json_fails_the_options_of_their_own_are_asked(tmp_path: Path) -> None:
     first, _ = sample(with_tool(metax_folder(tmp_path), without(ANSWERS, "-j")))
     assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (97.0, 199.875, 61.5)
+
+
+def test_what_they_leave_out_is_asked_of_dmon(tmp_path: Path) -> None:
+    answers = without(without(ANSWERS, "-j"), "--show-temperature")
+    dmon = Answer(DMON.arguments, transcript("dmon_c500"))
+    first, _ = sample(with_tool(metax_folder(tmp_path), (*answers, dmon)))
+    assert (first.temperature_celsius, first.power_watts) == (61.0, 199.875)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class MetaxBackend(TorchDeviceBackend):
 
     def versions(self, machine: Machine) -> dict[str, str]:
         """KMD is the driver. MACA, the tool and the BIOS have versions of their own."""
-        answers = _answer(machine, JSON) or _answer(machine, VERSION)
+        answers = _answer(machine, JSON) or _answer(machine, VERSION) or _answer(machine, TABLE)
         said = answers[0].properties if answers else {}
         names: tuple[str, ...] = ("driver", "maca", "mx_smi", "bios")
         return {**_maca_on_disk(machine), **{name: said[name] for name in names if name in said}}

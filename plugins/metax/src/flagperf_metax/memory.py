@@ -9,6 +9,7 @@ from flagperf.api import Availability, Device, Machine, Query, Reading, Tool, To
 from flagperf.errors import ToolFailed
 from flagperf_metax.smi import (
     parse_board_power,
+    parse_dmon,
     parse_json,
     parse_memory,
     parse_table,
@@ -19,12 +20,17 @@ from flagperf_metax.smi import (
 PCI_VENDOR = "9999"
 DEVICE_NODE = "/dev/mxcd"
 
-MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin", "/opt/mxn100/bin"), timeout_seconds=5.0)
+MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin", "/opt/mxn100/bin"))
 MEMORY = Query(("--show-memory",), parse_memory, ("used_bytes", "total_bytes"))
 JSON = Query(("-j",), parse_json, ("utilisation_percent", "power_watts", "temperature_celsius"))
 BOARD_POWER = Query(("--show-board-power",), parse_board_power, ("power_watts",))
 TEMPERATURE = Query(("--show-temperature",), parse_temperature, ("temperature_celsius",))
 USAGE = Query(("--show-usage",), parse_usage, ("utilisation_percent",))
+DMON = Query(
+    ("dmon", "--show-temperature", "--show-board-power", "--show-usage", "--show-bdf", "--format", "csv", "-c", "1"),
+    parse_dmon,
+    ("utilisation_percent", "power_watts", "temperature_celsius"),
+)
 TABLE = Query(
     (), parse_table, ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")
 )
@@ -38,7 +44,7 @@ class MxSmiProbe(ToolProbe):
     vendor = "metax"
     name = "mx-smi"
     tool = MX_SMI
-    queries: ClassVar[tuple[Query, ...]] = (MEMORY, JSON, BOARD_POWER, TEMPERATURE, USAGE)
+    queries: ClassVar[tuple[Query, ...]] = (MEMORY, JSON, BOARD_POWER, TEMPERATURE, USAGE, DMON)
     minimum_interval_seconds = 1.0
 
     def available(self, machine: Machine) -> Availability:
