@@ -52,6 +52,6 @@ def test_it_runs_on_the_vendors_cards_and_the_bundle_tells_all_three(flagperf: F
     assert metrics["mem_used"] == 3 * GIB
     started = json.loads((bundle / "events" / "rank-00000.jsonl").read_text().splitlines()[0])
     assert (started["device_id"], started["mapping"]) == ("acme-aaaa", "uuid")
-    assert started["framework"] == {"acme_fast": "1"}
+    assert started["framework"]["acme_fast"] == "1" and started["framework"]["cpus"]
     probe = json.loads((bundle / "samples" / "node-000.jsonl").read_text().splitlines()[0])
     assert (probe["probe"], probe["not_used"]) == ("acme-sysfs", {"acme-smi": "acme-smi is not installed"})
