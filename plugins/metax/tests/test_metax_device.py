@@ -107,6 +107,11 @@ def test_cards_have_uuid_address_model_and_capacity(tmp_path: Path) -> None:
     assert first.properties["power_limit_watts"] == "350.000"
 
 
+def test_a_model_is_what_the_tool_calls_it_whatever_its_pci_id(tmp_path: Path) -> None:
+    listed = Answer(("-L",), transcript("list_one_mapped"))
+    assert {device.model for device in devices(tmp_path, replaced(ANSWERS, listed))} == {"C550"}
+
+
 def test_visibility_narrows_and_reorders_when_both_variables_agree(tmp_path: Path) -> None:
     both = {"CUDA_VISIBLE_DEVICES": "1,0", "MACA_VISIBLE_DEVICES": "1,0"}
     assert [device.physical_index for device in devices(tmp_path, **both)] == [1, 0]

@@ -4,7 +4,6 @@ presence comes from the bus, the device node and the kernel module alone."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,15 +98,12 @@ def _cards(machine: Machine) -> list[Card]:
     by_key = [{reading.device_id: reading for reading in answer} for answer in answers]
     known = {key: merge(key, [answer.get(key) for answer in by_key], {}) for key in by_key[0]}
     sliced = {reading.properties["pci_address"] for reading in known.values() if "slice" in reading.properties}
-    pci_ids = {function.address: function.device_id for function in pci_functions(machine, PCI_VENDOR)}
     return [
-        _card(reading, known[reading.properties["pci_address"]], pci_ids)
-        for key, reading in known.items()
-        if key not in sliced
+        _card(reading, known[reading.properties["pci_address"]]) for key, reading in known.items() if key not in sliced
     ]
 
 
-def _card(reading: Reading, whole: Reading, pci_ids: Mapping[str, str]) -> Card:
+def _card(reading: Reading, whole: Reading) -> Card:
     """`whole` is the card that a slice is cut from, or the reading itself."""
     said = reading.properties
     limit = whole.properties.get("power_limit_watts")
@@ -116,8 +112,8 @@ def _card(reading: Reading, whole: Reading, pci_ids: Mapping[str, str]) -> Card:
         properties["sgpu"] = reading.device_id
     return Card(
         physical_index=int(whole.properties["index"]), names=(whole.properties["name"],), uuid=said.get("uuid", ""),
-        pci_address=whole.device_id, pci_id=pci_ids.get(whole.device_id, ""), memory_bytes=reading.total_bytes,
-        slice=said.get("slice", ""), problem=said.get("problem", ""), properties=properties,
+        pci_address=whole.device_id, memory_bytes=reading.total_bytes, slice=said.get("slice", ""),
+        problem=said.get("problem", ""), properties=properties,
     )  # fmt: skip
 
 
