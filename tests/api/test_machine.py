@@ -44,14 +44,14 @@ def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path) -> None:
 def test_a_tool_that_hangs_is_stopped() -> None:
     began = time.monotonic()
     output = run_tool(["sleep", "30"], timeout_seconds=0.3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (output.returncode, output.problem) == (None, "sleep did not end within 0.3 s")
 
 
 def test_a_tool_whose_child_hangs_with_its_pipe_is_stopped_too() -> None:
     began = time.monotonic()
-    assert run_tool(["sh", "-c", "sleep 6 & sleep 6"], timeout_seconds=0.3).returncode is None
-    assert time.monotonic() - began < 4
+    assert run_tool(["sh", "-c", "sleep 30 & sleep 30"], timeout_seconds=0.3).returncode is None
+    assert time.monotonic() - began < 20
 
 
 def test_a_tool_speaks_the_c_locale_and_cannot_ask_questions(monkeypatch: pytest.MonkeyPatch) -> None:
