@@ -102,6 +102,13 @@ def test_unknown_peak_names_what_was_looked_for():
     assert metrics["tflops_per_device"].value == pytest.approx(4.8e-7)
 
 
+def test_unknown_peak_of_a_slice_says_that_it_is_one():
+    job = make_job(peak=None)
+    devices = tuple(msgspec.structs.replace(device, slice="half") for device in job.nodes[0].devices)
+    sliced = msgspec.structs.replace(job, nodes=(msgspec.structs.replace(job.nodes[0], devices=devices),))
+    assert run(sliced)["mfu"].detail == "no peak is known for vendor acme, model Card A (half), precision row fp16"
+
+
 def test_confidence_of_the_peak():
     assert run()["mfu"].marks == ()
     assert run(with_peak(confidence="medium"))["mfu"].marks == ("medium_peak",)

@@ -123,7 +123,9 @@ def _share(job: Job, work: Work | Absent) -> Finding:
 
 
 def _peak(job: Job) -> Peak | Absent:
-    wanted = f"vendor {job.vendor}, model {job.device_model.model}, precision row {job.precision.peak_row}"
+    device = job.device_model
+    model = f"{device.model} ({device.slice})" if device.slice else device.model
+    wanted = f"vendor {job.vendor}, model {model}, precision row {job.precision.peak_row}"
     if job.peak is None or job.peak.value <= 0:
         return Absent("unknown_peak", f"no peak is known for {wanted}")
     if job.peak.confidence == "low" and not job.accept_low_peaks:
