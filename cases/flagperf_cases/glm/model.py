@@ -45,14 +45,15 @@ class Glm(nn.Module):
         targets: torch.Tensor,
         target_mask: torch.Tensor,
     ) -> torch.Tensor:
-        """One score per sequence, in float32.
+        """One score per sequence, in float32 at least.
 
         `tokens`, `positions`, `blocks` are [sequences, length]; `context` is the number of positions that all others
         may look at; `answer_at`, `targets` and `target_mask` are [sequences, longest answer].
         """
         states = self.transformer(self.word_embeddings(tokens), positions, blocks, attention_mask(context, tokens))
-        logits = self._answer_logits(states, answer_at).float()
-        chosen = functional.log_softmax(logits, dim=-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        logits = self._answer_logits(states, answer_at)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        chosen = functional.log_softmax(logits, dim=-1, dtype=wide).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         return (chosen * target_mask).sum(-1)
 
     def _answer_logits(self, states: torch.Tensor, answer_at: torch.Tensor) -> torch.Tensor:
