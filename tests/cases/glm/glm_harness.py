@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import precision
+from flagperf.api import Device, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import AnyEvent, Event, Reported, StepFinished
 from flagperf.spec.manifest import Manifest, read_manifest
@@ -53,7 +53,7 @@ def run_case(config: dict[str, Any], data_dir: Path | None = None, rank: int = 0
 
     AcceleratorState._reset_state()  # it is one per process, and refuses another precision
     backend, recorder = CpuBackend(), Recorder()
-    activation = backend.activate(rank, num_threads=1)
+    activation = backend.activate(rank, 1, [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)])
     context = Context(
         backend=backend, activation=activation, precision=precision(config["precision"]), config=config,
         sink=recorder, rank=rank, world_size=world_size, data_dir=data_dir,
