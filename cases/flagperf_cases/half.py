@@ -90,9 +90,7 @@ class HalfUpdates:
 class LossScale:
     """Halved when gradients overflow for the `hysteresis`-th time, doubled after `window` steps without."""
 
-    def __init__(
-        self, value: float = 2.0**32, window: int = 1000, hysteresis: int = 2, floor: float = 1.0
-    ) -> None:
+    def __init__(self, value: float = 2.0**32, window: int = 1000, hysteresis: int = 2, floor: float = 1.0) -> None:
         self.value = value
         self._window = window
         self._hysteresis = self._tolerated = hysteresis
@@ -134,7 +132,7 @@ class Masters:
             weight.grad = None
         loss_scale.unscale(master.grad for _, master in self.named if master.grad is not None)
 
-    @torch.no_grad()
     def give_back(self) -> None:
-        for weight, (_, master) in zip(self._weights, self.named, strict=True):
-            weight.copy_(master)
+        with torch.no_grad():
+            for weight, (_, master) in zip(self._weights, self.named, strict=True):
+                weight.copy_(master)

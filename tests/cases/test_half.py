@@ -44,7 +44,7 @@ def test_a_window_without_overflow_doubles_and_tolerates_again() -> None:
 
 
 def test_an_overflow_begins_the_window_anew() -> None:
-    assert scales(LossScale(16.0, window=3, hysteresis=1), "..x..." ) == [16, 16, 8, 8, 8, 16]
+    assert scales(LossScale(16.0, window=3, hysteresis=1), "..x...") == [16, 16, 8, 8, 8, 16]
 
 
 def test_the_scale_never_falls_below_its_floor() -> None:

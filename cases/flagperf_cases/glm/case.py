@@ -18,7 +18,7 @@ from flagperf_cases.glm.data import CHECKPOINT, load_samples, sequences, trainin
 from flagperf_cases.glm.model import Glm, matmul_parameters
 from flagperf_cases.glm.pieces import Sample, Samples
 from flagperf_cases.glm.scores import exact_match, f1
-from flagperf_cases.half import NamedParameters, make_updates
+from flagperf_cases.half import NamedParameters, Updates, make_updates
 from flagperf_cases.rows import TrainingRows, evaluation_rows
 
 NOT_A_CANDIDATE = -10_000.0
@@ -61,26 +61,32 @@ def run(ctx: Context) -> None:
     model.train()
     with ctx.training(planned_steps=rows.planned_steps):
         for number, micro_batches in enumerate(all_steps(ctx, rows, loader), 1):
-            with ctx.step() as step:
-                loss_sum = torch.zeros((), device=ctx.device)
-                for index, batch in enumerate(micro_batches):
-                    is_last = index == len(micro_batches) - 1
-                    with nullcontext() if is_last else accelerator.no_sync(model):
-                        loss = (choice_losses(model, batch) * batch["weights"]).sum()
-                        accelerator.backward(updates.scaled(loss * batch["scale"]))
-                    loss_sum += loss.detach()
-                if updates.apply():
-                    schedule.step()
-                samples = sum(batch["samples"] for batch in micro_batches)
-                step.done(
-                    samples=samples,
-                    tokens=sum(batch["tokens"] for batch in micro_batches),
-                    padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-                    loss=loss_sum / max(samples, 1),
-                )
+            train_step(ctx, accelerator, model, updates, schedule, micro_batches)
             is_due = number % steps_between_evaluations == 0 or number == rows.planned_steps
             if is_due and evaluate(ctx, plain_model, validation) >= config.evaluation.target:
                 break
+
+
+def train_step(
+    ctx: Context, accelerator: Any, model: Any, updates: Updates, schedule: Any, micro_batches: list[dict[str, Any]]
+) -> None:
+    with ctx.step() as step:
+        loss_sum = torch.zeros((), device=ctx.device)
+        for index, batch in enumerate(micro_batches):
+            is_last = index == len(micro_batches) - 1
+            with nullcontext() if is_last else accelerator.no_sync(model):
+                loss = (choice_losses(model, batch) * batch["weights"]).sum()
+                accelerator.backward(updates.scaled(loss * batch["scale"]))
+            loss_sum += loss.detach()
+        if updates.apply():
+            schedule.step()
+        samples = sum(batch["samples"] for batch in micro_batches)
+        step.done(
+            samples=samples,
+            tokens=sum(batch["tokens"] for batch in micro_batches),
+            padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
+            loss=loss_sum / max(samples, 1),
+        )
 
 
 def choice_losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
@@ -140,7 +146,8 @@ def training_rows(ctx: Context, num_samples: int) -> TrainingRows:
 
 
 def all_steps(ctx: Context, rows: TrainingRows, loader: Any) -> Iterator[Any]:
-    for rows.epoch in range(rows.epochs):
+    for epoch in range(rows.epochs):
+        rows.epoch = epoch
         yield from ctx.batches(loader)
 
 

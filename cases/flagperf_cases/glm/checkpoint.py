@@ -21,12 +21,13 @@ from flagperf_cases.glm.data import GET_CHECKPOINT, weights_file
 POSITIONS = ("transformer.position_embeddings.weight", "transformer.block_position_embeddings.weight")
 
 
-def load_checkpoint(model: torch.nn.Module, folder: Path) -> None:
+def load_checkpoint(model: Any, folder: Path) -> None:
     """Every weight of the model, or BadInput. A smaller model takes the first layers and positions; a longer one keeps
     its own rows for the positions that the checkpoint does not have."""
     path = weights_file(folder)
     wanted = model.state_dict()
-    found = {name: tensor for name, tensor in _weights(path).items() if _layer(name) < len(model.transformer.layers)}  # type: ignore[union-attr, arg-type]
+    num_layers = len(model.transformer.layers)
+    found = {name: tensor for name, tensor in _weights(path).items() if _layer(name) < num_layers}
     for name in POSITIONS:
         if name in found and found[name].dim() == 2 and found[name].shape[1:] == wanted[name].shape[1:]:
             rows = found[name][: len(wanted[name])]
@@ -87,7 +88,7 @@ MAKERS_OF_DATA = ("numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.dt
 class _StandIn:
     """An object that keeps nothing of what the pickle says of it."""
 
-    def __new__(cls, *arguments: Any) -> _StandIn:
+    def __new__(cls, *_arguments: Any) -> _StandIn:
         return object.__new__(cls)
 
     def __init__(self, *arguments: Any) -> None:

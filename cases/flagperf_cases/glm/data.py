@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -49,6 +49,7 @@ TRAIN, VALIDATION = "ReCoRD/train.jsonl", "ReCoRD/val.jsonl"
 def load_samples(config: Any, data_dir: Path | None) -> tuple[Samples, Samples]:
     """The samples to train on and those to evaluate, alike on every rank."""
     data, length = config.data, config.model.sequence
+    records: list[Iterable[Record]]
     if data.source == "synthetic":
         pieces = WordPieces.of_stories()
         records = [made_up("train", data.rows), made_up("eval", data.eval_rows)]
@@ -251,7 +252,9 @@ def weights_file(folder: Path) -> Path:
         raise BadInput(f"{latest} does not exist; {GET_CHECKPOINT}")
     iteration = latest.read_text("utf-8", errors="replace").strip()
     if not iteration.isalnum():
-        raise BadInput(f"{latest} should hold the name of a folder like 200000, not {iteration[:60]!r}; {GET_CHECKPOINT}")
+        raise BadInput(
+            f"{latest} should hold the name of a folder like 200000, not {iteration[:60]!r}; {GET_CHECKPOINT}"
+        )
     path = folder / iteration / "mp_rank_00_model_states.pt"
     if not path.is_file():
         raise BadInput(f"{path} does not exist; {GET_CHECKPOINT}")

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 INIT_STD = 0.02
 
 
-class Glm(nn.Module):
+class Glm(nn.Module):  # type: ignore[misc]
     """Scores sequences: the log-probability of each one's answer, given its text."""
 
     def __init__(self, values: Any) -> None:
@@ -72,7 +72,7 @@ def attention_mask(context: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     return (causal | text.unsqueeze(1)).unsqueeze(1)
 
 
-class Transformer(nn.Module):
+class Transformer(nn.Module):  # type: ignore[misc]
     def __init__(self, values: Any) -> None:
         super().__init__()
         self.position_embeddings = nn.Embedding(values.sequence + 1, values.width)
@@ -92,10 +92,10 @@ class Transformer(nn.Module):
                 states = checkpoint(layer, states, mask, use_reentrant=False)
             else:
                 states = layer(states, mask)
-        return self.final_layernorm(states)  # type: ignore[no-any-return]
+        return self.final_layernorm(states)
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     def __init__(self, values: Any) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(values.width)
@@ -105,10 +105,10 @@ class Layer(nn.Module):
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         states = states + self.attention(self.input_layernorm(states), mask)
-        return states + self.mlp(self.post_attention_layernorm(states))  # type: ignore[no-any-return]
+        return states + self.mlp(self.post_attention_layernorm(states))
 
 
-class Attention(nn.Module):
+class Attention(nn.Module):  # type: ignore[misc]
     def __init__(self, values: Any) -> None:
         super().__init__()
         self.heads = values.heads
@@ -122,10 +122,10 @@ class Attention(nn.Module):
         query, key, value = by_head.unbind(2)
         rate = self.attention_dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
-        return self.dropout(self.dense(mixed.transpose(1, 2).flatten(2)))  # type: ignore[no-any-return]
+        return self.dropout(self.dense(mixed.transpose(1, 2).flatten(2)))
 
 
-class Mlp(nn.Module):
+class Mlp(nn.Module):  # type: ignore[misc]
     def __init__(self, values: Any) -> None:
         super().__init__()
         self.dense_h_to_4h = nn.Linear(values.width, values.ffn)
@@ -134,7 +134,7 @@ class Mlp(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         inner = functional.gelu(self.dense_h_to_4h(states), approximate="tanh")
-        return self.dropout(self.dense_4h_to_h(inner))  # type: ignore[no-any-return]
+        return self.dropout(self.dense_4h_to_h(inner))
 
 
 def matmul_parameters(values: Any) -> int:

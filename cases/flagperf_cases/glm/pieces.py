@@ -1,7 +1,7 @@
 """From clozes to sequences of word pieces, laid out as GLM reads them.
 
     [CLS] passage  query up to the blank  [MASK]  rest of the query  [PAD] | start-of-piece  answer
-    text, seen from everywhere                                             | predicted piece by piece, up to end-of-piece
+    text, seen from everywhere                                             | predicted piece by piece, then its end
 
 Importable without torch.
 """

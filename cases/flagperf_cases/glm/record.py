@@ -24,11 +24,12 @@ PLAIN = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-
 
 HDF5_SIGNATURE = b"\x89HDF"
 GET_RECORD = (
-    "take ReCoRD.zip of SuperGLUE (https://super.gluebenchmark.com/tasks) and unpack it in the folder given as --data-dir"
+    "take ReCoRD.zip of SuperGLUE (https://super.gluebenchmark.com/tasks) and unpack it in the folder that is given "
+    "as --data-dir"
 )
 NO_HDF5 = (
-    "HDF5 files of ready-made arrays are not read, since nothing says how they were made; the same samples are made here "
-    "from the original text"
+    "HDF5 files of ready-made arrays are not read, since nothing says how they were made; the same samples are made "
+    "here from the original text"
 )
 
 

@@ -138,9 +138,7 @@ class Malicious:
     ("function", "words"),
     [(os.mkdir, "posix.mkdir"), (exec, "builtins.exec"), (argparse.Namespace, "argparse.Namespace")],
 )
-def test_a_pickle_that_calls_something_is_refused(
-    tmp_path: Path, original: Any, function: Any, words: str
-) -> None:
+def test_a_pickle_that_calls_something_is_refused(tmp_path: Path, original: Any, function: Any, words: str) -> None:
     harm = tmp_path / "harm"
     arguments = {exec: (f"import os; os.mkdir({str(harm)!r})",), argparse.Namespace: ()}.get(function, (str(harm),))
     save(tmp_path, {"module": original.state_dict(), "args": Malicious(function, *arguments)})

@@ -139,8 +139,8 @@ def real_data(shared_data: Path, tmp_path: Path) -> Path:
 def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
     config = values(
         "tiny", data__source="record", data__rows=4, data__eval_rows=6, model__vocabulary=30592, model__sequence=128,
-        model__width=16, model__logits="answers", training__batch_size=4, training__max_samples=80,
-        training__schedule_steps=40,
+        model__width=16, model__logits="answers", training__batch_size=4, training__max_samples=60,
+        training__schedule_steps=40, training__learning_rate=0.02,
     )  # fmt: skip
     assert len(check_files(real_data, config)) == 3
     events = run_case(config, real_data)

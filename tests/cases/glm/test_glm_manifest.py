@@ -61,7 +61,12 @@ def test_published_results_are_kept_in_the_units_of_the_metrics() -> None:
     references = manifest().references
     shapes = [(r.vendor, r.nodes, r.devices_per_node) for r in references]
     assert shapes[:4] == [("nvidia", 1, 8), ("nvidia", 1, 8), ("nvidia", 1, 1), ("nvidia", 2, 8)]
-    assert [vendor for vendor, _, _ in shapes[4:]] == [*["metax"] * 3, *["hygon"] * 2, *["kunlun"] * 3, *["iluvatar"] * 3]
+    assert [vendor for vendor, _, _ in shapes[4:]] == [
+        *["metax"] * 3,
+        *["hygon"] * 2,
+        *["kunlun"] * 3,
+        *["iluvatar"] * 3,
+    ]
     assert references[0].values["mem_used"] == pytest.approx(33.0 * 2**30)
     assert (references[0].values["acc"], references[0].values["mfu"]) == (0.808, 0.035)
     assert references[1].overrides == "bs=16, lr=1e-5"

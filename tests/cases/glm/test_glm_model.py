@@ -46,8 +46,8 @@ def batch() -> dict[str, Any]:
     """Both candidates, then the first again, which is no candidate; written down by hand."""
     inputs = {
         "tokens": padded([FIRST[0], SECOND[0], FIRST[0]], LENGTH),
-        "positions": padded([[0, 1, 2, 3, 4, 5, 3, 3, 3], [0, 1, 2, 3, 4, 5, 3, 3], [0, 1, 2, 3, 4, 5, 3, 3, 3]], LENGTH),
-        "blocks": padded([[0, 0, 0, 0, 0, 0, 1, 2, 3], [0, 0, 0, 0, 0, 0, 1, 2], [0, 0, 0, 0, 0, 0, 1, 2, 3]], LENGTH),
+        "positions": padded([[*range(6), 3, 3, 3], [*range(6), 3, 3], [*range(6), 3, 3, 3]], LENGTH),
+        "blocks": padded([[0] * 6 + [1, 2, 3], [0] * 6 + [1, 2], [0] * 6 + [1, 2, 3]], LENGTH),
         "context": torch.tensor([6, 6, 6]),
         "answer_at": torch.tensor([[6, 7, 8]] * 3),
         "targets": torch.tensor([[5, 6, 21], [4, 21, 0], [5, 6, 21]]),

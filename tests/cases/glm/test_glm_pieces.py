@@ -32,7 +32,7 @@ def words(pieces: WordPieces, tokens: list[int]) -> list[str]:
 
 def test_a_text_with_its_blank_is_followed_by_the_answer(pieces: WordPieces) -> None:
     filled = samples_of(pieces, CLOZE).filled(0, 1)
-    text = "[CLS] anna ran . li na won . it tells of [MASK] . [PAD]".split()
+    text = ["[CLS]", "anna", "ran", ".", "li", "na", "won", ".", "it", "tells", "of", "[MASK]", ".", "[PAD]"]
     assert words(pieces, filled.tokens) == [*text, "<start>", "li", "na"]
     assert words(pieces, filled.targets) == ["li", "na", "<end>"]
     assert (filled.context, filled.blank) == (14, 11)

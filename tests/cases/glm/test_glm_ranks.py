@@ -60,9 +60,7 @@ def test_a_short_last_batch_counts_as_what_it_was(two_ranks: list[list[list[Even
         assert [step.samples for step in by_step[2]] == [3, 2]
 
 
-def test_every_query_is_evaluated_once(
-    one_rank: list[list[list[Event]]], two_ranks: list[list[list[Event]]]
-) -> None:
+def test_every_query_is_evaluated_once(one_rank: list[list[list[Event]]], two_ranks: list[list[list[Event]]]) -> None:
     for alone, together in zip(one_rank, two_ranks, strict=True):
         expected = reports(alone[0])
         assert len(expected) == 3  # before training and after each 29 samples
