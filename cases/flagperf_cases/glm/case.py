@@ -13,8 +13,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from flagperf.worker import Context
-from flagperf_cases.glm.checkpoint import load_checkpoint
-from flagperf_cases.glm.data import CHECKPOINT, load_samples, sequences, training_loader
+from flagperf_cases.glm.checkpoint import CHECKPOINT, load_checkpoint
+from flagperf_cases.glm.data import load_samples, sequences, training_loader
 from flagperf_cases.glm.model import Glm, matmul_parameters
 from flagperf_cases.glm.pieces import Sample, Samples
 from flagperf_cases.glm.scores import exact_match, f1

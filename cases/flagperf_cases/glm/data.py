@@ -5,8 +5,6 @@ Importable without torch: `check_files` is called before any process of the run 
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
+from flagperf_cases.files import data_folder, described, read_lines
+from flagperf_cases.glm.checkpoint import CHECKPOINT, check_checkpoint
 from flagperf_cases.glm.pieces import (
     NUM_FRAME,
     NUM_MARKS,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import torch
     from torch.utils.data import DataLoader
 
-CHECKPOINT = "blocklm-large-blank"
 VOCABULARY = "bert-base-uncased/vocab.txt"
 TRAIN, VALIDATION = "ReCoRD/train.jsonl", "ReCoRD/val.jsonl"
 
@@ -152,10 +151,6 @@ def sequences(samples: Samples, pairs: Sequence[tuple[int, int]]) -> tuple[dict[
 GET_VOCABULARY = (
     "download vocab.txt of https://huggingface.co/bert-base-uncased into the folder bert-base-uncased of --data-dir"
 )
-GET_CHECKPOINT = (
-    f"take the published checkpoint (GLM-Large-En, `{CHECKPOINT}`, of https://github.com/THUDM/GLM) and unpack it in "
-    "the folder given as --data-dir, or set model.checkpoint=false to start from random weights"
-)
 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
@@ -164,22 +159,19 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
     real_data, checkpoint = values["data"]["source"] == "record", values["model"]["checkpoint"]
     if not real_data and not checkpoint:
         return []
-    if data_dir is None or not data_dir.is_dir():
-        found = "no --data-dir was given" if data_dir is None else f"{data_dir} is not a folder"
-        raise BadInput(f"ReCoRD and {CHECKPOINT} are read from --data-dir, and {found}; the case's README says more")
+    folder = data_folder(data_dir, f"ReCoRD/, {Path(VOCABULARY).parent}/ and {CHECKPOINT}/")
     files: list[Path] = []
     if real_data:
-        vocabulary = _checked_vocabulary(data_dir / VOCABULARY, values["model"]["vocabulary"])
-        records = [_checked_records(data_dir, name, vocabulary, values) for name in (TRAIN, VALIDATION)]
-        files += [*records, vocabulary]
+        vocabulary = _checked_vocabulary(folder / VOCABULARY, values["model"]["vocabulary"])
+        files += [_checked_records(folder, name, vocabulary, values) for name in (TRAIN, VALIDATION)]
+        files.append(vocabulary)
     if checkpoint:
-        weights = weights_file(data_dir / CHECKPOINT)
-        files += [weights.parent.parent / ITERATION, weights]
-    return [_described(path, data_dir) for path in files]
+        files += check_checkpoint(folder / CHECKPOINT, values["model"])
+    return [described(path, folder) for path in files]
 
 
 def _check_values(values: dict[str, Any]) -> None:
-    model, data, training = values["model"], values["data"], values["training"]
+    model, training = values["model"], values["training"]
     if model["width"] % model["heads"]:
         raise BadInput(
             f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
@@ -190,30 +182,26 @@ def _check_values(values: dict[str, Any]) -> None:
             f"training.schedule_steps={training['schedule_steps']} micro-batches are less than one step of "
             f"training.accumulate={training['accumulate']}; raise the first"
         )
-    if data["source"] != "synthetic":
-        return
+    if values["data"]["source"] == "synthetic":
+        _check_stories(values["data"], model)
+
+
+def _check_stories(data: dict[str, Any], model: dict[str, Any]) -> None:
     for key in ("rows", "eval_rows"):
         if not data[key]:
             raise BadInput(
                 f"data.source=synthetic makes as many samples as data.{key} says, and it is 0; set it, e.g. to 1000"
             )
-    pieces_needed = len(SPECIAL) + len(WORDS) + NUM_MARKS
-    if model["vocabulary"] < pieces_needed:
-        raise BadInput(
-            f"data.source=synthetic has {pieces_needed} words, more than model.vocabulary={model['vocabulary']}; "
-            "raise that"
-        )
-    if model["sequence"] < LONGEST:
-        raise BadInput(
-            f"data.source=synthetic needs {LONGEST} positions, and model.sequence is {model['sequence']}; raise that"
-        )
+    num_pieces = len(SPECIAL) + len(WORDS) + NUM_MARKS
+    for key, needed in (("vocabulary", num_pieces), ("sequence", LONGEST)):
+        if model[key] < needed:
+            raise BadInput(f"data.source=synthetic needs model.{key}={needed}, and it is {model[key]}; raise it")
 
 
-def _checked_records(data_dir: Path, name: str, vocabulary: Path, values: dict[str, Any]) -> Path:
-    path, length = data_dir / name, values["model"]["sequence"]
-    if not path.is_file():
-        arrays = any(data_dir.glob("**/*.hdf5"))
-        raise BadInput(f"{path} does not exist; {f'{NO_HDF5}: ' if arrays else ''}{GET_RECORD}")
+def _checked_records(folder: Path, name: str, vocabulary: Path, values: dict[str, Any]) -> Path:
+    path, length = folder / name, values["model"]["sequence"]
+    if not path.exists() and any(folder.glob("**/*.hdf5")):
+        raise BadInput(f"{path} does not exist, and {NO_HDF5}; {GET_RECORD}")
     long = [record for record in read_records(path) if _may_be_too_long(record, length)]
     if long:
         cut_samples(str(path), evaluation_clozes(long), WordPieces.of_file(vocabulary), length)
@@ -227,9 +215,7 @@ def _may_be_too_long(record: Record, length: int) -> bool:
 
 
 def _checked_vocabulary(path: Path, size: int) -> Path:
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; {GET_VOCABULARY}")
-    words = path.read_text("utf-8", errors="replace").rstrip("\n").split("\n")
+    words = read_lines(path, GET_VOCABULARY)
     if words[0] != SPECIAL[0] or not set(SPECIAL) <= set(words):
         raise BadInput(
             f"{path} is not BERT's vocabulary: that begins with [PAD] and has {', '.join(SPECIAL)}; {GET_VOCABULARY}"
@@ -240,32 +226,3 @@ def _checked_vocabulary(path: Path, size: int) -> Path:
             f"set that to {len(words) + NUM_MARKS} or more"
         )
     return path
-
-
-ITERATION = "latest_checkpointed_iteration.txt"
-
-
-def weights_file(folder: Path) -> Path:
-    """The weights of the iteration that the folder says is its latest."""
-    latest = folder / ITERATION
-    if not latest.is_file():
-        raise BadInput(f"{latest} does not exist; {GET_CHECKPOINT}")
-    iteration = latest.read_text("utf-8", errors="replace").strip()
-    if not iteration.isalnum():
-        raise BadInput(
-            f"{latest} should hold the name of a folder like 200000, not {iteration[:60]!r}; {GET_CHECKPOINT}"
-        )
-    path = folder / iteration / "mp_rank_00_model_states.pt"
-    if not path.is_file():
-        raise BadInput(f"{path} does not exist; {GET_CHECKPOINT}")
-    if not zipfile.is_zipfile(path):
-        raise BadInput(f"{path} is not a complete file of torch.save; {GET_CHECKPOINT}")
-    return path
-
-
-def _described(path: Path, data_dir: Path) -> DataFile:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return DataFile(path.relative_to(data_dir).as_posix(), path.stat().st_size, digest.hexdigest())

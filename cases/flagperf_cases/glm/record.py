@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput
+from flagperf_cases.files import existing
 
 BLANK = "@placeholder"
 MAX_WRONG = 9
@@ -65,7 +66,7 @@ class Record(msgspec.Struct, frozen=True):
 def read_records(path: Path) -> Iterator[Record]:
     """Every line of a file, checked. Raises BadInput with the number of the line that is wrong."""
     decoder = msgspec.json.Decoder(Record)
-    with path.open("rb") as file:
+    with existing(path, GET_RECORD).open("rb") as file:
         number = 0
         for number, line in enumerate(file, 1):
             if line.startswith(HDF5_SIGNATURE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,14 +18,18 @@ from flagperf.errors import BadInput
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
-from flagperf_cases.glm.checkpoint import load_checkpoint  # noqa: E402
+from flagperf_cases.glm.checkpoint import check_checkpoint, load_checkpoint, weight_shapes  # noqa: E402
 from flagperf_cases.glm.model import Glm  # noqa: E402
 
 WEIGHTS = "200000/mp_rank_00_model_states.pt"
 
 
+def model_values(**changes: Any) -> dict[str, Any]:
+    return values("tiny", **{f"model__{key}": value for key, value in changes.items()})["model"]
+
+
 def build(**changes: Any) -> Any:
-    return Glm(SimpleNamespace(**values("tiny", **{f"model__{key}": value for key, value in changes.items()})["model"]))
+    return Glm(SimpleNamespace(**model_values(**changes)))
 
 
 def save(folder: Path, content: Any, **options: Any) -> None:
@@ -43,8 +48,6 @@ def original() -> Any:
 def folder(original: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As the program that trained it wrote it: its arguments, a class of its own and states of random numbers beside
     the weights. That class is gone when the file is read."""
-    import sys
-
     module = ModuleType("gone_program")
     module.Scaler = type("Scaler", (), {"__module__": "gone_program"})
     scaler = module.Scaler()
@@ -60,20 +63,34 @@ def folder(original: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path / "checkpoint"
 
 
-def problem(folder: Path, model: Any) -> str:
+def problem(folder: Path, **changes: Any) -> str:
+    """What is said before the run; the worker says it as well, and leaves its model as it was."""
+    model = build(**changes)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(BadInput) as caught:
         load_checkpoint(model, folder)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert str(folder) in str(caught.value)
-    return str(caught.value)
+    with pytest.raises(BadInput) as early:
+        check_checkpoint(folder, model_values(**changes))
+    assert str(folder) in str(early.value)
+    assert str(early.value).partition(":")[0] == str(caught.value).partition(":")[0]
+    return str(early.value)
 
 
 def test_every_weight_is_taken_and_nothing_else(folder: Path, original: Any) -> None:
     model = build(layers=3, sequence=40)
+    assert [path.name for path in check_checkpoint(folder, model_values(layers=3, sequence=40))] == [
+        "latest_checkpointed_iteration.txt",
+        "mp_rank_00_model_states.pt",
+    ]
     load_checkpoint(model, folder)
     for name, tensor in original.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor.float()), name
+
+
+def test_shapes_are_known_without_the_model() -> None:
+    state = build(layers=2).state_dict()
+    assert weight_shapes(model_values(layers=2)) == {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
 def test_names_of_weights_are_the_published_ones() -> None:
@@ -91,6 +108,7 @@ def test_names_of_weights_are_the_published_ones() -> None:
 
 def test_a_smaller_model_takes_the_first_layers_and_positions(folder: Path, original: Any) -> None:
     model = build(layers=1, sequence=36)
+    check_checkpoint(folder, model_values(layers=1, sequence=36))
     load_checkpoint(model, folder)
     positions = original.transformer.position_embeddings.weight
     assert torch.equal(model.transformer.position_embeddings.weight, positions[:37].float())
@@ -98,6 +116,7 @@ def test_a_smaller_model_takes_the_first_layers_and_positions(folder: Path, orig
 
 def test_a_longer_model_keeps_its_own_rows_for_the_positions_that_are_missing(folder: Path, original: Any) -> None:
     model = build(layers=3, sequence=50)
+    check_checkpoint(folder, model_values(layers=3, sequence=50))
     own = model.transformer.block_position_embeddings.weight.detach().clone()
     load_checkpoint(model, folder)
     loaded = model.transformer.block_position_embeddings.weight
@@ -106,22 +125,22 @@ def test_a_longer_model_keeps_its_own_rows_for_the_positions_that_are_missing(fo
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(folder: Path) -> None:
-    assert "transformer.layers.3.input_layernorm.weight is missing" in problem(folder, build(layers=4))
+    assert "transformer.layers.3.attention.query_key_value.weight is missing" in problem(folder, layers=4)
     words = "word_embeddings.weight has the shape (64, 64), not (64, 32)"
-    assert words in problem(folder, build(layers=3, width=32))
+    assert words in problem(folder, layers=3, width=32)
 
 
 def test_missing_and_unknown_weights_are_named(tmp_path: Path, original: Any) -> None:
     state = original.state_dict()
     del state["transformer.final_layernorm.bias"]
     save(tmp_path, {"module": {**state, "pooler": torch.ones(1)}})
-    assert "final_layernorm.bias is missing, pooler is unknown" in problem(tmp_path, build(layers=3))
+    assert "final_layernorm.bias is missing, pooler is unknown" in problem(tmp_path, layers=3)
 
 
 @pytest.mark.parametrize("content", [{"model": {}}, {"module": {"word_embeddings.weight": 3}}, [1, 2]])
 def test_a_file_without_weights_is_refused(tmp_path: Path, content: Any) -> None:
     save(tmp_path, content)
-    assert "has no weights under the key `module`" in problem(tmp_path, build())
+    assert "has no weights under the key `module`" in problem(tmp_path)
 
 
 class Malicious:
@@ -142,7 +161,7 @@ def test_a_pickle_that_calls_something_is_refused(tmp_path: Path, original: Any,
     harm = tmp_path / "harm"
     arguments = {exec: (f"import os; os.mkdir({str(harm)!r})",), argparse.Namespace: ()}.get(function, (str(harm),))
     save(tmp_path, {"module": original.state_dict(), "args": Malicious(function, *arguments)})
-    message = problem(tmp_path, build(layers=3))
+    message = problem(tmp_path, layers=3)
     assert "cannot read the weights" in message
     assert words in message
     assert not harm.exists()
@@ -157,4 +176,4 @@ def test_what_was_allowed_for_one_file_is_not_kept_for_the_next(folder: Path) ->
 def test_a_torn_file_is_refused(folder: Path) -> None:
     path = folder / WEIGHTS
     path.write_bytes(path.read_bytes()[:5000])
-    assert "is not a complete file of torch.save" in problem(folder, build(layers=3))
+    assert "its end is missing" in problem(folder, layers=3)
