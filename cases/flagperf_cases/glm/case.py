@@ -105,7 +105,8 @@ def evaluate(ctx: Context, model: Any, samples: Samples) -> float:
     with ctx.evaluation(), torch.no_grad():
         guesses = best_candidates(model, samples, mine, ctx.config.evaluation.batch_size, ctx.device)
         judged = [judge(samples.samples[row], guess) for row, guess in zip(mine, guesses, strict=True)]
-        *sums, num_evaluated = ctx.sum_over_ranks(*map(sum, zip((0, 0, 0), *judged, strict=True)), len(mine))
+        totals = [sum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True)]  # a rank may have no row
+        *sums, num_evaluated = ctx.sum_over_ranks(*totals, len(mine))
     model.train(was_training)
     accuracy, matched, overlap = (total / num_evaluated for total in sums)
     ctx.report(acc=accuracy, em=matched, f1=overlap, evaluated=num_evaluated)
