@@ -30,8 +30,7 @@ def glm_runs():
     figures = metrics(
         e2e_time=2500.0, p_whole=40.04, p_train=46.0, p_core=46.5, samples_kept=96_000, steps_kept=730,
         padding_ratio=0.41, acc=0.8021, em=0.8054, f1=0.8131, mem_used=55.1 * GIB, mfu=64.0105 / 240,
-        tflops_per_device=64.0105,
-        loss=0.41, loss_first=2.3,
+        tflops_per_device=64.0105, loss=0.41, loss_first=2.3,
     )  # fmt: skip
     figures["target"] = metric("target", 1, inputs={"metric": "acc", "target": 0.8, "got": 0.8021})
     figures["acc"] = changed(figures["acc"], inputs={"evaluated": 10_000})

@@ -58,12 +58,11 @@ def load_samples(config: Any, data_dir: Path | None) -> tuple[Samples, Samples]:
         pieces = WordPieces.of_file(data_dir / VOCABULARY)
         records = [read_records(data_dir / name) for name in (TRAIN, VALIDATION)]
         names = [TRAIN, VALIDATION]
-    clozes = [training_clozes(records[0]), evaluation_clozes(records[1])]
-    limits = [data.rows or None, data.eval_rows or None]
-    train, validation = (
-        cut_samples(name, islice(each, limit), pieces, length)
-        for name, each, limit in zip(names, clozes, limits, strict=True)
-    )
+    clozes = [
+        islice(training_clozes(records[0]), data.rows or None),
+        islice(evaluation_clozes(records[1]), data.eval_rows or None),
+    ]
+    train, validation = (cut_samples(name, each, pieces, length) for name, each in zip(names, clozes, strict=True))
     return (swap_passages(train), swap_passages(validation)) if data.swap_passages else (train, validation)
 
 

@@ -37,6 +37,15 @@ def values(profile: str = "tiny", **changes: Any) -> dict[str, Any]:
     return resolve(found, layers).values
 
 
+def save_checkpoint(folder: Path, content: Any) -> None:
+    """In the layout of the published one."""
+    import torch
+
+    (folder / "200000").mkdir(parents=True, exist_ok=True)
+    (folder / "latest_checkpointed_iteration.txt").write_text("200000\n")
+    torch.save(content, folder / "200000/mp_rank_00_model_states.pt")
+
+
 class Recorder:
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -75,7 +84,7 @@ def run_ranks(folder: Path, world_size: int, runs: list[Changes]) -> list[list[l
         for rank in range(world_size)
     ]
     try:
-        codes = [process.wait(timeout=120) for process in processes]
+        codes = [process.wait(timeout=300) for process in processes]
     finally:
         for process in processes:
             process.kill()

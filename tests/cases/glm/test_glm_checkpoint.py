@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from glm_harness import values
+from glm_harness import save_checkpoint, values
 
 from flagperf.errors import BadInput
 
@@ -30,12 +30,6 @@ def model_values(**changes: Any) -> dict[str, Any]:
 
 def build(**changes: Any) -> Any:
     return Glm(SimpleNamespace(**model_values(**changes)))
-
-
-def save(folder: Path, content: Any, **options: Any) -> None:
-    (folder / "200000").mkdir(parents=True, exist_ok=True)
-    (folder / "latest_checkpointed_iteration.txt").write_text("200000\n")
-    torch.save(content, folder / WEIGHTS, **options)
 
 
 @pytest.fixture
@@ -59,7 +53,7 @@ def folder(original: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
             "loss_scaler": scaler, "random_rng_state": random.getstate(), "np_rng_state": numpy.random.get_state(),
             "torch_rng_state": torch.get_rng_state(),
         }  # fmt: skip
-        save(tmp_path / "checkpoint", content)
+        save_checkpoint(tmp_path / "checkpoint", content)
     return tmp_path / "checkpoint"
 
 
@@ -133,13 +127,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused(folder: Path) -> None:
 def test_missing_and_unknown_weights_are_named(tmp_path: Path, original: Any) -> None:
     state = original.state_dict()
     del state["transformer.final_layernorm.bias"]
-    save(tmp_path, {"module": {**state, "pooler": torch.ones(1)}})
+    save_checkpoint(tmp_path, {"module": {**state, "pooler": torch.ones(1)}})
     assert "final_layernorm.bias is missing, pooler is unknown" in problem(tmp_path, layers=3)
 
 
 @pytest.mark.parametrize("content", [{"model": {}}, {"module": {"word_embeddings.weight": 3}}, [1, 2]])
 def test_a_file_without_weights_is_refused(tmp_path: Path, content: Any) -> None:
-    save(tmp_path, content)
+    save_checkpoint(tmp_path, content)
     assert "has no weights under the key `module`" in problem(tmp_path)
 
 
@@ -160,7 +154,7 @@ class Malicious:
 def test_a_pickle_that_calls_something_is_refused(tmp_path: Path, original: Any, function: Any, words: str) -> None:
     harm = tmp_path / "harm"
     arguments = {exec: (f"import os; os.mkdir({str(harm)!r})",), argparse.Namespace: ()}.get(function, (str(harm),))
-    save(tmp_path, {"module": original.state_dict(), "args": Malicious(function, *arguments)})
+    save_checkpoint(tmp_path, {"module": original.state_dict(), "args": Malicious(function, *arguments)})
     message = problem(tmp_path, layers=3)
     assert "cannot read the weights" in message
     assert words in message

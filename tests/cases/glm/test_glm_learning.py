@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from glm_harness import reports, run_case, steps, values
+from glm_harness import reports, run_case, save_checkpoint, steps, values
 
 from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
 from flagperf_cases.glm.data import check_files
@@ -153,7 +153,6 @@ def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path
 
 def test_two_steps_of_true_width_start_from_a_checkpoint(tmp_path: Path) -> None:
     import torch
-    from test_glm_checkpoint import save
 
     from flagperf_cases.glm.data import CHECKPOINT
     from flagperf_cases.glm.model import Glm
@@ -164,7 +163,7 @@ def test_two_steps_of_true_width_start_from_a_checkpoint(tmp_path: Path) -> None
         model__logits="answers",
     )  # fmt: skip
     torch.manual_seed(0)
-    save(tmp_path / CHECKPOINT, {"module": Glm(SimpleNamespace(**config["model"])).half().state_dict()})
+    save_checkpoint(tmp_path / CHECKPOINT, {"module": Glm(SimpleNamespace(**config["model"])).half().state_dict()})
     assert len(check_files(tmp_path, config)) == 5
     events = run_case(config, tmp_path)
     assert [step.samples for step in steps(events)] == [1, 1]
