@@ -28,7 +28,7 @@ class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     unit: str
     definition: str
-    format: Literal["fraction", "loss", "one_decimal"] = "fraction"
+    format: Literal["fraction", "loss", "one_decimal", "count"] = "fraction"
     minimum: float | None = None
     maximum: float | None = None
 
