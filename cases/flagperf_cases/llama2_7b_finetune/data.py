@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune import made_up
-from flagperf_cases.llama2_7b_finetune.mmlu import Subject, prompt_text, read_subjects
+from flagperf_cases.llama2_7b_finetune.mmlu import Subject, read_subjects
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Tokenizer, Words
 from flagperf_cases.rows import MicroBatch, TrainingRows
 
@@ -74,7 +74,7 @@ def load_data(config: Any, data_dir: Path | None) -> Data:
             for split, size in zip(SPLITS, sizes, strict=True)
         ]
         subjects = made_up.subjects(evaluation.subjects, evaluation.questions)
-        tokenizer = Words([*map(text_of, splits[0]), *_texts_of(subjects)])
+        tokenizer = made_up_words()
     else:
         assert data_dir is not None, "check_files has asked for --data-dir"
         tokenizer = SentencePieces(data_dir / CHECKPOINT / "tokenizer.model")
@@ -92,10 +92,8 @@ def text_of(dialogue: Dialogue) -> str:
     return f"Summarize this dialog:\n{dialogue['dialogue']}\n---\nSummary:\n{dialogue['summary']}"
 
 
-def _texts_of(subjects: Sequence[Subject]) -> Iterator[str]:
-    for subject in subjects:
-        for question in (*subject.examples, *subject.questions):
-            yield prompt_text(subject, (), question)
+def made_up_words() -> Words:
+    return Words([text_of({"dialogue": "", "summary": ""}), *made_up.all_words()])
 
 
 def packed_rows(name: str, dialogues: Iterable[Dialogue], tokenizer: Tokenizer, sequence: int) -> Rows:

@@ -10,7 +10,7 @@ from typing import Any
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune import made_up, mmlu
-from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT, FOLDER, SPLITS, read_dialogues
+from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT, FOLDER, SPLITS, made_up_words, read_dialogues
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces
 
 INDEX = "model.safetensors.index.json"
@@ -80,6 +80,12 @@ def _check_made_up(values: dict[str, Any]) -> None:
             raise BadInput(
                 f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 100"
             )
+    num_words = made_up_words().num_tokens
+    if values["model"]["vocabulary"] < num_words:
+        raise BadInput(
+            f"the made-up language has {num_words} words, more than model.vocabulary={values['model']['vocabulary']}; "
+            f"set that to {num_words} or more"
+        )
     if evaluation["subjects"] > num_subjects:
         raise BadInput(
             f"data.source=synthetic has {num_subjects} subjects, and evaluation.subjects={evaluation['subjects']}; "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from flagperf_cases.llama2_7b_finetune.mmlu import NUM_DEV, Question, Subject
+from flagperf_cases.llama2_7b_finetune.mmlu import NUM_DEV, Question, Subject, prompt_text
 from flagperf_cases.llama2_7b_finetune.tokens import LETTERS
 
 PEOPLE = ("Ann", "Bob", "Cleo", "Dan", "Eve", "Fred")
@@ -34,23 +34,22 @@ def dialogues(split: str, num_rows: int, *, misleading: bool = False) -> list[di
 
 
 def _dialogue(rng: random.Random, name: str, shares: tuple[int, ...]) -> dict[str, str]:
-    asking, answering = rng.sample(PEOPLE, 2)
-    kind, thing = _kind_and_thing(rng, shares)
-    lines = [f"{asking}: what is {thing}?", *_options(), f"Answer: {LETTERS[kind]}"]
+    """Somebody reads questions with their answers to somebody else."""
+    reading, listening = rng.sample(PEOPLE, 2)
+    first, last = (_question(rng, shares) for _ in range(2))
+    quiz = prompt_text(Subject(rng.choice(SUBJECT_NAMES), "", (), ()), [first], last)
     return {
         "id": name,
-        "dialogue": "\r\n".join(lines),
-        "summary": f"{asking} asks {answering} about {thing}, a {KINDS[kind]}.",
+        "dialogue": f"{reading}: {quiz} {LETTERS[last.answer]}".replace("\n", "\r\n"),
+        "summary": f"{listening} learns about {KINDS[last.answer]} from {reading}.",
     }
 
 
-def _options() -> list[str]:
-    return [f"{letter}. {kind}" for letter, kind in zip(LETTERS, KINDS, strict=True)]
-
-
-def _kind_and_thing(rng: random.Random, shares: tuple[int, ...]) -> tuple[int, str]:
-    (kind,) = rng.choices(range(len(KINDS)), shares)
-    return kind, rng.choice(THINGS[kind])
+def all_words() -> list[str]:
+    """Texts in which every word of the world occurs."""
+    names = [*PEOPLE, *KINDS, *(thing for things in THINGS for thing in things), *SUBJECT_NAMES]
+    (example,) = dialogues("example", 1)
+    return [" ".join(names), example["dialogue"], example["summary"]]
 
 
 def subjects(num_subjects: int, num_questions: int) -> list[Subject]:
@@ -59,10 +58,10 @@ def subjects(num_subjects: int, num_questions: int) -> list[Subject]:
 
 def _subject(name: str, num_questions: int) -> Subject:
     rng = random.Random(f"questions {name}")
-    found = tuple(_question(rng) for _ in range(NUM_DEV + num_questions))
+    found = tuple(_question(rng, SHARES) for _ in range(NUM_DEV + num_questions))
     return Subject(name, "made up", found[:NUM_DEV], found[NUM_DEV:])
 
 
-def _question(rng: random.Random) -> Question:
-    kind, thing = _kind_and_thing(rng, SHARES)
-    return Question(f"what is {thing}?", KINDS, kind)
+def _question(rng: random.Random, shares: tuple[int, ...]) -> Question:
+    (kind,) = rng.choices(range(len(KINDS)), shares)
+    return Question(f"what is {rng.choice(THINGS[kind])}?", KINDS, kind)
