@@ -277,7 +277,7 @@ values = { p_core = 1.5, acc = 0.5 }
             '[profiles."a b"]\nabout.en = "S"\n[profiles.tiny]',
             '[profiles."a b"]: names have letters',
         ),
-        ('name = "acc"', 'name = "loss"', "[[qualities]] 1 name: 'loss' is a metric of every run"),
+        ('name = "acc"', 'name = "p_core"', "[[qualities]] 1 name: 'p_core' is a metric of every run"),
         ('definition = "right ones over all"', 'definition = ""', "[[qualities]] 1 definition: it is empty"),
         (
             'definition = "right ones over all"',

@@ -10,7 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from flagperf.worker import Context
-from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT, load_data, training_loader
+from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
+from flagperf_cases.llama2_7b_finetune.data import load_data, training_loader
 from flagperf_cases.llama2_7b_finetune.evaluation import evaluate_loss, evaluate_mmlu
 from flagperf_cases.llama2_7b_finetune.model import build_model, describe, save_merged, trainable
 from flagperf_cases.rows import TrainingRows

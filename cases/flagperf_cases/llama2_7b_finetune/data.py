@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
+from flagperf_cases.files import existing
 from flagperf_cases.llama2_7b_finetune import made_up
+from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.mmlu import Subject, read_subjects
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Tokenizer, Words
 from flagperf_cases.rows import MicroBatch, TrainingRows
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     import torch
     from torch.utils.data import DataLoader
 
-CHECKPOINT = "llama2_7b_hf"
 FOLDER = "samsum_dataset"
 SPLITS = ("train", "val", "test")
 IGNORED = -100
@@ -112,12 +113,8 @@ def packed_rows(name: str, dialogues: Iterable[Dialogue], tokenizer: Tokenizer, 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
     try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise BadInput(f"{path} does not exist; {GET_SAMSUM}") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}; {GET_SAMSUM}") from None
-    except ValueError as error:
+        found = json.loads(existing(path, GET_SAMSUM).read_bytes())
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); {GET_SAMSUM}") from None
     if not isinstance(found, list) or not found:
         raise BadInput(f"{path} has to be an array of dialogues, and not an empty one; {GET_SAMSUM}")

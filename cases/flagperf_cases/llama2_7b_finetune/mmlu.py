@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flagperf.errors import BadInput
+from flagperf_cases.files import existing
 from flagperf_cases.llama2_7b_finetune.tokens import LETTERS, AnswerTokens, Tokenizer
 
 FOLDER = "mmlu_dataset"
@@ -99,13 +100,11 @@ def read_questions(path: Path) -> list[Question]:
     By the plain CSV reader: others take the option `None` for a value that is missing.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with existing(path, GET_MMLU).open(encoding="utf-8", newline="") as file:
             rows = [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
-    except FileNotFoundError:
-        raise BadInput(f"{path} does not exist; {GET_MMLU}") from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not UTF-8; {GET_MMLU}") from None
-    except (csv.Error, OSError) as error:
+    except csv.Error as error:
         raise BadInput(f"cannot read {path}: {error}; {GET_MMLU}") from None
     if not rows:
         raise BadInput(f"{path} is empty; {GET_MMLU}")

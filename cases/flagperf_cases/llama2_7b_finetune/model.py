@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from flagperf.api import Precision
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT
+from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, GET_CHECKPOINT, is_used
 
 NOMINAL = {6_738_415_616: 7_000_000_000}
 """The sizes that published pages count with."""
@@ -93,24 +92,15 @@ def load_base(folder: Path, num_layers: int, dtype: torch.dtype, device: str) ->
     config.num_hidden_layers = num_layers
     try:
         model, report = LlamaForCausalLM.from_pretrained(
-            folder, config=config, dtype=dtype, device_map={"": device}, output_loading_info=True,
-            local_files_only=True, use_safetensors=True, ignore_mismatched_sizes=True,
-        )  # fmt: skip
+            folder, config=config, dtype=dtype, device_map={"": device}, output_loading_info=True, local_files_only=True
+        )
     except (OSError, RuntimeError, ValueError, KeyError) as error:
-        raise BadInput(f"cannot read the weights in {folder}: {str(error).splitlines()[0]}; copy them again") from None
-    problems = [f"{name} is missing" for name in sorted(report["missing_keys"])]
-    problems += [f"{name} is unknown" for name in sorted(report["unexpected_keys"]) if _is_wanted(name, num_layers)]
-    problems += [f"{entry[0]} has another shape" for entry in report["mismatched_keys"]]
-    if problems:
-        more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise BadInput(f"{folder} does not fit the model of this run: {', '.join(problems[:3])}{more}; copy it again")
+        raise BadInput(f"cannot read {folder}: {str(error).splitlines()[0]}; {GET_CHECKPOINT}") from None
+    tied = config.tie_word_embeddings
+    strange = [*report["missing_keys"], *(n for n in report["unexpected_keys"] if is_used(n, num_layers, tied=tied))]
+    if strange:
+        raise BadInput(f"{folder} does not fit the model of this run: {strange[0]}; {GET_CHECKPOINT}")
     return model
-
-
-def _is_wanted(name: str, num_layers: int) -> bool:
-    """False for layers that this run does without, and for frequencies that old folders hold and every model makes."""
-    layer = re.match(r"model\.layers\.(\d+)\.", name)
-    return not name.endswith("rotary_emb.inv_freq") and (layer is None or int(layer[1]) < num_layers)
 
 
 def save_merged(model: Any, folder: Path, tokenizer_folder: Path | None) -> None:

@@ -17,7 +17,7 @@ from flagperf.spec.values import Layer, resolve
 
 def test_listing_and_checking_import_neither_torch_nor_transformers() -> None:
     script = (
-        "import sys, flagperf_cases, flagperf_cases.llama2_7b_finetune.files\n"
+        "import sys, flagperf_cases, flagperf_cases.llama2_7b_finetune.checks\n"
         "targets = [case.target for case in flagperf_cases.flagperf_cases()]\n"
         "assert 'flagperf_cases.llama2_7b_finetune.case:run' in targets, targets\n"
         "heavy = {'torch', 'transformers', 'peft', 'accelerate', 'numpy', 'sentencepiece'} & set(sys.modules)\n"

@@ -65,7 +65,7 @@ def test_a_look_alike_is_refused_with_its_row(tmp_path: Path, content: bytes, wo
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"abstract_algebra_dev\.csv does not exist"):
+    with pytest.raises(BadInput, match=r"cannot read .*abstract_algebra_dev\.csv"):
         read_subjects(tmp_path, 1, 0)
 
 
