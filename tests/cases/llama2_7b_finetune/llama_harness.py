@@ -10,12 +10,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from flagperf.api import precision
+from flagperf.api import Device, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import AnyEvent, Event, Reported, StepFinished
 from flagperf.spec.manifest import Manifest, read_manifest
@@ -38,6 +41,28 @@ def values(profile: str = "tiny", **changes: Any) -> dict[str, Any]:
     return resolve(found, layers).values
 
 
+def settings(profile: str = "tiny", **changes: Any) -> SimpleNamespace:
+    """The same by attribute, as a case sees it."""
+    found = values(profile, **changes)
+    return SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in found if name != "precision"})
+
+
+TEXTS = ("the quick brown fox jumps over the lazy dog", "Answer: A B C D", "A. one B. two C. three D. four")
+
+
+def trained_tokenizer(path: Path, texts: Sequence[str] = TEXTS, **settings: Any) -> Path:
+    """A real SentencePiece model of a few pieces."""
+    from sentencepiece import SentencePieceTrainer
+
+    model = BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([*texts] * 20), model_writer=model, vocab_size=60, model_type="bpe", minloglevel=2,
+        hard_vocab_limit=False, **settings,
+    )  # fmt: skip
+    path.write_bytes(model.getvalue())
+    return path
+
+
 class Recorder:
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -54,7 +79,7 @@ def run_case(config: dict[str, Any], data_dir: Path | None = None, rank: int = 0
 
     AcceleratorState._reset_state()  # it is one per process, and refuses another precision
     backend, recorder = CpuBackend(), Recorder()
-    activation = backend.activate(rank, num_threads=1)
+    activation = backend.activate(rank, 1, [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)])
     context = Context(
         backend=backend, activation=activation, precision=precision(config["precision"]), config=config,
         sink=recorder, rank=rank, world_size=world_size, data_dir=data_dir,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_harness import values
-from test_llama_tokens import trained
+from llama_harness import trained_tokenizer, values
 
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune.checkpoint import wanted_shapes
@@ -48,7 +47,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("template")
     checkpoint = folder / "llama2_7b_hf"
     checkpoint.mkdir()
-    trained(checkpoint / "tokenizer.model")
+    trained_tokenizer(checkpoint / "tokenizer.model")
     (checkpoint / "config.json").write_text(json.dumps(CONFIG))
     shapes = wanted_shapes(small()["model"])
     first, second = ({name: shapes[name] for name in list(shapes)[start::2]} for start in range(2))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from llama_harness import values
+from llama_harness import settings, values
 
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune import made_up
@@ -24,14 +22,6 @@ from flagperf_cases.llama2_7b_finetune.data import (
 )
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Words
 from flagperf_cases.rows import TrainingRows
-
-
-def settings(profile: str = "tiny", **changes: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{
-        name: SimpleNamespace(**group)
-        for name, group in values(profile, **changes).items()
-        if isinstance(group, dict)
-    })  # fmt: skip
 
 
 def test_the_text_of_a_row_is_the_published_one() -> None:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
+from llama_harness import trained_tokenizer
 
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Words
 
-spm = pytest.importorskip("sentencepiece")
-
-TEXT = ["the quick brown fox jumps over the lazy dog", "Answer: A B C D", "A. one B. two C. three D. four"]
-
-
-def trained(path: Path, **settings: Any) -> Path:
-    """A real model of a few pieces."""
-    model = BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 20), model_writer=model, vocab_size=60, model_type="bpe", minloglevel=2,
-        hard_vocab_limit=False, **settings,
-    )  # fmt: skip
-    path.write_bytes(model.getvalue())
-    return path
-
 
 def test_a_model_with_bos_and_eos_is_read(tmp_path: Path) -> None:
-    tokenizer = SentencePieces(trained(tmp_path / "tokenizer.model"))
+    tokenizer = SentencePieces(trained_tokenizer(tmp_path / "tokenizer.model"))
     assert (tokenizer.bos, tokenizer.eos) == (1, 2)
     assert tokenizer.bos not in tokenizer.encode("the fox")
 
@@ -36,7 +20,7 @@ def test_a_model_with_bos_and_eos_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("missing", "name"), [("bos_id", "BOS"), ("eos_id", "EOS")])
 def test_a_model_without_bos_or_eos_is_refused(tmp_path: Path, missing: str, name: str) -> None:
     with pytest.raises(BadInput, match=f"has no {name} token"):
-        SentencePieces(trained(tmp_path / "tokenizer.model", **{missing: -1}))
+        SentencePieces(trained_tokenizer(tmp_path / "tokenizer.model", **{missing: -1}))
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model"])
@@ -46,10 +30,10 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path, content: bytes) -> N
         SentencePieces(tmp_path / "tokenizer.model")
 
 
-def test_a_model_without_letters_cannot_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.TEXT", ["the quick brown fox jumps over the lazy dog"])
+def test_a_model_without_letters_cannot_answer(tmp_path: Path) -> None:
+    path = trained_tokenizer(tmp_path / "tokenizer.model", texts=["the quick brown fox jumps over the lazy dog"])
     with pytest.raises(BadInput, match="no pieces for the letters A to D"):
-        SentencePieces(trained(tmp_path / "tokenizer.model")).answers()
+        SentencePieces(path).answers()
 
 
 def test_letters_of_the_real_vocabulary_are_one_piece_with_their_space(shared_data: Path) -> None:
