@@ -31,3 +31,6 @@ PAGE_ROWS = (
     "token/p/s", "mfu", "loss", "result", "extra",
 )  # fmt: skip
 """report/rows.py. A case's own qualities are rows too."""
+
+PAGE_PARTS = ("parallelism", "optimisation", "batch_size")
+"""report/parts.py"""
