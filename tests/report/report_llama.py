@@ -33,9 +33,7 @@ def _run(shape: str, devices: int, name: str, changes: dict[str, int], figures: 
         run_id=run_id, devices=devices, set_values=changes, manifest=llama_manifest(), data_files=FILES,
         precision=precision(name), peak=Peak("MetaX C500", name, 280e12, "MetaX C500 product brief", "medium"),
     )  # fmt: skip
-    return recorded(
-        run_id, plan=plan, manifest=llama_manifest(), figures=figures, created="2025-01-04T03:04:05Z"
-    )
+    return recorded(run_id, plan=plan, manifest=llama_manifest(), figures=figures, created="2025-01-04T03:04:05Z")
 
 
 def llama_metrics(**values: float) -> dict[str, Metric]:
@@ -50,7 +48,9 @@ def llama_metrics(**values: float) -> dict[str, Metric]:
     for name in ("mem_used", "p_core"):
         made[name] = changed(made[name], inputs=metrics()[name].inputs)
     made["target"] = metric(
-        "target", int(found["acc(MMLU)"] >= 0.4), inputs={"metric": "acc(MMLU)", "target": 0.4, "got": found["acc(MMLU)"]}
+        "target",
+        int(found["acc(MMLU)"] >= 0.4),
+        inputs={"metric": "acc(MMLU)", "target": 0.4, "got": found["acc(MMLU)"]},
     )
     parts = {"category": CATEGORIES, "subject": {f"subject_{number}": 0.45 for number in range(57)}}
     made["acc(MMLU)"] = changed(made["acc(MMLU)"], inputs={"step": 4610, "evaluated": 14042, "parts": parts})

@@ -36,7 +36,7 @@ def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
     num_rows = min(len(rows), values.max_rows or len(rows))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
     with ctx.evaluation(), evaluating(model):
-        total = torch.zeros((), dtype=torch.float64, device=ctx.device)
+        total = torch.zeros((), device=ctx.device)
         for first in range(0, len(mine), values.batch_size):
             batch = tensor_of(rows, mine[first : first + values.batch_size]).to(ctx.device)
             logits = model(input_ids=batch, use_cache=False).logits[:, :-1].float()
@@ -90,9 +90,7 @@ def letter_logits(ctx: Context, model: Any, tokens: Sequence[list[int]], letters
 
 def report_mmlu(ctx: Context, subjects: Sequence[Subject], correct: Sequence[float], shots: float, cut: float) -> None:
     asked = [len(subject.questions) for subject in subjects]
-    by_subject = {
-        subject.name: right / count for subject, right, count in zip(subjects, correct, asked, strict=True)
-    }
+    by_subject = {subject.name: right / count for subject, right, count in zip(subjects, correct, asked, strict=True)}
     by_category = {}
     for category in dict.fromkeys(subject.category for subject in subjects):
         own = [index for index, subject in enumerate(subjects) if subject.category == category]

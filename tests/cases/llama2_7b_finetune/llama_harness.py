@@ -119,9 +119,7 @@ def steps(events: list[Event]) -> list[StepFinished]:
 
 def reported(events: list[Event]) -> dict[str, float]:
     """The last value of every name."""
-    return {
-        name: value for event in events if isinstance(event, Reported) for name, value in event.values.items()
-    }
+    return {name: value for event in events if isinstance(event, Reported) for name, value in event.values.items()}
 
 
 def global_losses(ranks: list[list[Event]]) -> list[float]:

@@ -60,7 +60,9 @@ def test_the_events_tell_what_was_done(tiny: list[Event]) -> None:
 
 def test_a_frozen_model_misses_the_target() -> None:
     events = run_case(values("tiny", model__frozen=True, training__max_steps=3))
-    losses = [event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values]
+    losses = [
+        event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values
+    ]
     assert len(losses) == 2 and losses[0] == losses[1]
     assert reported(events)["acc(MMLU)"] < TARGET - 0.2
 
@@ -120,10 +122,14 @@ def test_real_weights_are_fine_tuned_and_saved(stories: Path, tmp_path: Path) ->
     )  # fmt: skip
     assert len(check_files(stories, config)) == 4 + 4 + 2
     events = run_case(config, stories)
-    validation = [event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values]
+    validation = [
+        event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values
+    ]
     assert validation[-1] < 0.6 * validation[0]
     assert reported(events)["evaluated"] == 6
     before, after = (LlamaForCausalLM.from_pretrained(path) for path in (stories / "llama2_7b_hf", tmp_path / "merged"))
-    changed = [name for name, tensor in before.state_dict().items() if not torch.equal(tensor, after.state_dict()[name])]
+    changed = [
+        name for name, tensor in before.state_dict().items() if not torch.equal(tensor, after.state_dict()[name])
+    ]
     assert {name.split(".")[-2] for name in changed} == {"q_proj", "v_proj"}
     assert (tmp_path / "merged" / "tokenizer.model").is_file()
