@@ -58,8 +58,8 @@ def test_two_steps_at_true_width(tmp_path: Path, data_dir: Path) -> None:
     done = flagperf(
         work, "run", "llama2_7b_finetune", "--profile", "standard", "--data-dir", str(data_dir), "--set",
         "model.layers=1", "training.max_steps=2", "training.batch_size=1", "training.warmup_steps=1",
-        "model.sequence=128", "data.num_workers=0", "evaluation.max_rows=1", "evaluation.subjects=1", "evaluation.questions=1",
-        "evaluation.shots=1",
+        "model.sequence=128", "data.num_workers=0", "evaluation.max_rows=1", "evaluation.subjects=1",
+        "evaluation.questions=1", "evaluation.shots=1",
     )  # fmt: skip
     assert done.code == 0, done.stderr
     run = read_run(bundle_of(work))

@@ -66,27 +66,35 @@ class Data:
 
 def load_data(config: Any, data_dir: Path | None) -> Data:
     """Alike on every rank."""
-    data, evaluation = config.data, config.evaluation
-    tokenizer: Tokenizer
-    if data.source == "synthetic":
-        sizes = (data.rows, data.eval_rows, data.eval_rows)
-        splits = [
-            made_up.dialogues(split, size, misleading=data.misleading)
-            for split, size in zip(SPLITS, sizes, strict=True)
-        ]
-        subjects = made_up.subjects(evaluation.subjects, evaluation.questions)
-        tokenizer = made_up_words()
+    if config.data.source == "synthetic":
+        tokenizer, splits, subjects = _made_up_texts(config)
     else:
         assert data_dir is not None, "check_files has asked for --data-dir"
-        tokenizer = SentencePieces(data_dir / CHECKPOINT / "tokenizer.model")
-        splits = [read_dialogues(data_dir / FOLDER / f"{split}.json") for split in SPLITS]
-        splits = [splits[0][: data.rows or None], *(split[: data.eval_rows or None] for split in splits[1:])]
-        subjects = read_subjects(data_dir, evaluation.subjects, evaluation.questions)
-    packed = (
-        packed_rows(f"{data.source} {name}", rows, tokenizer, config.model.sequence)
-        for name, rows in zip(SPLITS, splits, strict=True)
+        tokenizer, splits, subjects = _texts_from(data_dir, config)
+    train, validation, test = (
+        packed_rows(f"{config.data.source} {name}", dialogues, tokenizer, config.model.sequence)
+        for name, dialogues in zip(SPLITS, splits, strict=True)
     )
-    return Data(tokenizer, *packed, subjects)
+    return Data(tokenizer, train, validation, test, subjects)
+
+
+Texts = tuple[Tokenizer, list[list[Dialogue]], list[Subject]]
+"""The dialogues by split."""
+
+
+def _made_up_texts(config: Any) -> Texts:
+    data, evaluation = config.data, config.evaluation
+    sizes = zip(SPLITS, (data.rows, data.eval_rows, data.eval_rows), strict=True)
+    splits = [made_up.dialogues(split, size, misleading=data.misleading) for split, size in sizes]
+    return made_up_words(), splits, made_up.subjects(evaluation.subjects, evaluation.questions)
+
+
+def _texts_from(data_dir: Path, config: Any) -> Texts:
+    data, evaluation = config.data, config.evaluation
+    sizes = zip(SPLITS, (data.rows, data.eval_rows, data.eval_rows), strict=True)
+    splits = [read_dialogues(data_dir / FOLDER / f"{split}.json")[: size or None] for split, size in sizes]
+    subjects = read_subjects(data_dir, evaluation.subjects, evaluation.questions)
+    return SentencePieces(data_dir / CHECKPOINT / "tokenizer.model"), splits, subjects
 
 
 def text_of(dialogue: Dialogue) -> str:

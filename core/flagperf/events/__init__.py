@@ -34,7 +34,7 @@ from flagperf.events.schema import (
 __all__ = [
     "EVENT_SCHEMA", "AnyEvent", "Clock", "CpuUse", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter",
     "Logged", "ModelDescribed", "PartsReported", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed",
-    "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded",
-    "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events",
-    "this_clock",
+    "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded",
+    "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all",
+    "read_events", "this_clock",
 ]  # fmt: skip

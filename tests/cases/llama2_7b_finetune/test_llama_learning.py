@@ -24,7 +24,10 @@ from flagperf_cases.llama2_7b_finetune.checks import check_files
 pytestmark = pytest.mark.run
 
 TARGET = values("tiny")["evaluation"]["target"]
-SHORT = {"training__max_steps": 20, "data__eval_rows": 8, "evaluation__questions": 4, "model__sequence": 64}
+SHORT = {
+    "training__max_steps": 10, "training__learning_rate": 2e-2, "data__eval_rows": 2, "evaluation__questions": 1,
+    "model__sequence": 48,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

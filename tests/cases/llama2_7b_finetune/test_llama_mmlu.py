@@ -36,7 +36,7 @@ def test_every_subject_is_in_one_category() -> None:
 
 def test_questions_keep_their_commas_quotes_line_ends_and_the_word_none(tmp_path: Path) -> None:
     path = tmp_path / "logic_test.csv"
-    path.write_bytes('"Is it, ""so""?\nOr not?",None,NA,,"a, b",D\n'.encode())
+    path.write_bytes(b'"Is it, ""so""?\nOr not?",None,NA,,"a, b",D\n')
     assert read_questions(path) == [Question('Is it, "so"?\nOr not?', ("None", "NA", "", "a, b"), 3)]
 
 
