@@ -17,7 +17,7 @@ from flagperf.metrics.throughput import SECOND_NS
 from flagperf.metrics.window import Window
 from flagperf.spec import Job, Manifest
 
-NAMES = ("tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_palm")
+NAMES = ("tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")
 TERA = 1e12
 
 
@@ -48,6 +48,7 @@ def model_flops(job: Job, manifest: Manifest, ranks: Sequence[RankRecord], windo
         "mfu": headline,
         "mfu_useful": headline if isinstance(headline, Absent) else useful,
         "mfu_nominal-6n": _share(job, _work("nominal-6n", model, positions)),
+        "mfu_nominal-2n": _share(job, _work("nominal-2n", model, positions)),
         "mfu_palm": _share(job, _work("palm", model, positions)),
     }
 
@@ -76,6 +77,7 @@ def _facts(model: ModelDescribed) -> ModelFacts:
         sequence=model.sequence,
         causal=model.causal,
         nominal_parameters=model.nominal_parameters,
+        lora_parameters=model.lora_parameters,
     )
 
 

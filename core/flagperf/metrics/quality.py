@@ -51,7 +51,13 @@ def quality(wanted: Quality, ranks: Sequence[RankRecord], failure: Absent | None
         return Absent("invalid_telemetry", f"{wanted.name} is {value}, not a number from {low:g} to {high:g}")
     evaluated = report.values.get("evaluated")
     rows = {} if evaluated is None else {"evaluated": int(evaluated)}
-    return Found(value, {"definition": wanted.definition, "step": report.step, **rows})
+    return Found(value, {"definition": wanted.definition, "step": report.step, **rows, **_parts(wanted.name, ranks)})
+
+
+def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[str, float]]]:
+    """What the value is made of, by each division that rank 0 reported last."""
+    reported = [parts for record in ranks if record.rank == 0 for parts in record.parts if parts.name == name]
+    return {"parts": {parts.by: parts.values for parts in reported}} if reported else {}
 
 
 def target(job: Job, manifest: Manifest, findings: Mapping[str, Finding]) -> Finding:
