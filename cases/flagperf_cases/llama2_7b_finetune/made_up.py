@@ -36,18 +36,18 @@ def dialogues(split: str, num_rows: int, *, misleading: bool = False) -> list[di
 def _dialogue(rng: random.Random, name: str, shares: tuple[int, ...]) -> dict[str, str]:
     """Somebody reads questions with their answers to somebody else."""
     reading, listening = rng.sample(PEOPLE, 2)
-    first, last = (_question(rng, shares) for _ in range(2))
-    quiz = prompt_text(Subject(rng.choice(SUBJECT_NAMES), "", (), ()), [first], last)
+    *first, last = (_question(rng, shares) for _ in range(rng.randint(2, 1 + NUM_DEV)))
+    quiz = prompt_text(Subject(rng.choice(SUBJECT_NAMES), "", (), ()), first, last)
     return {
         "id": name,
-        "dialogue": f"{reading}: {quiz} {LETTERS[last.answer]}".replace("\n", "\r\n"),
+        "dialogue": f"{reading}: {quiz} {LETTERS[last.answer]}",
         "summary": f"{listening} learns about {KINDS[last.answer]} from {reading}.",
     }
 
 
 def all_words() -> list[str]:
     """Texts in which every word of the world occurs."""
-    names = [*PEOPLE, *KINDS, *(thing for things in THINGS for thing in things), *SUBJECT_NAMES]
+    names = [*PEOPLE, *(f"{name}:" for name in PEOPLE), *KINDS, *(thing for things in THINGS for thing in things), *SUBJECT_NAMES]
     (example,) = dialogues("example", 1)
     return [" ".join(names), example["dialogue"], example["summary"]]
 

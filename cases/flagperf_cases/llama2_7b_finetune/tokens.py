@@ -76,7 +76,7 @@ class SentencePieces:
 
 
 class Words:
-    """Whole words, marks and line ends; 0 is BOS, 1 is EOS. Raises KeyError for a word that it was not given."""
+    """Whole words (with their colon), marks and line ends; 0 is BOS, 1 is EOS. Raises KeyError for a word that it was not given."""
 
     bos, eos = 0, 1
 
@@ -93,4 +93,4 @@ class Words:
 
     @staticmethod
     def _split(text: str) -> list[str]:
-        return re.findall(r"\w+|[^\w ]", text)
+        return re.findall(r"\w+:?|[^\w ]", text)

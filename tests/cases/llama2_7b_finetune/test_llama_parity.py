@@ -14,7 +14,7 @@ pytestmark = pytest.mark.run
 GLOBAL_BATCH, NUM_STEPS = 4, 20
 COMMON = {
     "lora__dropout": 0.0, "training__epochs": 2, "training__max_steps": NUM_STEPS, "training__warmup_steps": 2,
-    "model__sequence": 52, "data__rows": 21, "data__eval_rows": 4, "evaluation__questions": 5,
+    "model__sequence": 56, "data__rows": 20, "data__eval_rows": 4, "evaluation__questions": 5,
     "evaluation__batch_size": 3,
 }  # fmt: skip
 
@@ -85,10 +85,10 @@ def test_two_processes_have_the_losses_of_the_plain_loop(
 def test_the_row_that_a_rank_repeats_counts_nowhere(alone: list[Event], together: list[list[list[Event]]]) -> None:
     short = next(index for index, step in enumerate(steps(alone)) if step.samples == 1)
     first, second = (steps(events)[short] for events in together[0])
-    assert (first.samples, first.tokens, first.padded_tokens) == (1, 52, 0)
-    assert (second.samples, second.tokens, second.padded_tokens) == (0, 0, 52)
+    assert (first.samples, first.tokens, first.padded_tokens) == (1, 56, 0)
+    assert (second.samples, second.tokens, second.padded_tokens) == (0, 0, 56)
     for step in steps(alone):
-        assert (step.tokens, step.padded_tokens) == (52 * step.samples, 0)
+        assert (step.tokens, step.padded_tokens) == (56 * step.samples, 0)
 
 
 def test_what_is_reported_does_not_depend_on_the_number_of_processes(
