@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "flagperf.cli.run:run",
     "runs": "flagperf.cli.runs:runs",
     "report": "flagperf.cli.report:report",
+    "align": "flagperf.cli.align:align",
     "completion": "flagperf.cli.completion:completion",
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from flagperf.events import StepFinished
 from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
@@ -16,7 +15,7 @@ from flagperf.spec import Job, Manifest, Quality, flatten
 def losses(training: Training | Absent) -> Findings:
     if isinstance(training, Absent):
         return dict.fromkeys(("loss", "loss_first"), training)
-    steps = list(zip(*(chain(rank.dropped, rank.kept) for rank in training.ranks), strict=True))
+    steps = training.steps
     if not steps:
         return dict.fromkeys(("loss", "loss_first"), Absent("not_measured", "no step was finished"))
     return {"loss": global_loss(steps[-1]), "loss_first": global_loss(steps[0])}
