@@ -95,9 +95,9 @@ def report_mmlu(ctx: Context, subjects: Sequence[Subject], correct: Sequence[flo
     for category in dict.fromkeys(subject.category for subject in subjects):
         own = [index for index, subject in enumerate(subjects) if subject.category == category]
         by_category[category] = sum(correct[index] for index in own) / sum(asked[index] for index in own)
-    ctx.report(**{
-        ACCURACY: sum(correct) / sum(asked), "mmlu_macro": sum(by_subject.values()) / len(by_subject),
-        "mmlu_shots": shots / sum(asked), "mmlu_cut": cut, "evaluated": sum(asked), "correct": sum(correct),
-    })  # fmt: skip
+    ctx.report(**{ACCURACY: sum(correct) / sum(asked), "evaluated": sum(asked), "correct": sum(correct)})
+    ctx.report(
+        mmlu_macro=sum(by_subject.values()) / len(by_subject), mmlu_shots=shots / sum(asked), mmlu_cut=cut,
+    )  # fmt: skip
     ctx.report_parts(ACCURACY, "category", by_category)
     ctx.report_parts(ACCURACY, "subject", by_subject)

@@ -47,7 +47,8 @@ def _dialogue(rng: random.Random, name: str, shares: tuple[int, ...]) -> dict[st
 
 def all_words() -> list[str]:
     """Texts in which every word of the world occurs."""
-    names = [*PEOPLE, *(f"{name}:" for name in PEOPLE), *KINDS, *(thing for things in THINGS for thing in things), *SUBJECT_NAMES]
+    things = [thing for kind in THINGS for thing in kind]
+    names = [*PEOPLE, *(f"{name}:" for name in PEOPLE), *KINDS, *things, *SUBJECT_NAMES]
     (example,) = dialogues("example", 1)
     return [" ".join(names), example["dialogue"], example["summary"]]
 

@@ -76,7 +76,10 @@ class SentencePieces:
 
 
 class Words:
-    """Whole words (with their colon), marks and line ends; 0 is BOS, 1 is EOS. Raises KeyError for a word that it was not given."""
+    """Whole words with their colon, marks and line ends; 0 is BOS, 1 is EOS.
+
+    Raises KeyError for a word that it was not given.
+    """
 
     bos, eos = 0, 1
 
