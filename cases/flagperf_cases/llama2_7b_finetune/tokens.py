@@ -40,8 +40,12 @@ class Tokenizer(Protocol):
 class SentencePieces:
     def __init__(self, path: Path) -> None:
         """Raises BadInput for a file that is no SentencePiece model, or one without BOS or EOS."""
-        from sentencepiece import SentencePieceProcessor
-
+        try:
+            from sentencepiece import SentencePieceProcessor
+        except ImportError:
+            raise BadInput(
+                f"{path} is read by sentencepiece, which is not installed; pip install 'flagperf[run]' brings it"
+            ) from None
         try:
             self._processor = SentencePieceProcessor(model_file=str(path))
         except (RuntimeError, OSError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_a_model_without_bos_or_eos_is_refused(tmp_path: Path, missing: str, nam
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "tokenizer.model").write_bytes(content)
     with pytest.raises(BadInput, match="is not a SentencePiece model"):
+        SentencePieces(tmp_path / "tokenizer.model")
+
+
+def test_where_sentencepiece_is_not_installed_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)  # as an import that fails
+    with pytest.raises(BadInput, match=r"flagperf\[run\]"):
         SentencePieces(tmp_path / "tokenizer.model")
 
 
