@@ -83,8 +83,8 @@ def _curve(word: str, runs_dir: Path) -> LossCurve:
 def _check(curve: LossCurve, reference: LossCurve, rule: Rule, run_word: str, reference_word: str) -> None:
     found = obstacles(curve, reference, rule)
     if found:
-        same = "compare a run with one of the same case, model, data, seed, samples per step and steps"
-        raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(found)}. {same.capitalize()}")
+        advice = "compare runs of the same case, model, data, seed, samples per step and steps"
+        raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(found)}; {advice}")
 
 
 def _hint(alignment: Alignment) -> None:

@@ -70,16 +70,15 @@ def _errors(alignment: Alignment) -> Iterator[Cells]:
     compared = alignment.num_compared
     over = f"over the {units.count(compared)} steps that have one" if compared < alignment.num_judged else ""
     yield "mean error", "n/a" if alignment.mean_error is None else units.relative_error(alignment.mean_error), over
-    yield "largest error", *_at(alignment.largest, "n/a")
-    yield "first above limit", *_at(alignment.first_above, "none")
+    largest, first = alignment.largest, alignment.first_above
+    yield "largest error", *((units.relative_error(largest.error), _at(largest)) if largest else ("n/a", ""))
+    yield "first above limit", *((f"step {first.step}", units.relative_error(first.error)) if first else ("none", ""))
     if alignment.drift_per_step is not None:
-        yield "drift", f"{alignment.drift_per_step * 1e4:+.4g}%", "of the reference in 100 steps, straight line"
+        yield "drift", f"{alignment.drift_per_step * 100:+.4g}%", "per step: slope of the errors with their signs"
 
 
-def _at(error: StepError | None, absent: str) -> tuple[str, str]:
-    if error is None:
-        return absent, ""
-    return units.relative_error(error.error), f"step {error.step}: {error.loss!r} against {error.reference!r}"
+def _at(error: StepError) -> str:
+    return f"step {error.step}: {error.loss!r} against {error.reference!r}"
 
 
 def _gaps(alignment: Alignment) -> Iterator[Cells]:
