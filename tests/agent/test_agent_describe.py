@@ -71,8 +71,16 @@ def test_the_vendors_script_is_sourced_and_its_variables_taken_over(tmp_path: Pa
     assert environment["PATH"] == os.environ["PATH"]
 
 
-def test_a_failing_script_is_not_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["return 3\n", "exit 3\n", "exit 0\n", "export ACME_HOME=/opt/acme\nexit 3\n", "if\n"])
+def test_a_failing_script_is_not_passed_over(tmp_path: Path, text: str) -> None:
     script = tmp_path / "setenv.sh"
-    script.write_text("return 3\n")
+    script.write_text(text)
     with pytest.raises(subprocess.CalledProcessError):
         worker_environment(ScriptLauncher(str(script)), Machine())
+
+
+def test_a_script_whose_last_test_is_false_has_done_its_work(tmp_path: Path) -> None:
+    script = tmp_path / "setenv.sh"
+    script.write_text("export ACME_HOME=/opt/acme\n[ -d /no/such/folder ] && export ACME_MORE=1\n")
+    environment = worker_environment(ScriptLauncher(str(script)), Machine())
+    assert environment["ACME_HOME"] == "/opt/acme" and "ACME_MORE" not in environment

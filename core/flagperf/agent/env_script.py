@@ -8,16 +8,26 @@ import subprocess
 from flagperf.api import Launcher, Machine
 
 SCRIPT_SECONDS = 60.0
-_SOURCE_AND_PRINT = '. "$1" >/dev/null && env -0'
-"""Without `set -u`: vendors' scripts read variables that are not set."""
+_SOURCE_AND_PRINT = 'env -0; printf "\\0"; . "$1" >/dev/null; status=$?; env -0; exit $status'
+"""The variables before and after. Without `set -u`: vendors' scripts read variables that are not set."""
 
 
 def worker_environment(launcher: Launcher, machine: Machine) -> dict[str, str]:
+    """A script whose last command was false (`[ -d x ] && ...`) has done its work all the same: one that ends with an
+    error has failed where it set nothing."""
     script = launcher.env_script(machine)
     if script is None:
         return dict(os.environ)
-    printed = subprocess.run(
-        ["bash", "-c", _SOURCE_AND_PRINT, "bash", script], capture_output=True, check=True, timeout=SCRIPT_SECONDS,
+    done = subprocess.run(
+        ["bash", "-c", _SOURCE_AND_PRINT, "bash", script], capture_output=True, check=False, timeout=SCRIPT_SECONDS,
         stdin=subprocess.DEVNULL,
-    ).stdout  # fmt: skip
-    return dict(entry.split("=", 1) for entry in printed.decode(errors="replace").split("\0") if "=" in entry)
+    )  # fmt: skip
+    before, _, after = done.stdout.partition(b"\0\0")
+    made = _variables(after)
+    if not made or (done.returncode and made == _variables(before)):
+        raise subprocess.CalledProcessError(done.returncode, script, stderr=done.stderr)
+    return made
+
+
+def _variables(printed: bytes) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in os.fsdecode(printed).split("\0") if "=" in entry)

@@ -98,10 +98,19 @@ class TorchDeviceBackend(DeviceBackend):
         for device in devices:
             if uuid and _bare(device.uuid) == uuid:
                 return device, "uuid"
-        on_place = [device for device in devices if address and device.pci_address.rpartition(".")[0] == address]
+        on_place = [
+            device for device in devices
+            if address and device.pci_address.rpartition(".")[0] == address and not _is_another_slice(device, uuid)
+        ]  # fmt: skip
         if len(on_place) == 1:
             return on_place[0], "pci"
         return devices[local_rank], "none"
+
+
+def _is_another_slice(device: Device, uuid: str) -> bool:
+    """Slices share the address of their card: a UUID that is neither this one's nor the card's is a neighbour's."""
+    names = {_bare(device.uuid), _bare(device.properties.get("card", ""))}
+    return bool(device.slice and device.uuid and uuid) and uuid not in names
 
 
 class _TorchEvent(TimingEvent):

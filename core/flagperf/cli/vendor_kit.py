@@ -175,5 +175,6 @@ def _print_results(vendor: str, results: list[TierResult], hardware: bool) -> No
             click.echo(f"{result.tier}: {test}\n    {message.strip().splitlines()[0] if message.strip() else 'failed'}")
         for reason, num_tests in result.skips.items():
             note(f"{result.tier}: {num_tests} skipped: {reason}")
-    verdicts = [f"{result.tier}: {result.verdict} ({result.num_passed} passed)" for result in results]
-    click.echo("; ".join([f"{vendor}: {verdicts[0]}", *verdicts[1:], *([] if hardware else ["hardware: not run"])]))
+        note(f"{result.tier}: {result.num_passed} passed, {len(result.failures)} failed")
+    verdicts = [f"{result.tier}: {result.verdict}" for result in results]
+    click.echo(f"{vendor}: " + "; ".join([*verdicts, *([] if hardware else ["hardware: not run"])]))

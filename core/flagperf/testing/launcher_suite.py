@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flagperf.agent.env_script import worker_environment
 from flagperf.agent.processes import MARKER, die_with_parent, stop_workers
+from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
 from flagperf.testing.suite import Suite
 
@@ -82,7 +84,8 @@ def _command(launcher: Launcher) -> LaunchCommand:
 def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess.Popen[bytes]]:
     """Started and stopped as the agent does it."""
     command, marker = _command(launcher), f"suite-{os.getpid()}-{folder.name}"
-    inherited = {**os.environ, "FLAGPERF_RANK_FOLDER": str(folder), "FLAGPERF_RANK_DOES": task, MARKER: marker}
+    told = {"FLAGPERF_RANK_FOLDER": str(folder), "FLAGPERF_RANK_DOES": task, MARKER: marker}
+    inherited = {**worker_environment(launcher, node_machine()), **told}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             command.argv, env=command.environment(inherited), stdin=subprocess.DEVNULL, stdout=log, stderr=log,

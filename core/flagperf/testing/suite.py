@@ -9,14 +9,15 @@ test that an adapter cannot pass yet is overridden by one that calls it and is m
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 import pytest
 
+from flagperf.agent.env_script import worker_environment
+from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, Launcher, MemoryProbe
 from flagperf.plugins import Plugins, load_plugins
 from flagperf.testing.process import AdapterProcess, adapter_process
@@ -28,9 +29,11 @@ class Site(msgspec.Struct, frozen=True):
 
     folder: Path
     simulation: Simulation | None
+    inherited: Mapping[str, str] = {}
+    """Of real cards: what workers get, with what the vendor's env script makes of it. torch may not import without."""
 
     def environ(self, **variables: str) -> dict[str, str]:
-        return self.simulation.environ(**variables) if self.simulation else {**os.environ, **variables}
+        return self.simulation.environ(**variables) if self.simulation else {**self.inherited, **variables}
 
 
 class Suite:
@@ -52,7 +55,7 @@ class Suite:
     @pytest.fixture
     def site(self, request: pytest.FixtureRequest, tmp_path: Path) -> Site:
         if request.config.getoption("--flagperf-hardware"):
-            return Site(tmp_path, None)
+            return Site(tmp_path, None, worker_environment(load_plugins().launcher(self.rig.vendor), node_machine()))
         simulation = self.rig.lay_out(tmp_path / "machine")
         if simulation is None:
             pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")

@@ -22,6 +22,7 @@ from flagperf_hygon.smi import parse_csv, parse_json, parse_table, parse_text
 
 pytestmark = pytest.mark.run
 MIB = 1 << 20
+PERCENT_ONLY = dict.fromkeys(("used_bytes", "total_bytes"), "the table gives memory in whole percents only")
 
 
 class HygonRig(Rig):
@@ -42,8 +43,21 @@ class HygonRig(Rig):
             transcript("text_hcu_tabs"),
             (Reading("0", 6 * MIB, None, 0.5), Reading("1", 2054 * MIB, None, 31.5)),
         ),
-        Recorded(parse_table, transcript("table_hcu_dec_enc"), tuple(parse_table(transcript("table_hcu_dec_enc")))),
-    )
+        Recorded(
+            parse_table,
+            transcript("table_hcu_dec_enc"),
+            (
+                Reading(
+                    "0", None, None, 0.0, 151.0, 39.0, PERCENT_ONLY,
+                    {"memory_use_percent": "0%", "power_limit_watts": "820.0"},
+                ),
+                Reading(
+                    "1", None, None, 88.4, 613.5, 71.0, PERCENT_ONLY,
+                    {"memory_use_percent": "92%", "power_limit_watts": "820.0"},
+                ),
+            ),
+        ),
+    )  # fmt: skip
 
     def lay_out(self, folder: Path) -> Simulation:
         return lay_out(folder)

@@ -98,11 +98,11 @@ def test_power_below_an_idle_cards_is_left_out_of_a_busy_one(tmp_path: Path) -> 
     ]
 
 
-def test_memory_of_a_slice_is_not_the_cards(tmp_path: Path) -> None:
+def test_no_figure_of_a_slice_is_the_cards(tmp_path: Path) -> None:
     slices = [msgspec.structs.replace(device, slice="vHCU 0") for device in DEVICES]
     readings = probe_on(machine_with_tool(tmp_path, answers())).sample(slices, None)
-    assert {(reading.used_bytes, reading.total_bytes) for reading in readings} == {(None, None)}
-    assert {reading.missing["used_bytes"] for reading in readings} == {"not known for a slice (vHCU 0)"}
+    reasons = dict.fromkeys(FIGURES, "not known for a slice (vHCU 0)")
+    assert readings == [Reading(device.id, missing=reasons) for device in slices]
 
 
 def test_the_interval_leaves_the_slow_tool_time() -> None:

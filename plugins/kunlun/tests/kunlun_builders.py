@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def lay_out(folder: Path) -> Simulation:
     write_tool(folder / "bin", "xpu-smi", answers(), memory)
     modules.mkdir()
     (modules / "torch_xmlir.py").write_text("")
-    environ = simulated_environ(machine.root, folder / "bin", PYTHONPATH=str(modules))
+    path = os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
+    environ = simulated_environ(machine.root, folder / "bin", PYTHONPATH=path)
     return Simulation(machine.root, CARDS, memory, environ, torch_version={"cuda": "12.9"})
 
 

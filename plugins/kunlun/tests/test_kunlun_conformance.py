@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 from kunlun_builders import lay_out, transcript
+from kunlun_readings import READ
 
 from flagperf.testing import (
     Answer,
@@ -17,24 +18,14 @@ from flagperf.testing import (
     Simulation,
     write_tool,
 )
-from flagperf_kunlun.smi import parse_machine, parse_query, parse_table
 
 pytestmark = pytest.mark.run
-MIB = 1 << 20
 
 
 class KunlunRig(Rig):
-    """What each output says exactly stands in test_kunlun_smi.py; here it is damaged."""
-
     vendor = "kunlun"
     recorded: ClassVar[tuple[Recorded, ...]] = tuple(
-        Recorded(parse, transcript(name), tuple(parse(transcript(name))))
-        for parse, name in (
-            (parse_machine, "machine_p800"),
-            (parse_query, "query_p800"),
-            (parse_table, "table_p800"),
-            (parse_table, "table_xre4_14_columns"),
-        )
+        Recorded(parse, transcript(name), tuple(said)) for name, parse, said in READ
     )
 
     def lay_out(self, folder: Path) -> Simulation:

@@ -73,3 +73,4 @@ def test_the_installed_adapter_passes_where_there_are_no_cards() -> None:
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "nvidia: offline: pass; hardware: not run\n"

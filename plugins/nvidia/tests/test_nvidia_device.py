@@ -317,6 +317,12 @@ def test_the_driver_version_comes_from_the_kernel_where_there_is_no_library(tmp_
     assert NvidiaBackend().versions(MachineFolder(tmp_path / "empty").machine()) == {}
 
 
+def test_the_open_kernel_module_has_its_version_behind_the_architecture(tmp_path: Path) -> None:
+    said = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (root@host)\n"
+    machine = MachineFolder(tmp_path).file("/proc/driver/nvidia/version", said).machine()
+    assert NvidiaBackend().versions(machine) == {"driver": "570.86.15"}
+
+
 # --- models ---------------------------------------------------------------------------------------------------------
 
 

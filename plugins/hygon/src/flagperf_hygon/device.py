@@ -13,6 +13,7 @@ from flagperf.api import (
     Evidence,
     Machine,
     PciFunction,
+    Precision,
     Presence,
     Query,
     Reading,
@@ -22,7 +23,7 @@ from flagperf.api import (
     merge,
     pci_functions,
 )
-from flagperf.errors import BadInput, ToolFailed
+from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE
 from flagperf_hygon.memory import BUS, HY_SMI, MEMORY
 from flagperf_hygon.smi import driver_version, parse_json
@@ -33,6 +34,7 @@ NODES = ("/dev/kfd", "/dev/mkfd")
 MODULES = ("hycu", "hydcu")
 """From driver 6.3 on, and before."""
 LIBRARIES = tuple(f"{folder}/librocm_smi64.so" for folder in ("/opt/hyhal/lib", "/usr/local/hyhal/lib"))
+WITHOUT_TF32 = ("gfx906",)
 LOOKED_FOR = "PCI 1d94 of class 0380 or 1200, /dev/kfd, /sys/module/hycu or hydcu, hy-smi"
 
 NAMES = Query(("--showproductname", "--json"), parse_json, ())
@@ -79,12 +81,20 @@ class HygonBackend(TorchDeviceBackend):
             return ""
         return "torch.version.hip is not set. Install the DTK build of torch; pip's own is for other cards"
 
+    def set_precision(self, precision: Precision) -> None:
+        properties = self._module.get_device_properties(self._module.current_device())
+        architecture = str(getattr(properties, "gcnArchName", "")).partition(":")[0]
+        if precision.compute == "tf32" and architecture in WITHOUT_TF32:
+            raise Unsupported(f"{architecture} (Z100, Z100L) does not compute in tf32: choose fp32, fp16 or amp-fp16")
+        super().set_precision(precision)
+
     def framework_state(self) -> dict[str, Any]:
         """With the ways that attention can take: the flash one may be missing from a DTK image without an error."""
         import torch
 
         kinds = ("flash", "mem_efficient", "math")
-        enabled = {f"sdpa.{kind}": getattr(torch.backends.cuda, f"{kind}_sdp_enabled")() for kind in kinds}
+        asked = {kind: getattr(torch.backends.cuda, f"{kind}_sdp_enabled", None) for kind in kinds}  # from torch 2.0 on
+        enabled = {f"sdpa.{kind}": ask() for kind, ask in asked.items() if ask is not None}
         has_flash = importlib.util.find_spec("flash_attn_2_cuda") is not None
         return {**super().framework_state(), **enabled, "flash_attn_2_cuda": "found" if has_flash else "not found"}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from flagperf.api import Availability, Device, Machine, Query, Reading, Tool, ToolProbe
+from flagperf.api import FIGURES, Availability, Device, Machine, Query, Reading, Tool, ToolProbe
 from flagperf_hygon.smi import parse_json, plausible
 
 HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/bin"))
@@ -50,8 +50,7 @@ class HygonSmiProbe(ToolProbe):
 
 
 def _own(reading: Reading, device: Device) -> Reading:
-    """What the tool says of memory inside a slice is not known to be the slice's."""
+    """What the tool says inside a slice is not known to be the slice's."""
     if not device.slice:
         return plausible(reading)
-    unknown = dict.fromkeys(MEMORY.figures, f"not known for a slice ({device.slice})")
-    return msgspec.structs.replace(reading, used_bytes=None, total_bytes=None, missing={**reading.missing, **unknown})
+    return Reading(device.id, missing=dict.fromkeys(FIGURES, f"not known for a slice ({device.slice})"))

@@ -32,6 +32,8 @@ LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64",
 )  # fmt: skip
 AMPERE = (8, 0)
+_MODULE_VERSION = re.compile(r"Kernel Module(?: +for \S+)? +([0-9]+(?:\.[0-9]+)+)")
+"""The open module says for which architecture it is before its version: `Open Kernel Module for x86_64  550.54.14`."""
 NO_SLICES = "MIG mode is on and it has no slices: create some, or turn MIG mode off"
 
 
@@ -63,7 +65,7 @@ class NvidiaBackend(TorchDeviceBackend):
             with Nvml() as nvml:
                 return {"driver": nvml.driver_version(), "cuda_driver": nvml.cuda_version(), "nvml": binding()}
         except ToolFailed:
-            module = re.search(r"Kernel Module\D+([0-9.]+)", machine.read("/proc/driver/nvidia/version") or "")
+            module = _MODULE_VERSION.search(machine.read("/proc/driver/nvidia/version") or "")
             return {"driver": module[1]} if module else {}
 
     # --- worker -----------------------------------------------------------------------------------------------------

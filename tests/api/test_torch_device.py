@@ -1,0 +1,64 @@
+"""How a worker joins torch's device to a card of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from flagperf.api import Device, Machine, Presence, TorchDeviceBackend
+
+FIRST, SECOND = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
+PLACE = {"pci_domain_id": 0, "pci_bus_id": 55, "pci_device_id": 0}
+CARD = Device("GPU-1", "A1", "A1", 0, uuid=f"GPU-{FIRST}", pci_address="0000:37:00.0")
+SLICE = msgspec.structs.replace(CARD, slice="a quarter")
+
+
+class Backend(TorchDeviceBackend):
+    vendor = "acme"
+    torch_type = "cpu"
+    collective_backend = "gloo"
+    precisions = ("fp32",)
+
+    def __init__(self, *properties: Mapping[str, Any]) -> None:
+        told = [SimpleNamespace(**each) for each in properties]
+        self.__dict__["_module"] = SimpleNamespace(get_device_properties=lambda index: told[index])
+
+    def presence(self, machine: Machine) -> Presence:
+        return Presence("absent")
+
+    def devices(self, machine: Machine) -> list[Device]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("told", "device", "mapping"),
+    [
+        ({"uuid": FIRST, **PLACE}, CARD, "uuid"),
+        ({"uuid": SECOND, **PLACE}, CARD, "pci"),  # a runtime with UUIDs of its own
+        (PLACE, CARD, "pci"),
+        ({**PLACE, "pci_bus_id": 56}, CARD, "none"),
+        ({}, CARD, "none"),
+        ({"uuid": FIRST, **PLACE}, SLICE, "uuid"),
+        (PLACE, SLICE, "pci"),
+        ({"uuid": SECOND, **PLACE}, SLICE, "none"),  # a neighbour on the same card
+        ({"uuid": SECOND, **PLACE}, msgspec.structs.replace(SLICE, properties={"card": f"GPU-{SECOND}"}), "pci"),
+        ({"uuid": SECOND, **PLACE}, msgspec.structs.replace(SLICE, uuid=""), "pci"),
+    ],
+)
+def test_one_card_is_joined_by_what_torch_tells(told: dict[str, Any], device: Device, mapping: str) -> None:
+    assert Backend(told)._identify(0, [device]) == (device, mapping)
+
+
+def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
+    other = msgspec.structs.replace(CARD, id="GPU-2", uuid=f"GPU-{SECOND}", pci_address="0000:38:00.0")
+    backend = Backend({"uuid": SECOND}, {"uuid": FIRST})
+    assert [backend._identify(rank, [CARD, other])[0] for rank in range(2)] == [other, CARD]
+
+
+def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
+    chips = [msgspec.structs.replace(CARD, id=f"S7/{chip}", uuid="") for chip in range(2)]
+    assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]

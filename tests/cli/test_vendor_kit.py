@@ -1,0 +1,67 @@
+"""flagperf vendors new, flagperf vendors check: what they say where they cannot do it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flagperf.cli.vendor_kit import TierResult, check_vendor, new_vendor, read_report
+from flagperf.errors import BadInput, MissingPart
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="suites.TestDevice" name="test_one"/>
+<testcase classname="suites.TestDevice" name="test_two"><failure message="AssertionError: no">trace</failure></testcase>
+<testcase classname="suites.TestMemory" name="test_three"><error message="fixture">trace</error></testcase>
+<testcase classname="suites.TestMemory" name="test_four"><skipped message="needs cards"/></testcase>
+</testsuite></testsuites>"""
+
+
+def new(*arguments: str) -> Result:
+    return CliRunner().invoke(new_vendor, arguments, catch_exceptions=True)
+
+
+@pytest.mark.parametrize("word", ["Acme", "9acme", "ac-me", "ac me", "../acme", ""])
+def test_a_vendor_word_is_one_lower_case_word(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = new(word).exception
+    assert isinstance(error, BadInput) and "is no vendor word" in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_word_of_an_installed_adapter_is_taken(tmp_path: Path) -> None:
+    error = new("cpu", "--folder", str(tmp_path / "package")).exception
+    assert isinstance(error, BadInput) and "choose another one" in str(error)
+
+
+def test_nothing_is_written_over_and_nothing_is_left_half(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    assert "exists" in str(new("acme", "--folder", str(tmp_path / "there")).exception)
+    assert "is not a folder" in str(new("acme", "--folder", str(tmp_path / "no" / "where")).exception)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_without_pytest_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else find_spec(name))
+    error = CliRunner().invoke(check_vendor, ["cpu"]).exception
+    assert isinstance(error, MissingPart) and "pip install 'flagperf[testing]'" in str(error)
+
+
+def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:
+    error = CliRunner().invoke(check_vendor, ["cpu", "--tests", str(tmp_path / "none")]).exception
+    assert isinstance(error, BadInput) and "is not a folder" in str(error)
+
+
+def test_a_report_is_counted_by_what_became_of_each_test(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(REPORT)
+    result = read_report("offline", tmp_path / "report.xml")
+    failures = {"TestDevice.test_two": "AssertionError: no", "TestMemory.test_three": "fixture"}
+    assert result == TierResult("offline", 1, failures, {"needs cards": 1})
+    assert result.verdict == "fail"
+
+
+def test_a_tier_in_which_all_was_skipped_has_not_run() -> None:
+    assert TierResult("hardware", 0, {}, {"needs cards": 9}).verdict == "not run"
