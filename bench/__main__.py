@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from bench.measure import Figure, NotMeasured
 
-PROGRAMS = ("context_cost", "context_ratio", "startup", "adapters", "probe_cost", "listing")
+PROGRAMS = ("context_cost", "context_ratio", "startup", "adapters", "probe_cost", "listing", "glm_step", "llama_step")
 
 
 def main(names: list[str]) -> int:

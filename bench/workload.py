@@ -47,10 +47,10 @@ class Workload:
         return loss.detach() * self._accumulate
 
 
-def make_context(events: Path) -> Context:
+def make_context(events: Path, config: dict[str, Any] | None = None) -> Context:
     """As a worker makes it, with the real backend and a real file."""
     backend = CpuBackend()
     return Context(
         backend=backend, activation=backend.activate(0, 1, backend.devices(Machine())), precision=precision("fp32"),
-        config={"training": {"warmup_steps": 2}}, sink=EventWriter(events),
+        config=config or {"training": {"warmup_steps": 2}}, sink=EventWriter(events),
     )  # fmt: skip

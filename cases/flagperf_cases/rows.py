@@ -1,6 +1,6 @@
 """Which rows each rank takes in each optimizer step, so that the result does not depend on the number of ranks.
 
-An epoch is one order of all rows, drawn from (seed, epoch). It is cut into global batches of
+An epoch is one order of all rows, drawn from (seed, epoch) or that of the file. It is cut into global batches of
 batch_size x accumulate x world_size rows, and each of those is dealt out to the ranks like cards. With the same
 product, 1, 2 or 8 ranks therefore train the same rows in the same steps.
 
@@ -38,11 +38,12 @@ class TrainingRows:
 
     def __init__(
         self, num_rows: int, *, batch_size: int, accumulate: int, epochs: int, max_steps: int, seed: int,
-        rank: int, world_size: int,
+        rank: int, world_size: int, shuffle: bool = True,
     ) -> None:  # fmt: skip
         self.num_rows = num_rows
         self.batch_size = batch_size
         self.seed = seed
+        self.shuffle = shuffle
         self.rank = rank
         self.world_size = world_size
         self.global_batch = batch_size * accumulate * world_size
@@ -57,7 +58,7 @@ class TrainingRows:
         return min(self.steps_per_epoch, self.planned_steps - self.epoch * self.steps_per_epoch)
 
     def __iter__(self) -> Iterator[list[MicroBatch]]:
-        order = row_order(self.num_rows, self.seed, self.epoch)
+        order = row_order(self.num_rows, self.seed, self.epoch) if self.shuffle else list(range(self.num_rows))
         for step in range(len(self)):
             rows = order[step * self.global_batch : (step + 1) * self.global_batch]
             yield share(rows, self.batch_size, self.rank, self.world_size)

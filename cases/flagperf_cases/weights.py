@@ -167,7 +167,7 @@ def _end_of(entry: dict[str, Any]) -> int:
 # --- pickles --------------------------------------------------------------------------------------------------------
 
 
-class _ShapeUnpickler(pickle.Unpickler):
+class ShapeUnpickler(pickle.Unpickler):
     """Reads what torch.save writes of a state, with a shape in place of each tensor. Nothing else can be made by it:
     a pickle that asks for another function or class is refused before that is looked up."""
 
@@ -193,25 +193,30 @@ _STAND_INS: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def _pickle_shapes(path: Path, advice: str) -> dict[str, Shape]:
+def read_pickle(path: Path, advice: str, unpickler: type[ShapeUnpickler] = ShapeUnpickler) -> Any:
+    """What torch.save wrote, with a shape in place of each tensor."""
     try:
         with existing(path, advice).open("rb") as file:
-            state = _state(file)
+            return _state(file, unpickler)
     except Exception as error:  # noqa: BLE001  a damaged pickle raises whatever its bytes happen to mean
         raise _unreadable(path, str(error).splitlines()[0] if str(error) else type(error).__name__, advice) from None
+
+
+def _pickle_shapes(path: Path, advice: str) -> dict[str, Shape]:
+    state = read_pickle(path, advice)
     if not isinstance(state, dict) or not all(isinstance(shape, tuple) for shape in state.values()):
         raise _unreadable(path, "it does not hold tensors by their names", advice)
     return dict(state)
 
 
-def _state(file: IO[bytes]) -> Any:
+def _state(file: IO[bytes], unpickler: type[ShapeUnpickler]) -> Any:
     if file.read(2) == b"PK" and not zipfile.is_zipfile(file):
         raise ValueError("its end is missing")
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            return _ShapeUnpickler(io.BytesIO(archive.read(name))).load()
+            return unpickler(io.BytesIO(archive.read(name))).load()
     file.seek(0)
     for _ in range(_LEGACY_HEAD):
-        _ShapeUnpickler(file).load()
-    return _ShapeUnpickler(file).load()
+        unpickler(file).load()
+    return unpickler(file).load()

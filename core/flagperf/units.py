@@ -35,6 +35,11 @@ def percent(value: float) -> str:
     return f"{value * 100:.1f}%"
 
 
+def relative_error(value: float) -> str:
+    """A share of 1 as percent with four digits, however small."""
+    return f"{value * 100:.4g}%"
+
+
 def count(value: int | float) -> str:
     return f"{value:,.0f}"
 

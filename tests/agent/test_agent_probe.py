@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.probe import choose_probe, pause_seconds
+from flagperf.agent.probe import choose_probe, declared, pause_seconds
 from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
 from flagperf.spec import ProbeRequest
@@ -116,3 +116,19 @@ def test_an_unknown_verb_is_answered_with_the_usage(verb: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", "flagperf.agent", *verb], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+def test_a_figure_that_a_probe_does_not_declare_is_unsupported_whatever_it_gives() -> None:
+    class Modest(MemoryProbe):
+        vendor, name, figures = "acme", "modest", ("used_bytes", "total_bytes")
+
+        def available(self, machine: Machine) -> Availability:
+            return Availability(True)
+
+        def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+            return []
+
+    reading = declared(Reading("GPU-0", 1, 2, utilisation_percent=50.0, power_watts=7.0), Modest())
+    assert (reading.used_bytes, reading.total_bytes) == (1, 2)
+    assert (reading.utilisation_percent, reading.power_watts, reading.temperature_celsius) == (None, None, None)
+    assert set(reading.missing.values()) == {"unsupported"} and len(reading.missing) == 3

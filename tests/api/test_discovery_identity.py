@@ -21,3 +21,9 @@ def test_without_one_they_are_refused(tmp_path: Path) -> None:
     cards = [Card(chip, ("A2",), pci_address=ADDRESS) for chip in (0, 1)]
     with pytest.raises(ToolFailed, match="have one id"):
         make_devices(CpuBackend(), Machine(tmp_path, {}), cards)
+
+
+def test_a_slice_is_called_by_its_part_and_keeps_the_model_of_its_card(tmp_path: Path) -> None:
+    card = Card(0, ("A2",), uuid="GPU-1", slice="half")
+    (device,) = make_devices(CpuBackend(), Machine(tmp_path, {}), [card])
+    assert (device.model, device.short_name, device.slice) == ("A2", "A2 (half)", "half")

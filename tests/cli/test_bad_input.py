@@ -49,6 +49,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("runs show latest", 2, ["there are no runs in runs"]),
         ("report latest", 2, ["there are no runs in runs"]),
         ("report nothing --runs-dir elsewhere", 2, ["there are no runs in elsewhere"]),
+        ("align latest latest", 2, ["there is no file latest", "there are no runs in runs"]),
         ("report latest --lang fr", 2, ["--lang"]),
         ("plan distilbert --set nonsense=1", 2, ["unknown key of case distilbert 'nonsense'"]),
     ],

@@ -48,6 +48,8 @@ def words(line: str) -> list[str]:
         ("run distilbert --set training.seed=1 training.batch", "training.batch_size="),
         ("report --format m", "md"),
         ("report l", "latest"),
+        ("align l", "latest"),
+        ("align --rule e", "exact"),
     ],
 )
 def test_names_that_exist_are_offered(line: str, word: str) -> None:
@@ -63,13 +65,14 @@ def test_names_that_exist_are_offered(line: str, word: str) -> None:
         ("run distilbert --runs-dir el", "dir"),
         ("runs list --runs-dir el", "dir"),
         ("report elsewhere/2026", "dir"),
+        ("align latest curves/ref", "file"),
     ],
 )
 def test_paths_are_left_to_the_shell(line: str, kind: str) -> None:
     assert offered(line) == [(kind, line.rpartition(" ")[2])]
 
 
-@pytest.mark.parametrize("command", ["report", "runs show", "runs path", "runs verify"])
+@pytest.mark.parametrize("command", ["report", "runs show", "runs path", "runs verify", "runs curve", "align"])
 def test_runs_are_offered_by_prefix_the_newest_first(command: str) -> None:
     for day in ("01", "02"):
         create_bundle(Path("elsewhere"), make_run(f"202601{day}T000000Z-demo-cpu-1x1-abc123"), ())

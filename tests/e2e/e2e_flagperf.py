@@ -36,10 +36,8 @@ def environment() -> dict[str, str]:
 
 
 def start(cwd: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(
-        [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, env=environment(), text=True, **{**pipes, **options}
-    )
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
+    return subprocess.Popen([sys.executable, "-m", "flagperf", *arguments], cwd=cwd, text=True, **{**usual, **options})
 
 
 def flagperf(cwd: Path, *arguments: str) -> Done:

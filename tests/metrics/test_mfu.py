@@ -18,9 +18,9 @@ from metric_builders import (
     succeeded,
 )
 
-from flagperf.events import EventFile
+from flagperf.events import EventFile, ModelDescribed
 
-MFU = ("mfu", "mfu_useful", "mfu_nominal-6n", "mfu_palm")
+MFU = ("mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")
 
 
 def run(job=None, manifest=None, model=MODEL, tokens=60, padded=20, mapping="uuid"):
@@ -35,16 +35,30 @@ def with_peak(**changes):
 
 
 def test_sample_cases_go_by_compute():
-    """80 positions in 1 s: 80 x 6000 = 480,000 FLOP/s; useful 60 x 6000; 80 x 5400 and 80 x 7920 by the other two."""
+    """80 positions in 1 s: 80 x 6000 = 480,000 FLOP/s; useful 60 x 6000; by the others 80 x 5400, 1800, 7920."""
     metrics = run()
     assert metrics["tflops_per_device"].value == pytest.approx(480_000 / 1e12)
-    assert [metrics[name].value for name in MFU] == pytest.approx([0.48, 0.36, 0.432, 0.6336])
+    assert [metrics[name].value for name in MFU] == pytest.approx([0.48, 0.36, 0.432, 0.144, 0.6336])
 
 
 def test_token_cases_go_by_the_span_of_p_train():
     """The same in 2 s."""
     metrics = run(manifest=make_manifest(sample_unit="tokens/s"))
-    assert [metrics[name].value for name in MFU] == pytest.approx([0.24, 0.18, 0.216, 0.3168])
+    assert [metrics[name].value for name in MFU] == pytest.approx([0.24, 0.18, 0.216, 0.072, 0.3168])
+
+
+def test_adapters_on_a_frozen_base():
+    """Published figures of a 7B model: 4,017 tokens/s on a card of 312 TFLOP/s; pages count 2 x 7e9 FLOPs per token."""
+    model = ModelDescribed(
+        t_ns=0, parameters=6_738_415_616, matmul_parameters=6_607_077_376, layers=32, heads=32, head_size=128,
+        sequence=512, causal=True, nominal_parameters=7_000_000_000, lora_parameters=4_194_304,
+    )  # fmt: skip
+    manifest = make_manifest(sample_unit="tokens/s", mfu_formula="exact-lora")
+    metrics = run(with_peak(value=312e12), manifest, model, tokens=8034, padded=0)
+    assert metrics["token/p/s"].value == 4017
+    assert metrics["mfu"].inputs["flops_per_token"] == 26_856_128_512
+    assert metrics["mfu"].value == pytest.approx(0.3458, abs=1e-4)
+    assert metrics["mfu_nominal-2n"].value * 312 / 156 == pytest.approx(0.3605, abs=1e-4)
 
 
 def test_it_is_per_device():
@@ -100,6 +114,13 @@ def test_unknown_peak_names_what_was_looked_for():
         assert metrics[name].detail == "no peak is known for vendor acme, model Card A, precision row fp16"
         assert metrics[name].inputs["tokens_per_second_per_device"] > 0
     assert metrics["tflops_per_device"].value == pytest.approx(4.8e-7)
+
+
+def test_unknown_peak_of_a_slice_says_that_it_is_one():
+    job = make_job(peak=None)
+    devices = tuple(msgspec.structs.replace(device, slice="half") for device in job.nodes[0].devices)
+    sliced = msgspec.structs.replace(job, nodes=(msgspec.structs.replace(job.nodes[0], devices=devices),))
+    assert run(sliced)["mfu"].detail == "no peak is known for vendor acme, model Card A (half), precision row fp16"
 
 
 def test_confidence_of_the_peak():

@@ -16,7 +16,7 @@ from metric_builders import (
     step,
 )
 
-from flagperf.events import EventFile
+from flagperf.events import EventFile, PartsReported
 from flagperf.metrics import compute_metrics
 from flagperf.spec import Quality, Resolved, Target
 
@@ -90,6 +90,19 @@ def test_the_last_reported_value_counts():
     metric = reports(reported(3, acc=0.9), reported(6, acc=0.8), reported(7, other=1.0))["acc"]
     assert (metric.value, metric.unit, metric.definition) == (0.8, "share", "quality")
     assert metric.inputs == {"definition": "right / all", "step": 6}
+
+
+def test_what_a_value_is_made_of_is_kept_with_it_the_last_of_each_division():
+    events = [
+        reported(acc=0.5),
+        PartsReported(0, step=1, name="acc", by="subject", values={"law": 0.1}),
+        PartsReported(0, step=2, name="acc", by="subject", values={"law": 0.4, "logic": 0.6}),
+        PartsReported(0, step=2, name="acc", by="category", values={"all": 0.5}),
+        PartsReported(0, step=2, name="f1", by="subject", values={"law": 0.9}),
+    ]
+    acc = metrics_of(make_job(), record_of(rank_file(*events)))["acc"]
+    assert acc.value == 0.5
+    assert acc.inputs["parts"] == {"subject": {"law": 0.4, "logic": 0.6}, "category": {"all": 0.5}}
 
 
 def test_only_rank_0_reports():

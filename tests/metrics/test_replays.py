@@ -14,7 +14,8 @@ JOB = make_job([2], warmup_steps=2)
 FINISHED = (
     "e2e_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
     "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
-    "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_palm", "mem_allocator",
+    "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm",
+    "mem_allocator",
     "mem_remainder", "loss", "loss_first", "acc", "target",
 )  # fmt: skip
 """What only a run that was finished has."""
@@ -58,6 +59,7 @@ CLEAN = {
     "mfu": 0.48,  # 480,000 of 1e6
     "mfu_useful": 0.30,  # 600 / 6 / 2 x 6000 / 1e6
     "mfu_nominal-6n": 0.432,  # 80 x 6 x 900 / 1e6
+    "mfu_nominal-2n": 0.144,  # 80 x 2 x 900 / 1e6
     "mfu_palm": 0.6336,  # 80 x (6 x 1000 + 1920) / 1e6
     "mem_used": 10 * GIB,
     "mem_total": 16 * GIB,

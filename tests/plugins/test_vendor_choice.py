@@ -18,7 +18,9 @@ def planned(flagperf: FlagPerf, *arguments: str, **environment: Any) -> dict[str
 
 def test_clean_absence_takes_the_cpu_and_says_who_looked(flagperf: FlagPerf) -> None:
     plan = planned(flagperf, state="absent")
-    assert plan["vendor"].startswith("cpu (no accelerator found by: acme")
+    assert plan["vendor"].startswith(
+        "cpu (no accelerator found by: acme"
+    )  # and by adapters that are installed beside it
     assert plan["job"]["vendor"] == "cpu"
 
 

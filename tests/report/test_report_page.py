@@ -20,6 +20,7 @@ from report_builders import (
     node,
     recorded,
 )
+from report_llama import llama_runs
 from report_parsing import LANGUAGES, notes, performance, tables, value
 
 from flagperf.report import page
@@ -28,7 +29,11 @@ from flagperf.store.run import Ending
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-PAGES = {"distilbert": metax_runs, "distilbert-cpu": lambda: [cpu_run()]}
+PAGES = {
+    "distilbert": metax_runs,
+    "distilbert-cpu": lambda: [cpu_run()],
+    "llama2_7b_finetune": llama_runs,
+}
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

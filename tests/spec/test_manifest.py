@@ -15,6 +15,7 @@ from flagperf.metrics.definitions import DEFINITIONS
 from flagperf.metrics.flops import FORMULAS
 from flagperf.plugins import load_plugins
 from flagperf.report.columns import COLUMNS
+from flagperf.report.parts import STRATEGIES
 from flagperf.report.rows import ROWS
 from flagperf.report.texts import Lang
 from flagperf.spec import Manifest, read_manifest, resolve, vocabulary
@@ -277,7 +278,7 @@ values = { p_core = 1.5, acc = 0.5 }
             '[profiles."a b"]\nabout.en = "S"\n[profiles.tiny]',
             '[profiles."a b"]: names have letters',
         ),
-        ('name = "acc"', 'name = "loss"', "[[qualities]] 1 name: 'loss' is a metric of every run"),
+        ('name = "acc"', 'name = "p_core"', "[[qualities]] 1 name: 'p_core' is a metric of every run"),
         ('definition = "right ones over all"', 'definition = ""', "[[qualities]] 1 definition: it is empty"),
         (
             'definition = "right ones over all"',
@@ -365,9 +366,10 @@ def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Pat
         (vocabulary.METRICS, [definition.name for definition in DEFINITIONS]),
         (vocabulary.PAGE_COLUMNS, COLUMNS),
         (vocabulary.PAGE_ROWS, [*ROWS, "result"]),
+        (vocabulary.PAGE_PARTS, [*STRATEGIES, "batch_size"]),
         (vocabulary.LANGUAGES, typing.get_args(Lang)),
     ],
-    ids=["formulas", "metrics", "columns", "rows", "languages"],
+    ids=["formulas", "metrics", "columns", "rows", "parts", "languages"],
 )
 def test_the_vocabulary_is_that_of_the_later_stages(written: Sequence[str], real: Iterable[str]) -> None:
     assert set(written) == set(real), "core/flagperf/spec/vocabulary.py lists the names that a case.toml may use"

@@ -6,6 +6,7 @@ from context_fakes import Batch, Loss, World, make_context
 from flagperf.events import (
     Evaluated,
     Logged,
+    PartsReported,
     Reported,
     StepFinished,
     TrainingBegan,
@@ -287,6 +288,18 @@ def test_report_inside_training_is_logging():
         context.report(acc=0.5, evaluated=8)
     assert world.of(Reported) == [Reported(1107, step=1, values={"acc": 0.5, "evaluated": 8})]
     assert world.of(Logged) == [Logged(1114, began_ns=1107)]
+
+
+def test_parts_are_reported_as_a_value_is():
+    world = World()
+    context = make_context(world)
+    with context.training():
+        context.report_parts("acc", "subject", {"law": 1, "logic": 0.5})
+    (parts,) = world.of(PartsReported)
+    assert (parts.step, parts.name, parts.by, parts.values) == (0, "acc", "subject", {"law": 1.0, "logic": 0.5})
+    assert len(world.of(Logged)) == 1
+    with pytest.raises(ValueError, match="the case reported law = nan"):
+        context.report_parts("acc", "subject", {"law": float("nan")})
 
 
 def test_report_inside_an_evaluation_is_no_logging_of_its_own():

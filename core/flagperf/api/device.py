@@ -41,7 +41,7 @@ class Device(msgspec.Struct, frozen=True):
     model: str
     """The name of a model of the vendor's models.toml, else what the card calls itself."""
     short_name: str
-    """As pages write it, in file names too."""
+    """As pages write it; of a slice with what part of the card it is."""
     physical_index: int
     """The vendor tool's own numbering."""
     memory_bytes: int | None = None

@@ -47,8 +47,10 @@ def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
         raise ToolFailed(f"{backend.vendor} card {card.physical_index} has neither a UUID nor a PCI address")
     model = find_model(backend.models(), card.names, card.pci_id)
     name = model.name if model else card.names[0]
+    short_name = model.short_name if model else name
     return Device(
-        id=identity, model=name, short_name=model.short_name if model else name, physical_index=card.physical_index,
+        id=identity, model=name, physical_index=card.physical_index,
+        short_name=f"{short_name} ({card.slice})" if card.slice else short_name,
         memory_bytes=card.memory_bytes, uuid=card.uuid, pci_address=address, slice=card.slice, problem=card.problem,
         near_cpus=near_cpus(machine, address), properties=card.properties,
     )  # fmt: skip

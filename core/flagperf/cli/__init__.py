@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "flagperf.cli.run:run",
     "runs": "flagperf.cli.runs:runs",
     "report": "flagperf.cli.report:report",
+    "align": "flagperf.cli.align:align",
     "completion": "flagperf.cli.completion:completion",
 }
 
@@ -68,7 +69,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 succeeded; 1 a bug of flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out;
-    6 unsupported; 7 target missed; 130 interrupted.
+    6 unsupported; 7 target missed or not aligned; 130 interrupted.
     """
 
 

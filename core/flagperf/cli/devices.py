@@ -27,7 +27,7 @@ def devices(as_json: bool) -> None:
             note(f"{facts.vendor}: {describe_finding(facts)}")
         for device in facts.devices:
             if device.problem:
-                note(f"{facts.vendor} {device.id} cannot be used: {device.problem}")
+                note(f"{facts.vendor}: {device.id} cannot be used: {device.problem}")
 
 
 def _rows(facts: VendorFacts) -> list[list[str]]:
@@ -47,5 +47,4 @@ def _row(facts: VendorFacts, name: str, device: Device, reading: Reading | None)
     memory = "n/a"
     if reading is not None and reading.used_bytes is not None and reading.total_bytes is not None:
         memory = memory_cell(reading.used_bytes, reading.total_bytes)
-    model = f"{device.model}, {device.slice}" if device.slice else device.model
-    return [facts.vendor, name, model, memory, facts.probe]
+    return [facts.vendor, name, device.short_name if device.slice else device.model, memory, facts.probe]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Literal, cast
 
 import click
 
 from flagperf.cli.complete import complete_run
-from flagperf.cli.options import common, note, runs_dir_option, wants_color
-from flagperf.commands import flagperf_command
+from flagperf.cli.holds import warn_unless_it_holds
+from flagperf.cli.options import common, runs_dir_option, wants_color
 from flagperf.report import page, print_summary_table, summary_table, to_json
 from flagperf.store import find_run, read_bundle, runs_directory
-from flagperf.verify import verify_bundle
 
 
 @click.command()
@@ -31,7 +29,7 @@ def report(
     paths = [find_run(run, directory) for run in runs]
     recorded = [read_bundle(path) for path in paths]
     for path in paths:
-        _warn_unless_it_holds(path)
+        warn_unless_it_holds(path)
     if as_json or form == "json":
         click.echo(to_json(recorded))
     elif form == "md":
@@ -39,12 +37,3 @@ def report(
         click.echo(page(recorded, language, allow_simulated=allow_simulated), nl=False)
     else:
         print_summary_table(summary_table(recorded), color=wants_color(), file=sys.stdout)
-
-
-def _warn_unless_it_holds(path: Path) -> None:
-    problems = verify_bundle(path).problems
-    if problems:
-        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        note(
-            f"warning: {path.name} does not hold: {problems[0]}{more}; see `{flagperf_command('runs', 'verify', path)}`"
-        )

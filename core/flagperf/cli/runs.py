@@ -71,6 +71,24 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @click.argument("run", shell_complete=complete_run)
 @runs_dir_option
 @common
+def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
+    """Print the loss of every step as a file that `flagperf align` takes as a reference."""
+    from flagperf.cli.holds import warn_unless_it_holds
+    from flagperf.store import curve_of_run, curve_text
+
+    found = find_run(run, runs_directory(runs_dir))
+    losses = curve_of_run(found)
+    warn_unless_it_holds(found)
+    if as_json:
+        echo_json(losses)
+    else:
+        click.echo(curve_text(losses), nl=False)
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@runs_dir_option
+@common
 def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
     """Recompute every number from the raw files, and compare all files with MANIFEST."""
     from flagperf.verify import verify_bundle

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import msgspec
 
 from flagperf.api import module_command
 from flagperf.cli.options import common, echo_json, note
+from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import core_version, load_plugins
@@ -43,7 +45,8 @@ def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
         echo_json({"folder": target, "files": files})
         return
     click.echo("\n".join(str(target / file) for file in files))
-    note(f"next: cd {target} && pip install -e . && pytest")
+    test = shlex.join([sys.executable, "-m", "pytest"])
+    note(f"next: cd {shlex.quote(str(target))} && {pip_command('install', '-e', '.')} && {test}")
 
 
 def _check_word(name: str) -> None:
@@ -112,7 +115,7 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     """Run the conformance suites against an installed adapter: offline, and with --hardware on its cards."""
     vendor = load_plugins().vendor_word(name)
     if importlib.util.find_spec("pytest") is None:
-        raise MissingPart("the suites need pytest: `pip install 'flagperf[testing]'`")
+        raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")
     if tests is not None and not Path(tests).is_dir():
         raise BadInput(f"--tests {tests} is not a folder")
     if hardware:

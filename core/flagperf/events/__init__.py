@@ -11,6 +11,7 @@ from flagperf.events.schema import (
     Event,
     Logged,
     ModelDescribed,
+    PartsReported,
     ProbeEnded,
     ProbeFailed,
     ProbeStarted,
@@ -32,8 +33,8 @@ from flagperf.events.schema import (
 
 __all__ = [
     "EVENT_SCHEMA", "AnyEvent", "Clock", "CpuUse", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter",
-    "Logged", "ModelDescribed", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed", "Reported", "RunEnded",
-    "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded", "WarmupEnded",
-    "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all", "read_events",
-    "this_clock",
+    "Logged", "ModelDescribed", "PartsReported", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed",
+    "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded",
+    "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all",
+    "read_events", "this_clock",
 ]  # fmt: skip

@@ -105,6 +105,8 @@ class ModelDescribed(Event, frozen=True):
     causal: bool
     nominal_parameters: int | None = None
     """The rounded N of published pages (70e9 for llama2_70b)."""
+    lora_parameters: int | None = None
+    """Of the adapters, where the base is frozen; `parameters` are then those of the base."""
 
 
 class DataDescribed(Event, frozen=True):
@@ -167,6 +169,15 @@ class Reported(Event, frozen=True):
     """Values that the case gives: `acc`, `evaluated` and the like. The last one of a name counts."""
 
     step: int
+    values: dict[str, float]
+
+
+class PartsReported(Event, frozen=True):
+    """What a value that the case gives is made of: `acc` by `subject`. The last one of a name and a division counts."""
+
+    step: int
+    name: str
+    by: str
     values: dict[str, float]
 
 
@@ -233,6 +244,6 @@ class ProbeFailed(Event, frozen=True):
 AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
     RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
     WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
-    TrainingEnded, Reported, WorkerEnded,
+    TrainingEnded, Reported, PartsReported, WorkerEnded,
     ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded, ProbeFailed,
 ]  # fmt: skip

@@ -1,6 +1,11 @@
 """Numbers from a record: pure functions of events and samples, with no clock, disk or device."""
 
+from flagperf.metrics.align import RULES, Alignment, Gap, Rule, StepError, align, changed_values, obstacles, unstated
 from flagperf.metrics.compute import compute_metrics
+from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
 from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
 
-__all__ = ["Interval", "Mark", "Metric", "Reason", "Record", "compute_metrics"]
+__all__ = [
+    "RULES", "Alignment", "CurveData", "CurvePoint", "Gap", "Interval", "LossCurve", "Mark", "Metric", "Reason",
+    "Record", "Rule", "StepError", "align", "changed_values", "compute_metrics", "loss_curve", "obstacles", "unstated",
+]  # fmt: skip

@@ -61,6 +61,7 @@ DEFINITIONS = (
     Definition("mfu", "share", "device", SPEED + CARD),
     Definition("mfu_useful", "share", "device", SPEED + CARD),
     Definition("mfu_nominal-6n", "share", "device", SPEED + CARD),
+    Definition("mfu_nominal-2n", "share", "device", SPEED + CARD),
     Definition("mfu_palm", "share", "device", SPEED + CARD),
     Definition("mem_used", "bytes", "device", CARD),
     Definition("mem_total", "bytes", "device", CARD),

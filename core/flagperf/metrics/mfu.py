@@ -17,7 +17,7 @@ from flagperf.metrics.throughput import SECOND_NS
 from flagperf.metrics.window import Window
 from flagperf.spec import Job, Manifest
 
-NAMES = ("tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_palm")
+NAMES = ("tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")
 TERA = 1e12
 
 
@@ -48,6 +48,7 @@ def model_flops(job: Job, manifest: Manifest, ranks: Sequence[RankRecord], windo
         "mfu": headline,
         "mfu_useful": headline if isinstance(headline, Absent) else useful,
         "mfu_nominal-6n": _share(job, _work("nominal-6n", model, positions)),
+        "mfu_nominal-2n": _share(job, _work("nominal-2n", model, positions)),
         "mfu_palm": _share(job, _work("palm", model, positions)),
     }
 
@@ -76,6 +77,7 @@ def _facts(model: ModelDescribed) -> ModelFacts:
         sequence=model.sequence,
         causal=model.causal,
         nominal_parameters=model.nominal_parameters,
+        lora_parameters=model.lora_parameters,
     )
 
 
@@ -123,7 +125,9 @@ def _share(job: Job, work: Work | Absent) -> Finding:
 
 
 def _peak(job: Job) -> Peak | Absent:
-    wanted = f"vendor {job.vendor}, model {job.device_model.model}, precision row {job.precision.peak_row}"
+    device = job.device_model
+    model = f"{device.model} ({device.slice})" if device.slice else device.model
+    wanted = f"vendor {job.vendor}, model {model}, precision row {job.precision.peak_row}"
     if job.peak is None or job.peak.value <= 0:
         return Absent("unknown_peak", f"no peak is known for {wanted}")
     if job.peak.confidence == "low" and not job.accept_low_peaks:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from flagperf.events import StepFinished
 from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
@@ -16,7 +15,7 @@ from flagperf.spec import Job, Manifest, Quality, flatten
 def losses(training: Training | Absent) -> Findings:
     if isinstance(training, Absent):
         return dict.fromkeys(("loss", "loss_first"), training)
-    steps = list(zip(*(chain(rank.dropped, rank.kept) for rank in training.ranks), strict=True))
+    steps = training.steps
     if not steps:
         return dict.fromkeys(("loss", "loss_first"), Absent("not_measured", "no step was finished"))
     return {"loss": global_loss(steps[-1]), "loss_first": global_loss(steps[0])}
@@ -51,7 +50,13 @@ def quality(wanted: Quality, ranks: Sequence[RankRecord], failure: Absent | None
         return Absent("invalid_telemetry", f"{wanted.name} is {value}, not a number from {low:g} to {high:g}")
     evaluated = report.values.get("evaluated")
     rows = {} if evaluated is None else {"evaluated": int(evaluated)}
-    return Found(value, {"definition": wanted.definition, "step": report.step, **rows})
+    return Found(value, {"definition": wanted.definition, "step": report.step, **rows, **_parts(wanted.name, ranks)})
+
+
+def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[str, float]]]:
+    """What the value is made of, by each division that rank 0 reported last."""
+    reported = [parts for record in ranks if record.rank == 0 for parts in record.parts if parts.name == name]
+    return {"parts": {parts.by: parts.values for parts in reported}} if reported else {}
 
 
 def target(job: Job, manifest: Manifest, findings: Mapping[str, Finding]) -> Finding:

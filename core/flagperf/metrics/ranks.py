@@ -14,6 +14,7 @@ from flagperf.events import (
     EventFile,
     Logged,
     ModelDescribed,
+    PartsReported,
     Reported,
     StepFinished,
     TrainingBegan,
@@ -37,6 +38,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     pauses: tuple[Evaluated | Logged, ...]
     training_ended: tuple[TrainingEnded, ...]
     reports: tuple[Reported, ...]
+    parts: tuple[PartsReported, ...]
     ended: WorkerEnded | None
 
     @property
@@ -80,6 +82,7 @@ def _rank_record(events: Sequence[AnyEvent]) -> RankRecord:
         pauses=of(events, Evaluated) + of(events, Logged),
         training_ended=of(events, TrainingEnded),
         reports=of(events, Reported),
+        parts=of(events, PartsReported),
         ended=ended[-1] if ended else None,
     )
 

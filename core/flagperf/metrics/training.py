@@ -44,6 +44,11 @@ class Training(msgspec.Struct, frozen=True):
     ranks: tuple[RankTraining, ...]
 
     @property
+    def steps(self) -> list[tuple[StepFinished, ...]]:
+        """Warm-up included: each step as all ranks recorded it, index is the rank."""
+        return list(zip(*(rank.dropped + rank.kept for rank in self.ranks), strict=True))
+
+    @property
     def steps_kept(self) -> int:
         return len(self.ranks[0].kept)
 

@@ -21,6 +21,7 @@ QUALITY_FORMATS: dict[str, Formatter] = {
     "fraction": units.fraction,
     "loss": units.loss,
     "one_decimal": units.one_decimal,
+    "count": units.count,
 }
 
 

@@ -10,6 +10,7 @@ from flagperf.report.columns import columns
 from flagperf.report.environment import environment
 from flagperf.report.markdown import Notes, bold, cell, escape, table
 from flagperf.report.page_runs import PageRuns, page_runs
+from flagperf.report.parts import batch_sizes, strategies
 from flagperf.report.references import reference_table
 from flagperf.report.rows import check_layout, row_remark, row_title, row_value, rows
 from flagperf.report.run_notes import run_notes
@@ -26,7 +27,7 @@ def page(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = Fal
     check_layout(content.manifest)
     check_figures(content.runs)
     notes = Notes()
-    blocks = [_heading(content), *environment(content, notes), *_results(content, notes)]
+    blocks = [_heading(content), *environment(content, notes), *strategies(content), *_results(content, notes)]
     for text in run_notes(content):
         notes.number(text)
     return "\n\n".join([*blocks, *notes.blocks(lang)]) + "\n"
@@ -45,6 +46,7 @@ def _results(content: PageRuns, notes: Notes) -> list[str]:
     lang, kind = content.lang, content.manifest.kind
     blocks = [
         "### " + label("results", lang, kind),
+        *batch_sizes(content),
         "* " + label("general", lang, kind),
         table(_general(content)),
         "* " + label("performance", lang, kind),

@@ -39,7 +39,7 @@ class Row:
 def rows(manifest: Manifest) -> tuple[Row, ...]:
     """The case's rows in its order. Raises BadInput for a name that does not exist."""
     qualities = {quality.name: _quality_row(quality) for quality in manifest.qualities}
-    known = {**ROWS, **qualities, "result": _result_row(manifest)}
+    known = {**qualities, **ROWS, "result": _result_row(manifest)}
     for name in manifest.page.rows:
         if name not in known:
             raise unknown_name("row", name, known, f"(page.rows of case {manifest.name})")

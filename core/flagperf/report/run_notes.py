@@ -18,6 +18,8 @@ from flagperf.store.run import RecordedRun, Run
 
 Topic = Callable[[RecordedRun, Lang], str]
 
+MAX_PARTS = 8
+
 
 def run_notes(page: PageRuns) -> list[str]:
     topics: list[list[str]] = [_run_texts(page)]
@@ -194,6 +196,24 @@ def _evaluated(recorded: RecordedRun, lang: Lang) -> str:
     return clauses([evaluated_sentence(run, quality.name, lang) for quality in run.manifest.qualities], lang)
 
 
+def _parts(recorded: RecordedRun, lang: Lang) -> str:
+    """What qualities are made of, where it is few enough to read; the rest is in the bundle."""
+    if not has_results(recorded.run):
+        return ""
+    return clauses([
+        _made_of(recorded.run, quality.name, by, values, lang)
+        for quality in recorded.run.manifest.qualities
+        if (metric := recorded.run.metric(quality.name)) is not None
+        for by, values in metric.inputs.get("parts", {}).items()
+        if len(values) <= MAX_PARTS
+    ], lang)  # fmt: skip
+
+
+def _made_of(run: Run, name: str, by: str, values: dict[str, float], lang: Lang) -> str:
+    form = quality_format(run.manifest, name)
+    return say("parts", lang, name=name, by=by, parts=listed([f"{each} {form(values[each])}" for each in values], lang))
+
+
 def _memory(recorded: RecordedRun, lang: Lang) -> str:
     return memory_sentence(recorded.run, lang) if has_results(recorded.run) else ""
 
@@ -220,7 +240,7 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> str:
 
 
 TOPICS: tuple[Topic, ...] = (
-    _simulated, _made_by, _profile, _steps, _target, _evaluated, _memory, _cpu_others, _mfu, _data, _nodes,
+    _simulated, _made_by, _profile, _steps, _target, _evaluated, _parts, _memory, _cpu_others, _mfu, _data, _nodes,
 )  # fmt: skip
 
 

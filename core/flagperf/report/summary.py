@@ -120,7 +120,7 @@ def _status_word(run: Run) -> str:
 
 def _times(run: Run) -> list[SummaryRow]:
     speeds = [
-        _row(name, measured_cell(run, name, units.one_decimal), run.manifest.sample_unit, _interval(run, name))
+        _row(name, measured_cell(run, name, units.one_decimal), _unit(run, name), _interval(run, name))
         for name in ("p_whole", "p_train", "p_core")
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
@@ -130,6 +130,11 @@ def _times(run: Run) -> list[SummaryRow]:
         _row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device"),
         _row("step time", joined(percentiles, " / "), "ms", "p50 / p90 / p99"),
     ]
+
+
+def _unit(run: Run, name: str) -> str:
+    metric = run.metric(name)
+    return metric.unit if metric else run.manifest.sample_unit
 
 
 def _time_note(run: Run) -> str:

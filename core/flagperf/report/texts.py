@@ -79,6 +79,15 @@ LABELS: dict[str, dict[Lang, str]] = {
     "framework": {"en": "Framework", "zh": "训练框架版本"},
     "framework.inference": {"en": "Framework", "zh": "推理框架版本"},
     "packages": {"en": "Dependencies", "zh": "依赖软件版本"},
+    # further parts
+    "parallelism": {"en": "Parallelism", "zh": "并行策略"},
+    "parallel_technique": {"en": "Technique", "zh": "并行技术"},
+    "parallel_library": {"en": "Implemented by", "zh": "实施者"},
+    "parallel_details": {"en": "Details", "zh": "实施细节"},
+    "optimisation": {"en": "Optimisation", "zh": "优化策略"},
+    "optimisation_method": {"en": "Method", "zh": "优化方案"},
+    "optimisation_details": {"en": "Details", "zh": "方案细节"},
+    "batch_size": {"en": "Input batch size", "zh": "输入批尺寸"},
     # rows of the general table
     "row_task": {"en": "Task", "zh": "任务类别"},
     "row_model": {"en": "Model", "zh": "模型"},
@@ -151,6 +160,25 @@ SENTENCES: dict[str, dict[Lang, str]] = {
     "parameters": {"en": "{count} parameters", "zh": "参数量{count}"},
     "data_in_notes": {"en": "files and their sha256 are in the notes", "zh": "文件及其sha256见注"},
     "data_generated": {"en": "not this data set: rows made by the case itself", "zh": "并非该数据集，由用例自行生成"},
+    "data_parallel": {"en": "data parallel", "zh": "数据并行"},
+    "tensor_parallel": {"en": "tensor parallel", "zh": "张量并行"},
+    "pipeline_parallel": {"en": "pipeline parallel", "zh": "流水线并行"},
+    "local_batch": {
+        "en": "local batch size, LBS: {size}, the samples that enter the model at once",
+        "zh": "local_batchsize，简写为LBS，即实际进入模型的单卡微批大小，为{size}",
+    },
+    "sequence": {
+        "en": "sequence length, MPE: {length}, the tokens of a sample as they enter the model",
+        "zh": "seqlength，简写为MPE，即实际进入模型的序列长度，为{length}",
+    },
+    "accumulated": {
+        "en": "gradient accumulation steps, GAS: {steps}",
+        "zh": "gradient_accumulate_steps，简写为GAS，即梯度累加步数，为{steps}",
+    },
+    "global_batch": {
+        "en": "global batch size: LBS x GAS x {ways} data parallel ranks = {size}",
+        "zh": "global_batchsize恒等于LBS×GAS×数据并行路数{ways}，为{size}",
+    },
     # notes about runs
     "simulated": {
         "en": "simulated: no device was used, no figure of this run is a measurement",
@@ -196,6 +224,7 @@ SENTENCES: dict[str, dict[Lang, str]] = {
     "target_unknown": {"en": "target: no verdict, {why}", "zh": "目标：无结论，{why}"},
     "evaluated": {"en": "{name} over {rows} evaluated rows", "zh": "{name}基于{rows}条评估样本"},
     "target_none": {"en": "the case declares no target", "zh": "该用例未声明目标"},
+    "parts": {"en": "{name} by {by}: {parts}", "zh": "{name}按{by}：{parts}"},
     "memory": {
         "en": "memory by probe {probe}, {samples} samples, at best every {interval} s, largest gap {gap} s, "
         "peak on device {device}",

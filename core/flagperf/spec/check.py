@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput, unknown_name
 from flagperf.spec.values import Layer, Limit, flatten, resolve
-from flagperf.spec.vocabulary import FORMULAS, LANGUAGES, METRICS, PAGE_COLUMNS, PAGE_ROWS
+from flagperf.spec.vocabulary import FORMULAS, LANGUAGES, METRICS, PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS
 
 if TYPE_CHECKING:
     from flagperf.spec.manifest import Manifest, Quality, Reference
@@ -165,7 +165,7 @@ def _qualities(manifest: Manifest) -> Iterator[str]:
 
 
 def _quality(place: str, quality: Quality) -> Iterator[str]:
-    if quality.name in METRICS:
+    if quality.name in METRICS and quality.name != "loss":  # a case may have a better one than that of the last step
         yield f"{place} name: {quality.name!r} is a metric of every run; choose another name"
     for key in ("name", "definition"):
         if not getattr(quality, key).strip():
@@ -192,6 +192,10 @@ def _page(manifest: Manifest) -> Iterator[str]:
         yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
         yield from _repeated(f"[page] {name}", given)
     yield from _unknown("[page.remarks]", "row of this page", page.remarks, page.rows)
+    yield from _unknown("[page] parts", "part", page.parts, PAGE_PARTS)
+    yield from _unknown(
+        "[page] optimisation_keys", "key of [values]", page.optimisation_keys, dict(flatten(manifest.values))
+    )
 
 
 def _references(manifest: Manifest) -> Iterator[str]:

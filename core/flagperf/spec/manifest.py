@@ -28,7 +28,7 @@ class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     unit: str
     definition: str
-    format: Literal["fraction", "loss", "one_decimal"] = "fraction"
+    format: Literal["fraction", "loss", "one_decimal", "count"] = "fraction"
     minimum: float | None = None
     maximum: float | None = None
 
@@ -47,6 +47,13 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     remarks: dict[str, Text] = {}
+    parts: tuple[str, ...] = ()
+    """Further sections, by the names that docs/add-a-case.md lists."""
+    parallel_library: str = ""
+    """What the case spreads its work over devices with, for the part `parallelism`."""
+    optimisation: Text = {}
+    """The method, for the part `optimisation`; its details are the values of `optimisation_keys`."""
+    optimisation_keys: tuple[str, ...] = ()
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,8 +14,9 @@ FORMULAS = ("nominal-6n", "nominal-2n", "palm", "palm-infer", "exact", "exact-lo
 METRICS = (
     "e2e_time", "init_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
     "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
-    "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_palm", "mem_used", "mem_total",
-    "mem_baseline", "mem_allocator", "mem_remainder", "probe_cost", "cpu_others", "loss", "loss_first",
+    "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm",
+    "mem_used", "mem_total", "mem_baseline", "mem_allocator", "mem_remainder", "probe_cost", "cpu_others", "loss",
+    "loss_first",
 )  # fmt: skip
 """metrics/definitions.py"""
 
@@ -30,3 +31,6 @@ PAGE_ROWS = (
     "token/p/s", "mfu", "loss", "result", "extra",
 )  # fmt: skip
 """report/rows.py. A case's own qualities are rows too."""
+
+PAGE_PARTS = ("parallelism", "optimisation", "batch_size")
+"""report/parts.py"""

@@ -29,6 +29,7 @@ from flagperf.events import (
     Event,
     Logged,
     ModelDescribed,
+    PartsReported,
     Reported,
     StepFinished,
     TrainingBegan,
@@ -94,17 +95,22 @@ class Context:
 
     def report(self, **values: float) -> None:
         """Results of the case, by the names that case.toml declares. The last report of a name counts."""
+        numbers = _finite(values)
+        self._report(lambda now_ns: Reported(t_ns=now_ns, step=self._num_steps, values=numbers))
+
+    def report_parts(self, name: str, by: str, values: Mapping[str, float]) -> None:
+        """What a reported value is made of: report_parts("acc", "subject", {"law": 0.4, ...}). Kept with its metric."""
+        numbers = _finite(values)
+        self._report(lambda now_ns: PartsReported(now_ns, step=self._num_steps, name=name, by=by, values=numbers))
+
+    def _report(self, event_at: Callable[[int], Event]) -> None:
         if self._in_step:
             raise RuntimeError("ctx.report was called inside a step: report after it, nothing is written in a step")
-        numbers = {name: float(value) for name, value in values.items()}
-        for name, value in numbers.items():
-            if not math.isfinite(value):
-                raise ValueError(f"the case reported {name} = {value}; a result has to be a finite number")
         is_logging = self._in_training and not self._in_evaluation
         if is_logging:
             self._backend.synchronize()
         began_ns = self._clock()
-        self._sink.write(Reported(t_ns=began_ns, step=self._num_steps, values=numbers))
+        self._sink.write(event_at(began_ns))
         if is_logging:
             self._sink.write(Logged(t_ns=self._clock(), began_ns=began_ns))
 
@@ -267,6 +273,14 @@ class _Measured:
             samples=int(samples), tokens=int(tokens), padded_tokens=int(padded_tokens),
             loss=None if diverged else loss, diverged=diverged,
         )  # fmt: skip
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    numbers = {name: float(value) for name, value in values.items()}
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the case reported {name} = {value}; a result has to be a finite number")
+    return numbers
 
 
 def _to_device(value: Any, device: str) -> Any:

@@ -133,6 +133,7 @@ def test_a_slice_is_the_device_in_place_of_its_card_and_has_its_own_memory(tmp_p
     part, other = devices(tmp_path, SLICED_ANSWERS)
     assert (part.id, part.pci_address, part.memory_bytes) == (SLICE_UUID, FIRST, 32000 * MIB)
     assert part.slice == "sGPU 2: 50% compute, 31.250 GiB"
+    assert (part.model, part.short_name) == ("C500", f"C500 ({part.slice})")
     assert part.properties["sgpu"] == SLICE
     assert other.problem
 
@@ -141,6 +142,11 @@ def test_a_release_without_a_list_is_read_through_its_table(tmp_path: Path) -> N
     first, second = devices(tmp_path, (Answer((), transcript("table_a0")),))
     assert (first.id, first.uuid, second.id) == (FIRST, "", SECOND)
     assert (first.model, first.memory_bytes) == ("C500", 64 * GIB)
+
+
+def test_a_slice_of_which_only_the_table_tells_has_a_name_of_its_own(tmp_path: Path) -> None:
+    (part,) = devices(tmp_path, (Answer((), transcript("table_c_sgpu")),))
+    assert (part.id, part.uuid, part.memory_bytes) == (SLICE, "", 32000 * MIB)
 
 
 def test_a_capacity_that_cannot_be_read_is_unknown_and_the_card_stays(tmp_path: Path) -> None:

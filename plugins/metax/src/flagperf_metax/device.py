@@ -106,14 +106,13 @@ def _cards(machine: Machine) -> list[Card]:
 def _card(reading: Reading, whole: Reading) -> Card:
     """`whole` is the card that a slice is cut from, or the reading itself."""
     said = reading.properties
-    limit = whole.properties.get("power_limit_watts")
-    properties = {"power_limit_watts": limit} if limit else {}
-    if "slice" in said:
-        properties["sgpu"] = reading.device_id
+    own_name = {"sgpu": reading.device_id} if "slice" in said else {}
+    limit = {name: value for name, value in whole.properties.items() if name == "power_limit_watts"}
     return Card(
         physical_index=int(whole.properties["index"]), names=(whole.properties["name"],), uuid=said.get("uuid", ""),
         pci_address=whole.device_id, memory_bytes=reading.total_bytes, slice=said.get("slice", ""),
-        problem=said.get("problem", ""), properties=properties,
+        problem=said.get("problem", ""), properties={**limit, **own_name},
+        identity="" if "uuid" in said else own_name.get("sgpu", ""),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from flagperf_metax.smi import (
 PCI_VENDOR = "9999"
 DEVICE_NODE = "/dev/mxcd"
 
-MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin", "/opt/mxn100/bin"))
+MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin"))
 MEMORY = Query(("--show-memory",), parse_memory, ("used_bytes", "total_bytes"))
 JSON = Query(("-j",), parse_json, ("utilisation_percent", "power_watts", "temperature_celsius"))
 BOARD_POWER = Query(("--show-board-power",), parse_board_power, ("power_watts",))

@@ -1,0 +1,132 @@
+"""The training step of llama2_7b_finetune against the plainest correct loop of transformers and peft."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
+from flagperf.api import Machine, precision
+from flagperf.builtin.cpu import CpuBackend
+from flagperf.events import EventWriter
+from flagperf.plugins import load_plugins
+from flagperf.spec import Layer, Manifest, nest, resolve
+from flagperf.worker import Context
+from flagperf_cases.llama2_7b_finetune.case import Trainer
+from flagperf_cases.llama2_7b_finetune.data import load_data, training_loader
+from flagperf_cases.llama2_7b_finetune.model import build_model, trainable
+from flagperf_cases.rows import TrainingRows
+
+CASE = "llama2_7b_finetune"
+NUM_PAIRS, STEPS_PER_TURN = 40, 2
+CHANGES = {"lora.dropout": 0.0, "training.epochs": 1}
+TOLERANCE = 1e-4
+
+
+def measure() -> Iterator[Figure]:
+    """Both train the same rows from the same weights; that they stay together is checked."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        context = _context(Path(folder) / "rank-00000.jsonl")
+        steps = _steps(context)
+        with context.training():
+            turns = _turns(context, steps)
+    how = f"{NUM_PAIRS} alternating pairs of {STEPS_PER_TURN} steps, tiny profile, one thread; median, 95 % interval"
+    same = median_interval(_ratios(turns["plain again"], turns["plain as well"]))
+    ratio = median_interval(_ratios(turns["plain"], turns["case"]))
+    yield Figure("llama_step_aa", str(same), "", None, f"plain over plain: {how}")
+    yield Figure("llama_step", str(ratio), ">= 1.0", ratio.high >= 1.0, f"the case over the plain loop: {how}")
+
+
+def _context(events: Path) -> Context:
+    manifest: Manifest = load_plugins().cases()[CASE].manifest
+    layers = [Layer("tiny", manifest.profiles["tiny"].values), Layer("bench", nest(CHANGES))]
+    backend = CpuBackend()
+    return Context(
+        backend=backend, activation=backend.activate(0, 1, backend.devices(Machine())), precision=precision("fp32"),
+        config=resolve(manifest, layers).values, sink=EventWriter(events),
+    )  # fmt: skip
+
+
+def _steps(context: Context) -> list[list[dict[str, Any]]]:
+    training, data = context.config.training, load_data(context.config, None)
+    rows = TrainingRows(
+        len(data.train), batch_size=training.batch_size, accumulate=1, epochs=1, max_steps=0, seed=0, rank=0,
+        world_size=1, shuffle=False,
+    )  # fmt: skip
+    return list(training_loader(data.train, rows, num_workers=0))[:-1]  # the last one is short
+
+
+def _turns(context: Context, steps: list[list[dict[str, Any]]]) -> dict[str, list[float]]:
+    """An A/B and an A/A pair in every round; each program has a model of its own."""
+    programs = {
+        "plain": _plain(context, steps),
+        "case": _case(context, steps),
+        "plain again": _plain(context, steps),
+        "plain as well": _plain(context, steps),
+    }
+    last = [program()[-1] for program in programs.values()]  # warm-up
+    if max(last) - min(last) > TOLERANCE:
+        raise NotMeasured(f"the programs do not train alike: {last}")
+    return interleaved({name: partial(seconds_of, turn) for name, turn in programs.items()}, NUM_PAIRS)
+
+
+def _case(context: Context, steps: list[list[dict[str, Any]]]) -> Callable[[], list[float]]:
+    trainer = Trainer(context, _model(context))
+    trainer.model.train()
+    place = _Place(len(steps))
+
+    def turn() -> list[float]:
+        batches = context.batches(steps[index] for index in place.next())
+        losses = [loss / rows for loss, rows in map(trainer.step, batches)]
+        return [float(loss) for loss in losses]
+
+    return turn
+
+
+def _plain(context: Context, steps: list[list[dict[str, Any]]]) -> Callable[[], list[float]]:
+    model = _model(context)
+    model.train()
+    optimizer = torch.optim.AdamW(trainable(model), lr=context.config.training.learning_rate, weight_decay=0.0)
+    place = _Place(len(steps))
+
+    def step(batch: dict[str, Any]) -> torch.Tensor:
+        loss: torch.Tensor = model(input_ids=batch["input_ids"], labels=batch["labels"], use_cache=False).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    def turn() -> list[float]:
+        losses = [step(steps[index][0]) for index in place.next()]
+        return [float(loss) for loss in losses]
+
+    return turn
+
+
+def _model(context: Context) -> Any:
+    torch.manual_seed(context.config.training.seed)
+    return build_model(context.config, context.precision, None)
+
+
+class _Place:
+    """Where a program is in its rows, round and round."""
+
+    def __init__(self, num_steps: int) -> None:
+        self._num_steps = num_steps
+        self._next = 0
+
+    def next(self) -> list[int]:
+        found = [(self._next + offset) % self._num_steps for offset in range(STEPS_PER_TURN)]
+        self._next += STEPS_PER_TURN
+        return found
+
+
+def _ratios(plain: list[float], other: list[float]) -> list[float]:
+    """Seconds of equal work, so that the inverse ratio is that of the throughputs."""
+    return [one / two for one, two in zip(plain, other, strict=True)]

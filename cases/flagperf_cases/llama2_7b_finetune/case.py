@@ -1,0 +1,126 @@
+"""LoRA fine-tuning of Llama on dialogues and their summaries, then MMLU: the training loop."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from flagperf.worker import Context
+from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
+from flagperf_cases.llama2_7b_finetune.data import Data, load_data, training_loader
+from flagperf_cases.llama2_7b_finetune.evaluation import evaluate_loss, evaluate_mmlu
+from flagperf_cases.llama2_7b_finetune.model import build_model, describe, save_merged, trainable
+from flagperf_cases.rows import TrainingRows
+
+
+def run(ctx: Context) -> None:
+    config = ctx.config
+    data = load_data(config, ctx.data_dir)
+    for rows in (data.train, data.validation, data.test):
+        ctx.describe_data(rows.name, len(rows), rows.sha256)
+
+    torch.manual_seed(config.training.seed)  # alike on every rank: adapters start random
+    model = build_model(config, ctx.precision, ctx.data_dir, ctx.device)
+    torch.manual_seed(config.training.seed + 1 + ctx.rank)  # from here on dropout, which differs over ranks
+    ctx.describe_model(**describe(model, config.model))
+
+    trainer = Trainer(ctx, model)
+    evaluate_loss(ctx, trainer.plain_model, data.validation, "val_loss")
+    epochs = train(ctx, trainer, data)
+    ctx.report(loss=mean_of_epochs(ctx, epochs))
+    evaluate_loss(ctx, trainer.plain_model, data.test, "test_loss")
+    evaluate_mmlu(ctx, trainer.plain_model, data)
+    if config.model.save_to and ctx.rank == 0:
+        checkpoint = ctx.data_dir / CHECKPOINT if config.model.checkpoint and ctx.data_dir else None
+        save_merged(trainer.plain_model, Path(config.model.save_to), checkpoint)
+
+
+def train(ctx: Context, trainer: Trainer, data: Data) -> list[EpochLosses]:
+    training = ctx.config.training
+    rows = TrainingRows(
+        len(data.train), batch_size=training.batch_size, accumulate=training.accumulate, epochs=training.epochs,
+        max_steps=training.max_steps, seed=training.seed, rank=ctx.rank, world_size=ctx.world_size,
+        shuffle=training.shuffle,
+    )  # fmt: skip
+    loader = training_loader(data.train, rows, ctx.config.data.num_workers)
+    epochs = []
+    trainer.model.train()
+    with ctx.training(planned_steps=rows.planned_steps):
+        for epoch in range(rows.epochs):
+            rows.epoch = epoch
+            epochs.append(EpochLosses(ctx.device))
+            for micro_batches in ctx.batches(loader):
+                epochs[-1].add(*trainer.step(micro_batches))
+            trainer.schedule.step()
+            evaluate_loss(ctx, trainer.plain_model, data.validation, "val_loss")
+    return epochs
+
+
+class Trainer:
+    """The model on its device with all that a step needs."""
+
+    def __init__(self, ctx: Context, model: Any) -> None:
+        self._ctx = ctx
+        self._accelerator = ctx.accelerator()
+        training = ctx.config.training
+        # A frozen model does all the work of a step, and its adapters stay as they were.
+        rate = 0.0 if ctx.config.model.frozen else training.learning_rate
+        optimizer = torch.optim.AdamW(trainable(model), lr=rate, weight_decay=training.weight_decay)
+        self.schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=training.decay)
+        self.model, self._optimizer = self._accelerator.prepare(model, optimizer)
+        # Evaluated without the data parallel wrapper: ranks may have one row more or less, and must not wait for each
+        # other in a forward.
+        self.plain_model = self._accelerator.unwrap_model(self.model)
+        # Half precision loses small gradients on their way through the base. Autocast has accelerate's own scaler.
+        self._scaler = torch.amp.GradScaler(torch.device(ctx.device).type, enabled=ctx.precision.name == "fp16")
+
+    def step(self, micro_batches: list[dict[str, Any]]) -> tuple[torch.Tensor, int]:
+        """One optimizer step: the sum of the losses of this rank's real rows, and their number."""
+        with self._ctx.step() as step:
+            loss_sum = torch.zeros((), device=self._ctx.device)
+            for index, batch in enumerate(micro_batches):
+                is_last = index == len(micro_batches) - 1
+                with nullcontext() if is_last else self._accelerator.no_sync(self.model):
+                    loss = sum_of_losses(self.model(input_ids=batch["input_ids"], use_cache=False).logits, batch)
+                    self._accelerator.backward(self._scaler.scale(loss * batch["scale"]))
+                loss_sum += loss.detach()
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+            self._optimizer.zero_grad()
+            samples = sum(batch["samples"] for batch in micro_batches)
+            step.done(
+                samples=samples,
+                tokens=sum(batch["tokens"] for batch in micro_batches),
+                padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
+                loss=loss_sum / max(samples, 1),
+            )
+        return loss_sum, samples
+
+
+def sum_of_losses(logits: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:
+    """Over the rows of a batch, each the mean over its positions but the first. Repeated rows have no labels."""
+    predicted, expected = logits[:, :-1].float().flatten(0, 1), batch["labels"][:, 1:].flatten()
+    return cross_entropy(predicted, expected, reduction="sum") / (logits.shape[1] - 1)
+
+
+class EpochLosses:
+    """Sums of this rank, read when training is over."""
+
+    def __init__(self, device: str) -> None:
+        self.total = torch.zeros((), device=device)
+        self.rows = 0
+
+    def add(self, loss_sum: torch.Tensor, rows: int) -> None:
+        self.total += loss_sum
+        self.rows += rows
+
+
+def mean_of_epochs(ctx: Context, epochs: list[EpochLosses]) -> float:
+    """Each epoch counts the same, and in it each row."""
+    sums = ctx.sum_over_ranks(*(float(epoch.total) for epoch in epochs), *(epoch.rows for epoch in epochs))
+    totals, rows = sums[: len(epochs)], sums[len(epochs) :]
+    return sum(total / count for total, count in zip(totals, rows, strict=True)) / len(epochs)

@@ -1,0 +1,110 @@
+"""check_files: what a run reads from --data-dir, looked through before any process of it starts. Needs no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flagperf.api import DataFile
+from flagperf.errors import BadInput
+from flagperf_cases.files import data_folder, described
+from flagperf_cases.llama2_7b_finetune import made_up, mmlu
+from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, check_checkpoint, check_tokenizer
+from flagperf_cases.llama2_7b_finetune.data import FOLDER, SPLITS, made_up_words, packed_rows, read_dialogues
+
+
+def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    """The files that a run with these values reads. Raises BadInput for the first fault."""
+    _check_values(values)
+    real_data, checkpoint = values["data"]["source"] == "samsum", values["model"]["checkpoint"]
+    if not real_data and not checkpoint:
+        return []
+    folder = data_folder(data_dir, f"{CHECKPOINT}/, {FOLDER}/ and {mmlu.FOLDER}/")
+    files: list[Path] = []
+    if real_data:
+        files += _checked_text(folder, values)
+    if checkpoint:
+        files += check_checkpoint(folder / CHECKPOINT, values["model"])
+    return [described(path, folder) for path in files]
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _check_values(values: dict[str, Any]) -> None:
+    model = values["model"]
+    for whole, part in (("width", "heads"), ("heads", "kv_heads")):
+        if model[whole] % model[part]:
+            raise BadInput(
+                f"model.{whole}={model[whole]} cannot be shared by model.{part}={model[part]}; choose a multiple of it"
+            )
+    if model["width"] // model["heads"] % 2:
+        raise BadInput(
+            f"a head of {model['width'] // model['heads']} numbers cannot be rotated in pairs; "
+            "choose model.width and model.heads so that it is even"
+        )
+    if model["sequence"] > model["positions"]:
+        raise BadInput(
+            f"model.sequence={model['sequence']} is more than model.positions={model['positions']}; lower it"
+        )
+    if not values["lora"]["targets"]:
+        raise BadInput('lora.targets is empty: nothing would be trained; name layers, for example ["q_proj", "v_proj"]')
+    _check_save_to(model["save_to"])
+    if values["data"]["source"] == "synthetic":
+        _check_made_up(values)
+
+
+def _check_save_to(folder: str) -> None:
+    if folder and not Path(folder).is_absolute():
+        raise BadInput(f"model.save_to={folder} is relative, and workers have no folder of their own; give a full path")
+    if folder and Path(folder).exists():
+        raise BadInput(f"model.save_to={folder} exists already; name a folder that is yet to be made")
+
+
+def _check_made_up(values: dict[str, Any]) -> None:
+    data, evaluation, num_subjects = values["data"], values["evaluation"], len(made_up.SUBJECT_NAMES)
+    for key in ("rows", "eval_rows"):
+        if not data[key]:
+            raise BadInput(
+                f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 100"
+            )
+    num_words = made_up_words().num_tokens
+    if values["model"]["vocabulary"] < num_words:
+        raise BadInput(
+            f"the made-up language has {num_words} words, more than model.vocabulary={values['model']['vocabulary']}; "
+            f"set that to {num_words} or more"
+        )
+    if evaluation["subjects"] > num_subjects:
+        raise BadInput(
+            f"data.source=synthetic has {num_subjects} subjects, and evaluation.subjects={evaluation['subjects']}; "
+            f"set it to {num_subjects} or less"
+        )
+    if evaluation["subjects"] and not evaluation["questions"]:
+        raise BadInput(
+            "data.source=synthetic makes as many questions per subject as evaluation.questions says, and it is 0; "
+            "set it, e.g. to 60"
+        )
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def _checked_text(folder: Path, values: dict[str, Any]) -> list[Path]:
+    tokenizer = check_tokenizer(folder / CHECKPOINT, values["model"]["vocabulary"])
+    dialogues = [folder / FOLDER / f"{split}.json" for split in SPLITS]
+    for path, key in zip(dialogues, ("rows", "eval_rows", "eval_rows"), strict=True):
+        found = read_dialogues(path)[: values["data"][key] or None]
+        # No more of them than it takes to know that there is a row.
+        packed_rows(str(path), found[: values["model"]["sequence"]], tokenizer, values["model"]["sequence"])
+    questions = mmlu.question_files(folder, values["evaluation"]["subjects"])
+    for path in questions:
+        _check_questions(path, values["evaluation"]["shots"])
+    if questions:
+        tokenizer.answers()
+    return [folder / CHECKPOINT / "tokenizer.model", *dialogues, *questions]
+
+
+def _check_questions(path: Path, num_shots: int) -> None:
+    found = mmlu.read_questions(path)
+    if path.parent.name == "dev" and len(found) < num_shots:
+        raise BadInput(f"{path} has {len(found)} examples, fewer than evaluation.shots={num_shots}; {mmlu.GET_MMLU}")

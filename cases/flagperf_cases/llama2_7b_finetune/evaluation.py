@@ -1,0 +1,103 @@
+"""What the model knows: its loss on rows that it was not trained on, and its answers to MMLU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from flagperf.worker import Context
+from flagperf_cases.llama2_7b_finetune.data import Data, Rows, tensor_of
+from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Subject, prompts
+from flagperf_cases.rows import evaluation_rows
+
+ACCURACY = "acc(MMLU)"
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Evaluation mode, known to hold for every part: adapters that still drop inputs would answer at random."""
+    was_training = model.training
+    model.eval()
+    busy = [name for name, module in model.named_modules() if module.training]
+    if busy:
+        raise RuntimeError(f"the model is evaluated while {busy[0] or 'it'} is in training mode")
+    with torch.no_grad():
+        yield
+    model.train(was_training)
+
+
+def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
+    """Mean over all rows, each on exactly one rank."""
+    values = ctx.config.evaluation
+    num_rows = min(len(rows), values.max_rows or len(rows))
+    mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
+    with ctx.evaluation(), evaluating(model):
+        total = torch.zeros((), device=ctx.device)
+        for first in range(0, len(mine), values.batch_size):
+            batch = tensor_of(rows, mine[first : first + values.batch_size]).to(ctx.device)
+            logits = model(input_ids=batch, use_cache=False).logits[:, :-1].float()
+            losses = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum")
+            total += losses / (rows.sequence - 1)
+        loss, evaluated = ctx.sum_over_ranks(float(total), len(mine))
+    ctx.report(**{name: loss / evaluated})
+
+
+def evaluate_mmlu(ctx: Context, model: Any, data: Data) -> None:
+    """The letter whose logit is the largest of the four, against the right one."""
+    values, subjects = ctx.config.evaluation, data.subjects
+    num_questions = sum(len(subject.questions) for subject in subjects)
+    if not num_questions:
+        return
+    mine = evaluation_rows(num_questions, ctx.rank, ctx.world_size)
+    with ctx.evaluation(), evaluating(model):
+        asked = list(prompts(subjects, mine, data.tokenizer, num_shots=values.shots, longest=values.longest_prompt))
+        right = answered_right(ctx, model, asked, data.tokenizer.answers().letters)
+        correct = [sum(ok for prompt, ok in zip(asked, right, strict=True) if prompt.subject == index)
+                   for index in range(len(subjects))]  # fmt: skip
+        shots = sum(prompt.num_shots for prompt in asked)
+        cut = sum(prompt.num_shots < values.shots for prompt in asked)
+        *correct_over_ranks, shots_over_ranks, cut_over_ranks = ctx.sum_over_ranks(*correct, shots, cut)
+    report_mmlu(ctx, subjects, correct_over_ranks, shots_over_ranks, cut_over_ranks)
+
+
+def answered_right(ctx: Context, model: Any, asked: Sequence[Prompt], letters: Sequence[int]) -> list[bool]:
+    """In the order of `asked`; the prompts of a batch are of about the same length."""
+    right = [False] * len(asked)
+    order = sorted(range(len(asked)), key=lambda index: len(asked[index].tokens))
+    size = ctx.config.evaluation.batch_size
+    for first in range(0, len(order), size):
+        indices = order[first : first + size]
+        chosen = letter_logits(ctx, model, [asked[index].tokens for index in indices], letters).argmax(-1).tolist()
+        for index, letter in zip(indices, chosen, strict=True):
+            right[index] = letter == asked[index].answer
+    return right
+
+
+def letter_logits(ctx: Context, model: Any, tokens: Sequence[list[int]], letters: Sequence[int]) -> torch.Tensor:
+    """After the last token of each prompt. Attention only looks back, so what is padded behind it changes nothing."""
+    last = torch.tensor([len(each) - 1 for each in tokens])
+    batch = torch.zeros(len(tokens), int(last.max()) + 1, dtype=torch.long)
+    for index, each in enumerate(tokens):
+        batch[index, : len(each)] = torch.tensor(each)
+    positions, place = last.unique(return_inverse=True)
+    logits = model(input_ids=batch.to(ctx.device), use_cache=False, logits_to_keep=positions.to(ctx.device)).logits
+    return logits[torch.arange(len(tokens)), place][:, list(letters)].float()
+
+
+def report_mmlu(ctx: Context, subjects: Sequence[Subject], correct: Sequence[float], shots: float, cut: float) -> None:
+    asked = [len(subject.questions) for subject in subjects]
+    by_subject = {subject.name: right / count for subject, right, count in zip(subjects, correct, asked, strict=True)}
+    by_category = {}
+    for category in dict.fromkeys(subject.category for subject in subjects):
+        own = [index for index, subject in enumerate(subjects) if subject.category == category]
+        by_category[category] = sum(correct[index] for index in own) / sum(asked[index] for index in own)
+    ctx.report(**{ACCURACY: sum(correct) / sum(asked), "evaluated": sum(asked), "correct": sum(correct)})
+    ctx.report(
+        mmlu_macro=sum(by_subject.values()) / len(by_subject), mmlu_shots=shots / sum(asked), mmlu_cut=cut,
+    )  # fmt: skip
+    ctx.report_parts(ACCURACY, "category", by_category)
+    ctx.report_parts(ACCURACY, "subject", by_subject)

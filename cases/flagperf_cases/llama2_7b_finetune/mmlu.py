@@ -1,0 +1,162 @@
+"""MMLU: the questions of 57 subjects from their CSV files, and the prompts made of them.
+
+Importable without torch: the files are looked through before any process of the run starts.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flagperf.errors import BadInput
+from flagperf_cases.files import existing
+from flagperf_cases.llama2_7b_finetune.tokens import LETTERS, AnswerTokens, Tokenizer
+
+FOLDER = "mmlu_dataset"
+NUM_DEV = 5
+"""Examples that every subject comes with."""
+
+CATEGORIES = {
+    "STEM": (
+        "abstract_algebra", "astronomy", "college_biology", "college_chemistry", "college_computer_science",
+        "college_mathematics", "college_physics", "computer_security", "conceptual_physics", "electrical_engineering",
+        "elementary_mathematics", "high_school_biology", "high_school_chemistry", "high_school_computer_science",
+        "high_school_mathematics", "high_school_physics", "high_school_statistics", "machine_learning",
+    ),
+    "humanities": (
+        "formal_logic", "high_school_european_history", "high_school_us_history", "high_school_world_history",
+        "international_law", "jurisprudence", "logical_fallacies", "moral_disputes", "moral_scenarios", "philosophy",
+        "prehistory", "professional_law", "world_religions",
+    ),
+    "social sciences": (
+        "econometrics", "high_school_geography", "high_school_government_and_politics", "high_school_macroeconomics",
+        "high_school_microeconomics", "high_school_psychology", "human_sexuality", "professional_psychology",
+        "public_relations", "security_studies", "sociology", "us_foreign_policy",
+    ),
+    "other": (
+        "anatomy", "business_ethics", "clinical_knowledge", "college_medicine", "global_facts", "human_aging",
+        "management", "marketing", "medical_genetics", "miscellaneous", "nutrition", "professional_accounting",
+        "professional_medicine", "virology",
+    ),
+}  # fmt: skip
+
+SUBJECTS = tuple(sorted(subject for subjects in CATEGORIES.values() for subject in subjects))
+
+GET_MMLU = (
+    f"take data.tar of MMLU (https://github.com/hendrycks/test) and put its folders dev and test into {FOLDER} of "
+    "--data-dir"
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    options: tuple[str, ...]
+    answer: int
+    """Index into `options`."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    name: str
+    category: str
+    examples: tuple[Question, ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    subject: int
+    """Index of the subject that the question is of."""
+    tokens: list[int]
+    num_shots: int
+    answer: int
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def question_files(data_dir: Path, num_subjects: int) -> list[Path]:
+    """Of the first subjects in the order of the alphabet."""
+    folder = data_dir / FOLDER
+    return [folder / kind / f"{name}_{kind}.csv" for name in SUBJECTS[:num_subjects] for kind in ("dev", "test")]
+
+
+def read_subjects(data_dir: Path, num_subjects: int, num_questions: int) -> list[Subject]:
+    """The first `num_questions` of each subject, 0: all."""
+    files = [read_questions(path) for path in question_files(data_dir, num_subjects)]
+    category = {name: category for category, names in CATEGORIES.items() for name in names}
+    return [
+        Subject(name, category[name], tuple(dev[:NUM_DEV]), tuple(test[: num_questions or None]))
+        for name, dev, test in zip(SUBJECTS, files[::2], files[1::2], strict=False)
+    ]
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Rows of question, four options and the letter of the right one, without a header.
+
+    By the plain CSV reader: others take the option `None` for a value that is missing.
+    """
+    try:
+        with existing(path, GET_MMLU).open(encoding="utf-8", newline="") as file:
+            rows = [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8; {GET_MMLU}") from None
+    except csv.Error as error:
+        raise BadInput(f"cannot read {path}: {error}; {GET_MMLU}") from None
+    if not rows:
+        raise BadInput(f"{path} is empty; {GET_MMLU}")
+    return rows
+
+
+def _question(path: Path, number: int, row: list[str]) -> Question:
+    if len(row) != 2 + len(LETTERS):
+        raise BadInput(f"{path} row {number} has {len(row)} columns, not question, A, B, C, D, answer; {GET_MMLU}")
+    text, *options, answer = row
+    if answer not in tuple(LETTERS):
+        raise BadInput(
+            f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; look-alikes with a "
+            f"header or with answers 0 to 3 are in circulation. {GET_MMLU}"
+        )
+    return Question(text, tuple(options), LETTERS.index(answer))
+
+
+# --- prompts --------------------------------------------------------------------------------------------------------
+
+
+def prompt_text(subject: Subject, examples: Sequence[Question], question: Question) -> str:
+    name = subject.name.replace("_", " ")
+    header = f"The following are multiple choice questions (with answers) about {name}.\n\n"
+    return header + "".join(f"{_item(each)} {LETTERS[each.answer]}\n\n" for each in examples) + _item(question)
+
+
+def _item(question: Question) -> str:
+    options = zip(LETTERS, question.options, strict=True)
+    return "\n".join([question.text, *(f"{letter}. {option}" for letter, option in options), "Answer:"])
+
+
+def prompts(
+    subjects: Sequence[Subject], mine: Sequence[int], tokenizer: Tokenizer, *, num_shots: int, longest: int
+) -> Iterator[Prompt]:
+    """Those of the questions in `mine`, which counts through all subjects."""
+    answers = tokenizer.answers()
+    numbered = [(index, question) for index, subject in enumerate(subjects) for question in subject.questions]
+    for row in mine:
+        index, question = numbered[row]
+        yield _fitting(index, subjects[index], question, tokenizer, answers, num_shots, longest)
+
+
+def _fitting(
+    index: int, subject: Subject, question: Question, tokenizer: Tokenizer, answers: AnswerTokens,
+    num_shots: int, longest: int,
+) -> Prompt:  # fmt: skip
+    """With as many of the last examples as there is room for. A question that is too long by itself is asked whole."""
+    examples = subject.examples[:num_shots]
+    while True:
+        text = prompt_text(subject, examples, question)
+        tokens = [tokenizer.bos, *tokenizer.encode(text), *answers.lead]
+        if len(tokens) <= longest or not examples:
+            return Prompt(index, tokens, len(examples), question.answer)
+        examples = examples[1:]

@@ -1,0 +1,194 @@
+"""Alignment: whether one loss curve follows another, by a named rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from flagperf.metrics.curve import CurvePoint, LossCurve
+
+SLACK = 1e-12
+"""So that rounding cannot decide: a mean of exactly the limit is not below it."""
+
+SEED_KEY = "training.seed"
+_NAMED_DATA = 3
+
+
+class Rule(msgspec.Struct, frozen=True):
+    id: str
+    judges: Literal["mean", "each"]
+    """`mean`: the mean of the relative errors has to be below the limit. `each`: no error may be above it."""
+    first_step: int
+    limit: float
+
+    def allows(self, error: float) -> bool:
+        return error < self.limit - SLACK if self.judges == "mean" else error <= self.limit
+
+
+RULES = {
+    "flagperf-2pct": Rule("flagperf-2pct", "mean", first_step=21, limit=0.02),
+    "exact": Rule("exact", "each", first_step=0, limit=0.0),
+}
+
+
+class StepError(msgspec.Struct, frozen=True):
+    step: int
+    loss: float
+    reference: float
+    error: float
+    """Relative: |loss - reference| / |reference|."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A step that has no error, which no rule lets pass."""
+
+    step: int
+    remark: str
+
+
+class Alignment(msgspec.Struct, frozen=True):
+    rule: Rule
+    aligned: bool
+    first_step: int
+    """Of the steps that the rule judges."""
+    last_step: int
+    num_compared: int
+    """Judged steps that have an error; mean, largest and drift are of these."""
+    mean_error: float | None
+    largest: StepError | None
+    first_above: StepError | None
+    """The first step that would not pass by itself."""
+    drift_per_step: float | None
+    """Slope of the straight line through the errors with their signs: above 0 where the run moves up and away."""
+    gaps: tuple[Gap, ...]
+    """Of all steps, also those that the rule does not judge."""
+
+    @property
+    def num_judged(self) -> int:
+        return self.last_step - self.first_step + 1
+
+
+def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[str]:
+    """Why the two cannot be judged by this rule, one clause each. Empty where they can."""
+    if curve.case != reference.case:
+        return [f"RUN is of case {curve.case}, REFERENCE of {reference.case}"]
+    wrong = [_contrast(name, a, b) for name, a, b in _conditions(curve, reference) if _are_known(a, b) and a != b]
+    if _ends(curve) != _ends(reference):
+        return [*wrong, f"RUN has steps {_ends(curve)}, REFERENCE {_ends(reference)}, and steps pair one to one"]
+    if curve.last_step < rule.first_step:
+        judged = f"rule {rule.id} judges steps from {rule.first_step} on"
+        return [*wrong, f"{judged}, the curves end with step {curve.last_step}"]
+    return wrong + _unequal_samples(curve, reference)
+
+
+def unstated(curve: LossCurve, reference: LossCurve) -> list[str]:
+    """What decides a curve but was not compared, because one of the two does not say it."""
+    names = [name for name, a, b in _conditions(curve, reference) if not _are_known(a, b)]
+    is_counted = all(point.samples is not None for point in curve.points + reference.points)
+    return names if is_counted else [*names, "samples per step"]
+
+
+def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[Any, Any]]:
+    """Values that both have and that differ: shape, precision, tuning. They may differ; a reader has to know."""
+    both = sorted(set(curve.values) & set(reference.values))
+    return {
+        key: (curve.values[key], reference.values[key]) for key in both if curve.values[key] != reference.values[key]
+    }
+
+
+def align(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignment:
+    """Of curves without `obstacles`."""
+    pairs = list(zip(curve.points, reference.points, strict=True))
+    gaps = tuple(gap for pair in pairs for gap in _gaps(*pair))
+    judged = [pair for pair in pairs if pair[0].step >= rule.first_step]
+    errors = [error for pair in judged if (error := _error(*pair)) is not None]
+    mean = sum(error.error for error in errors) / len(errors) if errors else None
+    largest = max(errors, key=lambda error: error.error, default=None)
+    decisive = mean if rule.judges == "mean" or largest is None else largest.error
+    return Alignment(
+        rule=rule,
+        aligned=not gaps and decisive is not None and rule.allows(decisive),
+        first_step=judged[0][0].step,
+        last_step=judged[-1][0].step,
+        num_compared=len(errors),
+        mean_error=mean,
+        largest=largest,
+        first_above=next((error for error in errors if not rule.allows(error.error)), None),
+        drift_per_step=_slope(errors),
+        gaps=gaps,
+    )
+
+
+# --- one step -------------------------------------------------------------------------------------------------------
+
+
+def _error(point: CurvePoint, reference: CurvePoint) -> StepError | None:
+    """None where a loss is missing, or where the reference is 0 and relative to nothing."""
+    if point.loss is None or reference.loss is None:
+        return None
+    difference = abs(point.loss - reference.loss)
+    error = 0.0 if difference == 0 else difference / abs(reference.loss) if reference.loss else math.inf
+    return StepError(point.step, point.loss, reference.loss, error) if math.isfinite(error) else None
+
+
+def _gaps(point: CurvePoint, reference: CurvePoint) -> Iterator[Gap]:
+    for name, each in (("RUN", point), ("REFERENCE", reference)):
+        if each.loss is None:
+            yield Gap(each.step, f"{name}: {each.remark or 'no loss'}")
+    if point.loss is not None and reference.loss is not None and _error(point, reference) is None:
+        yield Gap(point.step, f"{point.loss:g} against {reference.loss:g} has no relative error")
+
+
+def _slope(errors: Sequence[StepError]) -> float | None:
+    if len(errors) < 2:
+        return None
+    signed = [math.copysign(error.error, error.loss - error.reference) for error in errors]
+    centre = sum(error.step for error in errors) / len(errors)
+    spread = sum((error.step - centre) ** 2 for error in errors)
+    slope = sum((error.step - centre) * value for error, value in zip(errors, signed, strict=True)) / spread
+    return slope if math.isfinite(slope) else None
+
+
+# --- what decides a curve -------------------------------------------------------------------------------------------
+
+
+def _conditions(curve: LossCurve, reference: LossCurve) -> list[tuple[str, Any, Any]]:
+    """Name, value of the run, value of the reference."""
+    return [
+        ("the version of the case", curve.case_version, reference.case_version),
+        (SEED_KEY, curve.values.get(SEED_KEY), reference.values.get(SEED_KEY)),
+        ("model", curve.model, reference.model),
+        ("data", curve.data, reference.data),
+    ]
+
+
+def _are_known(*values: Any) -> bool:
+    return not any(value is None or value in ({}, ()) for value in values)
+
+
+def _contrast(name: str, a: Any, b: Any) -> str:
+    return f"{name} is {_listed(a, b)} in RUN, {_listed(b, a)} in REFERENCE"
+
+
+def _listed(value: Any, other: Any) -> str:
+    """Of several parts those that the other does not have."""
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items() if count != other.get(name)) or "less"
+    if isinstance(value, tuple):
+        own = [f"{data.name} of sha256 {data.sha256[:12]}" for data in value if data not in other]
+        return ", ".join(own[:_NAMED_DATA]) + (" ..." if len(own) > _NAMED_DATA else "") if own else "less"
+    return str(value)
+
+
+def _ends(curve: LossCurve) -> str:
+    return f"{curve.first_step} to {curve.last_step}"
+
+
+def _unequal_samples(curve: LossCurve, reference: LossCurve) -> list[str]:
+    for a, b in zip(curve.points, reference.points, strict=True):
+        if None not in (a.samples, b.samples) and a.samples != b.samples:
+            return [f"step {a.step} has {a.samples} samples in RUN, {b.samples} in REFERENCE"]
+    return []

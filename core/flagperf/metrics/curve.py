@@ -1,0 +1,99 @@
+"""LossCurve: the loss of every step of a run, with all that decides such a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.events import DataDescribed, ModelDescribed, StepFinished
+from flagperf.metrics.finding import Absent
+from flagperf.metrics.metric import Record
+from flagperf.metrics.quality import global_loss
+from flagperf.metrics.ranks import failure, of, rank_records
+from flagperf.metrics.training import training_of
+from flagperf.spec import Job, Manifest, flatten
+
+MODEL_FIELDS = ("parameters", "layers", "heads", "sequence")
+
+
+class CurvePoint(msgspec.Struct, frozen=True):
+    step: int
+    loss: float | None
+    """Mean over all real samples of the step, on all ranks. None where there is no finite one."""
+    samples: int | None = None
+    remark: str = ""
+    """Why there is no loss."""
+
+
+class CurveData(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A data set, or a file, that was trained or evaluated on."""
+
+    name: str
+    sha256: str
+
+
+class LossCurve(msgspec.Struct, frozen=True):
+    """A curve that was not exported by a run may leave out all but case and points. What it leaves out is not known."""
+
+    case: str
+    points: tuple[CurvePoint, ...]
+    """At least one; steps count up by one."""
+    case_version: int | None = None
+    run: str = ""
+    vendor: str = ""
+    """`<vendor> (simulated)` for a simulated run."""
+    device: str = ""
+    shape: str = ""
+    profile: str = ""
+    model: dict[str, int] = {}
+    data: tuple[CurveData, ...] = ()
+    values: dict[str, Any] = {}
+    """Dotted key -> the value that the run had."""
+
+    @property
+    def first_step(self) -> int:
+        return self.points[0].step
+
+    @property
+    def last_step(self) -> int:
+        return self.points[-1].step
+
+
+def loss_curve(job: Job, manifest: Manifest, record: Record) -> LossCurve | Absent:
+    ranks = rank_records(record.ranks)
+    training = training_of(job, manifest, ranks, failure(job, ranks))
+    if isinstance(training, Absent):
+        return training
+    if not training.steps:
+        return Absent("not_measured", "no step was finished")
+    points = tuple(map(_point, training.steps))
+    has_diverged = any(step.diverged for steps in training.steps for step in steps)
+    if not has_diverged and all(point.loss is None for point in points):
+        return Absent("not_measured", "no loss was recorded at any step")
+    return LossCurve(
+        case=job.case, points=points, case_version=job.case_version, run=job.run_id,
+        vendor=f"{job.vendor} (simulated)" if job.simulated else job.vendor, device=job.device_model.short_name,
+        shape=job.shape, profile=job.profile, model=_model(record), data=_data(job, record),
+        values=dict(flatten(job.config.values)),
+    )  # fmt: skip
+
+
+def _point(steps: Sequence[StepFinished]) -> CurvePoint:
+    samples = sum(step.samples for step in steps)
+    finding = global_loss(steps)
+    if isinstance(finding, Absent):
+        return CurvePoint(steps[0].step, None, samples, finding.detail)
+    return CurvePoint(steps[0].step, float(finding.value), samples)
+
+
+def _model(record: Record) -> dict[str, int]:
+    described = [model for file in record.ranks for model in of(file.events, ModelDescribed)]
+    return {name: getattr(described[0], name) for name in MODEL_FIELDS} if described else {}
+
+
+def _data(job: Job, record: Record) -> tuple[CurveData, ...]:
+    """As the workers used it. Of a case that does not say, the files that were checked before the run."""
+    described = {CurveData(e.name, e.sha256) for file in record.ranks for e in of(file.events, DataDescribed)}
+    return tuple(sorted(described or {CurveData(file.path, file.sha256) for file in job.data_files}))

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagperf.api import PciFunction, pci_address, pci_functions
+from flagperf.testing import MachineFolder
+
+
+@pytest.mark.parametrize(
+    ("printed", "address"),
+    [
+        ("0000:07:00.0", "0000:07:00.0"),
+        ("00000000:3B:00.0", "0000:3b:00.0"),
+        ("00010000:3B:00.1", "10000:3b:00.1"),
+        ("3b:00.0", "0000:3b:00.0"),
+        (" 0000:AF:10 ", "0000:af:10.0"),
+        ("GPU-0000:07:00.0", ""),
+        ("7", ""),
+        ("", ""),
+    ],
+)
+def test_an_address_has_one_form_however_tools_print_it(printed: str, address: str) -> None:
+    assert pci_address(printed) == address
+
+
+def test_functions_of_one_vendor_with_their_class(tmp_path: Path) -> None:
+    machine = (
+        MachineFolder(tmp_path)
+        .pci("0000:07:00.0", "10ab", "0a01", "0302")
+        .pci("0000:07:00.1", "10ab", "0a02", "0403")
+        .pci("0000:08:00.0", "ffff", "0a01", "0302")
+        .machine()
+    )
+    assert pci_functions(machine, "10ab") == [
+        PciFunction("0000:07:00.0", "10ab", "0a01", "0302"),
+        PciFunction("0000:07:00.1", "10ab", "0a02", "0403"),
+    ]
+    assert pci_functions(machine, "0000") == []

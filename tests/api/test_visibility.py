@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from flagperf.api import Device, visible_devices
+from flagperf.errors import BadInput
+
+UUIDS = ("GPU-aa1", "GPU-aa2", "GPU-bb1")
+CARDS = [Device(uuid, "A1", "A1", index, uuid=uuid) for index, uuid in enumerate(UUIDS)]
+
+
+@pytest.mark.parametrize(
+    ("value", "indices"),
+    [
+        ("0,1,2", [0, 1, 2]),
+        ("2,1", [2, 1]),
+        ("GPU-bb1,0", [2, 0]),
+        ("GPU-bb", [2]),
+        ("GPU-aa", []),  # two begin like that
+        ("0,7,1", [0]),  # what follows an entry that names no card is hidden
+        ("1,1,0", [1]),
+        ("", []),
+        ("-1", []),
+        (" 1 , 0 ", [1, 0]),
+    ],
+)
+def test_a_variable_narrows_and_reorders(value: str, indices: list[int]) -> None:
+    visible = visible_devices(CARDS, {"ACME_VISIBLE_DEVICES": value}, ("ACME_VISIBLE_DEVICES",))
+    assert [device.physical_index for device in visible] == indices
+
+
+def test_without_one_all_are_visible() -> None:
+    assert visible_devices(CARDS, {"OTHER_VISIBLE_DEVICES": "0"}, ("ACME_VISIBLE_DEVICES",)) == CARDS
+
+
+def test_two_that_agree_are_one_and_two_that_do_not_are_refused() -> None:
+    both = ("ACME_VISIBLE_DEVICES", "OLD_VISIBLE_DEVICES")
+    assert len(visible_devices(CARDS, dict.fromkeys(both, "1"), both)) == 1
+    with pytest.raises(BadInput, match=r"ACME_VISIBLE_DEVICES='1', OLD_VISIBLE_DEVICES='0'.*set them equal"):
+        visible_devices(CARDS, {"ACME_VISIBLE_DEVICES": "1", "OLD_VISIBLE_DEVICES": "0"}, both)

@@ -1,0 +1,181 @@
+"""The case learns what can be learned, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from glm_harness import reports, run_case, save_checkpoint, steps, values
+
+from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
+from flagperf_cases.glm.data import check_files
+from flagperf_cases.glm.pieces import SPECIAL
+from flagperf_cases.glm.stories import WORDS, made_up
+
+pytestmark = pytest.mark.run
+
+CHANCE = 0.29
+"""Three or four candidates."""
+
+SHORT = {"data__rows": 40, "data__eval_rows": 9, "model__width": 16, "training__batch_size": 4}
+
+
+def test_tiny_reaches_its_target_and_stops_there() -> None:
+    events = run_case(values("tiny"))
+    found = [report["acc"] for report in reports(events)]
+    target = values("tiny")["evaluation"]["target"]
+    assert found[0] == pytest.approx(CHANCE, abs=0.1)
+    assert found[-1] >= target
+    assert all(accuracy < target for accuracy in found[:-1])
+    assert len(steps(events)) == 50 * (len(found) - 1)
+    assert reports(events)[-1]["em"] == found[-1] <= reports(events)[-1]["f1"]
+
+
+def test_with_the_passages_of_others_nothing_is_learnt() -> None:
+    found = reports(run_case(values("tiny", data__swap_passages=True, training__max_samples=1600)))
+    assert found[-1]["acc"] == pytest.approx(CHANCE, abs=0.1)
+
+
+def test_a_frozen_model_stays_as_it_was() -> None:
+    events = run_case(values("tiny", **SHORT, model__frozen=True, training__max_samples=40))
+    first, last = reports(events)
+    assert first == last
+    assert len(steps(events)) == 10
+
+
+def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = {"training__max_samples": 46, "evaluation__every_samples": 17, "evaluation__max_rows": 5}
+    events = run_case(values("tiny", **SHORT, **changes, evaluation__target=1.0))
+    kinds = [type(event) for event in events]
+    assert kinds.index(Evaluated) < kinds.index(TrainingBegan)  # the first evaluation is not training time
+    assert kinds[-1] is TrainingEnded
+    assert [(event.name, event.rows) for event in events if isinstance(event, DataDescribed)] == [
+        ("synthetic train", 40), ("synthetic eval", 9),
+    ]  # fmt: skip
+    (model,) = [event for event in events if isinstance(event, ModelDescribed)]
+    assert (model.layers, model.heads, model.head_size, model.sequence, model.causal) == (1, 4, 4, 36, False)
+    assert model.matmul_parameters == 4 * 16 * 16 + 2 * 16 * 128 + 64 * 16
+    assert {report["evaluated"] for report in reports(events)} == {5}
+    assert [step.samples for step in steps(events)] == [4] * 12  # 10 of the first epoch, 2 of the second
+    evaluated_after = [event.step for event in events if isinstance(event, Evaluated)]
+    assert evaluated_after == [0, 5, 10, 12]  # every 5 steps have seen 17 samples
+    for step in steps(events):
+        assert step.tokens + step.padded_tokens in (3 * 4 * 36, 4 * 4 * 36)  # every sequence, also repeated ones
+        assert step.tokens < step.padded_tokens + step.tokens
+    assert list(tmp_path.iterdir()) == []  # nothing is left in the working directory
+
+
+def test_max_steps_ends_the_run_with_an_evaluation() -> None:
+    events = run_case(values("tiny", **SHORT, training__max_steps=3))
+    assert len(steps(events)) == 3
+    assert [type(event) for event in events].count(Evaluated) == 2
+
+
+def test_the_learning_rate_rises_falls_and_stays() -> None:
+    from flagperf_cases.glm.case import rate_factor
+
+    factors = [rate_factor(step, 4338) for step in (0, 217, 433, 434, 2386, 4338, 9999)]
+    expected = [0, 217 / 433.8, 433 / 433.8, 1 - 0.9 * 0.2 / 3904.2, 1 - 0.9 * 1952.2 / 3904.2, 0.1, 0.1]
+    assert factors == pytest.approx(expected)
+    assert all(
+        later < earlier for earlier, later in itertools.pairwise(rate_factor(step, 100) for step in range(10, 100))
+    )
+
+
+def test_biases_and_norms_do_not_decay() -> None:
+    from flagperf_cases.glm.case import make_optimizer
+    from flagperf_cases.glm.model import Glm
+
+    found = values("tiny")
+    config = SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in ("model", "training")})
+    model = Glm(config.model)
+    decayed, plain = make_optimizer(list(model.named_parameters()), config).param_groups
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert (decayed["weight_decay"], plain["weight_decay"]) == (0.1, 0.0)
+    assert {names[id(p)].rsplit(".", 1)[1] for p in decayed["params"]} == {"weight"}
+    assert not any("layernorm" in names[id(p)] for p in decayed["params"])
+    assert all("layernorm" in names[id(p)] or names[id(p)].endswith("bias") for p in plain["params"])
+    assert len(decayed["params"]) + len(plain["params"]) == len(names)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_other_precisions_learn_too(precision: str) -> None:
+    short = {**SHORT, "data__rows": 16, "training__batch_size": 8, "training__schedule_steps": 20}
+    losses = [
+        [step.loss for step in steps(run_case(values("tiny", **short, precision=each, training__max_samples=400)))]
+        for each in ("fp32", precision)
+    ]
+    assert losses[1][0] == pytest.approx(losses[0][0], rel=0.02)
+    assert losses[1][0] != losses[0][0]  # it did compute otherwise
+    assert sum(losses[1][-4:]) < 0.9 * sum(losses[1][:4])
+
+
+def test_overflows_skip_the_step_and_do_not_move_the_schedule() -> None:
+    """The scale begins so high that the first gradients overflow: the same rows then have the same loss again."""
+    one_batch = {**SHORT, "data__rows": 4, "precision": "fp16", "training__max_samples": 32}
+    losses = [step.loss for step in steps(run_case(values("tiny", **one_batch)))]
+    assert losses == pytest.approx([losses[0]] * 8, rel=1e-5)
+    moving = [step.loss for step in steps(run_case(values("tiny", **{**one_batch, "precision": "fp32"})))]
+    assert moving[-1] < 0.999 * moving[0]
+
+
+# --- real data ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real_data(shared_data: Path, tmp_path: Path) -> Path:
+    """SuperGLUE's layout, filled with 32 real passages each."""
+    (tmp_path / "ReCoRD").mkdir()
+    for name, source in (("train", "train"), ("val", "dev32")):
+        (tmp_path / f"ReCoRD/{name}.jsonl").symlink_to(shared_data / f"record/FewGLUE_32dev/ReCoRD/{source}.jsonl")
+    (tmp_path / "bert-base-uncased").symlink_to(shared_data / "tokenizers/bert-base-uncased")
+    return tmp_path
+
+
+def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
+    config = values(
+        "tiny", data__source="record", data__rows=4, data__eval_rows=6, model__vocabulary=30592, model__sequence=128,
+        model__width=16, model__logits="answers", training__batch_size=4, training__max_samples=60,
+        training__schedule_steps=40, training__learning_rate=0.02,
+    )  # fmt: skip
+    assert len(check_files(real_data, config)) == 3
+    events = run_case(config, real_data)
+    found = reports(events)
+    assert [report["evaluated"] for report in found] == [6, 6]
+    assert all(0 <= report["acc"] <= report["em"] <= report["f1"] <= 1 for report in found)
+    losses = [step.loss for step in steps(events)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_two_steps_of_true_width_start_from_a_checkpoint(tmp_path: Path) -> None:
+    import torch
+
+    from flagperf_cases.glm.data import CHECKPOINT
+    from flagperf_cases.glm.model import Glm
+
+    write_stories(tmp_path)
+    config = values(
+        "standard", model__layers=1, training__max_steps=2, training__batch_size=1, data__num_workers=0,
+        model__logits="answers",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    save_checkpoint(tmp_path / CHECKPOINT, {"module": Glm(SimpleNamespace(**config["model"])).half().state_dict()})
+    assert len(check_files(tmp_path, config)) == 5
+    events = run_case(config, tmp_path)
+    assert [step.samples for step in steps(events)] == [1, 1]
+    assert [(step.tokens + step.padded_tokens) % 512 for step in steps(events)] == [0, 0]
+    assert [report["evaluated"] for report in reports(events)] == [1, 1]
+
+
+def write_stories(folder: Path) -> None:
+    """Made-up records as files, in the layout of the real ones: three or four candidates instead of ten."""
+    (folder / "ReCoRD").mkdir()
+    for name, num_records in (("train", 2), ("val", 1)):
+        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in made_up(name, num_records))
+        (folder / f"ReCoRD/{name}.jsonl").write_bytes(lines)
+    (folder / "bert-base-uncased").mkdir()
+    (folder / "bert-base-uncased/vocab.txt").write_text("\n".join((*SPECIAL, *WORDS)) + "\n")

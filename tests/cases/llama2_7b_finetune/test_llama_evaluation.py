@@ -1,0 +1,144 @@
+"""Answers and losses do not depend on how the questions are batched, nor on anything that is left in training mode."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from llama_harness import settings
+
+from flagperf.api import precision
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from flagperf_cases.llama2_7b_finetune.evaluation import (  # noqa: E402
+    ACCURACY,
+    answered_right,
+    evaluate_mmlu,
+    evaluating,
+    letter_logits,
+)
+from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Question, Subject  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.model import build_model, trainable  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    model = build_model(settings("tiny", lora__dropout=0.5), precision("fp32"), None)
+    for parameter in trainable(model):
+        parameter.data = torch.randn_like(parameter) * 0.1
+    return model
+
+
+def context(batch_size: int = 3, **changes: Any) -> Any:
+    """As much of a Context as evaluation needs, on one rank; what is reported is kept."""
+    from contextlib import nullcontext
+
+    found = SimpleNamespace(
+        device="cpu", rank=0, world_size=1, config=settings("tiny", evaluation__batch_size=batch_size, **changes),
+        evaluation=nullcontext, sum_over_ranks=lambda *values: list(values), values={}, parts={},
+    )  # fmt: skip
+    found.report = lambda **values: found.values.update(values)
+    found.report_parts = lambda name, by, values: found.parts.update({(name, by): values})
+    return found
+
+
+def test_padded_prompts_give_the_logits_of_each_prompt_alone(model: Any) -> None:
+    letters = (5, 9, 20, 3)
+    tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30)]
+    with evaluating(model):
+        together = letter_logits(context(), model, tokens, letters)
+        for row, each in zip(together, tokens, strict=True):
+            alone = model(input_ids=torch.tensor([each])).logits[0, -1, list(letters)]
+            torch.testing.assert_close(row, alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_answers_come_in_the_order_of_the_questions(model: Any, batch_size: int) -> None:
+    letters = (5, 9, 20, 3)
+    tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30, 25)]
+    with evaluating(model):
+        chosen = [int(model(input_ids=torch.tensor([t])).logits[0, -1, list(letters)].argmax()) for t in tokens]
+        answers = [chosen[0], (chosen[1] + 1) % 4, chosen[2], (chosen[3] + 2) % 4, chosen[4]]
+        asked = [Prompt(0, each, 5, answer) for each, answer in zip(tokens, answers, strict=True)]
+        assert answered_right(context(batch_size), model, asked, letters) == [True, False, True, False, True]
+
+
+def test_dropout_is_off_while_evaluating_and_on_again_after_it(model: Any) -> None:
+    model.train()
+    tokens = torch.arange(20).view(1, 20)
+    assert not torch.equal(model(input_ids=tokens).logits, model(input_ids=tokens).logits)
+    with evaluating(model):
+        assert torch.equal(model(input_ids=tokens).logits, model(input_ids=tokens).logits)
+        assert not torch.is_grad_enabled()
+    assert all(module.training for module in model.modules())
+    model.eval()
+    with evaluating(model):
+        pass
+    assert not model.training
+
+
+class Stubborn(torch.nn.Module):
+    def train(self, mode: bool = True) -> Stubborn:
+        return self
+
+
+def test_a_part_that_stays_in_training_mode_is_an_error() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), Stubborn())
+    with pytest.raises(RuntimeError, match="evaluated while 1 is in training mode"), evaluating(model):
+        pass
+
+
+class Oracle(torch.nn.Module):
+    """Answers with the word after the last question mark: `is it? C` has the answer C."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__()
+        (self.mark,) = tokenizer.encode("?")
+        self.num_tokens = tokenizer.num_tokens
+
+    def forward(self, input_ids: Any, logits_to_keep: Any, use_cache: bool) -> Any:
+        logits = torch.zeros(*input_ids.shape, self.num_tokens)
+        for row, ids in enumerate(input_ids.tolist()):
+            for position in range(len(ids)):
+                marks = [index for index in range(position) if ids[index] == self.mark]
+                if marks:
+                    logits[row, position, ids[marks[-1] + 1]] = 1.0
+        return SimpleNamespace(logits=logits[:, logits_to_keep])
+
+
+def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
+    """An oracle that is told the answer, three times wrongly: 2 of 4, 3 of 4 and 2 of 2 are right."""
+    from flagperf_cases.llama2_7b_finetune.mmlu import prompt_text
+    from flagperf_cases.llama2_7b_finetune.tokens import Words
+
+    def subject(name: str, category: str, told: str, right: str) -> Subject:
+        questions = tuple(
+            Question(f"is it? {word}", ("w", "x", "y", "z"), "ABCD".index(letter))
+            for word, letter in zip(told, right, strict=True)
+        )
+        return Subject(name, category, (Question("is it? A", ("w", "x", "y", "z"), 0),) * 5, questions)
+
+    subjects = [
+        subject("law", "people", "ABCD", "ABDC"), subject("logic", "numbers", "AAAA", "AABA"),
+        subject("sets", "numbers", "DD", "DD"),
+    ]  # fmt: skip
+    tokenizer = Words([prompt_text(each, each.examples, each.questions[0]) for each in subjects])
+    longest = len(tokenizer.encode(prompt_text(subjects[0], subjects[0].examples, subjects[0].questions[0])))
+    ctx = context(evaluation__longest_prompt=longest)  # one too short for BOS: every prompt loses one example
+    evaluate_mmlu(ctx, Oracle(tokenizer), SimpleNamespace(subjects=subjects, tokenizer=tokenizer))
+    assert ctx.values == {
+        ACCURACY: 7 / 10, "mmlu_macro": pytest.approx((0.5 + 0.75 + 1) / 3), "mmlu_shots": 4, "mmlu_cut": 10,
+        "evaluated": 10, "correct": 7,
+    }  # fmt: skip
+    assert ctx.parts[ACCURACY, "category"] == {"people": 0.5, "numbers": 5 / 6}
+    assert ctx.parts[ACCURACY, "subject"] == {"law": 0.5, "logic": 0.75, "sets": 1.0}
+
+
+def test_without_subjects_nothing_is_asked() -> None:
+    ctx = context()
+    evaluate_mmlu(ctx, None, SimpleNamespace(subjects=[]))
+    assert ctx.values == {}

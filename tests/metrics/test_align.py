@@ -1,0 +1,244 @@
+import math
+
+import msgspec
+import pytest
+from curve_builders import STATED, curve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flagperf.metrics import RULES, CurveData, Gap, align, changed_values, obstacles, unstated
+
+TWO_PERCENT, EXACT = RULES["flagperf-2pct"], RULES["exact"]
+REFERENCE = {step: 10 - 0.05 * step for step in range(1, 101)}
+
+
+def scaled(factor_of_step):
+    """The reference times a factor that depends on the step."""
+    return curve({step: loss * factor_of_step(step) for step, loss in REFERENCE.items()})
+
+
+def judged(run, reference=REFERENCE, rule=TWO_PERCENT):
+    run, reference = (each if isinstance(each, msgspec.Struct) else curve(each) for each in (run, reference))
+    assert obstacles(run, reference, rule) == []
+    return align(run, reference, rule)
+
+
+# --- flagperf-2pct --------------------------------------------------------------------------------------------------
+
+
+def test_what_happens_before_step_21_is_not_judged():
+    alignment = judged(scaled(lambda step: 1.5 if step <= 20 else 1.01))
+    assert alignment.aligned
+    assert alignment.mean_error == pytest.approx(0.01)
+    assert (alignment.first_step, alignment.last_step, alignment.num_judged) == (21, 100, 80)
+    assert alignment.first_above is None
+
+
+def test_one_bad_step_of_eighty_is_enough():
+    """(79 x 1.9 % + 11 %) / 80 = 2.01375 %"""
+    alignment = judged(scaled(lambda step: 1.11 if step == 50 else 1.019))
+    assert not alignment.aligned
+    assert alignment.mean_error == pytest.approx(0.0201375)
+    assert (alignment.largest.step, alignment.largest.error) == (50, pytest.approx(0.11))
+    assert alignment.first_above == alignment.largest
+
+
+def test_exactly_two_percent_is_not_below_two_percent():
+    alignment = judged([102.0] * 100, [100.0] * 100)
+    assert not alignment.aligned
+    assert alignment.first_above.step == 21
+
+
+@pytest.mark.parametrize("reference", [0.1, 0.3, 0.7, 3.3, 7.7, 1e-3])
+def test_rounding_does_not_decide_at_the_limit(reference):
+    assert not judged([reference * 1.02] * 30, [reference] * 30).aligned
+    assert judged([reference * 1.0199] * 30, [reference] * 30).aligned
+
+
+def test_a_loss_that_is_too_small_is_as_wrong_as_one_that_is_too_large():
+    assert judged(scaled(lambda step: 0.97)).mean_error == pytest.approx(0.03)
+    assert not judged(scaled(lambda step: 0.97)).aligned
+
+
+def test_the_drift_is_the_slope_of_the_signed_errors():
+    """The error falls from +0.79 % at step 21 by 0.01 % a step: the line has a slope of -0.0001."""
+    alignment = judged(scaled(lambda step: 1 + (100 - step) * 1e-4))
+    assert alignment.drift_per_step == pytest.approx(-1e-4)
+    assert judged(scaled(lambda step: 1.01)).drift_per_step == pytest.approx(0)
+
+
+def test_a_single_judged_step_has_no_drift():
+    alignment = judged([1.0] * 21, [1.0] * 21)
+    assert alignment.aligned and alignment.num_judged == 1
+    assert alignment.drift_per_step is None
+
+
+# --- exact ----------------------------------------------------------------------------------------------------------
+
+
+def test_exact_is_bitwise_from_the_first_step_on():
+    assert judged(REFERENCE, rule=EXACT).aligned
+    changed = {**REFERENCE, 1: math.nextafter(REFERENCE[1], 11)}
+    alignment = judged(changed, rule=EXACT)
+    assert not alignment.aligned
+    assert alignment.first_above.step == alignment.first_step == 1
+
+
+def test_exact_with_a_tolerance_judges_the_largest_error():
+    rule = msgspec.structs.replace(EXACT, limit=1e-5)
+    assert judged(scaled(lambda step: 1 + 9e-6), rule=rule).aligned
+    alignment = judged(scaled(lambda step: 1 + (2e-5 if step == 7 else 0)), rule=rule)
+    assert not alignment.aligned
+    assert alignment.mean_error < 1e-5 < alignment.largest.error
+    assert alignment.first_above.step == 7
+
+
+# --- losses that are not there --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 50, 100])
+@pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+def test_a_step_without_a_loss_fails_the_check_and_is_named(rule, step):
+    broken = {**REFERENCE, step: None}
+    assert judged(broken, rule=rule).gaps == (Gap(step, f"RUN: step {step} has no finite loss on rank 0"),)
+    assert judged(REFERENCE, broken, rule).gaps == (Gap(step, f"REFERENCE: step {step} has no finite loss on rank 0"),)
+    assert not judged(broken, rule=rule).aligned
+    assert not judged(REFERENCE, broken, rule).aligned
+
+
+def test_the_figures_of_a_curve_with_gaps_are_of_the_steps_that_have_an_error():
+    alignment = judged({**REFERENCE, 50: None})
+    assert (alignment.num_compared, alignment.num_judged) == (79, 80)
+    assert alignment.mean_error == 0
+
+
+def test_a_curve_without_any_loss_has_no_figures():
+    alignment = judged(dict.fromkeys(REFERENCE))
+    assert (alignment.aligned, alignment.mean_error, alignment.largest, alignment.num_compared) == (
+        False,
+        None,
+        None,
+        0,
+    )
+    assert len(alignment.gaps) == 100
+
+
+def test_nothing_is_relative_to_a_loss_of_zero():
+    zero = {**REFERENCE, 30: 0.0}
+    assert judged(zero, zero).aligned
+    alignment = judged(REFERENCE, zero)
+    assert alignment.gaps == (Gap(30, "8.5 against 0 has no relative error"),)
+    assert not alignment.aligned
+
+
+# --- what can be compared -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"case": "other"}, "RUN is of case toy, REFERENCE of other"),
+        ({"case_version": 2}, "the version of the case is 1 in RUN, 2 in REFERENCE"),
+        ({"values": {"training.seed": 7}}, "training.seed is 0 in RUN, 7 in REFERENCE"),
+        (
+            {"model": {"parameters": 1000, "layers": 3}},
+            "model is 2 layers in RUN, 3 layers in REFERENCE",
+        ),
+        (
+            {"data": (CurveData("train", "cd" * 32),)},
+            "data is train of sha256 abababababab in RUN, train of sha256 cdcdcdcdcdcd in REFERENCE",
+        ),
+        (
+            {"data": (*STATED["data"], CurveData("more", "cd" * 32))},
+            "data is less in RUN, more of sha256 cdcdcdcdcdcd in REFERENCE",
+        ),
+        ({"samples": 16}, "step 1 has 8 samples in RUN, 16 in REFERENCE"),
+    ],
+)
+def test_curves_of_different_experiments_are_refused(changes, words):
+    assert obstacles(curve(REFERENCE), curve(REFERENCE, **changes), TWO_PERCENT) == [words]
+
+
+def test_steps_pair_one_to_one():
+    shorter = {step: REFERENCE[step] for step in range(1, 100)}
+    words = "RUN has steps 1 to 99, REFERENCE 1 to 100, and steps pair one to one"
+    assert obstacles(curve(shorter), curve(REFERENCE), TWO_PERCENT) == [words]
+    later = {step + 100: loss for step, loss in REFERENCE.items()}
+    assert obstacles(curve(later), curve(REFERENCE), EXACT) == [words.replace("1 to 99", "101 to 200")]
+
+
+def test_a_rule_needs_steps_to_judge():
+    short = curve([1.0] * 20)
+    assert obstacles(short, short, EXACT) == []
+    assert obstacles(short, short, TWO_PERCENT) == [
+        "rule flagperf-2pct judges steps from 21 on, the curves end with step 20"
+    ]
+
+
+def test_every_obstacle_is_said_at_once():
+    found = obstacles(curve([1.0] * 30), curve([1.0] * 31, case_version=2, values={"training.seed": 1}), EXACT)
+    assert len(found) == 3
+
+
+def test_what_one_of_the_two_does_not_say_is_listed_and_not_compared():
+    bare = curve(REFERENCE, samples=None, case_version=None, model={}, data=(), values={})
+    assert obstacles(curve(REFERENCE), bare, TWO_PERCENT) == []
+    everything = ["the version of the case", "training.seed", "model", "data", "samples per step"]
+    assert unstated(curve(REFERENCE), bare) == unstated(bare, curve(REFERENCE)) == everything
+    assert unstated(curve(REFERENCE), curve(REFERENCE)) == []
+
+
+def test_other_values_may_differ_and_are_listed():
+    here = curve(REFERENCE, values={"training.seed": 0, "parallel.tp": 1, "precision": "fp32", "only.here": 1})
+    there = curve(REFERENCE, values={"training.seed": 0, "parallel.tp": 2, "precision": "bf16"})
+    assert obstacles(here, there, EXACT) == []
+    assert changed_values(here, there) == {"parallel.tp": (1, 2), "precision": ("fp32", "bf16")}
+
+
+# --- whatever the losses --------------------------------------------------------------------------------------------
+
+any_loss = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+loss_pairs = st.lists(st.tuples(any_loss, any_loss), min_size=21, max_size=40)
+real_losses = st.lists(st.floats(1e-3, 1e3), min_size=21, max_size=40)
+rules = st.sampled_from(list(RULES.values()))
+
+
+@settings(deadline=None, max_examples=100)
+@given(loss_pairs, rules)
+def test_any_two_curves_get_a_verdict_in_which_all_steps_are_accounted_for(pairs, rule):
+    alignment = judged([a for a, _ in pairs], [b for _, b in pairs], rule)
+    gaps = {gap.step for gap in alignment.gaps if gap.step >= alignment.first_step}
+    assert alignment.num_compared + len(gaps) == alignment.num_judged
+    assert not (alignment.aligned and alignment.gaps)
+    if alignment.largest is not None:
+        assert 0 <= alignment.largest.error < math.inf
+        assert (alignment.first_above is None) <= rule.allows(alignment.largest.error)
+    msgspec.json.encode(alignment)
+
+
+@settings(deadline=None, max_examples=100)
+@given(real_losses, rules)
+def test_a_curve_is_aligned_with_itself(losses, rule):
+    alignment = judged(losses, losses, rule)
+    assert alignment.aligned
+    assert (alignment.mean_error, alignment.largest.error, alignment.drift_per_step or 0.0) == (0, 0, 0)
+
+
+@settings(deadline=None, max_examples=100)
+@given(real_losses, st.floats(0, 0.5))
+def test_a_constant_factor_is_judged_by_its_size(losses, error):
+    alignment = judged([loss * (1 + error) for loss in losses], losses)
+    assert alignment.mean_error == pytest.approx(error, abs=1e-9)
+    if abs(error - TWO_PERCENT.limit) > 1e-9:
+        assert alignment.aligned == (error < TWO_PERCENT.limit)
+
+
+@settings(deadline=None, max_examples=100)
+@given(real_losses, st.data())
+def test_exact_is_aligned_only_where_no_loss_differs(losses, data):
+    step = data.draw(st.integers(1, len(losses)))
+    changed = [*losses]
+    changed[step - 1] = math.nextafter(losses[step - 1], data.draw(st.sampled_from([0.0, 1e9])))
+    alignment = judged(changed, losses, EXACT)
+    assert not alignment.aligned
+    assert alignment.first_above.step == alignment.largest.step == step
