@@ -77,3 +77,13 @@ def test_the_first_query_must_answer(sample: Callable[..., Reading]) -> None:
     with pytest.raises(ToolFailed, match="went away"):
         sample(fake.query("memory", "used_bytes"), fake.query("power", "power_watts"))
     assert fake.asked == ["memory"]
+
+
+@pytest.mark.parametrize("path", ["", ":", "/no/such/folder:", ":/no/such/folder"])
+def test_a_tool_of_the_current_folder_is_not_run(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "acme-smi"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    machine = MachineFolder(tmp_path / "root").machine({"PATH": path})
+    assert Tool(("acme-smi",), ("/opt/acme/bin",)).find(machine) is None

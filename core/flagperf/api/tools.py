@@ -25,9 +25,10 @@ class Tool(msgspec.Struct, frozen=True):
     timeout_seconds: float = 10.0
 
     def find(self, machine: Machine) -> str | None:
-        """The absolute path of the first one that is there."""
+        """The absolute path of the first one that is there. An empty entry of PATH, the current folder to a shell, is
+        passed over."""
         inside = [str(machine.root / folder.lstrip("/")) for folder in self.folders]
-        path = os.pathsep.join([machine.environ.get("PATH", ""), *inside])
+        path = os.pathsep.join([*filter(None, machine.environ.get("PATH", "").split(os.pathsep)), *inside])
         found = filter(None, (shutil.which(name, path=path) for name in self.names))
         return next((str(Path(each).absolute()) for each in found), None)
 
