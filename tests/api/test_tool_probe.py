@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Device, Query, Reading, Tool, ToolProbe
-from flagperf.errors import ToolFailed
-from flagperf.testing import MachineFolder
+from flagperf.api import Device, Machine, Query, Reading, Tool, ToolProbe
+from flagperf.errors import ToolFailed, UnknownLayout
+from flagperf.testing import Answer, MachineFolder, write_tool
 
 CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")
 
@@ -87,3 +87,24 @@ def test_a_tool_of_the_current_folder_is_not_run(path: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     machine = MachineFolder(tmp_path / "root").machine({"PATH": path})
     assert Tool(("acme-smi",), ("/opt/acme/bin",)).find(machine) is None
+
+
+@pytest.mark.parametrize(("printed", "is_read"), [("fine", True), ("Error: no driver", False)])
+def test_an_answer_that_can_be_read_counts_also_where_the_tool_ends_with_an_error(
+    printed: str, is_read: bool, tmp_path: Path
+) -> None:
+    def parse(text: str) -> list[Reading]:
+        if text.strip() != "fine":
+            raise UnknownLayout("not the known words", text)
+        return [Reading("GPU-1", 1, 2)]
+
+    tool = Tool(("acme-smi",), (str(tmp_path),))
+    write_tool(tmp_path, "acme-smi", [Answer(("--memory",), f"{printed}\n", "card 2 is lost", returncode=3)])
+    machine, query = Machine(environ={"PATH": ""}), Query(("--memory",), parse, ("used_bytes",))
+    if is_read:
+        assert query.sample(tool, machine) == [Reading("GPU-1", 1, 2)]
+    else:
+        with pytest.raises(ToolFailed, match="acme-smi --memory ended with 3: card 2 is lost Error: no driver"):
+            query.sample(tool, machine)
+    with pytest.raises(ToolFailed, match="ended with 3"):
+        query.ask(tool, machine)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from flagperf.api.device import Device
-from flagperf.api.machine import Machine
+from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
 from flagperf.api.pci import pci_address
 from flagperf.errors import ToolFailed, UnknownLayout
@@ -34,16 +34,25 @@ class Tool(msgspec.Struct, frozen=True):
 
     def run(self, machine: Machine, arguments: Sequence[str]) -> str:
         """What it prints on stdout. Exit codes of such tools are not promised, but one that is not 0 is a failure."""
+        output = self.call(machine, arguments)
+        if output.returncode != 0:
+            raise self.failure(arguments, output)
+        return output.stdout
+
+    def call(self, machine: Machine, arguments: Sequence[str]) -> CommandOutput:
+        """Whatever its exit code. One that could not be started or did not end in time is a failure."""
         path = self.find(machine)
         if path is None:
             raise ToolFailed(f"{self.names[0]} is neither on PATH nor in {', '.join(self.folders) or 'a known folder'}")
         output = machine.run_tool([path, *arguments], timeout_seconds=self.timeout_seconds)
         if output.problem:
             raise ToolFailed(output.problem)
-        if output.returncode != 0:
-            words = " ".join(f"{output.stderr} {output.stdout}".split())[:300] or "it printed nothing"
-            raise ToolFailed(f"{path} {' '.join(arguments)} ended with {output.returncode}: {words}")
-        return output.stdout
+        return output
+
+    def failure(self, arguments: Sequence[str], output: CommandOutput) -> ToolFailed:
+        words = " ".join(f"{output.stderr} {output.stdout}".split())[:300] or "it printed nothing"
+        command = " ".join([self.names[0], *arguments])
+        return ToolFailed(f"{command} ended with {output.returncode}: {words}")
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -55,6 +64,17 @@ class Query(msgspec.Struct, frozen=True):
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         return self.parse(tool.run(machine, self.arguments))
+
+    def sample(self, tool: Tool, machine: Machine) -> list[Reading]:
+        """An answer that can be read counts also where the tool ends with an error, as for one card that is lost: the
+        others are still there. Who looks for cards asks strictly, or would take some of them for all."""
+        output = tool.call(machine, self.arguments)
+        try:
+            return self.parse(output.stdout)
+        except UnknownLayout:
+            if output.returncode == 0:
+                raise
+            raise tool.failure(self.arguments, output) from None
 
 
 class ToolProbe(MemoryProbe):
@@ -76,13 +96,13 @@ class ToolProbe(MemoryProbe):
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
-        answers = [join(first.ask(self.tool, self._machine), devices)]
+        answers = [join(first.sample(self.tool, self._machine), devices)]
         missing: dict[str, str] = {}
         for query in others:
             if _all_given(query.figures, answers, devices):
                 continue
             try:
-                answers.append(join(query.ask(self.tool, self._machine), devices))
+                answers.append(join(query.sample(self.tool, self._machine), devices))
             except ToolFailed as error:
                 missing = {**dict.fromkeys(query.figures, str(error)), **missing}
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]

@@ -52,7 +52,7 @@ def find_site(
     choice = _same_vendor(facts, asked, plugins)
     backend = plugins.device_backend(choice.facts.vendor)
     _check_sharing(cluster, nodes, backend)
-    parts = tuple(_part(spec, *pair, backend.vendor) for pair in zip(nodes, facts, strict=True))
+    parts = tuple(_part(spec, *pair, backend) for pair in zip(nodes, facts, strict=True))
     site = Site(cluster, nodes, facts, choice, backend, parts)
     if site.host_workers > len(choice.facts.devices):
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
@@ -98,7 +98,8 @@ def _check_sharing(cluster: Cluster, nodes: tuple[Node, ...], backend: DeviceBac
         )
 
 
-def _part(spec: RunSpec, node: Node, facts: NodeFacts, vendor_word: str) -> NodePart:
+def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -> NodePart:
+    vendor_word, variables = backend.vendor, backend.visibility_variables
     vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
     if spec.devices > len(vendor.devices):
         visible = f"{len(vendor.devices)} visible {vendor_word} devices"
@@ -106,5 +107,6 @@ def _part(spec: RunSpec, node: Node, facts: NodeFacts, vendor_word: str) -> Node
     devices = vendor.devices[: spec.devices]
     for device in devices:
         if device.problem:
-            raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}")
+            hint = f"; leave it out with {variables[0]}" if variables else ""
+            raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}{hint}")
     return NodePart(node.index, node.address, facts.host, devices, facts.allowed_cores)
