@@ -37,5 +37,5 @@ def test_waiting_is_bounded_and_an_agent_can_be_killed() -> None:
 def test_an_unknown_verb_is_refused_with_the_usage() -> None:
     agent = LocalCluster().start_agent(Node(0, "127.0.0.1"), ["dance"])
     agent.stdin.close()
-    assert b"describe|adapter|check|run|probe" in agent.stderr.read()
+    assert b"describe|check|run|probe" in agent.stderr.read()
     assert agent.wait(10) == 2
