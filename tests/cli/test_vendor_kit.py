@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,14 @@ def test_a_report_is_counted_by_what_became_of_each_test(tmp_path: Path) -> None
 
 def test_a_tier_in_which_all_was_skipped_has_not_run() -> None:
     assert TierResult("hardware", 0, {}, {"needs cards": 9}).verdict == "not run"
+
+
+def test_what_was_written_is_json_where_it_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    done = new("acme", "--folder", str(folder), "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["folder"] == str(folder)
+    assert sorted(said["files"]) == sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
+    )

@@ -79,7 +79,8 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
     assert said["flagperf vendors check acme"] == "acme: offline: pass; hardware: not run\n"
     assert said["flagperf vendors check acme --hardware"] == "acme: offline: pass; hardware: pass\n"
     assert "absent" in said["flagperf vendors list"]
-    assert "GPU-11" in said["flagperf devices"]
+    assert "GPU-11" in said["flagperf devices"] and "acme (simulated)" in said["flagperf devices"]
+    assert "acme (simulated)" in said[PLAN]
     assert (
         "ACME_VISIBLE_DEVICES=0,1  # the cards of this run"
         in said["flagperf plan distilbert --vendor acme --devices 2"]

@@ -24,10 +24,10 @@ def devices(as_json: bool) -> None:
     echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
     for facts in found:
         if not facts.devices:
-            note(f"{facts.vendor}: {describe_finding(facts)}")
+            note(f"{facts.shown_vendor}: {describe_finding(facts)}")
         for device in facts.devices:
             if device.problem:
-                note(f"{facts.vendor}: {device.id} cannot be used: {device.problem}")
+                note(f"{facts.shown_vendor}: {device.id} cannot be used: {device.problem}")
 
 
 def _rows(facts: VendorFacts) -> list[list[str]]:
@@ -47,4 +47,4 @@ def _row(facts: VendorFacts, name: str, device: Device, reading: Reading | None)
     memory = "n/a"
     if reading is not None and reading.used_bytes is not None and reading.total_bytes is not None:
         memory = memory_cell(reading.used_bytes, reading.total_bytes)
-    return [facts.vendor, name, device.short_name if device.slice else device.model, memory, facts.probe]
+    return [facts.shown_vendor, name, device.short_name if device.slice else device.model, memory, facts.probe]

@@ -28,7 +28,8 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     plugins = load_plugins()
     node = with_stated(describe_machine(plugins.cluster("local")), read_user_file(config))
     if torch_constraint:
-        click.echo(_torch_constraint(node))
+        constraint = _torch_constraint(node)
+        echo_json({"constraint": constraint}) if as_json else click.echo(constraint)
     elif as_json:
         echo_json(node)
     else:
@@ -47,8 +48,8 @@ def environment_rows(node: NodeFacts) -> list[list[str]]:
     for vendor in node.vendors:
         if vendor.memory_scope == "device":
             models = Counter(device.model for device in vendor.devices)
-            rows += [[f"cards {vendor.vendor}", f"{count} x {model}"] for model, count in models.items()]
-        rows += [[f"{name} {vendor.vendor}", version] for name, version in vendor.versions.items()]
+            rows += [[f"cards {vendor.shown_vendor}", f"{count} x {model}"] for model, count in models.items()]
+        rows += [[f"{name} {vendor.shown_vendor}", version] for name, version in vendor.versions.items()]
     packages = ", ".join(f"{name} {version}" for name, version in node.environment.packages.items())
     rows.append(["packages", packages or "none of those that a run uses"])
     rows += [[f"${name}", value] for name, value in node.environment.variables.items()]

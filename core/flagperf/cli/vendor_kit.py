@@ -22,6 +22,7 @@ from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import core_version, load_plugins
+from flagperf.spec import VendorFacts
 
 TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
 SUITES = "flagperf.testing.installed"
@@ -42,7 +43,7 @@ def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
     target = Path(folder or f"flagperf-{name}")
     files = write_adapter(name, target)
     if as_json:
-        echo_json({"folder": target, "files": files})
+        echo_json({"folder": str(target), "files": files})
         return
     click.echo("\n".join(str(target / file) for file in files))
     test = shlex.join([sys.executable, "-m", "pytest"])
@@ -118,24 +119,24 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
         raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")
     if tests is not None and not Path(tests).is_dir():
         raise BadInput(f"--tests {tests} is not a folder")
-    if hardware:
-        _check_cards(vendor)
+    whose = _cards(vendor).shown_vendor if hardware else vendor
     results = [_run_tier(vendor, "offline", tests)]
     results += [_run_tier(vendor, "hardware", tests)] if hardware else []
     if as_json:
-        echo_json({"vendor": vendor, "tiers": results})
+        echo_json({"vendor": whose, "tiers": results})
     else:
-        _print_results(vendor, results, hardware)
+        _print_results(whose, results, hardware)
     if any(result.failures for result in results):
         sys.exit(FAILED)
 
 
-def _check_cards(vendor: str) -> None:
+def _cards(vendor: str) -> VendorFacts:
     plugins = load_plugins()
     found = describe_machine(plugins.cluster("local")).vendors
     facts = next(facts for facts in found if facts.vendor == vendor)
     if not facts.devices:
         raise BadInput(f"--hardware needs {vendor} cards on this machine: {describe_finding(facts)}")
+    return facts
 
 
 def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:

@@ -34,7 +34,7 @@ def list_vendors(as_json: bool) -> None:
 
 def _row(facts: VendorFacts) -> list[str]:
     state = "error" if facts.error or facts.presence is None else facts.presence.state
-    return [facts.vendor, facts.adapter, state, describe_finding(facts)]
+    return [facts.shown_vendor, facts.adapter, state, describe_finding(facts)]
 
 
 vendors.add_command(new_vendor)

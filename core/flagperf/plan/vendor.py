@@ -23,7 +23,8 @@ def choose_vendor(
     """`asked` is a vendor word, already translated from an alias; `fallbacks` are the words that every machine has.
     `broken_adapters` are installed plugins that could not say whose cards they know, with the reason of each."""
     if asked is not None:
-        return VendorChoice(_asked_for(node, asked), asked)
+        facts = _asked_for(node, asked)
+        return VendorChoice(facts, facts.shown_vendor)
     adapters = [facts for facts in node.vendors if facts.vendor not in fallbacks]
     _refuse_unclear(adapters, fallbacks)
     present = [facts for facts in adapters if _state(facts) == "present"]
@@ -31,7 +32,7 @@ def choose_vendor(
         words = ", ".join(facts.vendor for facts in present)
         raise BadInput(f"cards of several vendors are present ({words}); choose one with --vendor")
     if present:
-        return VendorChoice(present[0], present[0].vendor)
+        return VendorChoice(present[0], present[0].shown_vendor)
     if broken_adapters:
         raise BadInput(
             f"no card was found, but not every adapter could look: {'; '.join(broken_adapters)}. "

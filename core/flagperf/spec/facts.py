@@ -60,6 +60,11 @@ class VendorFacts(msgspec.Struct, frozen=True):
     probe: str = ""
     error: str = ""
 
+    @property
+    def shown_vendor(self) -> str:
+        """The vendor's word as people see it: simulated cards are always called that."""
+        return f"{self.vendor} (simulated)" if self.simulated else self.vendor
+
 
 class NodeFacts(msgspec.Struct, frozen=True):
     host: str
