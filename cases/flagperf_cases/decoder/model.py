@@ -1,0 +1,146 @@
+"""A Llama-family decoder in plain torch: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+Names of parameters are those of Hugging Face's Llama without the leading `model.`. One pipeline stage is a Decoder with
+some of the layers, which keep their numbers, so that a parameter has one name in every layout.
+
+Under tensor parallelism the sub-modules' inputs and outputs are laid out by parallel.py; here every size that depends
+on it is read from the tensor at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention, silu
+from torch.utils.checkpoint import checkpoint
+
+from flagperf_cases.decoder.shape import DecoderShape
+
+
+class Decoder(nn.Module):
+    """Token ids to logits; a stage in the middle of a pipeline takes and gives hidden states instead."""
+
+    def __init__(
+        self,
+        shape: DecoderShape,
+        layers: Sequence[int] | None = None,
+        *,
+        has_embedding: bool = True,
+        has_head: bool = True,
+        recompute: bool = False,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.recompute = recompute
+        rotary = Rotary(shape.head_size, shape.rope_base)
+        numbers = range(shape.layers) if layers is None else layers
+        self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width) if has_embedding else None
+        self.layers = nn.ModuleDict({str(number): Block(shape, rotary) for number in numbers})
+        self.norm = RmsNorm(shape.width, shape.norm_eps) if has_head else None
+        self.lm_head = nn.Linear(shape.width, shape.vocabulary, bias=False) if has_head else None
+        self.tie()
+
+    def tie(self) -> None:
+        """One tensor for embedding and head, where the model says so and both are here. Again after either is
+        replaced."""
+        if self.shape.tied and self.embed_tokens is not None and self.lm_head is not None:
+            self.lm_head.weight = self.embed_tokens.weight
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        if self.embed_tokens is not None:
+            states = self.embed_tokens(states)
+        for block in self.layers.values():
+            if self.recompute and torch.is_grad_enabled():
+                states = checkpoint(block, states, use_reentrant=False)
+            else:
+                states = block(states)
+        if self.norm is not None and self.lm_head is not None:
+            states = self.lm_head(self.norm(states))
+        return states
+
+
+class Block(nn.Module):
+    def __init__(self, shape: DecoderShape, rotary: Rotary) -> None:
+        super().__init__()
+        self.input_layernorm = RmsNorm(shape.width, shape.norm_eps)
+        self.self_attn = Attention(shape, rotary)
+        self.post_attention_layernorm = RmsNorm(shape.width, shape.norm_eps)
+        self.mlp = FeedForward(shape)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        states = states + self.self_attn(self.input_layernorm(states))
+        output: torch.Tensor = states + self.mlp(self.post_attention_layernorm(states))
+        return output
+
+
+class Attention(nn.Module):
+    def __init__(self, shape: DecoderShape, rotary: Rotary) -> None:
+        super().__init__()
+        self.head_size = shape.head_size
+        self.is_grouped = shape.kv_heads != shape.heads
+        self.rotary = rotary
+        self.q_proj = nn.Linear(shape.width, shape.width, bias=False)
+        self.k_proj = nn.Linear(shape.width, shape.kv_width, bias=False)
+        self.v_proj = nn.Linear(shape.width, shape.kv_width, bias=False)
+        self.o_proj = nn.Linear(shape.width, shape.width, bias=False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        query, key, value = (self._heads(proj(states)) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        query, key = self.rotary.turn(query), self.rotary.turn(key)
+        mixed = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.is_grouped)
+        output: torch.Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
+        return output
+
+    def _heads(self, states: torch.Tensor) -> torch.Tensor:
+        """[batch, length, heads of this rank x size] to [batch, heads, length, size]."""
+        return states.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(shape.width, shape.ffn, bias=False)
+        self.up_proj = nn.Linear(shape.width, shape.ffn, bias=False)
+        self.down_proj = nn.Linear(shape.ffn, shape.width, bias=False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.down_proj(silu(self.gate_proj(states)) * self.up_proj(states))
+        return output
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        exact = states.float()
+        normed = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * normed.to(states.dtype)
+
+
+class Rotary:
+    """Positions as rotations of pairs (i, i + half). No module, and so no buffers: those of a model that was built on
+    meta would come out uninitialised."""
+
+    def __init__(self, head_size: int, base: float) -> None:
+        self._head_size = head_size
+        self._base = base
+        self._made: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def turn(self, heads: torch.Tensor) -> torch.Tensor:
+        """[batch, heads, length, size], computed in fp32 and given back as it came."""
+        cos, sin = self._angles(heads.shape[-2], heads.device)
+        first, second = heads.float().chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(heads.dtype)
+
+    def _angles(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._made is None or self._made[0].shape[0] < length or self._made[0].device != device:
+            exponents = torch.arange(0, self._head_size, 2, device=device).float() / self._head_size
+            angles = torch.outer(torch.arange(length, device=device).float(), 1.0 / self._base**exponents)
+            self._made = angles.cos(), angles.sin()
+        cos, sin = self._made
+        return cos[:length], sin[:length]
