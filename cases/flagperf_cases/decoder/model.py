@@ -30,10 +30,12 @@ class Decoder(nn.Module):
         has_embedding: bool = True,
         has_head: bool = True,
         recompute: bool = False,
+        autocast: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.shape = shape
         self.recompute = recompute
+        self.autocast = autocast
         rotary = Rotary(shape.head_size, shape.rope_base)
         numbers = range(shape.layers) if layers is None else layers
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width) if has_embedding else None
@@ -49,8 +51,13 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.embed_tokens.weight
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(states.device.type, self.autocast, enabled=self.autocast is not None):
+            return self._forward(states)
+
+    def _forward(self, states: torch.Tensor) -> torch.Tensor:
         if self.embed_tokens is not None:
             states = self.embed_tokens(states)
+            states = states.to(self.autocast or states.dtype)  # what ranks send each other is in the computing type
         for block in self.layers.values():
             if self.recompute and torch.is_grad_enabled():
                 states = checkpoint(block, states, use_reentrant=False)
@@ -119,7 +126,7 @@ class RmsNorm(nn.Module):
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         exact = states.float()
         normed = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * normed.to(states.dtype)
+        return (self.weight * normed).to(states.dtype)
 
 
 class Rotary:

@@ -1,0 +1,105 @@
+"""The same training in every layout as in one process: weights, losses, gradient norms, updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import decoder_ranks
+import pytest
+
+from flagperf_cases.decoder.shape import DecoderShape
+
+pytestmark = pytest.mark.run
+
+UNTIED = dict(layers=2, width=16, heads=4, kv_heads=2, ffn=24, vocabulary=32, sequence=8)
+TIED = {**UNTIED, "layers": 3, "tied": True}
+"""Three layers: uneven over two stages."""
+
+SHAPES: dict[str, dict[str, Any]] = {"untied": UNTIED, "tied": TIED}
+CLIP = 0.3
+Item = tuple[str, dict[str, int]]
+ITEMS: dict[int, list[Item]] = {
+    2: [("untied", {"tp": 2}), ("untied", {"pp": 2}), ("untied", {"dp": 2}), ("tied", {"tp": 2}), ("tied", {"pp": 2})],
+    4: [("untied", {"tp": 2, "pp": 2}), ("tied", {"tp": 2, "dp": 2}), ("tied", {"pp": 2, "dp": 2})],
+    8: [("tied", {"tp": 2, "pp": 2, "dp": 2})],
+}
+
+
+def _work(item: Item) -> decoder_ranks.Work:
+    name, layout = item
+    return {"shape": SHAPES[name], "layout": layout, "clip": CLIP, "recompute": name == "tied"}
+
+
+@pytest.fixture(scope="module")
+def single() -> dict[str, dict[str, Any]]:
+    """One process, with torch's own clipping, and no part of our engine but the model."""
+    return {name: _plain_training(shape) for name, shape in SHAPES.items()}
+
+
+def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from flagperf_cases.decoder.init import initialise
+    from flagperf_cases.decoder.model import Decoder
+
+    shape = DecoderShape(**sizes)
+    with torch.device("meta"):
+        model = Decoder(shape)
+    initialise(model, decoder_ranks.SEED, 0.2, "cpu")
+    initial = {name: value.detach().clone() for name, value in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    losses, norms = [], []
+    for step in range(decoder_ranks.NUM_STEPS):
+        rows = decoder_ranks.batch(shape, step)
+        loss = cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    return {"losses": losses, "norms": norms, "initial": initial, "final": dict(model.named_parameters())}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """By world size, item and rank; one process group per world size."""
+    folder: Path = tmp_path_factory.mktemp("ranks")
+    made: dict[int, Any] = {}
+
+    def of(world_size: int) -> Any:
+        if world_size not in made:
+            work = [_work(item) for item in ITEMS[world_size]]
+            made[world_size] = decoder_ranks.run_ranks(folder / str(world_size), world_size, work)
+        return made[world_size]
+
+    yield of
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 8])
+def test_losses_norms_and_weights_are_those_of_one_process(world_size: int, answers: Any, single: Any) -> None:
+    import torch
+
+    assert all(max(run["norms"]) > 2 * CLIP and min(run["norms"]) > CLIP for run in single.values()), (
+        "clipping has to clip"
+    )
+    for (name, layout), ranks in zip(ITEMS[world_size], answers(world_size), strict=True):
+        expected = single[name]
+        losses = global_losses(ranks)
+        assert losses == pytest.approx(expected["losses"], abs=1e-5), layout
+        for answer in ranks:
+            assert answer["norms"] == pytest.approx(expected["norms"], rel=1e-5), layout
+        for when, tolerance in (("initial", 0.0), ("final", 1e-5)):
+            found = [pair for answer in ranks for pair in answer[when]]
+            assert {name for name, _ in found} >= set(expected["initial"])
+            for name, value in found:
+                wanted = expected[when][name if name in expected[when] else "embed_tokens.weight"]
+                torch.testing.assert_close(value, wanted.detach(), rtol=0, atol=tolerance, msg=f"{layout} {name}")
+
+
+def global_losses(ranks: list[dict[str, Any]]) -> list[float]:
+    """The mean over replicas; all ranks of a replica's last stage say the same."""
+    by_replica = {answer["dp_rank"]: answer["losses"] for answer in ranks if answer["losses"][0] is not None}
+    return [sum(losses) / len(losses) for losses in zip(*by_replica.values(), strict=True)]
