@@ -13,7 +13,15 @@ from flagperf_cases.decoder.shape import DecoderShape
 
 pytestmark = pytest.mark.run
 
-UNTIED = dict(layers=2, width=16, heads=4, kv_heads=2, ffn=24, vocabulary=32, sequence=8)
+UNTIED: dict[str, Any] = {
+    "layers": 2,
+    "width": 16,
+    "heads": 4,
+    "kv_heads": 2,
+    "ffn": 24,
+    "vocabulary": 32,
+    "sequence": 8,
+}
 TIED = {**UNTIED, "layers": 3, "tied": True}
 """Three layers: uneven over two stages."""
 
