@@ -60,6 +60,10 @@ def run_request(function: F) -> F:
             help="Which configuration of the case [default: the case's].",
         ),
         click.option(
+            "--parallel", metavar="TPxPPyDPz",
+            help="How the model is spread over the devices, as TP4PP8DP1 [default: the case's].",
+        ),
+        click.option(
             "--set", multiple=True, metavar="KEY=VALUE...", shell_complete=complete_assignment,
             help="Change values; may be repeated.",
         ),

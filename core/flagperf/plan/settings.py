@@ -9,6 +9,7 @@ import msgspec
 from flagperf.api import DeviceBackend, Precision, precision
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, Unsupported, unknown_name
+from flagperf.plan.parallel import fit_layout, parallel_layer
 from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Manifest, Resolved, RunSpec, parse_assignment, resolve
 
@@ -23,7 +24,7 @@ def make_settings(
     spec: RunSpec, manifest: Manifest, user_file: UserFile, backend: DeviceBackend, tuning: Layer | None
 ) -> Settings:
     profile = choose_profile(spec, manifest)
-    config = resolve_values(spec, manifest, user_file, tuning)
+    config = fit_layout(resolve_values(spec, manifest, user_file, tuning), spec)
     return Settings(profile, config, _precision(config, manifest, backend))
 
 
@@ -46,6 +47,8 @@ def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tunin
         layers.append(tuning)
     if manifest.name in user_file.cases:
         layers.append(Layer(f"file {user_file.path}", user_file.cases[manifest.name], is_deviation=True))
+    if spec.parallel is not None:
+        layers.append(parallel_layer(spec.parallel, manifest))
     if spec.set:
         layers.append(Layer("--set", _assignments(spec.set), is_deviation=True))
     if spec.precision is not None:

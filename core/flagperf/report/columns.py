@@ -13,7 +13,7 @@ from flagperf import units
 from flagperf.errors import unknown_name
 from flagperf.report.cells import EMPTY, Cell, Formatter, empty, joined, metric_cell
 from flagperf.report.texts import Lang, label
-from flagperf.report.words import configuration, overrides, run_configuration, vendor_and_device
+from flagperf.report.words import configuration, layout, overrides, run_configuration, vendor_and_device
 from flagperf.spec import Manifest, Quality, Reference
 from flagperf.store.run import Run
 
@@ -107,6 +107,12 @@ COLUMNS: dict[str, Column] = {
             "precision",
             lambda run, _lang: Cell(run.job.precision.name),
             lambda reference, _lang: Cell(reference.precision),
+        ),
+        Column(
+            "parallel",
+            "parallel",
+            lambda run, _lang: Cell(layout(run)),
+            lambda reference, _lang: Cell(reference.parallel) if reference.parallel else empty("unpublished"),
         ),
         Column("fix_hp", "fix_hp", lambda run, _lang: Cell(overrides(run) or EMPTY), _reference_overrides),
         metric_column("e2e_time", units.one_decimal),

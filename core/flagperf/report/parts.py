@@ -9,6 +9,7 @@ from flagperf import units
 from flagperf.report.markdown import escape
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.texts import Lang, choose, clauses, label, listed, say
+from flagperf.report.words import layout, layout_ways
 from flagperf.spec import flatten
 from flagperf.store.run import Run
 
@@ -48,9 +49,7 @@ def _number(run: Run, key: str | None, default: int = 1) -> int:
 
 
 def _ways(run: Run) -> dict[str, int]:
-    tensor, pipeline = _number(run, "parallel.tp"), _number(run, "parallel.pp")
-    data = run.job.world_size // (tensor * pipeline)
-    return {"tensor_parallel": tensor, "pipeline_parallel": pipeline, "data_parallel": data}
+    return dict(zip(("tensor_parallel", "pipeline_parallel", "data_parallel"), layout_ways(run), strict=True))
 
 
 def _technique(run: Run, lang: Lang) -> str:
@@ -63,9 +62,7 @@ def _library(run: Run, lang: Lang) -> str:
 
 
 def _layout(run: Run, lang: Lang) -> str:
-    if run.job.world_size == 1:
-        return say("none", lang)
-    return "".join(f"{name}{ways}" for name, ways in zip(("TP", "PP", "DP"), _ways(run).values(), strict=True))
+    return say("none", lang) if run.job.world_size == 1 else layout(run)
 
 
 def _method(run: Run, lang: Lang) -> str:

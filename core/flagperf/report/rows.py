@@ -161,6 +161,7 @@ ROWS: dict[str, Row] = {
         Row("model", lambda page: page.manifest.model, _parameters),
         Row("dataset", lambda page: page.manifest.dataset, _data),
         Row("precision", columns=("precision",)),
+        Row("parallel", columns=("parallel",)),
         Row("fix_hp", columns=("fix_hp",)),
         Row("device", _device),
         Row("mem", columns=("mem",), shown="mem(actual/total)"),

@@ -93,6 +93,7 @@ LABELS: dict[str, dict[Lang, str]] = {
     "row_model": {"en": "Model", "zh": "模型"},
     "row_dataset": {"en": "Dataset", "zh": "数据集"},
     "row_precision": {"en": "Precision", "zh": "数据精度"},
+    "row_parallel": {"en": "Parallel layout", "zh": "超参修改"},
     "row_fix_hp": {"en": "Overrides", "zh": "超参修改"},
     "row_device": {"en": "Device", "zh": "硬件设备简称"},
     "row_mem": {"en": "Device memory", "zh": "硬件存储使用"},
@@ -110,6 +111,7 @@ LABELS: dict[str, dict[Lang, str]] = {
 
 REMARKS: dict[str, dict[Lang, str]] = {
     "precision": {"en": "what really computed; possible: {precisions}", "zh": "实际计算精度，可选{precisions}"},
+    "parallel": {"en": "ways of tensor, pipeline and data parallelism", "zh": "张量、流水线、数据并行的路数"},
     "fix_hp": {"en": "changes against the case's standard configuration", "zh": "相对标准配置的改动"},
     "mem": {
         "en": "peak of one device over its total, GiB",

@@ -42,8 +42,24 @@ def run_configuration(run: Run, lang: Lang) -> str:
 
 def overrides(run: Run) -> str:
     """What differs from the standard configuration, by the names of published pages: `bs=96, lr=1.5e-4`. Without
-    precision, which has a column of its own."""
-    return ", ".join(change for key, change in _changes(run).items() if key != "precision")
+    precision and layout, which have columns of their own."""
+    columns = run.manifest.page.columns
+    shown = {"precision", *(_LAYOUT_KEYS if "parallel" in columns else ())}
+    return ", ".join(change for key, change in _changes(run).items() if key not in shown)
+
+
+_LAYOUT_KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
+
+
+def layout_ways(run: Run) -> tuple[int, int, int]:
+    """Tensor, pipeline and data parallel. A case without such keys is data parallel."""
+    values = dict(flatten(run.job.config.values))
+    tensor, pipeline = (max(1, int(values.get(key, 1))) for key in _LAYOUT_KEYS[:2])
+    return tensor, pipeline, run.job.world_size // (tensor * pipeline)
+
+
+def layout(run: Run) -> str:
+    return "".join(f"{name}{ways}" for name, ways in zip(("TP", "PP", "DP"), layout_ways(run), strict=True))
 
 
 def changes_by_layer(run: Run) -> dict[str, list[str]]:

@@ -76,6 +76,8 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: str
     overrides: str
     source: str
+    parallel: str = ""
+    """TPxPPyDPz, where the case has a layout."""
     values: dict[str, float] = {}
 
 

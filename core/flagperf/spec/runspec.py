@@ -13,6 +13,8 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Per node, counted in visible cards."""
     precision: str | None = None
     profile: str | None = None
+    parallel: str | None = None
+    """TPxPPyDPz, for a case that has a layout."""
     set: tuple[str, ...] = ()
     config: str | None = None
     data_dir: str | None = None

@@ -49,9 +49,9 @@ SHARED_LIMITS = {
     "training.epochs": Limit(min=1),
     "training.seed": Limit(min=0, max=2**32 - 1),
     "evaluation.batch_size": Limit(min=1),
-    "parallel.tp": Limit(min=1),
-    "parallel.pp": Limit(min=1),
-    "parallel.dp": Limit(min=1),
+    "parallel.tp": Limit(min=0),
+    "parallel.pp": Limit(min=0),
+    "parallel.dp": Limit(min=0),
 }
 
 

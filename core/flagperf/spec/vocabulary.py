@@ -21,14 +21,14 @@ METRICS = (
 """metrics/definitions.py"""
 
 PAGE_COLUMNS = (
-    "configuration", "precision", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "token/p/s", "loss", "mem",
-    "mfu",
+    "configuration", "precision", "parallel", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "token/p/s",
+    "loss", "mem", "mfu",
 )  # fmt: skip
 """report/columns.py. A case's own qualities are columns too."""
 
 PAGE_ROWS = (
-    "task", "model", "dataset", "precision", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train", "p_core",
-    "token/p/s", "mfu", "loss", "result", "extra",
+    "task", "model", "dataset", "precision", "parallel", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train",
+    "p_core", "token/p/s", "mfu", "loss", "result", "extra",
 )  # fmt: skip
 """report/rows.py. A case's own qualities are rows too."""
 

@@ -1,0 +1,98 @@
+"""llama2_70b: pre-training from random weights in tensor, pipeline and data parallel. The training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from flagperf.worker import Context
+from flagperf_cases.decoder.gradients import clip, total_norm
+from flagperf_cases.decoder.model import Decoder
+from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
+from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, shape_of
+from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_samples, rate_factor
+
+
+def run(ctx: Context) -> None:
+    values = {name: vars(section) for name, section in vars(ctx.config).items() if hasattr(section, "__dict__")}
+    training, model_values = ctx.config.training, ctx.config.model
+    samples = load_samples(values, ctx.data_dir)
+    ctx.describe_data(samples.name, len(samples), samples.sha256)
+
+    shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
+    place = find_place(layout, torch.device(ctx.device).type)
+    autocast = getattr(torch, ctx.precision.autocast) if ctx.precision.autocast else None
+    model = build_model(
+        shape, place, device=ctx.device, seed=training.seed, std=model_values.initial_std,
+        recompute=model_values.recompute, autocast=autocast,
+    )  # fmt: skip
+    describe(ctx, shape)
+
+    trainer = Trainer(
+        model, place, micro_batch=training.batch_size, num_micro_batches=training.accumulate, device=ctx.device
+    )
+    optimizer = make_optimizer(model, training)
+    global_batch = training.batch_size * training.accumulate * layout.dp
+    num_steps = training.max_steps or max(1, training.max_samples // global_batch)
+    with ctx.training(planned_steps=num_steps):
+        for number, batch in enumerate(ctx.batches(batches(samples, place, training, global_batch, num_steps)), 1):
+            set_rate(optimizer, training, consumed=number * global_batch)
+            with ctx.step() as step:
+                loss = trainer.backward(batch["inputs"], batch["labels"])
+                if training.clip:
+                    clip(model, total_norm(model, place), training.clip)
+                optimizer.step()
+                optimizer.zero_grad()
+                step.done(**counts(place, batch["inputs"], loss))
+    ctx.report(bubble_theory=bubble(layout.pp, training.accumulate))
+
+
+def batches(
+    samples: Samples, place: Place, training: Any, global_batch: int, num_steps: int
+) -> Iterator[dict[str, torch.Tensor]]:
+    """All micro-batches of a step of this replica. Which samples a step has does not depend on the layout."""
+    for step in range(num_steps):
+        rows = global_batch_rows(len(samples), training.seed, step, global_batch)
+        tokens = torch.tensor([samples[row] for row in rows[place.dp_rank :: place.layout.dp]])
+        yield {"inputs": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+
+
+def counts(place: Place, inputs: torch.Tensor, loss: torch.Tensor | None) -> dict[str, Any]:
+    """Many ranks work on one sample; one of them counts it."""
+    if not place.counts:
+        return {"samples": 0}
+    return {"samples": inputs.shape[0], "tokens": inputs.numel(), "loss": loss}
+
+
+def describe(ctx: Context, shape: DecoderShape) -> None:
+    ctx.describe_model(
+        parameters=shape.parameters,
+        matmul_parameters=shape.matmul_parameters,
+        layers=shape.layers,
+        heads=shape.heads,
+        head_size=shape.head_size,
+        sequence=shape.sequence,
+        causal=True,
+        nominal_parameters=ctx.config.model.nominal_parameters or None,
+    )
+
+
+def make_optimizer(model: Decoder, training: Any) -> torch.optim.Optimizer:
+    """Norms are not decayed."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [value for value in parameters if value.ndim > 1], "weight_decay": training.weight_decay},
+        {"params": [value for value in parameters if value.ndim == 1], "weight_decay": 0.0},
+    ]
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=training.learning_rate)
+    return torch.optim.AdamW(groups, lr=training.learning_rate, betas=(training.beta1, training.beta2), eps=1e-8)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, training: Any, consumed: int) -> None:
+    lowest = training.lowest_learning_rate / training.learning_rate
+    factor = rate_factor(consumed, total=training.max_samples, warmup=training.warmup_samples, lowest=lowest)
+    for group in optimizer.param_groups:
+        group["lr"] = training.learning_rate * factor

@@ -1,0 +1,83 @@
+"""How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
+
+0 stands for "as fits the devices": two ways of tensor and two of pipeline parallelism where the number of devices
+allows it, and data parallelism over the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from flagperf.errors import BadInput
+from flagperf.spec import Layer, Manifest, Resolved, RunSpec, flatten, nest
+
+_KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
+_NAMES = ("TP", "PP", "DP")
+_FORM = re.compile(r"(?=.)(?:TP(\d+))?(?:PP(\d+))?(?:DP(\d+))?", re.IGNORECASE)
+
+
+def parallel_layer(text: str, manifest: Manifest) -> Layer:
+    """What --parallel asks for. TP and PP that are left out are 1, DP is what is left of the devices."""
+    if not has_layout(manifest.values):
+        raise BadInput(f"case {manifest.name} has one layout, plain data parallelism; leave --parallel out")
+    tp, pp, dp = parse_parallel(text)
+    return Layer("--parallel", {"parallel": {"tp": tp, "pp": pp, "dp": dp}}, is_deviation=True)
+
+
+def parse_parallel(text: str) -> tuple[int, int, int]:
+    found = _FORM.fullmatch(text.strip())
+    if found is None or any(part is not None and int(part) < 1 for part in found.groups()):
+        raise BadInput(f"--parallel takes TP, PP and DP, each with a number from 1 on, as TP4PP8DP1; got {text!r}")
+    tp, pp, dp = (None if part is None else int(part) for part in found.groups())
+    return tp or 1, pp or 1, dp or 0
+
+
+def num_devices(text: str) -> int:
+    """How many devices a layout is for, at least."""
+    tp, pp, dp = parse_parallel(text)
+    return tp * pp * max(dp, 1)
+
+
+def has_layout(values: dict[str, Any]) -> bool:
+    flat = dict(flatten(values))
+    return all(key in flat for key in _KEYS)
+
+
+def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
+    """The same configuration with every 0 replaced. Raises BadInput where layout and devices do not go together."""
+    if not has_layout(config.values):
+        return config
+    flat, num_all = dict(flatten(config.values)), spec.nodes * spec.devices
+    asked = [flat[key] for key in _KEYS]
+    ways = _fitted(asked, num_all)
+    if ways[0] * ways[1] * ways[2] != num_all:
+        wanted = "".join(f"{name}{way}" for name, way in zip(_NAMES, asked, strict=True) if way)
+        needs = _product(asked)
+        more = "" if all(asked) else "a multiple of "
+        raise BadInput(
+            f"the layout {wanted} needs {more}{needs} devices, and --nodes {spec.nodes} x --devices {spec.devices} is "
+            f"{num_all}; change one of them (--parallel, or --set parallel.tp, parallel.pp, parallel.dp)"
+        )
+    chosen = {key: way for key, way, was in zip(_KEYS, ways, asked, strict=True) if not was}
+    layers = {**config.layers, **dict.fromkeys(chosen, f"fits {num_all} devices")}
+    deviations = {key: layer for key, layer in config.deviations.items() if key not in chosen}
+    return msgspec.structs.replace(config, values=nest({**flat, **chosen}), layers=layers, deviations=deviations)
+
+
+def _fitted(asked: list[int], num_all: int) -> list[int]:
+    ways = list(asked)
+    for index in (0, 1):
+        others = _product([way for other, way in enumerate(ways) if other != index])
+        ways[index] = ways[index] or (2 if num_all % (2 * others) == 0 else 1)
+    ways[2] = ways[2] or max(1, num_all // (ways[0] * ways[1]))
+    return ways
+
+
+def _product(ways: list[int]) -> int:
+    product = 1
+    for way in ways:
+        product *= way or 1
+    return product
