@@ -84,10 +84,14 @@ def _refusal_by_stage(part: str, wanted: str) -> str:
     return f"{part} (stage {STAGE_OF[part]}) imports {wanted} (stage {STAGE_OF[wanted]})"
 
 
+SHARED_BY_CASES = ("decoder",)
+"""Packages beside the cases that are no case themselves."""
+
+
 def _refusal_of_case(module: str, target: str) -> str:
     if _is_within(target, "flagperf_cases"):
         own, other = module.split(".")[1:2], target.split(".")
-        is_shared = len(other) == 2
+        is_shared = len(other) == 2 or other[1] in SHARED_BY_CASES
         return "" if is_shared or other[1:2] == own else f"{target} belongs to another case"
     wanted = _part(target)
     return "" if wanted in FOR_CASES else f"a case may import {_listed(FOR_CASES)}, not {wanted or 'flagperf itself'}"

@@ -1,0 +1,148 @@
+"""Megatron's files, text, made-up tokens; which samples a step has; what is refused before a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama2_70b_harness import values, write_indexed
+
+from flagperf.errors import BadInput
+from flagperf_cases.llama2_70b.data import check_files, global_batch_rows, load_samples, rate_factor
+from flagperf_cases.llama2_70b.indexed import TokenStream, read_index
+
+DATA = Path(os.environ.get("FLAGPERF_TEST_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
+DOCUMENTS = [[5, 6, 7, 1], [8, 9, 1], [10] * 90 + [1]]
+PREFIX = "tokens"
+
+
+def indexed(**changes: Any) -> dict[str, Any]:
+    return values(data__source="indexed", data__prefix=PREFIX, **changes)
+
+
+def test_tokens_of_all_documents_are_one_stream(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    index = read_index(tmp_path / PREFIX)
+    assert (index.num_tokens, index.num_sequences) == (98, 3)
+    assert TokenStream(index).part(2, 9) == [7, 1, 8, 9, 1, 10, 10]
+
+
+def test_samples_overlap_by_the_token_that_is_only_a_label(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, [list(range(40)), list(range(40))])
+    samples = load_samples(indexed(model__sequence=16), tmp_path)
+    assert len(samples) == 4
+    assert samples[1] == list(range(16, 33))
+
+
+def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    assert [file.path for file in check_files(tmp_path, indexed())] == ["tokens.bin", "tokens.idx"]
+
+
+def test_the_published_index_is_read() -> None:
+    prefix = DATA / "megatron_indexed" / "openwebtext_gpt2tiny" / "meg-gpt2-openwebtext_text_document"
+    if not prefix.parent.is_dir():
+        assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{prefix.parent} is missing"
+        pytest.skip(f"{prefix.parent} is not here")
+    index = read_index(prefix)
+    assert (index.num_tokens, index.num_sequences, index.item_bytes) == (1_361_845, 1000, 2)
+    config = values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
+    assert len(check_files(prefix.parent, config)) == 2
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx"])
+def test_cut_files_are_refused(tmp_path: Path, suffix: str) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    cut(tmp_path / (PREFIX + suffix))
+    with pytest.raises(BadInput, match="cut off"):
+        check_files(tmp_path, indexed())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"version": 2}, "is of version 2, and version 1 is read"), ({"code": 7}, "type 7, which is no type of whole")],
+)
+def test_other_indexes_are_refused(tmp_path: Path, changes: dict[str, int], message: str) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS, **changes)
+    with pytest.raises(BadInput, match=message):
+        check_files(tmp_path, indexed())
+
+
+def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    (tmp_path / (PREFIX + ".idx")).write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(BadInput, match="does not begin as Megatron's"):
+        check_files(tmp_path, indexed())
+
+
+def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, [[64] * 100])
+    with pytest.raises(BadInput, match="token 64 is not below model"):
+        check_files(tmp_path, indexed())
+
+
+def test_missing_and_short_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot read"):
+        check_files(tmp_path, indexed())
+    write_indexed(tmp_path / PREFIX, [[1, 2, 3]])
+    with pytest.raises(BadInput, match="3 tokens, too few for one sample"):
+        check_files(tmp_path, indexed())
+    with pytest.raises(BadInput, match=r"has no \.txt files"):
+        check_files(tmp_path, values(data__source="text"))
+
+
+def test_text_is_cut_by_its_tokenizer(tmp_path: Path) -> None:
+    model = DATA / "tiny_llama_stories260K" / "tok512.model"
+    if not model.is_file():
+        assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{model} is missing"
+        pytest.skip(f"{model} is not here")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.txt").write_text("Once upon a time there was a cat.\n" * 20)
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer/tokenizer.model").write_bytes(model.read_bytes())
+    config = values(data__source="text", model__vocabulary=512)
+    assert [file.path for file in check_files(tmp_path, config)] == ["text/a.txt", "tokenizer/tokenizer.model"]
+    stream = load_samples(config, tmp_path).stream
+    assert (stream.part(0, 1), stream.part(len(stream) - 1, len(stream))) == ([1], [2])
+    (tmp_path / "tokenizer/tokenizer.model").write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="not a SentencePiece model"):
+        check_files(tmp_path, config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parallel__tp": 4}, "parallel.tp=4 does not divide model.kv_heads=2"),
+        ({"parallel__tp": 2, "model__sequence": 33}, "parallel.tp=2 does not divide model.sequence=33"),
+        ({"parallel__tp": 2, "model__vocabulary": 63}, "parallel.tp=2 does not divide model.vocabulary=63"),
+        ({"parallel__pp": 4, "parallel__tp": 1}, "4 stages need a layer each, and model.layers is 2"),
+        ({"parallel__pp": 2, "training__accumulate": 1}, "at least 2 micro-batches per step; training.accumulate is 1"),
+        ({"parallel__pp": 2, "parallel__stages": [1, 1, 1]}, "names 3 stages, and parallel.pp is 2"),
+        ({"parallel__pp": 2, "parallel__stages": [2, 1]}, "has 3 layers in all, and model.layers is 2"),
+        ({"parallel__pp": 2, "parallel__stages": [2, 0]}, "each at least 1"),
+        ({"model__heads": 3}, "model.heads=3 does not divide model.width=64"),
+    ],
+)
+def test_layouts_that_the_model_does_not_allow_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message.replace(".", r"\.")):
+        check_files(None, values(devices=4, **changes))
+
+
+def test_every_sample_is_used_once_before_a_new_order_begins() -> None:
+    rows = [row for step in range(4) for row in global_batch_rows(10, 3, step, 5)]
+    assert sorted(rows[:10]) == sorted(rows[10:]) == list(range(10))
+    assert rows[:10] != rows[10:] and rows[:10] != list(range(10))
+    assert rows != [row for step in range(4) for row in global_batch_rows(10, 4, step, 5)]
+
+
+def test_rate_goes_up_in_a_line_and_down_by_a_cosine() -> None:
+    rates = {
+        consumed: rate_factor(consumed, total=1100, warmup=100, lowest=0.1) for consumed in (50, 100, 600, 1100, 2000)
+    }
+    assert rates == pytest.approx({50: 0.5, 100: 1.0, 600: 0.55, 1100: 0.1, 2000: 0.1})
