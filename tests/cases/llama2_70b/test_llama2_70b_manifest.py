@@ -29,7 +29,7 @@ def test_standard_is_the_published_model() -> None:
 @pytest.mark.parametrize(
     ("vendor", "model", "nodes", "layout", "precision"),
     [
-        ("nvidia", "H800-80GB", 4, (8, 4, 1), "amp-bf16"),
+        ("nvidia", "NVIDIA H800", 4, (8, 4, 1), "amp-bf16"),
         ("metax", "C500", 4, (4, 8, 1), "amp-bf16"),
         ("kunlun", "R300", 10, (8, 10, 1), "fp32"),
     ],
