@@ -76,9 +76,9 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: str
     overrides: str
     source: str
+    values: dict[str, float] = {}
     parallel: str = ""
     """TPxPPyDPz, where the case has a layout."""
-    values: dict[str, float] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
