@@ -11,23 +11,66 @@ import msgspec
 from flagperf.api import Peak
 from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
-from flagperf.plan import Plan, make_plan
+from flagperf.plan import CardEstimate, MemoryEstimate, Plan, estimate_for_model, make_plan, num_devices
 from flagperf.plugins import load_plugins
-from flagperf.spec import RunSpec, flatten
-from flagperf.units import setting
+from flagperf.spec import Resolved, RunSpec, flatten
+from flagperf.units import gib, setting
 
 
 @click.command(cls=RunRequestCommand)
 @run_request
+@click.option("--device-model", metavar="NAME", help="Only estimate memory, for cards that need not be here, as C500.")
 @common
-def plan(as_json: bool, **request: Any) -> None:
-    """What a run would do: values with the layer each came from, commands, environment. Starts nothing."""
-    print_plan(make_plan(msgspec.convert(request, RunSpec), load_plugins(), needs_worker=False), as_json)
+@click.pass_context
+def plan(ctx: click.Context, as_json: bool, device_model: str | None, **request: Any) -> None:
+    """What a run would do: values with the layer each came from, commands, environment. Starts nothing.
+
+    With --parallel and without --devices, for as many devices as the layout needs.
+    """
+    is_given = ctx.get_parameter_source("devices") is not click.core.ParameterSource.DEFAULT
+    if request["parallel"] and not is_given:
+        request["devices"] = max(1, num_devices(request["parallel"]) // request["nodes"])
+    spec, plugins = msgspec.convert(request, RunSpec), load_plugins()
+    if device_model is None:
+        print_plan(make_plan(spec, plugins, needs_worker=False), as_json)
+    else:
+        print_estimate(estimate_for_model(spec, plugins, device_model), as_json)
+
+
+def print_estimate(found: CardEstimate, as_json: bool) -> None:
+    if as_json:
+        echo_json(found)
+        return
+    rows = [["profile", found.profile], ["shape", found.shape], ["device model", found.device_model]]
+    echo_columns(["case", found.case], rows)
+    _print_values(found.config)
+    _print_memory(found.memory)
+
+
+def _print_values(config: Resolved) -> None:
+    click.echo("\nValues")
+    rows = [[f"  {key}", setting(value), config.layers[key]] for key, value in flatten(config.values)]
+    echo_columns(["  KEY", "VALUE", "FROM"], rows)
+
+
+def _print_memory(memory: MemoryEstimate) -> None:
+    click.echo("\nMemory of the fullest rank, estimated (tensors alone)")
+    rows = [[f"  {name}", f"{gib(count)} GiB"] for name, count in memory.parts.items()]
+    total = "unknown" if memory.total_bytes is None else f"{gib(memory.total_bytes)} GiB"
+    rows += [["  all", f"{gib(memory.used_bytes)} GiB"], ["  the card has", f"{total} ({memory.total_source})"]]
+    echo_columns(["  PART", "SIZE"], rows)
+    if memory.total_bytes is not None and memory.used_bytes > memory.total_bytes:
+        click.echo("  It does not fit: more devices, more ways of TP or PP, or model.recompute=true need less.")
 
 
 def print_plan(made: Plan, as_json: bool) -> None:
     if as_json:
-        echo_json({"job": made.job, "commands": made.commands, "vendor": made.vendor_note, "nodes": made.nodes})
+        echo_json(
+            {
+                "job": made.job, "commands": made.commands, "vendor": made.vendor_note, "nodes": made.nodes,
+                "memory": made.memory,
+            }
+        )  # fmt: skip
         return
     job = made.job
     missing = [text for node in made.nodes for text in node.missing_requirements]
@@ -44,9 +87,9 @@ def print_plan(made: Plan, as_json: bool) -> None:
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
         ],
     )
-    click.echo("\nValues")
-    rows = [[f"  {key}", setting(value), job.config.layers[key]] for key, value in flatten(job.config.values)]
-    echo_columns(["  KEY", "VALUE", "FROM"], rows)
+    _print_values(job.config)
+    if made.memory is not None:
+        _print_memory(made.memory)
     for node, command in zip(job.nodes, made.commands, strict=True):
         click.echo(f"\nNode {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
         click.echo(f"  {shlex.join(command.argv)}")

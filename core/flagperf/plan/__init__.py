@@ -1,12 +1,14 @@
 """From a RunSpec to a Job: what the nodes have, which vendor, which values, which commands."""
 
+from flagperf.plan.estimate import CardEstimate, MemoryEstimate, estimate_for_model
 from flagperf.plan.nodes import describe_machine
+from flagperf.plan.parallel import num_devices
 from flagperf.plan.plan import Plan, make_plan
 from flagperf.plan.site import with_stated
 from flagperf.plan.userfile import UserFile, read_user_file
 from flagperf.plan.vendor import VendorChoice, choose_vendor, describe_finding
 
 __all__ = [
-    "Plan", "UserFile", "VendorChoice", "choose_vendor", "describe_finding", "describe_machine", "make_plan",
-    "read_user_file", "with_stated",
+    "CardEstimate", "MemoryEstimate", "Plan", "UserFile", "VendorChoice", "choose_vendor", "describe_finding",
+    "describe_machine", "estimate_for_model", "make_plan", "num_devices", "read_user_file", "with_stated",
 ]  # fmt: skip

@@ -24,7 +24,9 @@ def parallel_layer(text: str, manifest: Manifest) -> Layer:
     if not has_layout(manifest.values):
         raise BadInput(f"case {manifest.name} has one layout, plain data parallelism; leave --parallel out")
     tp, pp, dp = parse_parallel(text)
-    return Layer("--parallel", {"parallel": {"tp": tp, "pp": pp, "dp": dp}}, is_deviation=True)
+    # The rest of the group, such as layers per stage, goes back to the case's own: it was meant for another layout.
+    layout = {**manifest.values["parallel"], "tp": tp, "pp": pp, "dp": dp}
+    return Layer("--parallel", {"parallel": layout}, is_deviation=True)
 
 
 def parse_parallel(text: str) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed, unknown_name
+from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
 from flagperf.plan.settings import Settings, choose_profile, make_settings, resolve_values
 from flagperf.plan.site import Site, find_site
@@ -35,6 +36,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Which vendor, and why where it was not asked for."""
     env_script: str = ""
     """Of the vendor, on the first node."""
+    memory: MemoryEstimate | None = None
+    """Of the fullest rank, where the case estimates it."""
 
 
 def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> Plan:
@@ -52,7 +55,8 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     launcher = plugins.launcher(site.backend.vendor)
     with adapter_code(job.adapter):
         commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
-    return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script)
+    memory = estimate_memory(case.manifest, settings.config, site.device.memory_bytes, "what it reports")
+    return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script, memory)
 
 
 @contextlib.contextmanager

@@ -77,8 +77,10 @@ def _requirement(text: str) -> Iterator[str]:
 
 
 def _check_function(manifest: Manifest) -> Iterator[str]:
-    if manifest.check_files is not None and not is_object_reference(manifest.check_files):
-        yield f"check_files: write module:function, as my_cases.toy.data:check_files; got {manifest.check_files!r}"
+    for key in ("check_files", "estimate"):
+        target = getattr(manifest, key)
+        if target is not None and not is_object_reference(target):
+            yield f"{key}: write module:function, as my_cases.toy.data:{key}; got {target!r}"
 
 
 def is_object_reference(text: str) -> bool:

@@ -108,6 +108,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Distributions that the worker imports, as requirement strings."""
     check_files: str | None = None
     """`module:function` of a light module: (data_dir, values) -> list[DataFile]; raises BadInput."""
+    estimate: str | None = None
+    """`module:function` of a light module: (values) -> bytes by name, of the fullest rank; for `flagperf plan`."""
     references: tuple[Reference, ...] = ()
 
 

@@ -1,0 +1,117 @@
+"""How much memory the fullest rank will need, before anything is launched. Light.
+
+Counted are tensors: weights, gradients, optimizer state, and what one micro-batch leaves for its backward pass. Not
+counted are the framework itself, communication buffers and the allocator's gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flagperf_cases.decoder.shape import DecoderShape, Layout, check_layout, layout_of, shape_of
+
+FP32 = 4
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with the model, as far as it takes memory."""
+
+    micro_batch: int
+    num_micro_batches: int
+    compute_bytes: int = FP32
+    recompute: bool = False
+    moments: int = 2
+    """Numbers that the optimizer keeps per parameter."""
+
+
+def estimate(values: dict[str, Any]) -> dict[str, int]:
+    """For the values of a case: bytes by name, of the rank that needs most."""
+    shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
+    training = values["training"]
+    check_layout(shape, layout, training["accumulate"])
+    work = Work(
+        micro_batch=training["batch_size"],
+        num_micro_batches=training["accumulate"],
+        compute_bytes=2 if values["precision"].endswith(("bf16", "fp16")) else FP32,
+        recompute=values["model"]["recompute"],
+        moments=2 if training["optimizer"] == "adamw" else 0,
+    )
+    stages = [rank_bytes(shape, layout, stage, work) for stage in range(layout.pp)]
+    return max(stages, key=lambda parts: sum(parts.values()))
+
+
+def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> dict[str, int]:
+    count = stage_parameters(shape, layout, stage)
+    return {
+        "parameters": FP32 * count // layout.dp + _gathered(shape, layout, stage, work),
+        "gradients": _gradients(count, layout, work),
+        "optimizer state": FP32 * work.moments * count // layout.dp,
+        "activations": _activations(shape, layout, stage, work),
+    }
+
+
+def stage_parameters(shape: DecoderShape, layout: Layout, stage: int) -> int:
+    """Of one tensor parallel rank: norms are on each of them."""
+    layers = len(layout.stage_layers(shape.layers)[stage])
+    count = layers * _layer_parameters(shape, layout)
+    table = shape.vocabulary_parameters // layout.tp
+    has_both = stage == 0 and stage == layout.pp - 1
+    if stage == 0:
+        count += table
+    if stage == layout.pp - 1:
+        count += shape.width + (0 if shape.tied and has_both else table)
+    return count
+
+
+def _layer_parameters(shape: DecoderShape, layout: Layout) -> int:
+    return shape.layer_matmul_parameters // layout.tp + 2 * shape.width
+
+
+def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
+    """Weights in the computing type: of the whole stage in a pipeline, which keeps them, else of two blocks and the
+    tables; without data parallelism there are only autocast's copies of one block."""
+    layer = _layer_parameters(shape, layout)
+    whole = stage_parameters(shape, layout, stage)
+    if layout.dp == 1:
+        return work.compute_bytes * layer if work.compute_bytes != FP32 else 0
+    if layout.pp > 1:
+        return work.compute_bytes * whole
+    layers = len(layout.stage_layers(shape.layers)[stage])
+    return work.compute_bytes * (whole - (layers - min(2, layers)) * layer)
+
+
+def _gradients(count: int, layout: Layout, work: Work) -> int:
+    """Data parallel ranks add up whole gradients until the last micro-batch, and then keep their part."""
+    adds_up = layout.dp > 1 and (work.num_micro_batches > 1 or layout.pp > 1)
+    return FP32 * (count if adds_up else count // layout.dp)
+
+
+def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
+    layers = len(layout.stage_layers(shape.layers)[stage])
+    in_flight = min(layout.pp - stage, work.num_micro_batches)
+    block = _block_activations(shape, layout, work)
+    states = work.micro_batch * shape.sequence * shape.width * work.compute_bytes // layout.tp
+    per_micro_batch = layers * (states if work.recompute else block)
+    total = in_flight * per_micro_batch + (block if work.recompute else 0)
+    if stage == layout.pp - 1:
+        total += _head_activations(shape, layout, work)
+    return total
+
+
+def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
+    """What the backward pass of one block reads, term by term as in model.py."""
+    positions = work.micro_batch * shape.sequence
+    norms = 2 * positions * shape.width // layout.tp * (FP32 + FP32)  # input and normed, both in fp32
+    gathered = 2 * positions * shape.width * work.compute_bytes  # what the projections read, at all positions
+    attention = positions * (2 * shape.width + 2 * shape.kv_width) // layout.tp * work.compute_bytes
+    feed_forward = 4 * positions * shape.ffn // layout.tp * work.compute_bytes
+    return norms + gathered + attention + feed_forward
+
+
+def _head_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
+    """The last norm, the head's input, logits, their logarithms and the gradients of these."""
+    positions = work.micro_batch * shape.sequence
+    norm = positions * shape.width // layout.tp * (FP32 + FP32)
+    return norm + positions * shape.width * work.compute_bytes + 3 * FP32 * positions * shape.vocabulary // layout.tp
