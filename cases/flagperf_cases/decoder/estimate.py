@@ -46,7 +46,7 @@ def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> d
     count = stage_parameters(shape, layout, stage)
     return {
         "parameters": FP32 * count // layout.dp + _gathered(shape, layout, stage, work),
-        "gradients": _gradients(count, layout, work),
+        "gradients": _gradients(shape, layout, stage, work),
         "optimizer state": FP32 * work.moments * count // layout.dp,
         "activations": _activations(shape, layout, stage, work),
     }
@@ -70,20 +70,24 @@ def _layer_parameters(shape: DecoderShape, layout: Layout) -> int:
 
 
 def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """Weights in the computing type: of the whole stage in a pipeline, which keeps them, else of two blocks and the
-    tables; without data parallelism there are only autocast's copies of one block."""
-    layer = _layer_parameters(shape, layout)
+    """Weights in the computing type, beside the rank's part in fp32: of the whole stage in a pipeline, which keeps them
+    for all micro-batches, and of a single process; else of two blocks and the tables."""
+    is_mixed = work.compute_bytes != FP32
+    if layout.dp == 1 and not is_mixed:
+        return 0
     whole = stage_parameters(shape, layout, stage)
-    if layout.dp == 1:
-        return work.compute_bytes * layer if work.compute_bytes != FP32 else 0
-    if layout.pp > 1:
+    if layout.pp > 1 or layout.world_size == 1:
         return work.compute_bytes * whole
     layers = len(layout.stage_layers(shape.layers)[stage])
-    return work.compute_bytes * (whole - (layers - min(2, layers)) * layer)
+    return work.compute_bytes * (whole - (layers - min(2, layers)) * _layer_parameters(shape, layout))
 
 
-def _gradients(count: int, layout: Layout, work: Work) -> int:
-    """Data parallel ranks add up whole gradients until the last micro-batch, and then keep their part."""
+def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
+    """Data parallel ranks add up whole gradients until the last micro-batch, and then keep their part. Tensor parallel
+    ranks each have the gradient of the whole embedding until the step's end."""
+    count = stage_parameters(shape, layout, stage)
+    if stage == 0:
+        count += shape.vocabulary_parameters - shape.vocabulary_parameters // layout.tp
     adds_up = layout.dp > 1 and (work.num_micro_batches > 1 or layout.pp > 1)
     return FP32 * (count if adds_up else count // layout.dp)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -88,7 +88,7 @@ def build_model(
         )  # fmt: skip
     if place.layout.tp > 1:
         split_tensors(model, place.part("tp"))
-    if place.layout.dp > 1:
+    if is_sharded(place.layout, has_autocast=autocast is not None):
         _split_data(model, place, autocast)
     initialise(model, seed, std, device)
     return model
@@ -123,6 +123,12 @@ _BLOCK_PLAN: dict[str, Any] = {
 }
 
 
+def is_sharded(layout: Layout, has_autocast: bool) -> bool:
+    """fully_shard also serves mixed precision without data parallelism: it casts the weights once. Autocast alone would
+    cast them for every micro-batch and keep each copy until that one's backward pass."""
+    return layout.dp > 1 or (has_autocast and layout.world_size > 1)
+
+
 def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> None:
     """In a pipeline the weights stay gathered from one micro-batch to the next."""
     policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
@@ -148,7 +154,6 @@ class Trainer:
             stage = _stage(model, place, micro_batch, device)
             self._schedule = Schedule1F1B(stage, num_micro_batches, loss_fn=self._loss, scale_grads=False)
         self._is_first, self._is_last = place.is_first_stage, place.is_last_stage
-        self._syncs_gradients = place.layout.dp > 1
 
     def backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
         """The mean loss over this replica's samples, on the ranks of the last stage."""
@@ -169,8 +174,8 @@ class Trainer:
         losses: list[torch.Tensor] = []
         pairs = list(zip(inputs.chunk(self._num_micro_batches), labels.chunk(self._num_micro_batches), strict=True))
         for index, (ids, targets) in enumerate(pairs):
-            if self._syncs_gradients:
-                self.model.set_requires_gradient_sync(index == len(pairs) - 1)  # type: ignore[operator]
+            if isinstance(self.model, FSDPModule):
+                self.model.set_requires_gradient_sync(index == len(pairs) - 1)
             loss = self._loss(self.model(ids), targets)
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())

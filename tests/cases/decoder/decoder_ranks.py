@@ -81,6 +81,88 @@ def train(work: Work) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def measure(work: Work) -> dict[str, Any]:
+    """Bytes of tensors after a step of AdamW, and the most that was ever kept for a backward pass."""
+    import torch
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
+    from torch.distributed.tensor import DTensor
+
+    from flagperf_cases.decoder.parallel import Trainer, build_model, find_place
+
+    def local(tensor: Any) -> Any:
+        own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        return own.trigger_wait() if isinstance(own, AsyncCollectiveTensor) else own
+
+    def total(tensors: Any) -> int:
+        return sum(local(tensor).nbytes for tensor in tensors if tensor is not None and tensor.ndim)
+
+    shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
+    place = find_place(layout, "cpu")
+    model = build_model(shape, place, device="cpu", seed=SEED, std=0.02)
+    trainer = Trainer(model, place, micro_batch=MICRO_BATCH, num_micro_batches=GLOBAL_BATCH, device="cpu")
+    optimizer = torch.optim.AdamW(model.parameters())
+    kept = KeptBytes({local(value).untyped_storage().data_ptr() for value in model.parameters()}, local)
+    rows = batch(shape, 0)
+    with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
+        trainer.backward(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+    optimizer.step()
+    parameters = list(model.parameters())
+    return {
+        "parameters": total(parameters),
+        "gradients": total(value.grad for value in parameters),
+        "optimizer state": total(value for state in optimizer.state.values() for value in state.values()),
+        "activations": kept.most,
+        "stage": place.pp_rank,
+    }
+
+
+def grow(work: Work) -> dict[str, Any]:
+    """How far building this rank's part of a model raises the process's memory. First in its process: the highest
+    mark never falls."""
+    from flagperf_cases.decoder.parallel import build_model, find_place
+
+    place = find_place(Layout(**work["layout"]), "cpu")
+    before_bytes = _status_bytes("VmRSS")
+    model = build_model(DecoderShape(**work["shape"]), place, device="cpu", seed=SEED, std=0.02)
+    return {"grown": _status_bytes("VmHWM") - before_bytes, "count": sum(value.numel() for value in model.parameters())}
+
+
+def _status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+class KeptBytes:
+    """Counts storages that autograd holds, each once, but for those of weights."""
+
+    def __init__(self, weights: set[int], local: Any) -> None:
+        self._weights, self._local = weights, local
+        self._held: dict[int, list[int]] = {}
+        self.most = 0
+
+    def pack(self, tensor: Any) -> Any:
+        storage = self._local(tensor).untyped_storage()
+        if storage.data_ptr() in self._weights:
+            return tensor, None
+        held = self._held.setdefault(storage.data_ptr(), [0, storage.nbytes()])
+        held[0] += 1
+        self.most = max(self.most, sum(size for _, size in self._held.values()))
+        return tensor, _Release(self._held, storage.data_ptr())
+
+    def unpack(self, packed: Any) -> Any:
+        return packed[0]
+
+
+class _Release:
+    def __init__(self, held: dict[int, list[int]], key: int) -> None:
+        self._held, self._key = held, key
+
+    def __del__(self) -> None:
+        self._held[self._key][0] -= 1
+        if not self._held[self._key][0]:
+            del self._held[self._key]
+
+
 def batch(shape: DecoderShape, step: int) -> Any:
     import torch
 
@@ -93,7 +175,9 @@ def main(folder: Path, rank: int, world_size: int) -> None:
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world_size)
-    answers = [train(work) for work in json.loads((folder / "work.json").read_text())]
+    answers = [
+        (measure if "measure" in work else train)(work) for work in json.loads((folder / "work.json").read_text())
+    ]
     torch.save(answers, folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 

@@ -9,7 +9,8 @@ from typing import Any
 import decoder_ranks
 import pytest
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.estimate import Work, rank_bytes
+from flagperf_cases.decoder.shape import DecoderShape, Layout
 
 pytestmark = pytest.mark.run
 
@@ -33,6 +34,12 @@ ITEMS: dict[int, list[Item]] = {
     4: [("untied", {"tp": 2, "pp": 2}), ("tied", {"tp": 2, "dp": 2}), ("tied", {"pp": 2, "dp": 2})],
     8: [("tied", {"tp": 2, "pp": 2, "dp": 2})],
 }
+
+
+BF16 = [{"shape": UNTIED, "layout": layout, "clip": CLIP, "bf16": True} for layout in ({"tp": 2}, {"pp": 2}, {"dp": 2})]
+MEASURED = {**UNTIED, "layers": 4, "width": 64, "ffn": 160, "sequence": 64}
+MEASURES = [{"measure": True, "shape": MEASURED, "layout": layout} for layout in ({"tp": 2}, {"pp": 2})]
+"""What is done in the group of two beside the layouts."""
 
 
 def _work(item: Item) -> decoder_ranks.Work:
@@ -73,13 +80,13 @@ def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """By world size, item and rank; one process group per world size."""
+    """By world size, item and rank; one process group per world size, and not again where it failed."""
     folder: Path = tmp_path_factory.mktemp("ranks")
     made: dict[int, Any] = {}
 
     def of(world_size: int) -> Any:
         if world_size not in made:
-            work = [_work(item) for item in ITEMS[world_size]]
+            work = [*map(_work, ITEMS[world_size]), *((BF16 + MEASURES) if world_size == 2 else ())]
             made[world_size] = decoder_ranks.run_ranks(folder / str(world_size), world_size, work)
         return made[world_size]
 
@@ -93,7 +100,7 @@ def test_losses_norms_and_weights_are_those_of_one_process(world_size: int, answ
     assert all(max(run["norms"]) > 2 * CLIP and min(run["norms"]) > CLIP for run in single.values()), (
         "clipping has to clip"
     )
-    for (name, layout), ranks in zip(ITEMS[world_size], answers(world_size), strict=True):
+    for (name, layout), ranks in zip(ITEMS[world_size], answers(world_size), strict=False):
         expected = single[name]
         losses = global_losses(ranks)
         assert losses == pytest.approx(expected["losses"], abs=1e-5), layout
@@ -111,3 +118,25 @@ def global_losses(ranks: list[dict[str, Any]]) -> list[float]:
     """The mean over replicas; all ranks of a replica's last stage say the same."""
     by_replica = {answer["dp_rank"]: answer["losses"] for answer in ranks if answer["losses"][0] is not None}
     return [sum(losses) / len(losses) for losses in zip(*by_replica.values(), strict=True)]
+
+
+def test_bf16_is_near_fp32_in_every_parallelism(answers: Any, single: Any) -> None:
+    first = len(ITEMS[2])
+    for ranks in answers(2)[first : first + len(BF16)]:
+        losses = global_losses(ranks)
+        assert losses == pytest.approx(single["untied"]["losses"], rel=0.03)
+        assert losses != pytest.approx(single["untied"]["losses"], abs=1e-6), "it computed in fp32"
+
+
+def test_estimated_memory_is_near_the_measured(answers: Any) -> None:
+    for item, ranks in zip(MEASURES, answers(2)[-len(MEASURES) :], strict=True):
+        shape, layout = DecoderShape(**item["shape"]), Layout(**item["layout"])
+        work = Work(1, decoder_ranks.GLOBAL_BATCH)
+        for found in ranks:
+            expected = rank_bytes(shape, layout, found["stage"], work)
+            for part in ("parameters", "gradients", "optimizer state"):
+                assert expected[part] == found[part], (item, part)
+            expected_all = sum(expected.values())
+            found_all = sum(found[part] for part in expected)
+            assert expected_all == pytest.approx(found_all, rel=0.15), (item, expected, found)
+            assert expected["activations"] == pytest.approx(found["activations"], rel=0.15), (item, expected, found)
