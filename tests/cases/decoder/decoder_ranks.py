@@ -175,9 +175,8 @@ def main(folder: Path, rank: int, world_size: int) -> None:
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world_size)
-    answers = [
-        (measure if "measure" in work else train)(work) for work in json.loads((folder / "work.json").read_text())
-    ]
+    kinds = {"train": train, "measure": measure, "grow": grow}
+    answers = [kinds[work.get("kind", "train")](work) for work in json.loads((folder / "work.json").read_text())]
     torch.save(answers, folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 

@@ -38,8 +38,9 @@ ITEMS: dict[int, list[Item]] = {
 
 BF16 = [{"shape": UNTIED, "layout": layout, "clip": CLIP, "bf16": True} for layout in ({"tp": 2}, {"pp": 2}, {"dp": 2})]
 MEASURED = {**UNTIED, "layers": 4, "width": 64, "ffn": 160, "sequence": 64}
-MEASURES = [{"measure": True, "shape": MEASURED, "layout": layout} for layout in ({"tp": 2}, {"pp": 2})]
-"""What is done in the group of two beside the layouts."""
+MEASURES = [{"kind": "measure", "shape": MEASURED, "layout": layout} for layout in ({"tp": 2}, {"pp": 2})]
+LARGE = {**UNTIED, "layers": 16, "width": 768, "heads": 12, "kv_heads": 4, "ffn": 2048, "vocabulary": 2048}
+"""104 M parameters: large enough to stand out of what the process has anyway."""
 
 
 def _work(item: Item) -> decoder_ranks.Work:
@@ -140,3 +141,16 @@ def test_estimated_memory_is_near_the_measured(answers: Any) -> None:
             found_all = sum(found[part] for part in expected)
             assert expected_all == pytest.approx(found_all, rel=0.15), (item, expected, found)
             assert expected["activations"] == pytest.approx(found["activations"], rel=0.15), (item, expected, found)
+
+
+def test_no_rank_ever_holds_the_whole_model(tmp_path: Path) -> None:
+    layouts: dict[int, dict[str, int]] = {1: {}, 4: {"tp": 2, "pp": 2}}
+    grown = {
+        world_size: decoder_ranks.run_ranks(
+            tmp_path / str(world_size), world_size, [{"kind": "grow", "shape": LARGE, "layout": layout}]
+        )[0]
+        for world_size, layout in layouts.items()
+    }
+    alone = grown[1][0]["grown"]
+    assert alone > 4 * grown[1][0]["count"]
+    assert max(answer["grown"] for answer in grown[4]) <= 0.35 * alone
