@@ -33,7 +33,7 @@ class TiedGradients:
             group = dist.new_group(ranks)
             if dist.get_rank() in ranks:
                 self._group = group
-                self._weight = (model.embed_tokens or model.lm_head).weight  # type: ignore[union-attr, assignment]
+                self._weight = (model.embed_tokens or model.lm_head).weight  # type: ignore[union-attr]
 
     def add_up(self) -> None:
         if self._weight is not None and self._weight.grad is not None:
@@ -82,5 +82,5 @@ def _local_gradient(parameter: nn.Parameter) -> torch.Tensor:
         return gradient
     if gradient.placements != parameter.placements:
         gradient = gradient.redistribute(placements=parameter.placements)
-        parameter.grad = gradient  # type: ignore[assignment]
+        parameter.grad = gradient
     return gradient.to_local()

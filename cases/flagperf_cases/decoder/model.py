@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from flagperf_cases.decoder.shape import DecoderShape
 
 
-class Decoder(nn.Module):
+class Decoder(nn.Module):  # type: ignore[misc]
     """Token ids to logits; a stage in the middle of a pipeline takes and gives hidden states instead."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Decoder(nn.Module):
         return states
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     def __init__(self, shape: DecoderShape, rotary: Rotary) -> None:
         super().__init__()
         self.input_layernorm = RmsNorm(shape.width, shape.norm_eps)
@@ -82,7 +82,7 @@ class Block(nn.Module):
         return output
 
 
-class Attention(nn.Module):
+class Attention(nn.Module):  # type: ignore[misc]
     def __init__(self, shape: DecoderShape, rotary: Rotary) -> None:
         super().__init__()
         self.head_size = shape.head_size
@@ -105,7 +105,7 @@ class Attention(nn.Module):
         return states.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
 
 
-class FeedForward(nn.Module):
+class FeedForward(nn.Module):  # type: ignore[misc]
     def __init__(self, shape: DecoderShape) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.width, shape.ffn, bias=False)
@@ -117,7 +117,7 @@ class FeedForward(nn.Module):
         return output
 
 
-class RmsNorm(nn.Module):
+class RmsNorm(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
         self.eps = eps

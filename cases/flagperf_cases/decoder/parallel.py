@@ -177,7 +177,7 @@ class Trainer:
             if isinstance(self.model, FSDPModule):
                 self.model.set_requires_gradient_sync(index == len(pairs) - 1)
             loss = self._loss(self.model(ids), targets)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             losses.append(loss.detach())
         return losses
 

@@ -7,6 +7,7 @@ import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.files import existing
@@ -85,10 +86,11 @@ class TokenStream:
     def __init__(self, index: Index) -> None:
         with index.path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._tokens = memoryview(self._map).cast(index.letter)
+        self._tokens: Any = memoryview(self._map).cast(index.letter)  # type: ignore[call-overload]
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def part(self, begin: int, end: int) -> list[int]:
-        return self._tokens[begin:end].tolist()
+        tokens: list[int] = self._tokens[begin:end].tolist()
+        return tokens

@@ -22,7 +22,7 @@ from flagperf.units import gib, setting
 @click.option("--device-model", metavar="NAME", help="Only estimate memory, for cards that need not be here, as C500.")
 @common
 @click.pass_context
-def plan(ctx: click.Context, as_json: bool, device_model: str | None, **request: Any) -> None:
+def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **request: Any) -> None:
     """What a run would do: values with the layer each came from, commands, environment. Starts nothing.
 
     With --parallel and without --devices, for as many devices as the layout needs.
