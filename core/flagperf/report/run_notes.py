@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flagperf import units
-from flagperf.report.cells import EMPTY, Formatter, has_results
+from flagperf.report.cells import EMPTY, Formatter, has_results, memory_cell
 from flagperf.report.columns import quality_format
 from flagperf.report.environment import differing_facts
 from flagperf.report.page_runs import PageRuns
@@ -215,7 +215,8 @@ def _made_of(run: Run, name: str, by: str, values: dict[str, float], lang: Lang)
 
 
 def _memory(recorded: RecordedRun, lang: Lang) -> str:
-    return memory_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+    run = recorded.run
+    return memory_sentence(run, lang) if has_results(run) or not memory_cell(run).reason else ""
 
 
 def _cpu_others(recorded: RecordedRun, lang: Lang) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flagperf import units
-from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
+from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell, memory_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
 from flagperf.report.run_notes import (
     beside_memory,
@@ -152,9 +152,8 @@ def _qualities(run: Run) -> list[SummaryRow]:
 
 
 def _details(run: Run) -> list[SummaryRow]:
-    memory = joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
     return [
-        _row("mem", memory, "GiB", _memory_note(run)),
+        _row("mem", memory_cell(run), "GiB", _memory_note(run)),
         _row("MFU", measured_cell(run, "mfu", units.percent), "", mfu_sentence(run, "en")),
         _row("padding ratio", measured_cell(run, "padding_ratio", units.percent)),
         _row("steps kept", measured_cell(run, "steps_kept", units.count)),
