@@ -51,6 +51,9 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("report nothing --runs-dir elsewhere", 2, ["there are no runs in elsewhere"]),
         ("align latest latest", 2, ["there is no file latest", "there are no runs in runs"]),
         ("report latest --lang fr", 2, ["--lang"]),
+        ("report latest --lang zh", 2, ["--lang zh is for pages", "--format md"]),
+        ("report latest --lang zh --json", 2, ["--lang zh is for pages", "--format md"]),
+        ("report latest --format md --json", 2, ["--json and --format md", "give one of them"]),
         ("plan distilbert --set nonsense=1", 2, ["unknown key of case distilbert 'nonsense'"]),
     ],
 )
