@@ -177,8 +177,8 @@ def _timing(run: Run) -> str:
 def _intervals(run: Run, lang: Lang) -> list[str]:
     return [
         say(
-            "interval", lang, name=metric.name, low=units.one_decimal(metric.interval.low),
-            high=units.one_decimal(metric.interval.high), method=recorded_words(metric.interval.method, lang),
+            "interval", lang, name=metric.name, low=units.per_second(metric.interval.low),
+            high=units.per_second(metric.interval.high), method=recorded_words(metric.interval.method, lang),
         )
         for name in ("p_whole", "p_train", "p_core")
         if (metric := run.metric(name)) is not None and metric.interval is not None

@@ -120,7 +120,7 @@ def _status_word(run: Run) -> str:
 
 def _times(run: Run) -> list[SummaryRow]:
     speeds = [
-        _row(name, measured_cell(run, name, units.one_decimal), _unit(run, name), _interval(run, name))
+        _row(name, measured_cell(run, name, units.per_second), _unit(run, name), _interval(run, name))
         for name in ("p_whole", "p_train", "p_core")
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
@@ -191,7 +191,7 @@ def _interval(run: Run, name: str) -> str:
     metric = run.metric(name)
     if metric is None or metric.interval is None:
         return ""
-    low, high = units.one_decimal(metric.interval.low), units.one_decimal(metric.interval.high)
+    low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
     return f"{low} to {high} ({metric.interval.method})"
 
 
