@@ -74,7 +74,7 @@ def test_wrong_commands(
     [
         ("[cases.distilbert.training]\nbatch_sise = 4\n", ["batch_sise", "file flagperf.toml"]),
         ("[cases.distilbrt.training]\nbatch_size = 4\n", ["distilbrt", "[cases.distilbrt]"]),
-        ("[case.distilbert]\n", ["flagperf.toml", "case"]),
+        ("[case.distilbert]\n", ["flagperf.toml: unknown table 'case'; did you mean cases?", "[cases.NAME]"]),
         ("[environment]\nnetwrk = 'x'\n", ["netwrk", "network"]),
         ("not toml at all", ["flagperf.toml is not valid TOML"]),
     ],
