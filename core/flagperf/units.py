@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 GIB = 1 << 30
 
 
@@ -15,6 +17,11 @@ def memory_cell(used_bytes: int | float, total_bytes: int | float) -> str:
 
 def one_decimal(value: float) -> str:
     return f"{value:.1f}"
+
+
+def per_second(value: float) -> str:
+    """A throughput: one decimal, below 10 as many as three digits need."""
+    return _three_digits(value) if abs(value) < 10 else one_decimal(value)
 
 
 def tokens_per_second(value: float) -> str:
@@ -31,8 +38,8 @@ def loss(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share of 1 as percent with one decimal."""
-    return f"{value * 100:.1f}%"
+    """A share of 1 as percent with one decimal, below 1 % with as many as three digits need."""
+    return f"{_three_digits(value * 100)}%" if abs(value) < 0.01 else f"{value * 100:.1f}%"
 
 
 def relative_error(value: float) -> str:
@@ -72,3 +79,12 @@ def seconds(value: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits without trailing zeros, but never without a decimal: 0.0312, 5.2, 9.0."""
+    if value == 0:
+        return "0.0"
+    num_decimals = max(1, 2 - math.floor(math.log10(abs(value))))
+    digits = f"{value:.{num_decimals}f}".rstrip("0")
+    return f"{digits}0" if digits.endswith(".") else digits

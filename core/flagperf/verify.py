@@ -15,6 +15,7 @@ from flagperf.metrics import Metric, Record, compute_metrics
 from flagperf.metrics.ranks import failure, of, rank_records
 from flagperf.spec import Job, NodePart
 from flagperf.store import (
+    RUN_FILE,
     Ending,
     Run,
     Status,
@@ -37,7 +38,9 @@ class Verification(msgspec.Struct, frozen=True):
 
 def verify_bundle(path: Path) -> Verification:
     problems, num_metrics = unreadable_files(path), 0
-    if not problems:
+    if not problems and not (path / RUN_FILE).exists():
+        problems = list(dict.fromkeys([f"{RUN_FILE} is missing", *broken_files(path)]))
+    elif not problems:
         problems = broken_files(path)
         try:
             run = read_bundle(path).run

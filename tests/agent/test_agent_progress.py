@@ -83,6 +83,20 @@ def test_memory_is_not_shown_any_more_while_the_probe_is_silent(
         assert used(follower.look()) is None
 
 
+def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 0)
+    samples = tmp_path / "node.jsonl"
+    follower = ProgressFollower(tmp_path / "none.jsonl", samples, num_ranks=2)
+    with EventWriter(samples) as writer:
+        for readings, shown in (((0, 0), None), ((7, 0), 7), ((0, None), None)):
+            writer.write(
+                Sampled(0, tuple(Reading(f"cpu:{slot}", used_bytes=each) for slot, each in enumerate(readings)))
+            )
+            assert used(follower.look()) == shown
+
+
 def used(progress: Progress | None) -> int | None:
     assert progress is not None
     return progress.used_bytes

@@ -192,7 +192,7 @@ def test_runs_of_different_experiments_are_refused(
     ("command", "words"),
     [
         ("align a nothing.csv", ["there is no file nothing.csv", "unknown run 'nothing.csv'"]),
-        ("align a runs", ["there is no file runs", "unknown run 'runs'"]),
+        ("align a runs", ["there is no file runs", "runs has no run.json"]),
         ("align a reference.csv", ["reference.csv", "neither a run nor a loss curve", "runs curve RUN > FILE"]),
         ("align a short", ["RUN has steps 1 to 30, REFERENCE 1 to 10"]),
         ("align short short", ["rule flagperf-2pct judges steps from 21 on, the curves end with step 10"]),

@@ -51,6 +51,9 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("report nothing --runs-dir elsewhere", 2, ["there are no runs in elsewhere"]),
         ("align latest latest", 2, ["there is no file latest", "there are no runs in runs"]),
         ("report latest --lang fr", 2, ["--lang"]),
+        ("report latest --lang zh", 2, ["--lang zh is for pages", "--format md"]),
+        ("report latest --lang zh --json", 2, ["--lang zh is for pages", "--format md"]),
+        ("report latest --format md --json", 2, ["--json and --format md", "give one of them"]),
         ("plan distilbert --set nonsense=1", 2, ["unknown key of case distilbert 'nonsense'"]),
     ],
 )
@@ -71,7 +74,7 @@ def test_wrong_commands(
     [
         ("[cases.distilbert.training]\nbatch_sise = 4\n", ["batch_sise", "file flagperf.toml"]),
         ("[cases.distilbrt.training]\nbatch_size = 4\n", ["distilbrt", "[cases.distilbrt]"]),
-        ("[case.distilbert]\n", ["flagperf.toml", "case"]),
+        ("[case.distilbert]\n", ["flagperf.toml: unknown table 'case'; did you mean cases?", "[cases.NAME]"]),
         ("[environment]\nnetwrk = 'x'\n", ["netwrk", "network"]),
         ("not toml at all", ["flagperf.toml is not valid TOML"]),
     ],

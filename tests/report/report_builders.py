@@ -213,7 +213,12 @@ def _failed() -> RecordedRun:
     run_id = "20250102T050000Z-distilbert-metax-2x8-cccc"
     plan = job(run_id=run_id, nodes=2)
     ending = Ending("out_of_memory", "rank 3 of node0: out of memory | tried to allocate 2.0 GiB")
-    figures = {"mem_used": metric("mem_used", 63.9 * GIB), "p_core": metric("p_core", None, reason="run_failed")}
+    observed = metrics(mem_used=63.9 * GIB)
+    figures = {
+        "mem_used": observed["mem_used"],
+        "mem_total": observed["mem_total"],
+        "p_core": metric("p_core", 1700.0),
+    }
     return recorded(run_id, ending=ending, figures=figures, plan=plan)
 
 

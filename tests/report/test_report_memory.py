@@ -18,7 +18,8 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import Record, compute_metrics
-from flagperf.report import page, summary
+from flagperf.report import page, summary, summary_table
+from flagperf.store.run import Ending
 
 SECOND = 1_000_000_000
 CLOCK = Clock("node0", "boot", 1, "2025-01-02T03:04:05+00:00")
@@ -80,6 +81,25 @@ def test_what_was_there_before_and_beside_the_allocator_is_on_the_page():
     assert "before the workers 1.5 GiB; allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0" in text
     (note,) = [row.note for row in summary(run_of()).rows if row.label == "mem"]
     assert "before the workers 1.5 GiB" in note
+
+
+@pytest.mark.parametrize("status", ["failed", "out_of_memory", "interrupted", "timed_out"])
+def test_page_table_and_summary_agree_on_the_memory_of_a_run_that_did_not_finish(status):
+    observed = {name: figure for name, figure in metrics().items() if name.startswith("mem_")}
+    run = recorded(ending=Ending(status, "why"), figures=observed)
+    text, table = page([run], "en"), summary_table([run]).runs
+    assert performance(text)[0]["mem"] == "37.0/64.0"
+    assert dict(zip(table.head, table.rows[0], strict=True))["mem"] == "37.0/64.0"
+    assert [row.value for row in summary(run).rows if row.label == "mem"] == ["37.0/64.0 GiB"]
+    assert "memory by probe mx-smi" in text
+
+
+def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cell():
+    run = recorded(ending=Ending("failed", "rank 0"), figures={})
+    text = page([run], "en")
+    row = performance(text)[0]
+    assert (value(row["mem"]), row["mem"]) == ("/", row["e2e_time"])
+    assert "memory by probe" not in text
 
 
 def test_a_dead_probe_is_said_in_place_of_the_number():

@@ -7,6 +7,7 @@ import pytest
 from report_builders import recorded
 
 from flagperf.cli import run_cli
+from flagperf.cli.run import page_command
 from flagperf.report import page, summary, summary_table
 from flagperf.store import create_bundle
 
@@ -26,6 +27,16 @@ def test_md_is_refused_unless_it_is_allowed(bundle: Path, capfd: pytest.CaptureF
     assert "is simulated" in refused.err and "--allow-simulated" in refused.err
     assert run_cli(["report", str(bundle), "--format", "md", "--allow-simulated"]) == 0
     assert capfd.readouterr().out.startswith("### MetaX (simulated) C500: ")
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_the_command_that_a_run_names_at_its_end_prints_its_page(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], simulated: bool
+) -> None:
+    run = recorded(simulated=simulated)
+    create_bundle(tmp_path, run.run, run.nodes)
+    assert run_cli(page_command(run, str(tmp_path))) == 0
+    assert capfd.readouterr().out.startswith("### MetaX ")
 
 
 def test_tables_exports_and_lists_say_it(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from flagperf.api import Peak
 from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
 from flagperf.plan import CardEstimate, MemoryEstimate, Plan, estimate_for_model, make_plan, num_devices
 from flagperf.plugins import load_plugins
-from flagperf.spec import Resolved, RunSpec, flatten
+from flagperf.spec import Job, Resolved, RunSpec, flatten
 from flagperf.units import gib, setting
 
 
@@ -80,9 +79,9 @@ def print_plan(made: Plan, as_json: bool) -> None:
             ["profile", job.profile],
             ["vendor", made.vendor_note],
             ["adapter", job.adapter],
-            ["shape", f"{job.shape}, {job.world_size} workers{', oversubscribed' if job.oversubscribed else ''}"],
+            ["shape", shape_text(job)],
             ["precision", f"{job.precision.name} (storage {job.precision.storage}, compute {job.precision.compute})"],
-            ["peak", _peak_text(job.peak)],
+            ["peak", peak_text(job)],
             ["data", job.data_dir or "made by the case"],
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
         ],
@@ -104,5 +103,15 @@ def print_plan(made: Plan, as_json: bool) -> None:
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
 
 
-def _peak_text(peak: Peak | None) -> str:
-    return f"{peak.value:g} FLOP/s ({peak.source}, {peak.confidence})" if peak else "unknown"
+def shape_text(job: Job) -> str:
+    workers = "1 worker" if job.world_size == 1 else f"{job.world_size} workers"
+    return f"{job.shape}, {workers}{', oversubscribed' if job.oversubscribed else ''}"
+
+
+def peak_text(job: Job) -> str:
+    peak = job.peak
+    if peak is None:
+        return "unknown"
+    is_unused = peak.confidence == "low" and not job.accept_low_peaks
+    advice = "; MFU does not use it without --accept-low-peaks" if is_unused else ""
+    return f"{peak.value:g} FLOP/s ({peak.source}, {peak.confidence}{advice})"

@@ -39,7 +39,7 @@ def describe(progress: Progress) -> str:
     if progress.used_bytes is not None:
         parts.append(f"mem {gib(progress.used_bytes)} GiB")
     if progress.seconds_left is not None:
-        parts.append(f"{seconds(progress.seconds_left)} left")
+        parts.append(f"at most {seconds(progress.seconds_left)} left")  # a case may stop once it reaches its target
     return "  ".join(parts)
 
 

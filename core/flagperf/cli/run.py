@@ -39,7 +39,7 @@ def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> i
     with live_progress() as on_progress:
         recorded = execute(plan, plugins, directory, on_progress)
     _print_result(recorded, as_json)
-    note(f"next: {flagperf_command('report', *_where(recorded, runs_dir), '--format', 'md')}")
+    note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")
     assert recorded.run.ending is not None
     return recorded.run.ending.exit_code
 
@@ -68,6 +68,8 @@ def _print_result(recorded: RecordedRun, as_json: bool) -> None:
         click.echo(f"flagperf: the run ended as {ending.status}: {ending.reason}", err=True)
 
 
-def _where(recorded: RecordedRun, runs_dir: str | None) -> list[str]:
-    """How the next command finds the run: by its id, in the same runs directory."""
-    return [recorded.run.id, *(["--runs-dir", runs_dir] if runs_dir else [])]
+def page_command(recorded: RecordedRun, runs_dir: str | None) -> list[str]:
+    """What prints the run's page: it is found by its id, in the same runs directory."""
+    where = ["--runs-dir", runs_dir] if runs_dir else []
+    allowed = ["--allow-simulated"] if recorded.run.simulated else []
+    return ["report", recorded.run.id, *where, "--format", "md", *allowed]

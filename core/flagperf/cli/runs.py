@@ -8,7 +8,7 @@ import click
 
 from flagperf.cli.complete import complete_run
 from flagperf.cli.options import common, echo_columns, echo_json, note, runs_dir_option, wants_color
-from flagperf.store import find_run, list_runs, read_bundle, runs_directory
+from flagperf.store import find_bundle, find_run, list_runs, read_bundle, runs_directory
 
 
 @click.group()
@@ -93,7 +93,7 @@ def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
     """Recompute every number from the raw files, and compare all files with MANIFEST."""
     from flagperf.verify import verify_bundle
 
-    found = find_run(run, runs_directory(runs_dir))
+    found = find_bundle(run, runs_directory(runs_dir))
     result = verify_bundle(found)
     if as_json:
         echo_json(result)

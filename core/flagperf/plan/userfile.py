@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, unknown_name
 from flagperf.spec import Values, read_toml
 
 DEFAULT_FILE = "flagperf.toml"
+TABLES = ("environment", "cases")
 
 
 class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,9 +34,15 @@ def read_user_file(asked: str | None) -> UserFile:
     if asked is None and not path.exists():
         return UserFile()
     content = read_toml(path)
-    if "path" in content:
-        raise BadInput(f"{path}: unknown table 'path'; it may have [environment] and [cases.NAME]")
+    _check_tables(content, path)
     try:
         return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
     except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {error}; it may have [environment] and [cases.NAME]") from None
+
+
+def _check_tables(content: dict[str, Any], path: Path) -> None:
+    for table in content:
+        if table not in TABLES:
+            unknown = unknown_name("table", table, TABLES, "(it may have [environment] and [cases.NAME])")
+            raise BadInput(f"{path}: {unknown}")

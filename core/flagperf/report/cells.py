@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from flagperf import units
 from flagperf.report.texts import Lang, explain
 from flagperf.store.run import Run
 
@@ -57,6 +58,10 @@ def measured_cell(run: Run, name: str, form: Formatter) -> Cell:
     return Cell(form(metric.value), marks=metric.marks)
 
 
+def memory_cell(run: Run) -> Cell:
+    return joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
+
+
 def joined(cells: Sequence[Cell], separator: str) -> Cell:
     """Several values in one cell; empty where one of them is."""
     for cell in cells:
@@ -67,7 +72,7 @@ def joined(cells: Sequence[Cell], separator: str) -> Cell:
 
 
 def failure_cell(run: Run) -> Cell:
-    """The cells of a run without results. What it had measured until then is no result: the bundle keeps it."""
+    """The cells of a run without results: speeds and losses that it had until then are none."""
     if run.ending is None:
         return empty("run_failed", "no_ending")
     code = "unsupported" if run.ending.status == "unsupported" else "run_failed"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from flagperf import units
 from flagperf.errors import unknown_name
-from flagperf.report.cells import EMPTY, Cell, Formatter, empty, joined, metric_cell
+from flagperf.report.cells import EMPTY, Cell, Formatter, empty, failure_cell, has_results, memory_cell, metric_cell
 from flagperf.report.texts import Lang, label
 from flagperf.report.words import configuration, layout, overrides, run_configuration, vendor_and_device
 from flagperf.spec import Manifest, Quality, Reference
@@ -73,7 +73,9 @@ def _published(reference: Reference, name: str, form: Formatter) -> Cell:
 
 
 def _memory_of_run(run: Run, _lang: Lang) -> Cell:
-    return joined([metric_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
+    """Observed, not worked for: a run that failed has it as well, as far as it came."""
+    cell = memory_cell(run)
+    return failure_cell(run) if cell.reason and not has_results(run) else cell
 
 
 def _memory_of_reference(reference: Reference, _lang: Lang) -> Cell:
@@ -116,9 +118,9 @@ COLUMNS: dict[str, Column] = {
         ),
         Column("fix_hp", "fix_hp", lambda run, _lang: Cell(overrides(run) or EMPTY), _reference_overrides),
         metric_column("e2e_time", units.one_decimal),
-        metric_column("p_whole", units.one_decimal),
-        metric_column("p_train", units.one_decimal),
-        metric_column("p_core", units.one_decimal),
+        metric_column("p_whole", units.per_second),
+        metric_column("p_train", units.per_second),
+        metric_column("p_core", units.per_second),
         metric_column("token/p/s", units.tokens_per_second),
         metric_column("loss", units.loss),
         Column("mem", "mem", _memory_of_run, _memory_of_reference),

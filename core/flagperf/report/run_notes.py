@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flagperf import units
-from flagperf.report.cells import EMPTY, Formatter, has_results
+from flagperf.report.cells import EMPTY, Formatter, has_results, memory_cell
 from flagperf.report.columns import quality_format
 from flagperf.report.environment import differing_facts
 from flagperf.report.page_runs import PageRuns
@@ -177,8 +177,8 @@ def _timing(run: Run) -> str:
 def _intervals(run: Run, lang: Lang) -> list[str]:
     return [
         say(
-            "interval", lang, name=metric.name, low=units.one_decimal(metric.interval.low),
-            high=units.one_decimal(metric.interval.high), method=recorded_words(metric.interval.method, lang),
+            "interval", lang, name=metric.name, low=units.per_second(metric.interval.low),
+            high=units.per_second(metric.interval.high), method=recorded_words(metric.interval.method, lang),
         )
         for name in ("p_whole", "p_train", "p_core")
         if (metric := run.metric(name)) is not None and metric.interval is not None
@@ -215,7 +215,8 @@ def _made_of(run: Run, name: str, by: str, values: dict[str, float], lang: Lang)
 
 
 def _memory(recorded: RecordedRun, lang: Lang) -> str:
-    return memory_sentence(recorded.run, lang) if has_results(recorded.run) else ""
+    run = recorded.run
+    return memory_sentence(run, lang) if has_results(run) or not memory_cell(run).reason else ""
 
 
 def _cpu_others(recorded: RecordedRun, lang: Lang) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flagperf import units
-from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell
+from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell, memory_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
 from flagperf.report.run_notes import (
     beside_memory,
@@ -120,7 +120,7 @@ def _status_word(run: Run) -> str:
 
 def _times(run: Run) -> list[SummaryRow]:
     speeds = [
-        _row(name, measured_cell(run, name, units.one_decimal), _unit(run, name), _interval(run, name))
+        _row(name, measured_cell(run, name, units.per_second), _unit(run, name), _interval(run, name))
         for name in ("p_whole", "p_train", "p_core")
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
@@ -152,9 +152,8 @@ def _qualities(run: Run) -> list[SummaryRow]:
 
 
 def _details(run: Run) -> list[SummaryRow]:
-    memory = joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/")
     return [
-        _row("mem", memory, "GiB", _memory_note(run)),
+        _row("mem", memory_cell(run), "GiB", _memory_note(run)),
         _row("MFU", measured_cell(run, "mfu", units.percent), "", mfu_sentence(run, "en")),
         _row("padding ratio", measured_cell(run, "padding_ratio", units.percent)),
         _row("steps kept", measured_cell(run, "steps_kept", units.count)),
@@ -192,7 +191,7 @@ def _interval(run: Run, name: str) -> str:
     metric = run.metric(name)
     if metric is None or metric.interval is None:
         return ""
-    low, high = units.one_decimal(metric.interval.low), units.one_decimal(metric.interval.high)
+    low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
     return f"{low} to {high} ({metric.interval.method})"
 
 

@@ -122,8 +122,9 @@ REMARKS: dict[str, dict[Lang, str]] = {
         "zh": "从首个进程启动到最后一个进程结束，单位秒",
     },
     "p_whole": {
-        "en": "real samples over training time, evaluation included, {unit}",
-        "zh": "真实样本数÷训练总时间（含评估），单位{unit}",
+        "en": "real samples of the steps after warm-up over the time from then to the end of training, evaluation "
+        "included, {unit}",
+        "zh": "预热后各步的真实样本数÷从预热结束到训练结束的时间（含评估），单位{unit}",
     },
     "p_train": {"en": "without evaluation and logging, {unit}", "zh": "不含评估与日志，单位{unit}"},
     "p_core": {

@@ -2,6 +2,7 @@
 
 from flagperf.store.bundle import (
     PARENT_EVENTS,
+    RUN_FILE,
     broken_files,
     check_writable,
     create_bundle,
@@ -16,12 +17,12 @@ from flagperf.store.bundle import (
     writing,
 )
 from flagperf.store.curves import CURVE_SCHEMA, curve_of_run, curve_text, read_curve
-from flagperf.store.listing import RunLine, find_run, list_runs, runs_directory
+from flagperf.store.listing import RunLine, find_bundle, find_run, list_runs, runs_directory
 from flagperf.store.run import EXIT_CODES, STORE_SCHEMA, Ending, RecordedRun, Run, Status, gated
 
 __all__ = [
-    "CURVE_SCHEMA", "EXIT_CODES", "PARENT_EVENTS", "STORE_SCHEMA", "Ending", "RecordedRun", "Run", "RunLine", "Status",
-    "broken_files", "check_writable", "create_bundle", "curve_of_run", "curve_text", "environment_fingerprint",
-    "find_run", "gated", "job_fingerprint", "list_runs", "planned_fields", "read_bundle", "read_curve", "read_record",
-    "runs_directory", "seal", "unreadable_files", "write_run", "writing",
+    "CURVE_SCHEMA", "EXIT_CODES", "PARENT_EVENTS", "RUN_FILE", "STORE_SCHEMA", "Ending", "RecordedRun", "Run",
+    "RunLine", "Status", "broken_files", "check_writable", "create_bundle", "curve_of_run", "curve_text",
+    "environment_fingerprint", "find_bundle", "find_run", "gated", "job_fingerprint", "list_runs", "planned_fields",
+    "read_bundle", "read_curve", "read_record", "runs_directory", "seal", "unreadable_files", "write_run", "writing",
 ]  # fmt: skip

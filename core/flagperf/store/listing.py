@@ -9,7 +9,7 @@ import msgspec
 
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.store.bundle import MANIFEST_FILE, RUN_FILE, read_json
+from flagperf.store.bundle import MANIFEST_FILE, PARENT_EVENTS, RUN_FILE, read_json
 from flagperf.store.run import Ending
 
 
@@ -52,18 +52,36 @@ def find_run(word: str, runs_dir: Path) -> Path:
     if os.path.lexists(as_path / RUN_FILE):
         return as_path
     names = _bundle_names(runs_dir)
-    if not names:
-        makes = f"`{flagperf_command('run')} CASE` makes one"
-        raise BadInput(f"there are no runs in {runs_dir}; {makes}, --runs-dir looks elsewhere")
-    if word == "latest":
+    if word == "latest" and names:
         return runs_dir / names[-1]
     matches = [name for name in names if name.startswith(word)]
+    if not matches:
+        raise _not_found(word, runs_dir, names)
     if len(matches) == 1:
         return runs_dir / matches[0]
-    if not matches:
-        raise unknown_name("run", word, names, f"(in {runs_dir})")
     some = ", ".join(matches[:4])
     raise BadInput(f"{word!r} fits {len(matches)} runs in {runs_dir}: {some} ...; give more of the id")
+
+
+def find_bundle(word: str, runs_dir: Path) -> Path:
+    """As find_run, and a bundle whose run.json is gone, for those who look for damage."""
+    folders = (Path(word), runs_dir / word)
+    return next((folder for folder in folders if _was_bundle(folder)), None) or find_run(word, runs_dir)
+
+
+def _was_bundle(folder: Path) -> bool:
+    is_left = (folder / MANIFEST_FILE).exists() or (folder / PARENT_EVENTS.parent).is_dir()
+    return is_left and not os.path.lexists(folder / RUN_FILE)
+
+
+def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
+    folder = next((folder for folder in (Path(word), runs_dir / word) if folder.is_dir()), None)
+    if folder is not None:
+        return BadInput(f"{folder} has no {RUN_FILE}: it is no run bundle, or it was damaged")
+    if names:
+        return unknown_name("run", word, names, f"(in {runs_dir})")
+    makes = f"`{flagperf_command('run')} CASE` makes one"
+    return BadInput(f"there are no runs in {runs_dir}; {makes}, --runs-dir looks elsewhere")
 
 
 def _bundle_names(runs_dir: Path) -> list[str]:

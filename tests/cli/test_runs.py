@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagperf.cli import run_cli
+from flagperf.store import create_bundle, seal
+from run_builders import make_run
+
+RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    path = create_bundle(tmp_path, make_run(RUN_ID), ())
+    seal(path)
+    (path / "run.json").unlink()
+    return path
+
+
+@pytest.mark.parametrize("command", [["runs", "verify"], ["runs", "show"], ["runs", "path"], ["report"]])
+def test_a_folder_that_is_no_bundle_is_called_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    create_bundle(tmp_path / "runs", make_run(RUN_ID), ())
+    assert run_cli([*command, str(tmp_path), "--runs-dir", str(tmp_path / "runs")]) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"flagperf: {tmp_path} has no run.json: it is no run bundle, or it was damaged\n"
+
+
+def test_a_bundle_that_lost_its_run_json_is_called_damaged_by_path_and_by_id(
+    damaged: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for word in (str(damaged), RUN_ID):
+        assert run_cli(["report", word, "--runs-dir", str(damaged.parent)]) == 2
+        assert f"{damaged} has no run.json: it is no run bundle, or it was damaged" in capfd.readouterr().err
+
+
+def test_verify_says_that_run_json_is_missing(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for word in (str(damaged), RUN_ID):
+        assert run_cli(["runs", "verify", word, "--runs-dir", str(damaged.parent)]) == 3
+        problem, verdict = capfd.readouterr().out.splitlines()
+        assert problem == "run.json is missing"
+        assert verdict.startswith(f"{RUN_ID}: does not hold")
+
+
+def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (damaged / "MANIFEST").unlink()
+    assert run_cli(["runs", "verify", str(damaged)]) == 3
+    assert capfd.readouterr().out.splitlines()[:2] == [
+        "run.json is missing",
+        "MANIFEST is missing: the run was never finished",
+    ]

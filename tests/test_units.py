@@ -1,0 +1,29 @@
+"""Small figures keep their digits, whatever hardware made them; large ones stay short."""
+
+from __future__ import annotations
+
+import pytest
+
+from flagperf import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1755.53, "1755.5"), (10.04, "10.0"), (9.996, "10.0"), (9.0, "9.0"), (5.2, "5.2"), (1.234, "1.23"),
+        (0.3126, "0.313"), (0.00012345, "0.000123"), (0.0, "0.0"),
+    ],
+)  # fmt: skip
+def test_throughputs_below_ten_have_three_digits(value: float, text: str) -> None:
+    assert units.per_second(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.2345, "23.4%"), (0.974, "97.4%"), (0.01, "1.0%"), (0.00999, "0.999%"), (0.0003126, "0.0313%"),
+        (0.0, "0.0%"), (-0.002, "-0.2%"),
+    ],
+)  # fmt: skip
+def test_shares_below_one_percent_have_three_digits(value: float, text: str) -> None:
+    assert units.percent(value) == text
