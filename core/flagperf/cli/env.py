@@ -49,7 +49,8 @@ def environment_rows(node: NodeFacts) -> list[list[str]]:
         if vendor.memory_scope == "device":
             models = Counter(device.model for device in vendor.devices)
             rows += [[f"cards {vendor.shown_vendor}", f"{count} x {model}"] for model, count in models.items()]
-        rows += [[f"{name} {vendor.shown_vendor}", version] for name, version in vendor.versions.items()]
+        others = {name: version for name, version in vendor.versions.items() if name != "driver"}  # a fact already
+        rows += [[f"{name} {vendor.shown_vendor}", version] for name, version in others.items()]
     packages = ", ".join(f"{name} {version}" for name, version in node.environment.packages.items())
     rows.append(["packages", packages or "none of those that a run uses"])
     rows += [[f"${name}", value] for name, value in node.environment.variables.items()]
