@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,3 +65,32 @@ def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
 def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
     chips = [msgspec.structs.replace(CARD, id=f"S7/{chip}", uuid="") for chip in range(2)]
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
+
+
+ACTIVATE = """
+from test_torch_device import Backend
+
+Backend.import_first = ("acme_patch",)
+Backend().activate(0, 1, [])
+"""
+
+
+def activate(folder: Path, patch: str) -> str:
+    """In a process of its own: what its patch, torch and message said."""
+    (folder / "acme_patch.py").write_text(patch)
+    (folder / "torch.py").write_text("print('torch')\n__version__ = '9.9'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", ACTIVATE], capture_output=True, text=True, check=False, cwd=folder,
+        env={"PYTHONPATH": f"{folder}:{Path(__file__).parent}"},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_what_changes_torch_is_imported_before_it(tmp_path: Path) -> None:
+    said = activate(tmp_path, "print('patch')")
+    assert said.splitlines()[:2] == ["patch", "torch"]
+
+
+def test_a_module_that_is_missing_is_named_with_this_torch(tmp_path: Path) -> None:
+    said = activate(tmp_path, "import acme_runtime")
+    assert "Unsupported: this torch (9.9) cannot use acme cards: No module named 'acme_runtime'" in said

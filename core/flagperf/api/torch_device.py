@@ -16,7 +16,7 @@ class TorchDeviceBackend(DeviceBackend):
     has_timing_events = True
 
     import_first: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be imported before the device can be used."""
+    """Modules that must be imported before torch, in this order."""
 
     tf32_switches: ClassVar[tuple[str, ...]] = ()
     """Attributes below torch.backends that let fp32 compute in TF32; all are off unless the precision is tf32."""
@@ -29,9 +29,10 @@ class TorchDeviceBackend(DeviceBackend):
         return ""
 
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
+        problem = self._import_problem()  # before torch: some of these change what torch becomes
         import torch
 
-        problem = self._import_problem() or self.wrong_build(torch)
+        problem = problem or self.wrong_build(torch)
         if problem:
             raise Unsupported(f"this torch ({torch.__version__}) cannot use {self.vendor} cards: {problem}")
         torch.set_num_threads(num_threads)
