@@ -77,3 +77,10 @@ def test_what_was_written_is_json_where_it_is_asked_for(tmp_path: Path) -> None:
     assert sorted(said["files"]) == sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
     )
+
+
+def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
+    done = CliRunner().invoke(check_vendor, ["cpu"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "cpu: offline: pass; hardware: not run" in done.output
+    assert "1 skipped: every machine has cpu: it is never absent" in done.output

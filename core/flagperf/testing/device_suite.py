@@ -63,6 +63,8 @@ class DeviceSuite(Suite):
         assert len(names) == len(set(names))
 
     def test_absent_hardware_is_clean_absence_and_no_exception(self, backend: DeviceBackend, tmp_path: Path) -> None:
+        if backend.is_fallback:
+            pytest.skip(f"every machine has {backend.vendor}: it is never absent")
         presence = backend.presence(MachineFolder(tmp_path / "empty").machine())
         assert presence.state == "absent"
         assert presence.reason, "say what was looked for"
