@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from flagperf.cli.vendor_kit import TierResult, check_vendor, new_vendor, read_report
+from flagperf.cli.vendor_kit import TierResult, check_vendor, new_vendor, read_report, write_adapter
 from flagperf.errors import BadInput, MissingPart
 
 REPORT = """<testsuites><testsuite>
@@ -42,6 +42,11 @@ def test_nothing_is_written_over_and_nothing_is_left_half(tmp_path: Path) -> Non
     assert "exists" in str(new("acme", "--folder", str(tmp_path / "there")).exception)
     assert "is not a folder" in str(new("acme", "--folder", str(tmp_path / "no" / "where")).exception)
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_the_package_says_that_it_is_typed(tmp_path: Path) -> None:
+    assert "src/flagperf_acme/py.typed" in write_adapter("acme", tmp_path / "package")
+    assert (tmp_path / "package" / "src" / "flagperf_acme" / "py.typed").read_text() == ""
 
 
 def test_without_pytest_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_there_is_a_wheel_of_each_adapter_and_of_flagperf(dist: Path) -> None:
     names = {path.name.split("-")[0] for path in dist.glob("*.whl")}
     assert names == {"flagperf", *(f"flagperf_{adapter}" for adapter in ADAPTERS)}
     assert set(ADAPTERS) >= {"hygon", "kunlun", "metax", "nvidia"}
+
+
+def test_every_wheel_holds_its_licence_and_says_that_its_packages_are_typed(dist: Path) -> None:
+    for wheel in dist.glob("*.whl"):
+        names = set(zipfile.ZipFile(wheel).namelist())
+        packages = {name.split("/")[0] for name in names if "dist-info" not in name}
+        assert {f"{package}/py.typed" for package in packages} <= names, wheel.name
+        assert any(name.endswith("/LICENSE") for name in names), wheel.name
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
