@@ -63,10 +63,11 @@ def test_an_absent_vendor_that_is_asked_for_says_what_was_looked_for(flagperf: F
     assert "looked for /dev/acme* and PCI vendor 0xac3e" in ended.stderr
 
 
-def test_an_unknown_vendor_comes_with_near_matches(flagperf: FlagPerf) -> None:
+def test_an_unknown_vendor_comes_with_near_matches_and_what_brings_another(flagperf: FlagPerf) -> None:
     ended = flagperf("plan", "toy", "--vendor", "acm")
     assert ended.returncode == 2
     assert "unknown vendor 'acm'; did you mean acme" in ended.stderr
+    assert "the package flagperf-<vendor>" in ended.stderr
 
 
 def test_an_alias_means_the_vendor(flagperf: FlagPerf) -> None:

@@ -59,7 +59,8 @@ class Plugins:
         words = {alias: backend.vendor for backend in backends for alias in backend.aliases}
         words |= {backend.vendor: backend.vendor for backend in backends}  # a word goes before another's alias
         if word.lower() not in words:
-            raise unknown_name("vendor", word, words, self._hint())
+            package = "(a vendor's cards come with its adapter, the package flagperf-<vendor>: install that)"
+            raise unknown_name("vendor", word, words, self._hint() or package)
         return words[word.lower()]
 
     def device_given(self, vendor: str) -> Given:
