@@ -9,11 +9,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from flagperf.agent.adapter import AdapterChild, finish, look
-from flagperf.api import Activation, Availability, Device, DeviceBackend, Machine, MemoryProbe, Presence, Reading
+from flagperf.api import (
+    Activation,
+    Availability,
+    Card,
+    Device,
+    DeviceBackend,
+    Machine,
+    MemoryProbe,
+    Presence,
+    Reading,
+    make_devices,
+)
 from flagperf.errors import UnknownLayout
 
 CARD = Device("GPU-1", "A1", "A1", 0)
+ONE = Card(0, ("A1",), uuid="GPU-1")
 
 
 class Backend(DeviceBackend):
@@ -55,6 +69,14 @@ def test_memory_that_cannot_be_read_does_not_take_the_cards_away(tmp_path: Path)
     facts = look(GIVEN, Machine(tmp_path), PLUGINS, with_memory=True)
     assert (facts.devices, facts.readings, facts.error) == ((CARD,), (), "")
     assert facts.probe.startswith("acme-smi: UnknownLayout: a new table")
+
+
+def test_a_mistake_of_the_user_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "visibility_variables", ("A", "B"))
+    monkeypatch.setattr(Backend, "devices", lambda self, machine: make_devices(self, machine, [ONE]))
+    facts = look(GIVEN, Machine(tmp_path, environ={"A": "0", "B": "1"}), PLUGINS, with_memory=False)
+    assert facts.error.startswith("visibility variables disagree: A='0', B='1'.")
+    assert facts.user_can_mend and facts.presence is None
 
 
 def test_a_child_that_has_no_group_of_its_own_yet_is_ended_all_the_same() -> None:

@@ -13,7 +13,7 @@ from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import UserFile, site
 from flagperf.plan.site import Site, find_site
 from flagperf.plugins import Given, PluginStatus
-from flagperf.spec import Fact, NodeFacts, RunSpec
+from flagperf.spec import Environment, Fact, NodeFacts, RunSpec
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
 SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))
@@ -85,6 +85,14 @@ def test_the_first_cards_of_every_node_are_taken(find: Any) -> None:
 def test_more_devices_than_a_node_has_is_bad_input(find: Any) -> None:
     with pytest.raises(BadInput, match="--devices 3: host1 has 2 visible acme devices"):
         find(node(CPU, ACME), devices=3)
+
+
+def test_variables_that_may_hide_cards_are_named_with_their_values(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "visibility_variables", ("ACME_VISIBLE", "CARDS_VISIBLE"))
+    environment = Environment({}, {}, {"ACME_VISIBLE": "", "LANG": "C"})
+    hidden = msgspec.structs.replace(node(CPU, vendor("acme")), environment=environment)
+    with pytest.raises(BadInput, match="host1 has 0 visible acme devices, with ACME_VISIBLE='': change or unset it"):
+        find(hidden)
 
 
 def test_nodes_of_different_vendors_need_a_word(find: Any) -> None:

@@ -18,6 +18,7 @@ from flagperf.agent.probe import choose_probe
 from flagperf.agent.processes import die_with_parent, kill_group
 from flagperf.agent.simulation import is_simulated
 from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes
+from flagperf.errors import BadInput
 from flagperf.plugins import Given, Plugins
 from flagperf.spec import VendorFacts
 
@@ -40,6 +41,8 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
                 probe, readings = _memory_now(backend, devices, machine, plugins)
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
         return msgspec.convert(msgspec.to_builtins(facts), VendorFacts)
+    except BadInput as error:
+        return msgspec.structs.replace(failed(given, str(error)), user_can_mend=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         return failed(given, f"{type(error).__name__}: {error}")
 

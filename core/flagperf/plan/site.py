@@ -103,10 +103,17 @@ def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -
     vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
     if spec.devices > len(vendor.devices):
         visible = f"{len(vendor.devices)} visible {vendor_word} devices"
-        raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}")
+        raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}{_hiding(variables, facts)}")
     devices = vendor.devices[: spec.devices]
     for device in devices:
         if device.problem:
             hint = f"; leave it out with {variables[0]}" if variables else ""
             raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}{hint}")
     return NodePart(node.index, node.address, facts.host, devices, facts.allowed_cores)
+
+
+def _hiding(variables: tuple[str, ...], facts: NodeFacts) -> str:
+    """What is set there that may hide cards."""
+    given = facts.environment.variables
+    listed = ", ".join(f"{name}={given[name]!r}" for name in variables if name in given)
+    return f", with {listed}: change or unset it to see more cards" if listed else ""
