@@ -127,6 +127,7 @@ def test_what_the_case_needs_and_a_node_lacks_comes_with_the_command(find: Any) 
         find(node(CPU), lacking)
     assert "case toy cannot run on host1: accelerate>=0.30 (not installed)" in str(caught.value)
     assert "pip install 'flagperf[run]' -c torch.txt" in str(caught.value)
+    assert "Install your vendor's torch first" in str(caught.value)
     assert find(lacking, needs_worker=False).backend.vendor == "cpu"
 
 

@@ -73,9 +73,9 @@ def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
         if node.missing_requirements:
             missing = ", ".join(node.missing_requirements)
             raise MissingPart(
-                f"case {case} cannot run on {node.host}: {missing}. torch comes from your vendor (for the CPU: "
-                f"`{pip_command('install', 'torch')}`) and is never installed by flagperf. The rest, leaving torch as "
-                f"it is: `{flagperf_command('env', '--torch-constraint')} > torch.txt && "
+                f"case {case} cannot run on {node.host}: {missing}. Install your vendor's torch first (for the CPU: "
+                f"`{pip_command('install', 'torch')}`): where there is none, pip takes one of its own choice. Then the "
+                f"rest, with that torch kept: `{flagperf_command('env', '--torch-constraint')} > torch.txt && "
                 f"{pip_command('install', 'flagperf[run]', '-c', 'torch.txt')}`"
             )
 
