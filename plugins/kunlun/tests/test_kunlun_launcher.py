@@ -40,7 +40,7 @@ def test_cards_have_one_order_whatever_the_number_of_cards_and_what_was_inherite
 
 def test_plan_shows_tuning_visibility_order_and_what_is_removed(tmp_path: Path) -> None:
     shown = plan(lay_out_r300(tmp_path / "machine"), tmp_path)
-    tuned = ("training.accumulate 8", "data.num_workers 1", "training/kunlunxin/distilbert-pytorch, 1x1")
+    tuned = ("training.accumulate 8", "data.num_workers 1", "training/kunlunxin/distilbert-pytorch for 1x1")
     launched = (
         "XPU_VISIBLE_DEVICES=0",
         "CUDA_VISIBLE_DEVICES=0",

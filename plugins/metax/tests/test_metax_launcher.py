@@ -95,7 +95,7 @@ def plan(simulation: Simulation, **variables: str) -> str:
 
 def test_plan_shows_tuning_peak_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:
     shown = plan(MetaxRig().lay_out(tmp_path / "machine"), CUDA_LAUNCH_BLOCKING="1")
-    tuned = ("training.batch_size 96", "training.learning_rate 1e-5", "published C500 row 1x1")
+    tuned = ("training.batch_size 96", "training.learning_rate 1e-5", "distilbert-pytorch for 1x1")
     settings = ("CUDA_VISIBLE_DEVICES=0", "MACA_VISIBLE_DEVICES=0", "MACA_PATH=/opt/maca", "unset CUDA_LAUNCH_BLOCKING")
     for words in (FIRST_UUID, "1.8e+13", *tuned, *settings):
         assert words in shown
