@@ -79,7 +79,7 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         said[command] = done.stdout
     assert said["flagperf vendors check acme"] == "acme: offline: pass; hardware: not run\n"
-    assert said["flagperf vendors check acme --hardware"] == "acme: offline: pass; hardware: pass\n"
+    assert said["flagperf vendors check acme --hardware"] == "acme (simulated): offline: pass; hardware: pass\n"
     assert "absent" in said["flagperf vendors list"]
     assert "GPU-11" in said["flagperf devices"] and "acme (simulated)" in said["flagperf devices"]
     plans = [output for command, output in said.items() if command.endswith(PLAN.removeprefix("flagperf "))]
