@@ -76,7 +76,7 @@ def test_a_mistake_of_the_user_is_told_in_its_own_words(tmp_path: Path, monkeypa
     monkeypatch.setattr(Backend, "devices", lambda self, machine: make_devices(self, machine, [ONE]))
     facts = look(GIVEN, Machine(tmp_path, environ={"A": "0", "B": "1"}), PLUGINS, with_memory=False)
     assert facts.error.startswith("visibility variables disagree: A='0', B='1'.")
-    assert facts.user_can_mend and facts.presence is None
+    assert facts.presence is None
 
 
 def test_a_child_that_has_no_group_of_its_own_yet_is_ended_all_the_same() -> None:

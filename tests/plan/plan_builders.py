@@ -53,7 +53,7 @@ def vendor(word: str, state: str = "present", **changes: Any) -> VendorFacts:
         "present": {"presence": Presence("present", (f"/dev/{word}0",))},
         "absent": {"presence": Presence("absent", reason=f"looked for /dev/{word}*")},
         "partial": {"presence": Presence("partial", (f"{word} on the bus",), "no node")},
-        "error": {"presence": None, "error": "OSError: tool broke"},
+        "error": {"presence": None, "error": f"its adapter flagperf-{word} 1.0 failed: OSError: tool broke"},
         "unasked": {"presence": None},
     }[state]
     return VendorFacts(word, f"flagperf-{word} 1.0", **{**facts, **changes})

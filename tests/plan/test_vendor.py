@@ -48,7 +48,7 @@ def test_an_unusable_vendor_that_is_asked_for_says_what_was_found(state: str, fi
 
 
 def test_what_the_user_can_mend_is_not_called_a_failure_of_the_adapter() -> None:
-    mistaken = vendor("acme", "error", error="A=0 and B=1 disagree: set them equal", user_can_mend=True)
+    mistaken = vendor("acme", "error", error="A=0 and B=1 disagree: set them equal")
     assert refusal(CPU, mistaken, asked="acme").endswith("on host1. A=0 and B=1 disagree: set them equal")
     assert "acme: A=0 and B=1 disagree: set them equal. Repair that" in refusal(CPU, mistaken)
 

@@ -59,7 +59,7 @@ def test_an_answer_that_the_contract_does_not_know_is_the_adapters_error(flagper
 
 def test_an_adapter_that_raises_is_listed_with_its_words(flagperf: FlagPerf) -> None:
     facts = acme_in(flagperf("vendors", "list", "--json", state="raise"))
-    assert facts["error"] == "OSError: acmectl: firmware 3 is too old"
+    assert facts["error"] == "its adapter flagperf-acme 1.2.3 failed: OSError: acmectl: firmware 3 is too old"
 
 
 def test_presence_without_a_card_names_the_count(flagperf: FlagPerf) -> None:

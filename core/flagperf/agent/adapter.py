@@ -42,7 +42,7 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
         return msgspec.convert(msgspec.to_builtins(facts), VendorFacts)
     except BadInput as error:
-        return msgspec.structs.replace(failed(given, str(error)), user_can_mend=True)
+        return msgspec.structs.replace(unseen(given), error=str(error))  # the user's to mend, no fault of the adapter
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         return failed(given, f"{type(error).__name__}: {error}")
 
@@ -124,7 +124,7 @@ def unseen(given: Given) -> VendorFacts:
 
 
 def failed(given: Given, error: str) -> VendorFacts:
-    return msgspec.structs.replace(unseen(given), error=error)
+    return msgspec.structs.replace(unseen(given), error=f"its adapter {given.adapter} failed: {error}")
 
 
 def _memory_now(

@@ -70,10 +70,8 @@ def _fallback(node: NodeFacts, adapters: Sequence[VendorFacts], fallbacks: Colle
 
 def describe_finding(facts: VendorFacts) -> str:
     """Evidence, reason or error of one adapter, in one line."""
-    if facts.error and facts.user_can_mend:
-        return facts.error
     if facts.error:
-        return f"its adapter {facts.adapter} failed: {facts.error}"
+        return facts.error
     if facts.presence is None:
         return "it was not looked for"
     parts = [*facts.presence.evidence, facts.presence.reason]

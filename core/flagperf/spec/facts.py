@@ -59,8 +59,6 @@ class VendorFacts(msgspec.Struct, frozen=True):
     """Memory now, where it was asked for."""
     probe: str = ""
     error: str = ""
-    user_can_mend: bool = False
-    """The error is of a variable or file of the user's, and no fault of the adapter."""
 
     @property
     def shown_vendor(self) -> str:
