@@ -39,7 +39,13 @@ def test_dtks_script_is_sourced_where_it_is(tmp_path: Path) -> None:
 def test_plan_shows_script_visibility_what_is_removed_and_the_peak(tmp_path: Path) -> None:
     shown = plan(lay_out(tmp_path / "machine"), tmp_path)
     script = tmp_path / "machine/root/opt/dtk/env.sh"
-    for words in (f". {script}", "HIP_VISIBLE_DEVICES=0,1", "unset ROCR_VISIBLE_DEVICES", "4.9e+13 FLOP/s", "low; MFU does not use it"):
+    for words in (
+        f". {script}",
+        "HIP_VISIBLE_DEVICES=0,1",
+        "unset ROCR_VISIBLE_DEVICES",
+        "4.9e+13 FLOP/s",
+        "low; MFU does not use it",
+    ):
         assert words in shown, shown
 
 
