@@ -152,5 +152,5 @@ def test_no_rank_ever_holds_the_whole_model(tmp_path: Path) -> None:
         for world_size, layout in layouts.items()
     }
     alone = grown[1][0]["grown"]
-    assert alone > 4 * grown[1][0]["count"]
+    assert alone > 3.5 * grown[1][0]["count"], "the weights themselves are in memory"
     assert max(answer["grown"] for answer in grown[4]) <= 0.35 * alone
