@@ -26,7 +26,7 @@ from flagperf.spec.manifest import Manifest, read_manifest
 from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 
-SECONDS = 300
+SECONDS = 900
 
 
 def manifest() -> Manifest:
