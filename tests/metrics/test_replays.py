@@ -11,6 +11,7 @@ from flagperf.metrics import Record
 REPLAYS = Path(__file__).parent.parent / "replays"
 JOB = make_job([2], warmup_steps=2)
 
+INFERENCE = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 FINISHED = (
     "e2e_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
     "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
@@ -47,6 +48,11 @@ CLEAN = {
     "p_core": 60 / 6,  # 2 x 0.5 + 4 x 0.75 + 2 x 1
     "p_whole_all": 76 / 15,  # 2 x 8 warm-up samples more
     "token/p/s": 600 / 8 / 2,
+    "p_val_whole": None,
+    "p_val_core": None,
+    "p_infer_whole": None,
+    "p_infer_core": None,
+    "p_infer_padded": None,
     "step_time_p50": 0.75,  # the 4th of 8
     "step_time_p90": 1.0,  # the 8th: 0.9 x 8 = 7.2
     "step_time_p99": 1.0,
@@ -93,7 +99,7 @@ def test_one_rank_dead():
     }
     assert metrics["acc"].reason == metrics["target"].reason == "run_failed"
     assert [metrics[name].value for name in OBSERVED] == [11, 10 * GIB, 16 * GIB, GIB, 0.01, 0.125]
-    assert set(metrics) == {*FINISHED, *OBSERVED}
+    assert set(metrics) == {*FINISHED, *OBSERVED, *INFERENCE}
 
 
 def test_torn_last_line():
@@ -109,6 +115,7 @@ def test_empty():
     metrics = replay("empty")
     assert {metrics[name].value for name in metrics} == {None}
     assert {metrics[name].reason for name in FINISHED} == {"run_failed"}
+    assert {metrics[name].reason for name in INFERENCE} == {"not_applicable"}
     assert metrics["p_core"].detail == "no record of ranks 0, 1: 0 of 2 started"
     assert metrics["init_time"].reason == "run_failed"
     assert {metrics[name].reason for name in OBSERVED[1:]} == {"not_measured"}

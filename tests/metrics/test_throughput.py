@@ -293,8 +293,9 @@ def test_no_samples_and_no_tokens():
 
 def test_inference_has_no_training_metrics():
     manifest = make_manifest(kind="inference")
-    metrics = metrics_of(make_job(), record_of(rank_file()), manifest)
-    assert refused(metrics, TRAINING)[0] == "not_applicable"
+    metrics = metrics_of(make_job(), record_of(rank_file(began(0), step(1, 0, 1), ended(1))), manifest)
+    names = ("p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "train_time", "loss", "mfu_nominal-6n")
+    assert refused(metrics, names) == ("not_applicable", "an inference case has no training steps")
     assert metrics["init_time"].reason == "not_applicable"
 
 

@@ -8,6 +8,7 @@ shard the same numbers on a CPU mesh, with no more than a warning.)
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -18,12 +19,17 @@ from flagperf_cases.decoder.model import Decoder, RmsNorm
 
 def initialise(model: Decoder, seed: int, std: float, device: str) -> None:
     """Give a model that was built on meta, and laid out there, its memory and its values."""
+    norms = {name for name, module in model.named_modules() if isinstance(module, RmsNorm)}
+    fill(model, device, lambda name, parameter: _drawn(model, name, parameter, seed, std, norms))
+
+
+def fill(model: Decoder, device: str, full: Callable[[str, nn.Parameter], torch.Tensor]) -> None:
+    """Memory for a model on meta, and this rank's slice of what `full` gives for each parameter, one at a time."""
     model.to_empty(device=device)
     model.tie()
-    norms = {id(module.weight) for module in model.modules() if isinstance(module, RmsNorm)}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            _local(parameter).copy_(_slice(parameter, _drawn(model, name, parameter, seed, std, norms)))
+            _local(parameter).copy_(_slice(parameter, full(name, parameter)))
 
 
 def seed_of(seed: int, name: str) -> int:
@@ -36,8 +42,8 @@ def seed_name(model: Decoder, name: str) -> str:
     return "embed_tokens.weight" if model.shape.tied and name == "lm_head.weight" else name
 
 
-def _drawn(model: Decoder, name: str, parameter: nn.Parameter, seed: int, std: float, norms: set[int]) -> torch.Tensor:
-    if id(parameter) in norms:
+def _drawn(model: Decoder, name: str, parameter: nn.Parameter, seed: int, std: float, norms: set[str]) -> torch.Tensor:
+    if name.removesuffix(".weight") in norms:
         return torch.ones(parameter.shape)
     generator = torch.Generator().manual_seed(seed_of(seed, seed_name(model, name)))
     return torch.empty(parameter.shape).normal_(0.0, std, generator=generator)

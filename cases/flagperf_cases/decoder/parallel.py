@@ -80,6 +80,15 @@ def build_model(
     autocast: torch.dtype | None = None,
 ) -> Decoder:
     """This rank's part of the model, with its initial weights."""
+    model = lay_out(shape, place, recompute=recompute, autocast=autocast)
+    initialise(model, seed, std, device)
+    return model
+
+
+def lay_out(
+    shape: DecoderShape, place: Place, *, recompute: bool = False, autocast: torch.dtype | None = None
+) -> Decoder:
+    """This rank's part of the model on meta: no weight has its memory yet."""
     layers = place.layout.stage_layers(shape.layers)[place.pp_rank]
     with torch.device("meta"):
         model = Decoder(
@@ -90,7 +99,6 @@ def build_model(
         split_tensors(model, place.part("tp"))
     if is_sharded(place.layout, has_autocast=autocast is not None):
         _split_data(model, place, autocast)
-    initialise(model, seed, std, device)
     return model
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from flagperf.metrics import mfu, others, quality, samples, throughput
+from flagperf.metrics import inference, mfu, others, quality, samples, throughput
 from flagperf.metrics.definitions import DEFINITIONS, TARGET, Definition, quality_definition
 from flagperf.metrics.finding import Finding, Findings
 from flagperf.metrics.memory import memory
 from flagperf.metrics.metric import Mark, Metric, Record
 from flagperf.metrics.ranks import RankRecord, failure, rank_records
 from flagperf.metrics.times import times
-from flagperf.metrics.training import training_of
+from flagperf.metrics.training import NO_INFERENCE, NO_TRAINING, training_of
 from flagperf.metrics.window import window_of
 from flagperf.spec import Job, Manifest
 
@@ -59,24 +59,28 @@ def _findings(job: Job, manifest: Manifest, record: Record, ranks: Sequence[Rank
     failed = failure(job, ranks)
     training = training_of(job, manifest, ranks, failed)
     window = window_of(training)
+    is_inference = manifest.kind == "inference"
     devices = samples.device_samples(job, record.parent, record.samples)
     findings: dict[str, Finding] = {
         **times(job, manifest, record.parent, ranks, training, failed),
-        **throughput.rates(window, job.world_size),
         **throughput.counts(training),
+        **(throughput.no_rates(NO_TRAINING) if is_inference else throughput.rates(window, job.world_size)),
+        **(inference.rates(manifest, ranks, window) if is_inference else inference.no_rates(NO_INFERENCE)),
         **throughput.step_times(window),
         **throughput.shares(window),
         **mfu.model_flops(job, manifest, ranks, window),
         **memory(job, devices, ranks, failed),
         "probe_cost": samples.probe_cost(job, record.samples),
         "cpu_others": others.others_share(job, record.samples),
-        **quality.losses(training),
+        **quality.losses(NO_TRAINING if is_inference else training),
         **{entry.name: quality.quality(entry, ranks, failed) for entry in manifest.qualities},
     }
     return {**findings, "target": quality.target(job, manifest, findings)}
 
 
 def _in_units_of(manifest: Manifest, definition: Definition) -> Definition:
+    if definition.name in inference.NAMES:
+        return msgspec.structs.replace(definition, unit=manifest.sample_unit)
     if definition.unit == "samples/s" and not mfu.counts_tokens(manifest):
         return msgspec.structs.replace(definition, unit=manifest.sample_unit)
     return definition

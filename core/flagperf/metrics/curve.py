@@ -12,7 +12,7 @@ from flagperf.metrics.finding import Absent
 from flagperf.metrics.metric import Record
 from flagperf.metrics.quality import global_loss
 from flagperf.metrics.ranks import failure, of, rank_records
-from flagperf.metrics.training import training_of
+from flagperf.metrics.training import NO_TRAINING, training_of
 from flagperf.spec import Job, Manifest, flatten
 
 MODEL_FIELDS = ("parameters", "layers", "heads", "sequence")
@@ -62,6 +62,8 @@ class LossCurve(msgspec.Struct, frozen=True):
 
 
 def loss_curve(job: Job, manifest: Manifest, record: Record) -> LossCurve | Absent:
+    if manifest.kind == "inference":
+        return NO_TRAINING
     ranks = rank_records(record.ranks)
     training = training_of(job, manifest, ranks, failure(job, ranks))
     if isinstance(training, Absent):

@@ -14,6 +14,7 @@ from flagperf.metrics.flops import FORMULAS, ModelFacts, utilisation
 from flagperf.metrics.metric import Mark
 from flagperf.metrics.ranks import RankRecord
 from flagperf.metrics.throughput import SECOND_NS
+from flagperf.metrics.training import NO_TRAINING
 from flagperf.metrics.window import Window
 from flagperf.spec import Job, Manifest
 
@@ -37,7 +38,8 @@ def model_flops(job: Job, manifest: Manifest, ranks: Sequence[RankRecord], windo
     if isinstance(window, Absent):
         return dict.fromkeys(NAMES, window)
     model = model_facts(ranks)
-    seconds = (window.train_ns if counts_tokens(manifest) else window.core_ns) / SECOND_NS
+    is_inference = manifest.kind == "inference"
+    seconds = (window.train_ns if counts_tokens(manifest) and not is_inference else window.core_ns) / SECOND_NS
     positions = window.positions / seconds / job.world_size
     tokens = window.tokens / seconds / job.world_size
     work = _work(manifest.mfu_formula, model, positions)
@@ -47,9 +49,9 @@ def model_flops(job: Job, manifest: Manifest, ranks: Sequence[RankRecord], windo
         "tflops_per_device": _tflops(headline, work),
         "mfu": headline,
         "mfu_useful": headline if isinstance(headline, Absent) else useful,
-        "mfu_nominal-6n": _share(job, _work("nominal-6n", model, positions)),
+        "mfu_nominal-6n": NO_TRAINING if is_inference else _share(job, _work("nominal-6n", model, positions)),
         "mfu_nominal-2n": _share(job, _work("nominal-2n", model, positions)),
-        "mfu_palm": _share(job, _work("palm", model, positions)),
+        "mfu_palm": _share(job, _work("palm-infer" if is_inference else "palm", model, positions)),
     }
 
 

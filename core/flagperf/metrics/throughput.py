@@ -24,11 +24,15 @@ def rates(window: Window | Absent, num_devices: int) -> Findings:
     tokens = window.per_step(lambda step: step.tokens)
     timing = {"timing": ", ".join(window.timing)}
     return {
-        "p_whole": _throughput(window, samples, lambda rank: rank.whole_ns),
-        "p_train": _throughput(window, samples, lambda rank: rank.train_ns, window.step_periods_ns),
-        "p_core": _throughput(window, samples, lambda rank: rank.core_ns, window.step_computes_ns, inputs=timing),
+        "p_whole": throughput(window, samples, lambda rank: rank.whole_ns),
+        "p_train": throughput(window, samples, lambda rank: rank.train_ns, window.step_periods_ns),
+        "p_core": throughput(window, samples, lambda rank: rank.core_ns, window.step_computes_ns, inputs=timing),
         "token/p/s": _tokens_per_device(window, tokens, num_devices),
     }
+
+
+def no_rates(why: Absent) -> Findings:
+    return dict.fromkeys((*RATES, "p_whole_all"), why)
 
 
 def step_times(window: Window | Absent) -> Findings:
@@ -61,7 +65,7 @@ def nearest_rank(ordered: Sequence[int], percent: int) -> int:
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
-def _throughput(
+def throughput(
     window: Window,
     counts: Sequence[int],
     duration_ns: Callable[[RankWindow], int],
@@ -83,7 +87,7 @@ def _tokens_per_device(window: Window, tokens: Sequence[int], num_devices: int) 
     if not any(tokens):
         return Absent("not_applicable", "the case counts no tokens")
     devices = {"devices": num_devices}
-    return _throughput(window, tokens, lambda rank: rank.train_ns, window.step_periods_ns, num_devices, devices)
+    return throughput(window, tokens, lambda rank: rank.train_ns, window.step_periods_ns, num_devices, devices)
 
 
 def _all_steps(training: Training) -> Finding:

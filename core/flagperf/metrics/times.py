@@ -8,7 +8,7 @@ from flagperf.events import EventFile, WorkersEnded, WorkersLaunched
 from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
 from flagperf.metrics.ranks import RankRecord, of
 from flagperf.metrics.throughput import SECOND_NS
-from flagperf.metrics.training import Training
+from flagperf.metrics.training import NO_TRAINING, Training
 from flagperf.spec import Job, Manifest
 
 
@@ -24,7 +24,7 @@ def times(
     return {
         "e2e_time": failure or _e2e_time(job, launched, of(parent.events, WorkersEnded)),
         "init_time": _init_time(job, manifest, launched, ranks),
-        "train_time": _train_time(training),
+        "train_time": NO_TRAINING if manifest.kind == "inference" else _train_time(training),
     }
 
 

@@ -57,17 +57,21 @@ class Training(msgspec.Struct, frozen=True):
         return len(self.ranks[0].dropped)
 
 
+NO_TRAINING = Absent("not_applicable", "an inference case has no training steps")
+NO_INFERENCE = Absent("not_applicable", "a training case has no inference")
+
+
 def training_of(
     job: Job, manifest: Manifest, records: Sequence[RankRecord], failure: Absent | None
 ) -> Training | Absent:
-    if manifest.kind == "inference":
-        return Absent("not_applicable", "an inference case has no training steps")
+    """The measured span of a case: of an inference case its loop over the data, a step for each batch."""
     if failure is not None:
         return failure
-    warmup_steps = dict(flatten(job.config.values)).get("training.warmup_steps", 0)
+    key = f"{manifest.kind}.warmup_steps"
+    warmup_steps = dict(flatten(job.config.values)).get(key, 0)
     ranks: list[RankTraining] = []
     for record in records:
-        absent = _unusable(record) or _disorder(record) or _warmup_mismatch(record, warmup_steps)
+        absent = _unusable(record) or _disorder(record) or _warmup_mismatch(record, key, warmup_steps)
         if absent:
             return absent
         ranks.append(_rank_training(record, warmup_steps))
@@ -130,7 +134,7 @@ def _step_disorder(record: RankRecord, began_ns: int, ended_ns: int) -> Absent |
     return None
 
 
-def _warmup_mismatch(record: RankRecord, warmup_steps: int) -> Absent | None:
+def _warmup_mismatch(record: RankRecord, key: str, warmup_steps: int) -> Absent | None:
     """Warm-up is declared, never detected: the record has to show as many warm-up steps as the configuration says."""
     if not record.warmups:
         if warmup_steps and len(record.steps) > warmup_steps:
@@ -139,7 +143,7 @@ def _warmup_mismatch(record: RankRecord, warmup_steps: int) -> Absent | None:
     warmup = record.warmups[0]
     dropped = sum(step.step <= warmup.step for step in record.steps)
     if dropped != warmup_steps:
-        return _invalid(record, f"ended its warm-up after {dropped} steps; training.warmup_steps is {warmup_steps}")
+        return _invalid(record, f"ended its warm-up after {dropped} steps; {key} is {warmup_steps}")
     late = any(step.t_ns > warmup.t_ns for step in record.steps if step.step <= warmup.step)
     early = any(step.began_ns < warmup.t_ns for step in record.steps if step.step > warmup.step)
     if late or early:

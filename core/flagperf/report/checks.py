@@ -45,7 +45,12 @@ def _all_are_finite(run: Run) -> Iterator[str]:
 
 
 def _throughputs_nest(run: Run) -> Iterator[str]:
-    for higher, lower in (("p_core", "p_train"), ("p_train", "p_whole"), ("p_core", "p_whole")):
+    for higher, lower in (
+        ("p_core", "p_train"),
+        ("p_train", "p_whole"),
+        ("p_core", "p_whole"),
+        ("p_infer_core", "p_infer_whole"),
+    ):
         more, less = _value(run, higher), _value(run, lower)
         if more is not None and less is not None and more < less * (1 - SLACK):
             yield f"{higher} >= {lower}: {higher} is {more:.6g}, {lower} is {less:.6g}"

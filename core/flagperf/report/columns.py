@@ -94,6 +94,18 @@ def _reference_overrides(reference: Reference, _lang: Lang) -> Cell:
     return Cell(EMPTY if reference.overrides in ("", "none", EMPTY) else reference.overrides)
 
 
+def _engine_of_run(run: Run, _lang: Lang) -> Cell:
+    speed = run.metric("p_infer_core")
+    engine = speed.inputs.get("engine") if speed else None
+    return Cell(str(engine)) if engine else empty("not_measured")
+
+
+def _engine_of_reference(reference: Reference) -> Cell:
+    return Cell(reference.engine) if reference.engine else empty("unpublished")
+
+
+INFERENCE_SPEEDS = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
+
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
@@ -122,6 +134,8 @@ COLUMNS: dict[str, Column] = {
         metric_column("p_train", units.per_second),
         metric_column("p_core", units.per_second),
         metric_column("token/p/s", units.tokens_per_second),
+        Column("engine", "", _engine_of_run, lambda reference, _lang: _engine_of_reference(reference)),
+        *(metric_column(name, units.one_decimal) for name in INFERENCE_SPEEDS),
         metric_column("loss", units.loss),
         Column("mem", "mem", _memory_of_run, _memory_of_reference),
         metric_column("mfu", units.percent, head="MFU"),

@@ -70,6 +70,9 @@ PHRASES = {
     "node {#node} began training {ns} ns before its launch": "节点{node}在启动之前{ns} ns开始训练",
     # --- training and its window ---
     "an inference case has no training steps": "推理用例没有训练步",
+    "a training case has no inference": "训练用例没有推理",
+    "the case computes by its engine alone, not by a plain framework beside it":
+        "该用例只由其推理工具计算，不另由框架直接推理",
     "rank {#rank} recorded no training span": "rank {rank}没有记录训练区间",
     "rank {#rank} has {#count} beginnings of training": "rank {rank}有{count}个训练的开始",
     "rank {#rank} has {#count} ends of training": "rank {rank}有{count}个训练的结束",
@@ -84,8 +87,8 @@ PHRASES = {
     "rank {#rank} has a negative time or count in step {#step}": "rank {rank}的第{step}步有负的时间或计数",
     "rank {#rank} did {#count} steps but did not end its warm-up after {#warmup}":
         "rank {rank}执行了{count}步，但没有在{warmup}步后结束预热",
-    "rank {#rank} ended its warm-up after {#count} steps; training.warmup_steps is {#warmup}":
-        "rank {rank}在{count}步后结束预热，而training.warmup_steps为{warmup}",
+    "rank {#rank} ended its warm-up after {#count} steps; {key} is {#warmup}":
+        "rank {rank}在{count}步后结束预热，而{key}为{warmup}",
     "rank {#rank} has a step on the wrong side of the end of warm-up at {at} ns":
         "rank {rank}有一步位于预热结束（{at} ns）的错误一侧",
     "rank {#rank} has steps {steps}, rank {#other} has {others}":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from flagperf import units
 from flagperf.errors import BadInput, unknown_name
-from flagperf.report.columns import columns, quality_format
+from flagperf.report.columns import INFERENCE_SPEEDS, columns, quality_format
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.run_notes import changes_sentence
 from flagperf.report.texts import REMARKS, choose, clauses, label, listed, say
@@ -170,6 +170,8 @@ ROWS: dict[str, Row] = {
         Row("p_train", columns=("p_train",)),
         Row("p_core", columns=("p_core",), headline=True),
         Row("token/p/s", columns=("token/p/s",), headline=True),
+        Row("engine", columns=("engine",)),
+        *(Row(name, columns=(name,), headline=name == "p_infer_core") for name in INFERENCE_SPEEDS),
         Row("mfu", columns=("mfu",)),
         Row("loss", columns=("loss",)),
         Row("extra", _extra),

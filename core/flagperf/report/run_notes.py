@@ -170,7 +170,7 @@ def _steps(recorded: RecordedRun, lang: Lang) -> str:
 
 
 def _timing(run: Run) -> str:
-    metric = run.metric("p_core")
+    metric = run.metric("p_infer_core" if run.manifest.kind == "inference" else "p_core")
     return str(metric.inputs.get("timing", EMPTY)) if metric else EMPTY
 
 
@@ -180,7 +180,7 @@ def _intervals(run: Run, lang: Lang) -> list[str]:
             "interval", lang, name=metric.name, low=units.per_second(metric.interval.low),
             high=units.per_second(metric.interval.high), method=recorded_words(metric.interval.method, lang),
         )
-        for name in ("p_whole", "p_train", "p_core")
+        for name in ("p_whole", "p_train", "p_core", "p_infer_core")
         if (metric := run.metric(name)) is not None and metric.interval is not None
     ]  # fmt: skip
 

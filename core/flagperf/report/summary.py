@@ -119,17 +119,26 @@ def _status_word(run: Run) -> str:
 
 
 def _times(run: Run) -> list[SummaryRow]:
+    names = ("p_infer_whole", "p_infer_core", "p_infer_padded")
+    if run.manifest.kind == "training":
+        names = ("p_whole", "p_train", "p_core")
     speeds = [
         _row(name, measured_cell(run, name, units.per_second), _unit(run, name), _interval(run, name))
-        for name in ("p_whole", "p_train", "p_core")
+        for name in names
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
     return [
         _row("e2e_time", measured_cell(run, "e2e_time", units.one_decimal), "s", _time_note(run)),
         *speeds,
-        _row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device"),
+        *_tokens_per_device(run),
         _row("step time", joined(percentiles, " / "), "ms", "p50 / p90 / p99"),
     ]
+
+
+def _tokens_per_device(run: Run) -> list[SummaryRow]:
+    if run.manifest.kind == "inference":
+        return []
+    return [_row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device")]
 
 
 def _unit(run: Run, name: str) -> str:

@@ -54,8 +54,9 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def batch_size(self) -> int | None:
-        """Of one device; None for a case that does not train in batches."""
-        size = self.config.values.get("training", {}).get("batch_size")
+        """Of one device; None for a case that does not work in batches."""
+        values = self.config.values
+        size = (values.get("training") or values.get("inference") or {}).get("batch_size")
         return size if isinstance(size, int) else None
 
     @property

@@ -79,6 +79,8 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, float] = {}
     parallel: str = ""
     """TPxPPyDPz, where the case has a layout."""
+    engine: str = ""
+    """What an inference was computed by."""
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +112,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`module:function` of a light module: (data_dir, values) -> list[DataFile]; raises BadInput."""
     estimate: str | None = None
     """`module:function` of a light module: (values) -> bytes by name, of the fullest rank; for `flagperf plan`."""
+    engine: str = ""
+    """What an inference case computes by, for the column `engine`."""
     references: tuple[Reference, ...] = ()
 
 

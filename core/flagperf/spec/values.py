@@ -37,7 +37,8 @@ class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choices: tuple[str, ...] = ()
 
 
-SHARED_PAGE_NAMES = {"training.batch_size": "bs", "training.learning_rate": "lr", "training.accumulate": "GAS"}
+SHARED_PAGE_NAMES = {"training.batch_size": "bs", "training.learning_rate": "lr", "training.accumulate": "GAS",
+                     "inference.batch_size": "bs"}  # fmt: skip
 """Names on published pages of the keys that all cases share."""
 
 SHARED_LIMITS = {
@@ -48,6 +49,8 @@ SHARED_LIMITS = {
     "training.warmup_steps": Limit(min=0),
     "training.epochs": Limit(min=1),
     "training.seed": Limit(min=0, max=2**32 - 1),
+    "inference.batch_size": Limit(min=1),
+    "inference.warmup_steps": Limit(min=0),
     "evaluation.batch_size": Limit(min=1),
     "parallel.tp": Limit(min=0),
     "parallel.pp": Limit(min=0),

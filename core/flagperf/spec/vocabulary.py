@@ -12,7 +12,8 @@ FORMULAS = ("nominal-6n", "nominal-2n", "palm", "palm-infer", "exact", "exact-lo
 """metrics/flops.py"""
 
 METRICS = (
-    "e2e_time", "init_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
+    "e2e_time", "init_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "p_val_whole",
+    "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "step_time_p50",
     "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
     "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm",
     "mem_used", "mem_total", "mem_baseline", "mem_allocator", "mem_remainder", "probe_cost", "cpu_others", "loss",
@@ -22,13 +23,14 @@ METRICS = (
 
 PAGE_COLUMNS = (
     "configuration", "precision", "parallel", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "token/p/s",
-    "loss", "mem", "mfu",
+    "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "loss", "mem", "mfu",
 )  # fmt: skip
 """report/columns.py. A case's own qualities are columns too."""
 
 PAGE_ROWS = (
     "task", "model", "dataset", "precision", "parallel", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train",
-    "p_core", "token/p/s", "mfu", "loss", "result", "extra",
+    "p_core", "token/p/s", "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded",
+    "mfu", "loss", "result", "extra",
 )  # fmt: skip
 """report/rows.py. A case's own qualities are rows too."""
 

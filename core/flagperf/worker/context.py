@@ -76,7 +76,8 @@ class Context:
         self._clock = clock
         self._flush_ns = int(flush_seconds * 1e9)
         self._flushed_ns = 0
-        self._warmup_steps = int(config.get("training", {}).get("warmup_steps", 0))
+        measured = config.get("training") or config.get("inference") or {}
+        self._warmup_steps = int(measured.get("warmup_steps", 0))
         self._num_steps = 0
         self._wait_ns = 0
         self._in_training = False
@@ -141,6 +142,10 @@ class Context:
         ended_ns = self._clock()
         self._in_training = False
         self._sink.write(*self._take_pending(), TrainingEnded(t_ns=ended_ns))
+
+    def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
+        """The published span of an inference case: its loop over the data, a step for each batch."""
+        return self.training(planned_steps)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches, on the device."""

@@ -1,0 +1,132 @@
+"""Samples, tokens and batches; the published configuration; what is refused before a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aquila_harness import DATA, manifest, values
+
+from flagperf.errors import BadInput
+from flagperf.plan.tuning import find_tuning
+from flagperf_cases.aquila_33b.data import Sample, attended_length, check_files, load_samples, make_batches, sample_of
+from flagperf_cases.aquila_33b.tokens import Tokenizer, open_tokenizer, special_ids
+from flagperf_cases.decoder.shape import shape_of
+
+WORDS = Tokenizer(lambda text: [len(word) for word in text.split()], 90, 91)
+
+
+def test_standard_is_the_published_model() -> None:
+    shape = shape_of(manifest().values["model"])
+    assert (shape.parameters, shape.matmul_parameters) == (33_693_554_688, 33_078_362_112)
+
+
+def test_the_published_row_has_its_layout() -> None:
+    folder = Path(__file__).parents[3] / "plugins/nvidia/src/flagperf_nvidia/tuning"
+    tuning = find_tuning(folder, "aquila_33b", "A100-SXM4-40GB", 1, 8, "standard")
+    assert tuning is not None and tuning.values["parallel"] == {"tp": 8, "pp": 1, "dp": 1}
+
+
+def test_a_sample_is_begin_text_end_and_knows_its_last_word() -> None:
+    sample = sample_of("one four seven", WORDS)
+    assert (sample.tokens, sample.last_word, sample.length) == ((90, 3, 4, 5, 91), 1, 4)
+    assert sample_of("alone", WORDS).last_word == 1
+
+
+def row(length: int) -> Sample:
+    return Sample((1,) * (length + 1), 1)
+
+
+def test_samples_of_like_length_share_a_batch() -> None:
+    batches = make_batches([row(3), row(17), row(4), row(16)], 2, multiple=8, pad_to=0)
+    assert [(batch.length, batch.num_real, batch.num_padding) for batch in batches] == [(24, 33, 15), (8, 7, 9)]
+    assert attended_length(batches) == round((2 * 24**2 + 2 * 8**2) / (2 * 24 + 2 * 8))
+
+
+def test_all_samples_can_be_padded_alike() -> None:
+    batches = make_batches([row(3), row(17)], 1, multiple=8, pad_to=64)
+    assert [batch.length for batch in batches] == [64, 64]
+    assert sum(batch.num_padding for batch in batches) == 128 - 20
+
+
+def small_tokenizer(folder: Path, special: str = "[MASK]\n[CLS]\n</s>\n") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "\\u0120": 3}')
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+    (folder / "special_tokens.txt").write_text(special)
+    return folder
+
+
+def test_special_tokens_take_the_ids_after_the_vocabulary(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(small_tokenizer(tmp_path / "tokenizer"))
+    assert (tokenizer.begin, tokenizer.end, list(tokenizer.encode("ab ba"))) == (5, 6, [2, 3, 1, 0])
+
+
+def test_special_tokens_without_begin_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"has no line \[CLS\]"):
+        open_tokenizer(small_tokenizer(tmp_path / "tokenizer", "</s>\n"))
+
+
+def needed(*paths: Path) -> None:
+    for path in paths:
+        if not path.exists():
+            assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{path} is missing"
+            pytest.skip(f"{path} is not here")
+
+
+def test_the_published_tokenizer_and_texts_give_the_published_counts(tmp_path: Path) -> None:
+    folder, texts = DATA / "tokenizers/aquila", DATA / "lambada/lambada_test.jsonl"
+    needed(folder, texts)
+    ids = special_ids(folder / "vocab.json", folder / "special_tokens.txt")
+    assert list(ids.values()) == list(range(100_000, 100_008))
+    assert (ids["[CLS]"], ids["</s>"]) == (100_006, 100_007)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/lambada_test.jsonl").symlink_to(texts)
+    (tmp_path / "tokenizer").symlink_to(folder)
+    samples = load_samples(values("standard", devices=8), tmp_path)
+    assert (len(samples.rows), sum(row.length for row in samples.rows)) == (5153, 425_013)
+    assert all(row.last_word > 0 for row in samples.rows)
+
+
+def folder_with(tmp_path: Path, line: str) -> Path:
+    small_tokenizer(tmp_path / "tokenizer")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/lambada_test.jsonl").write_text(line)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "ab"}\n{"words": "ab"}\n', "line 2 is not a JSON object with the key `text`"),
+        ('{"text": " "}\n', "line 1 has no text"),
+        ('{"text": "' + "ab " * 80 + '"}\n', "line 1 has 240 tokens, above model.sequence=64"),
+    ],
+)
+def test_texts_that_cannot_be_scored_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        check_files(folder_with(tmp_path, line), values(data__source="lambada"))
+
+
+def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
+    found = check_files(folder_with(tmp_path, '{"text": "ab ba"}\n'), values(data__source="lambada"))
+    assert [file.path for file in found] == [
+        "data/lambada_test.jsonl", "tokenizer/vocab.json", "tokenizer/merges.txt", "tokenizer/special_tokens.txt"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parallel__tp": 2, "parallel__dp": 2}, "use --parallel TP4PP1DP1"),
+        ({"parallel__tp": 4, "model__kv_heads": 2}, "parallel.tp=4 does not divide model.kv_heads=2"),
+        ({"parallel__tp": 4, "inference__multiple": 6}, "parallel.tp=4 does not divide inference.multiple=6"),
+        ({"parallel__tp": 4, "inference__pad_to": 32}, "inference.pad_to=32 is below model.sequence=64"),
+        ({"parallel__tp": 4, "data__samples": 0}, "data.samples must be above 0"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message.replace(".", r"\.")):
+        check_files(None, values(devices=4, **changes))
