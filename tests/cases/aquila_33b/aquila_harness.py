@@ -1,7 +1,7 @@
 """Values and files of aquila_33b for its tests, and the case run on the CPU without launcher and agent.
 
-As a script: FOLDER RANK WORLD_SIZE; reads FOLDER/runs.json, a list of changes with a data folder each, runs the case once
-for each in one process group, and leaves the reports in FOLDER/<rank>.json.
+As a script: FOLDER RANK WORLD_SIZE; reads FOLDER/runs.json, a list of changes with a data folder each, runs the case
+once for each in one process group, and leaves the reports in FOLDER/<rank>.json.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 from flagperf_cases.decoder.shape import DecoderShape
 
-SECONDS = 300
+SECONDS = 600
 DATA = Path(os.environ.get("FLAGPERF_TEST_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
 SMALL = DecoderShape(layers=2, width=32, heads=8, kv_heads=4, ffn=48, vocabulary=60, sequence=64)
 SMALL_CHANGES = {f"model__{name}": getattr(SMALL, name) for name in ("width", "heads", "kv_heads", "ffn", "vocabulary")}
@@ -92,6 +92,19 @@ def steps(events: list[Event]) -> list[StepFinished]:
     return [event for event in events if isinstance(event, StepFinished)]
 
 
+def small_model() -> Any:
+    import torch
+
+    from flagperf_cases.decoder.model import Decoder
+
+    torch.manual_seed(7)
+    model = Decoder(SMALL)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return model
+
+
 class OfAnotherProgram:
     """A class that the reader of a checkpoint cannot import."""
 
@@ -104,8 +117,8 @@ def write_megatron(folder: Path, model: Any, ways: int, padded_vocabulary: int) 
     home.mkdir(parents=True)
     (folder / "ckpts/latest_checkpointed_iteration.txt").write_text("135000\n")
     weights = {name: value.detach() for name, value in model.named_parameters()}
-    OfAnotherProgram.__module__ = "megatron.not_here"
-    sys.modules["megatron.not_here"] = module = type(sys)("megatron.not_here")
+    OfAnotherProgram.__module__ = "program_that_is_not_here"
+    sys.modules["program_that_is_not_here"] = module = type(sys)("program_that_is_not_here")
     module.OfAnotherProgram = OfAnotherProgram  # type: ignore[attr-defined]
     try:
         for rank in range(ways):
@@ -120,7 +133,7 @@ def write_megatron(folder: Path, model: Any, ways: int, padded_vocabulary: int) 
             (home / f"mp_rank_{rank:02d}").mkdir()
             torch.save(content, home / f"mp_rank_{rank:02d}/model_optim_rng.pt")
     finally:
-        del sys.modules["megatron.not_here"]
+        del sys.modules["program_that_is_not_here"]
 
 
 def _shard(shape: DecoderShape, weights: dict[str, Any], rank: int, ways: int, padded: int) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def folder_with(tmp_path: Path, line: str) -> Path:
     [
         ('{"text": "ab"}\n{"words": "ab"}\n', "line 2 is not a JSON object with the key `text`"),
         ('{"text": " "}\n', "line 1 has no text"),
-        ('{"text": "' + "ab " * 80 + '"}\n', "line 1 has 240 tokens, above model.sequence=64"),
+        ('{"text": "' + "ab " * 80 + '"}\n', "line 1 has 161 tokens, above model.sequence=64"),
     ],
 )
 def test_texts_that_cannot_be_scored_are_refused(tmp_path: Path, line: str, message: str) -> None:

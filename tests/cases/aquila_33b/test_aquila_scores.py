@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import DATA, SMALL_CHANGES, report, run_case, run_ranks, steps, values, write_megatron
+from aquila_harness import DATA, SMALL_CHANGES, report, run_case, run_ranks, small_model, steps, values, write_megatron
 
 pytestmark = pytest.mark.run
 
@@ -16,7 +16,7 @@ NUM_SAMPLES = 500
 REAL = {
     "data__source": "lambada", "data__samples": NUM_SAMPLES, "model__checkpoint": "huggingface", "model__tied": True,
     "model__layers": 5, "model__width": 64, "model__heads": 8, "model__kv_heads": 4, "model__ffn": 172,
-    "model__vocabulary": 512, "model__sequence": 1024, "inference__batch_size": 16,
+    "model__vocabulary": 512, "model__sequence": 1024, "inference__batch_size": 50,
 }  # fmt: skip
 FROM_SHARDS = {**SMALL_CHANGES, "model__checkpoint": "megatron", "data__samples": 12}
 
@@ -29,8 +29,6 @@ def one_thread() -> None:
 
 
 def megatron_folder(folder: Path) -> Path:
-    from test_aquila_checkpoint import small_model
-
     write_megatron(folder, small_model(), 4, padded_vocabulary=64)
     return folder
 

@@ -1,0 +1,69 @@
+"""The page of aquila_33b, from its own manifest: the family of inference pages. Golden as the others."""
+
+import os
+from pathlib import Path
+
+import pytest
+from report_builders import GIB, changed, job, metric, metrics, recorded
+from report_parsing import LANGUAGES, performance, tables
+
+from flagperf.api import DataFile, Peak, precision
+from flagperf.errors import BadInput
+from flagperf.metrics import Metric
+from flagperf.report import page
+from flagperf.spec import read_manifest
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/aquila_33b/case.toml")
+PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
+NO_FRAMEWORK = "the case computes by its engine alone, not by a plain framework beside it"
+
+
+def aquila_run(**speeds):
+    plan = job(
+        run_id="20250102T030405Z-aquila_33b-metax-1x8-aaaa", nodes=1, manifest=MANIFEST, precision=precision("bf16"),
+        peak=PEAK, tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1}, set_values={},
+        data_files=(DataFile("data/lambada_test.jsonl", 1_819_752, "4a" * 32),),
+    )  # fmt: skip
+    tflops = 2400.0 / 8 * 66_217_000_000 / 1e12
+    figures = metrics(
+        e2e_time=600.0, samples_kept=5148, steps_kept=5148, steps_dropped=5, padding_ratio=0.05, mem_used=12.3 * GIB,
+        mfu=tflops / 240, tflops_per_device=tflops, loss=3.0075, loss_per_token=2.98, perplexity=20.24,
+    )  # fmt: skip
+    for name in ("target", "p_whole", "p_train", "p_core", "loss_first"):
+        figures.pop(name, None)
+    figures["acc"] = metric("acc", 0.651)
+    for name, value in {"p_infer_whole": 2100.0, "p_infer_core": 2280.0, "p_infer_padded": 2400.0, **speeds}.items():
+        figures[name] = metric(name, value)
+    engine = {"engine": "flagperf decoder (torch 2.6.0)", "timing": "device_events"}
+    figures["p_infer_core"] = changed(figures["p_infer_core"], inputs=engine)
+    for name in ("p_val_whole", "p_val_core"):
+        figures[name] = Metric(name, "tokens/s", name, "system", reason="not_applicable", detail=NO_FRAMEWORK)
+    inputs = {"formula": "exact-infer", "parameters": 33_693_554_688, "matmul_parameters": 33_078_362_112}
+    figures["mfu"] = changed(figures["mfu"], inputs=inputs)
+    return recorded(plan.run_id, plan=plan, manifest=MANIFEST, figures=figures)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_page_equals_the_golden_one(lang):
+    path = ROOT / f"tests/golden/aquila_33b-{lang}.md"
+    text = page([aquila_run()], lang)
+    if os.environ.get("FLAGPERF_UPDATE_GOLDEN"):
+        path.write_bytes(text.encode())
+    assert text.encode() == path.read_bytes()
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_page_has_the_columns_of_its_family_and_the_published_row(lang):
+    text = page([aquila_run()], lang)
+    (row,) = performance(text)
+    assert list(row)[1] == {"en": "Engine", "zh": "推理工具"}[lang]
+    assert list(row.values())[1] == "flagperf decoder (torch 2.6.0)"
+    assert (row["parallel"], row["p_infer_core"], row["p_infer_padded"]) == ("TP8PP1DP1", "2280.0", "2400.0")
+    assert row["p_val_core"].startswith("/")
+    assert len(tables(text)[2]) == 1 + len(MANIFEST.references)
+
+
+def test_computing_slower_than_the_whole_loop_is_refused():
+    with pytest.raises(BadInput, match="p_infer_core >= p_infer_whole"):
+        page([aquila_run(p_infer_core=2000.0)], "en")
