@@ -42,7 +42,8 @@ def run(ctx: Context) -> None:
 def load_model(ctx: Context, shape: DecoderShape, place: Place) -> Decoder:
     """This rank's part, in the precision's storage type, from the checkpoint or from random weights."""
     config = ctx.config.model
-    model = lay_out(shape, place).to(getattr(torch, ctx.precision.storage)).eval()
+    model = lay_out(shape, place)
+    model.to(getattr(torch, ctx.precision.storage)).eval()
     if config.checkpoint == "none":
         initialise(model, config.seed, config.initial_std, ctx.device)
     else:

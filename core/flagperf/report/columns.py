@@ -135,7 +135,7 @@ COLUMNS: dict[str, Column] = {
         metric_column("p_core", units.per_second),
         metric_column("token/p/s", units.tokens_per_second),
         Column("engine", "", _engine_of_run, lambda reference, _lang: _engine_of_reference(reference)),
-        *(metric_column(name, units.one_decimal) for name in INFERENCE_SPEEDS),
+        *(metric_column(name, units.per_second) for name in INFERENCE_SPEEDS),
         metric_column("loss", units.loss),
         Column("mem", "mem", _memory_of_run, _memory_of_reference),
         metric_column("mfu", units.percent, head="MFU"),
