@@ -120,11 +120,19 @@ class Loss:
         return self.value
 
 
-def make_context(world: World, *, events: bool = False, warmup_steps: int = 0, flush_seconds: float = 1.0) -> Context:
+def make_context(
+    world: World,
+    *,
+    events: bool = False,
+    warmup_steps: int = 0,
+    flush_seconds: float = 1.0,
+    config: dict[str, Any] | None = None,
+) -> Context:
     backend = SpyBackendWithEvents(world) if events else SpyBackend(world)
     return Context(
         backend=backend, activation=backend.activate(0, 1, []), precision=precision("fp32"),
-        config={"training": {"warmup_steps": warmup_steps}}, sink=world, clock=world.clock, flush_seconds=flush_seconds,
+        config=config or {"training": {"warmup_steps": warmup_steps}}, sink=world, clock=world.clock,
+        flush_seconds=flush_seconds,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 from context_fakes import Batch, Loss, World, make_context, metrics_of
 
-from flagperf.events import EventWriter, StepFinished, read_events
+from flagperf.events import EventWriter, StepFinished, WarmupEnded, read_events
 
 MS = 1_000_000
 THROUGHPUTS = ("p_whole", "p_train", "p_core")
@@ -146,3 +146,12 @@ def test_batches_moves_named_tuples():
     pair = collections.namedtuple("pair", "inputs labels")
     (moved,) = make_context(world).batches([pair(Batch(world), Batch(world))])
     assert (moved.inputs.device, moved.labels.device) == ("spy:0", "spy:0")
+
+
+def test_an_inference_case_drops_its_own_warm_up():
+    world = World()
+    context = make_context(world, config={"inference": {"warmup_steps": 2}})
+    with context.inference(planned_steps=3):
+        for _ in range(3):
+            queue_step(world, context, MS, MS)
+    assert [event.step for event in world.events if isinstance(event, WarmupEnded)] == [2]

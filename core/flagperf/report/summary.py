@@ -123,8 +123,7 @@ def _times(run: Run) -> list[SummaryRow]:
     if run.manifest.kind == "training":
         names = ("p_whole", "p_train", "p_core")
     speeds = [
-        _row(name, measured_cell(run, name, units.per_second), _unit(run, name), _interval(run, name))
-        for name in names
+        _row(name, measured_cell(run, name, units.per_second), _unit(run, name), _interval(run, name)) for name in names
     ]
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
     return [
