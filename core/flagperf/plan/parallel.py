@@ -1,7 +1,7 @@
 """How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
 
 0 stands for "as fits the devices": two ways of tensor and two of pipeline parallelism where the number of devices
-allows it, and data parallelism over the rest.
+allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism takes all devices.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
 
 def _fitted(asked: list[int], num_all: int) -> list[int]:
     ways = list(asked)
+    if not ways[0] and ways[1] and ways[2]:
+        ways[0] = max(1, num_all // (ways[1] * ways[2]))
     for index in (0, 1):
         others = _product([way for other, way in enumerate(ways) if other != index])
         ways[index] = ways[index] or (2 if num_all % (2 * others) == 0 else 1)

@@ -29,6 +29,13 @@ def test_the_published_row_has_its_layout() -> None:
     assert tuning is not None and tuning.values["parallel"] == {"tp": 8, "pp": 1, "dp": 1}
 
 
+@pytest.mark.parametrize("devices", [1, 2, 4, 8])
+def test_tiny_is_tensor_parallel_over_all_devices(devices: int) -> None:
+    config = values(devices=devices)
+    assert config["parallel"] == {"tp": devices, "pp": 1, "dp": 1}
+    assert check_files(None, config) == []
+
+
 def test_a_sample_is_begin_text_end_and_knows_its_last_word() -> None:
     sample = sample_of("one four seven", WORDS)
     assert (sample.tokens, sample.last_word, sample.length) == ((90, 3, 4, 5, 91), 1, 4)

@@ -77,6 +77,12 @@ def test_padding_changes_no_score() -> None:
     assert padded == pytest.approx(bucketed, abs=1e-5)
 
 
+def test_sixteen_bits_score_as_fp32_but_for_rounding() -> None:
+    exact, rounded = (report(run_case(values(data__samples=8, precision=name))) for name in ("fp32", "bf16"))
+    assert rounded["loss"] == pytest.approx(exact["loss"], abs=0.02)
+    assert rounded["loss"] != exact["loss"]
+
+
 def test_shards_give_the_same_scores_at_tp1_and_tp2(
     folders: dict[str, Path | None], at_tp2: list[dict[str, float]]
 ) -> None:
