@@ -6,7 +6,6 @@ and none holds the model. Pickles are read without running anything that they na
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -221,7 +220,7 @@ def _tensors_of(path: Path) -> dict[str, Callable[[str], torch.Tensor]]:
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
-        file: Any = contextlib.ExitStack().enter_context(safe_open(path, "pt"))
+        file: Any = safe_open(path, "pt")
         return dict.fromkeys(file.keys(), file.get_tensor)
     tensors = load_inert(path, ADVICE, mmap=True)
     return dict.fromkeys(tensors, tensors.__getitem__)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from flagperf.metrics.finding import Absent, Findings
+from flagperf.metrics.mfu import counts_tokens
 from flagperf.metrics.ranks import RankRecord
 from flagperf.metrics.throughput import throughput
 from flagperf.metrics.window import Window
@@ -21,8 +21,8 @@ def rates(manifest: Manifest, ranks: Sequence[RankRecord], window: Window | Abse
     framework = dict.fromkeys(OF_FRAMEWORK, unmeasured)
     if isinstance(window, Absent):
         return {**framework, **dict.fromkeys(OF_ENGINE, window)}
-    counts_tokens = "token" in manifest.sample_unit
-    real = window.per_step(lambda step: step.tokens if counts_tokens else step.samples)
+    in_tokens = counts_tokens(manifest)
+    real = window.per_step(lambda step: step.tokens if in_tokens else step.samples)
     padded = window.per_step(lambda step: step.tokens + step.padded_tokens)
     core = window.step_computes_ns
     inputs = {"timing": ", ".join(window.timing), "engine": _engine(manifest, ranks)}
@@ -31,7 +31,7 @@ def rates(manifest: Manifest, ranks: Sequence[RankRecord], window: Window | Abse
         "p_infer_whole": throughput(window, real, lambda rank: rank.whole_ns),
         "p_infer_core": throughput(window, real, lambda rank: rank.core_ns, core, inputs=inputs),
         "p_infer_padded": throughput(window, padded, lambda rank: rank.core_ns, core)
-        if counts_tokens
+        if in_tokens
         else Absent("not_applicable", "the case counts no tokens"),
     }
 
@@ -42,6 +42,6 @@ def no_rates(why: Absent) -> Findings:
 
 def _engine(manifest: Manifest, ranks: Sequence[RankRecord]) -> str:
     """As the page has it: `engine (torch 2.6)`."""
-    found: dict[str, Any] = ranks[0].started.framework if ranks else {}
+    found = ranks[0].started.framework if ranks else {}
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if name == "torch")
     return f"{manifest.engine} ({versions})" if versions else manifest.engine
