@@ -36,7 +36,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_wheel(folder, "numpy", "1.26.4")
     write_wheel(folder, "transformers", "4.44.0", "numpy")
     write_wheel(folder, "transformers", "5.22.2", "numpy")
-    write_wheel(folder, "peft", "0.12.0", "torch>=1.13.0", "transformers", "accelerate")
+    write_wheel(folder, "peft", "0.13.2", "torch>=1.13.0", "transformers", "accelerate")
     write_wheel(folder, "sentencepiece", "0.2.2")
     write_wheel(folder, "torch", "2.13.0")
     return folder

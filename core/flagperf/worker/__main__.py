@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -116,5 +116,14 @@ def _redirect_output(path: Path) -> None:
     os.dup2(log, 2)
 
 
+def _leave(code: int) -> NoReturn:
+    """All that counts is written down by now. Without the interpreter's own end: native threads of collective libraries
+    now and then abort the process there ("terminate called without an active exception", seen with gloo), which would
+    turn a run that succeeded into one that failed."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

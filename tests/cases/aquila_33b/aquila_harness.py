@@ -183,3 +183,4 @@ def main(folder: Path, rank: int, world_size: int) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    os._exit(0)  # as a worker ends: native threads may abort the interpreter's own end

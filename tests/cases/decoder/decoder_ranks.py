@@ -200,4 +200,5 @@ def main(folder: Path, world_size: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    code = main(Path(sys.argv[1]), int(sys.argv[2]))
+    os._exit(code or 0)  # as a worker ends: native threads may abort the interpreter's own end
