@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import DATA, SMALL_CHANGES, report, run_case, run_ranks, small_model, steps, values, write_megatron
+from aquila_harness import DATA, SMALL_CHANGES, report, run_case, run_ranks, small_model, values, write_megatron
+from case_harness import steps
 
 pytestmark = pytest.mark.run
 
@@ -54,12 +55,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | None]:
 @pytest.fixture(scope="module")
 def at_tp2(folders: dict[str, Path | None], tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
     """Reports of two ranks, from one group of processes: shards first, then the real weights where they are here."""
-    runs: list[tuple[dict[str, Any], str]] = [(FROM_SHARDS, str(folders["shards"]))]
-    if folders["real"]:
-        runs.append((REAL, str(folders["real"])))
-    first, second = run_ranks(tmp_path_factory.mktemp("tp2") / "ranks", 2, runs)
-    assert first == second
-    return first
+    changes = {"shards": FROM_SHARDS, "real": REAL}
+    present = [name for name in changes if folders[name]]
+    runs = run_ranks(
+        tmp_path_factory.mktemp("tp2") / "ranks", 2,
+        [changes[name] for name in present], [folders[name] for name in present],
+    )  # fmt: skip
+    assert all(report(first) == report(second) for first, second in runs)
+    return [report(first) for first, _ in runs]
 
 
 def test_random_weights_know_nothing_and_real_tokens_are_counted() -> None:

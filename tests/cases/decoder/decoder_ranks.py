@@ -1,21 +1,14 @@
-"""The ranks of the decoder's tests. As a script: FOLDER WORLD_SIZE; does every item of FOLDER/work.json in one process
-group and leaves the answers in FOLDER/<rank>.pt."""
+"""What the ranks of the decoder's tests do."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
+from rank_processes import answers_of_ranks
+
 from flagperf_cases.decoder.shape import DecoderShape, Layout
 
-SECONDS = 900
 NUM_STEPS = 10
 MICRO_BATCH, GLOBAL_BATCH = 1, 4
 SEED = 7
@@ -26,25 +19,12 @@ Work = dict[str, Any]
 
 def run_ranks(folder: Path, world_size: int, work: list[Work]) -> list[list[dict[str, Any]]]:
     """Answers by item and rank."""
-    import torch
+    return answers_of_ranks(folder, world_size, answer, work, ["flagperf_cases.decoder.parallel"])
 
-    folder.mkdir()
-    (folder / "work.json").write_text(json.dumps(work))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, __file__, str(folder), str(world_size)],
-            env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-        try:
-            code = process.wait(timeout=SECONDS)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert code == 0, (folder / "log").read_text()[-5000:]
-    ranks = [torch.load(folder / f"{rank}.pt") for rank in range(world_size)]
-    return [list(answers) for answers in zip(*ranks, strict=True)]
+
+def answer(work: Work) -> dict[str, Any]:
+    kinds = {"train": train, "measure": measure, "grow": grow}
+    return kinds[work.get("kind", "train")](work)
 
 
 def train(work: Work) -> dict[str, Any]:
@@ -167,38 +147,3 @@ def batch(shape: DecoderShape, step: int) -> Any:
 
     generator = torch.Generator().manual_seed(100 + step)
     return torch.randint(0, shape.vocabulary, (GLOBAL_BATCH, shape.sequence + 1), generator=generator)
-
-
-def run_rank(folder: Path, rank: int, world_size: int) -> None:
-    import torch
-
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world_size)
-    kinds = {"train": train, "measure": measure, "grow": grow}
-    answers = [kinds[work.get("kind", "train")](work) for work in json.loads((folder / "work.json").read_text())]
-    torch.save(answers, folder / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-def main(folder: Path, world_size: int) -> int:
-    """All ranks as children of a process that has imported everything: importing costs more than the work. The first
-    that fails ends this process, and whoever started it ends the rest."""
-    import torch
-
-    import flagperf_cases.decoder.parallel  # noqa: F401
-
-    torch.set_num_threads(1)
-    for rank in range(world_size):
-        if os.fork() == 0:
-            try:
-                run_rank(folder, rank, world_size)
-            except BaseException:  # noqa: BLE001
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-    codes = (os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(world_size))
-    return next((code for code in codes if code), 0)
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), int(sys.argv[2]))
-    os._exit(code or 0)  # as a worker ends: native threads may abort the interpreter's own end

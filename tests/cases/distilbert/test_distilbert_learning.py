@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from distilbert_harness import reports, run_case, steps, values
+from case_harness import reports, steps
+from distilbert_harness import run_case, values
 
 from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
 from flagperf_cases.distilbert.data import CHECKPOINT, check_files

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from distilbert_harness import Changes, global_losses, reports, run_case, run_ranks, steps, values
+from case_harness import Changes, global_losses, reports, steps
+from distilbert_harness import run_case, run_ranks, values
 
 from flagperf.events import Event
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from glm_harness import reports, run_case, save_checkpoint, steps, values
+from case_harness import reports, steps
+from glm_harness import run_case, save_checkpoint, values
 
 from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
 from flagperf_cases.glm.data import check_files

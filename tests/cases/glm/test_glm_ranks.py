@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from glm_harness import Changes, global_losses, reports, run_case, run_ranks, steps, values
+from case_harness import Changes, global_losses, reports, steps
+from glm_harness import run_case, run_ranks, values
 
 from flagperf.events import Event
 

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
-from llama2_70b_harness import reports, run_case, run_ranks, steps, values
+from case_harness import reports, steps
+from llama2_70b_harness import run_case, run_ranks, values
 
 pytestmark = pytest.mark.run
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_harness import reported, run_case, steps, values
+from case_harness import reported, steps
+from llama_harness import run_case, values
 
 from flagperf.events import (
     DataDescribed,

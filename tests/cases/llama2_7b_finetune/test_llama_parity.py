@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from llama_harness import Changes, global_losses, reported, run_case, run_ranks, settings, steps, values
+from case_harness import Changes, global_losses, reported, steps
+from llama_harness import run_case, run_ranks, settings, values
 
 from flagperf.events import Event
 

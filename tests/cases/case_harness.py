@@ -1,0 +1,112 @@
+"""Runs a case on the CPU without launcher and agent, in this process or on several ranks, and reads its events."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rank_processes import answers_of_ranks
+
+from flagperf.api import CaseReference, Device, precision
+from flagperf.builtin.cpu import CpuBackend
+from flagperf.events import Event, Reported, StepFinished
+from flagperf.plan.parallel import fit_layout
+from flagperf.spec import RunSpec
+from flagperf.spec.manifest import Manifest, read_manifest
+from flagperf.spec.values import Layer, nest, resolve
+from flagperf_cases import flagperf_cases
+
+Changes = dict[str, Any]
+"""Of a profile's values. A key is written with two underscores for the dot: training__seed."""
+
+
+@dataclass(frozen=True)
+class CaseHarness:
+    name: str
+
+    def manifest(self) -> Manifest:
+        return read_manifest(self._reference().manifest)
+
+    def values(self, profile: str = "tiny", devices: int = 1, **changes: Any) -> dict[str, Any]:
+        """The resolved values of a profile."""
+        manifest = self.manifest()
+        dotted = {key.replace("__", "."): value for key, value in changes.items()}
+        layers = [Layer("profile", manifest.profiles[profile].values), Layer("test", nest(dotted), is_deviation=True)]
+        return fit_layout(resolve(manifest, layers), RunSpec(self.name, devices=devices)).values
+
+    def settings(self, profile: str = "tiny", **changes: Any) -> SimpleNamespace:
+        """The same by attribute, as a case sees it."""
+        found = self.values(profile, **changes)
+        return SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in found if name != "precision"})
+
+    def run(
+        self, config: dict[str, Any], data_dir: Path | None = None, rank: int = 0, world_size: int = 1
+    ) -> list[Event]:
+        from flagperf.worker.context import Context
+
+        _forget_accelerator()
+        backend, recorder = CpuBackend(), Recorder()
+        devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
+        context = Context(
+            backend=backend, activation=backend.activate(rank, 1, devices), precision=precision(config["precision"]),
+            config=config, sink=recorder, rank=rank, world_size=world_size, data_dir=data_dir,
+        )  # fmt: skip
+        module, _, function = self._reference().target.partition(":")
+        getattr(import_module(module), function)(context)
+        return recorder.events
+
+    def run_ranks(
+        self, folder: Path, world_size: int, runs: Sequence[Changes], data_dirs: Sequence[Path | None] | None = None
+    ) -> list[list[list[Event]]]:
+        """Events by run and rank, of processes that each do all the runs."""
+        items = list(zip(runs, data_dirs or [None] * len(runs), strict=True))
+        module, _, _ = self._reference().target.partition(":")
+        return answers_of_ranks(folder, world_size, self._run_as_rank, items, imports=[module])
+
+    def _run_as_rank(self, item: tuple[Changes, Path | None]) -> list[Event]:
+        from torch import distributed
+
+        changes, data_dir = item
+        rank, world_size = distributed.get_rank(), distributed.get_world_size()
+        return self.run(self.values(devices=world_size, **changes), data_dir, rank, world_size)
+
+    def _reference(self) -> CaseReference:
+        return next(case for case in flagperf_cases() if case.manifest.parent.name == self.name)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, *events: Event) -> None:
+        self.events += events
+
+
+def steps(events: list[Event]) -> list[StepFinished]:
+    return [event for event in events if isinstance(event, StepFinished)]
+
+
+def reports(events: list[Event]) -> list[dict[str, float]]:
+    return [event.values for event in events if isinstance(event, Reported)]
+
+
+def reported(events: list[Event]) -> dict[str, float]:
+    """The last value of every name."""
+    return {name: value for report in reports(events) for name, value in report.items()}
+
+
+def global_losses(ranks: list[list[Event]]) -> list[float]:
+    """Loss of each step over all ranks, each rank by its real samples."""
+    by_step = zip(*(steps(events) for events in ranks), strict=True)
+    return [sum(s.loss * s.samples for s in step) / sum(s.samples for s in step) for step in by_step]
+
+
+def _forget_accelerator() -> None:
+    """accelerate's state is one per process, and refuses another precision."""
+    if state := sys.modules.get("accelerate.state"):
+        state.AcceleratorState._reset_state()
