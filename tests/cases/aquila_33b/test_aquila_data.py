@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import DATA, manifest, values
+from aquila_harness import manifest, values
 
 from flagperf.errors import BadInput
 from flagperf.plan.tuning import find_tuning
@@ -76,16 +75,8 @@ def test_special_tokens_without_begin_are_refused(tmp_path: Path) -> None:
         open_tokenizer(small_tokenizer(tmp_path / "tokenizer", "</s>\n"))
 
 
-def needed(*paths: Path) -> None:
-    for path in paths:
-        if not path.exists():
-            assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{path} is missing"
-            pytest.skip(f"{path} is not here")
-
-
-def test_the_published_tokenizer_and_texts_give_the_published_counts(tmp_path: Path) -> None:
-    folder, texts = DATA / "tokenizers/aquila", DATA / "lambada/lambada_test.jsonl"
-    needed(folder, texts)
+def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data: Path, tmp_path: Path) -> None:
+    folder, texts = shared_data / "tokenizers/aquila", shared_data / "lambada/lambada_test.jsonl"
     ids = special_ids(folder / "vocab.json", folder / "special_tokens.txt")
     assert list(ids.values()) == list(range(100_000, 100_008))
     assert (ids["[CLS]"], ids["</s>"]) == (100_006, 100_007)

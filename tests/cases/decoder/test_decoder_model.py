@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from flagperf_cases.decoder.shape import DecoderShape
 
 LLAMA2_70B = DecoderShape(80, 8192, 64, 8, 28_672, 32_000, 4096)
 AQUILA_33B = DecoderShape(60, 6144, 48, 8, 24_576, 100_008, 4096)
-DATA = Path(os.environ.get("FLAGPERF_TEST_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
 
 
 @pytest.mark.run
@@ -50,15 +48,11 @@ def test_logits_and_gradients_are_those_of_transformers(tied: bool, kv_heads: in
 
 
 @pytest.mark.run
-def test_logits_on_real_weights_are_those_of_transformers() -> None:
-    folder = DATA / "tiny_llama_stories260K" / "hf"
-    if not folder.is_dir():
-        assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{folder} is missing"
-        pytest.skip(f"{folder} is not here")
+def test_logits_on_real_weights_are_those_of_transformers(shared_data: Path) -> None:
     import torch
     from transformers import LlamaForCausalLM
 
-    theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    theirs = LlamaForCausalLM.from_pretrained(shared_data / "tiny_llama_stories260K/hf", dtype=torch.float32)
     shape = DecoderShape(5, 64, 8, 4, 172, 512, 512, tied=True)
     torch.manual_seed(1)
     _compare(shape, theirs, torch.randint(0, 512, (2, 100)), with_gradients=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from flagperf.errors import BadInput
 from flagperf_cases.llama2_70b.data import check_files, global_batch_rows, load_samples, rate_factor
 from flagperf_cases.llama2_70b.indexed import TokenStream, read_index
 
-DATA = Path(os.environ.get("FLAGPERF_TEST_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
 DOCUMENTS = [[5, 6, 7, 1], [8, 9, 1], [10] * 90 + [1]]
 PREFIX = "tokens"
 
@@ -41,11 +39,8 @@ def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
     assert [file.path for file in check_files(tmp_path, indexed())] == ["tokens.bin", "tokens.idx"]
 
 
-def test_the_published_index_is_read() -> None:
-    prefix = DATA / "megatron_indexed" / "openwebtext_gpt2tiny" / "meg-gpt2-openwebtext_text_document"
-    if not prefix.parent.is_dir():
-        assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{prefix.parent} is missing"
-        pytest.skip(f"{prefix.parent} is not here")
+def test_the_published_index_is_read(shared_data: Path) -> None:
+    prefix = shared_data / "megatron_indexed/openwebtext_gpt2tiny/meg-gpt2-openwebtext_text_document"
     index = read_index(prefix)
     assert (index.num_tokens, index.num_sequences, index.item_bytes) == (1_361_845, 1000, 2)
     config = values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
@@ -97,11 +92,8 @@ def test_missing_and_short_data_are_refused(tmp_path: Path) -> None:
         check_files(tmp_path, values(data__source="text"))
 
 
-def test_text_is_cut_by_its_tokenizer(tmp_path: Path) -> None:
-    model = DATA / "tiny_llama_stories260K" / "tok512.model"
-    if not model.is_file():
-        assert not (os.environ.get("CI") == "true" and DATA.is_dir()), f"{model} is missing"
-        pytest.skip(f"{model} is not here")
+def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None:
+    model = shared_data / "tiny_llama_stories260K/tok512.model"
     (tmp_path / "text").mkdir()
     (tmp_path / "text/a.txt").write_text("Once upon a time there was a cat.\n" * 20)
     (tmp_path / "tokenizer").mkdir()
