@@ -111,7 +111,15 @@ def two_workers() -> Iterator[Tree]:
 
 
 def used(probe: HostMemoryProbe, tree: Tree) -> list[int]:
+    """0 for a slot that has no figure."""
     return [reading.used_bytes or 0 for reading in probe.sample(SLOTS, tree.pid)]
+
+
+def absence(probe: HostMemoryProbe, tree: Tree, slot: int) -> str:
+    """Why a slot has no figure."""
+    reading = probe.sample(SLOTS, tree.pid)[slot]
+    assert reading.used_bytes is None and reading.total_bytes
+    return reading.missing["used_bytes"]
 
 
 def test_before_the_workers_start_nothing_is_theirs(probe: HostMemoryProbe) -> None:
@@ -147,8 +155,8 @@ def test_second_sample_does_not_add_to_the_first(probe: HostMemoryProbe, two_wor
         assert sample == pytest.approx(samples[0], abs=SLACK)
 
 
-def test_a_slot_without_a_worker_uses_nothing(probe: HostMemoryProbe, two_workers: Tree) -> None:
-    assert used(probe, two_workers)[2] == 0
+def test_a_slot_without_a_worker_has_a_reason_in_place_of_a_figure(probe: HostMemoryProbe, two_workers: Tree) -> None:
+    assert absence(probe, two_workers, 2) == "the worker of local rank 2 has not started"
 
 
 def test_only_the_devices_of_the_job_are_read(probe: HostMemoryProbe, two_workers: Tree) -> None:
@@ -206,7 +214,11 @@ def test_a_worker_that_learns_its_rank_in_a_wrapper_script_is_counted_from_then_
     tree.end()
 
 
-def test_a_worker_that_has_ended_is_gone_from_the_next_sample(probe: HostMemoryProbe) -> None:
+@pytest.mark.parametrize("kind", [ProportionalMemoryProbe, ResidentMemoryProbe])
+def test_a_worker_that_has_ended_has_no_figure_and_not_0(kind: type[HostMemoryProbe]) -> None:
+    """Nobody has waited for it yet: the kernel still lists it, without memory."""
+    probe = kind()
+    assert probe.available(Machine()).available
     tree = Tree([worker(0), worker(1)])
     tree.tell(1, SIZE)
     assert used(probe, tree)[1] > SIZE
@@ -215,7 +227,8 @@ def test_a_worker_that_has_ended_is_gone_from_the_next_sample(probe: HostMemoryP
     deadline = time.monotonic() + 10
     while ending.is_running() and ending.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert used(probe, tree)[1] == 0
+    assert absence(probe, tree, 1) == "the worker of local rank 1 has ended"
+    assert used(probe, tree)[0] > 0
     tree.end()
 
 

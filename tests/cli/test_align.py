@@ -118,7 +118,7 @@ def test_runs_of_different_shapes_are_compared_and_what_differs_is_listed(capfd:
     assert "parallel.tp 4 against 1, training.batch_size 2 against 8" in printed.out
     assert "`--tolerance 1e-5`" in printed.err
     assert run_cli(["align", "a", "b", "--rule", "exact", "--tolerance", "1e-5"]) == 0
-    assert table_of(capfd)["rule"] == "exact relative error of at most 1e-05 at every step"
+    assert table_of(capfd)["rule"] == "exact relative error of at most 1e-5 at every step"
 
 
 def test_a_loss_that_diverged_is_said_and_fails_the_check(capfd: pytest.CaptureFixture[str]) -> None:

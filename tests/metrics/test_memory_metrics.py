@@ -390,3 +390,42 @@ def test_probe_that_took_no_time():
 def test_a_torn_sample_file_is_marked():
     torn = msgspec.structs.replace(sample_file(*card(4)), torn=True)
     assert run(torn)["mem_used"].marks == ("torn_record",)
+
+
+HOST = {"memory_scope": "host", "has_allocator": False}
+
+
+def host_samples(*figures, why="the worker of local rank 1 has ended"):
+    """Two slots at seconds 10, 20 ...; the second has no figure where it says None."""
+    return [
+        Sampled(
+            ns(10.0 * (index + 1)),
+            (
+                Reading("card-0", first * GIB, 16 * GIB),
+                Reading("card-1", second and second * GIB, 16 * GIB, missing={} if second else {"used_bytes": why}),
+            ),
+        )
+        for index, (first, second) in enumerate(figures)
+    ]
+
+
+def test_a_rank_that_ended_before_the_others_keeps_its_peak_and_is_no_gap():
+    """Launched at 5, ended at 5005: the second rank was gone after 20, and the probe saw that."""
+    figures = [(1, 2), (1, 3), *((1, None),) * 498]
+    metric = run(host_samples(*figures), job=make_job([2], **HOST), parent=parent_file((-95, 4905)))["mem_used"]
+    assert (metric.value, metric.inputs["per_device"]) == (3 * GIB, {"0/card-0": 1 * GIB, "0/card-1": 3 * GIB})
+    assert (metric.marks, metric.inputs["num_samples"], metric.inputs["largest_gap_seconds"]) == ((), 2, 10.0)
+
+
+def test_a_rank_that_was_never_seen_is_not_one_that_used_nothing():
+    why = "the worker of local rank 1 has not started"
+    metric = run(host_samples((1, None), (1, None), why=why), job=make_job([2], **HOST))["mem_used"]
+    assert (metric.value, metric.reason) == (None, "not_measured")
+    assert metric.detail == f"no memory was sampled of device card-1 of node 0: {why}"
+
+
+def test_a_card_that_stops_answering_is_still_a_gap():
+    figures = [(1, 2), *((1, None),) * 499]
+    metric = run(host_samples(*figures, why="driver asleep"), job=make_job([2]), parent=parent_file((-95, 4905)))
+    assert metric["mem_used"].reason == "invalid_telemetry"
+    assert "driver asleep" in metric["mem_used"].detail

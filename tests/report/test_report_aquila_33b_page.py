@@ -41,6 +41,8 @@ def aquila_run(**speeds):
         figures[name] = Metric(name, "tokens/s", name, "system", reason="not_applicable", detail=NO_FRAMEWORK)
     inputs = {"formula": "exact-infer", "parameters": 33_693_554_688, "matmul_parameters": 33_078_362_112}
     figures["mfu"] = changed(figures["mfu"], inputs=inputs)
+    figures["mfu_nominal-2n"] = metric("mfu_nominal-2n", 0.085, inputs={"formula": "nominal-2n"})
+    figures["mfu_palm"] = metric("mfu_palm", 0.091, inputs={"formula": "palm-infer"})
     return recorded(plan.run_id, plan=plan, manifest=MANIFEST, figures=figures)
 
 
@@ -62,6 +64,33 @@ def test_page_has_the_columns_of_its_family_and_the_published_row(lang):
     assert (row["parallel"], row["p_infer_core"], row["p_infer_padded"]) == ("TP8PP1DP1", "2280.0", "2400.0")
     assert row["p_val_core"].startswith("/")
     assert len(tables(text)[2]) == 1 + len(MANIFEST.references)
+
+
+@pytest.mark.parametrize(
+    ("lang", "began", "row"),
+    [
+        ("en", "212.5 s after inference began", "| Last-word accuracy | acc, see “Values” |"),
+        ("zh", "在推理开始后212.5秒", "| 末词准确率 | acc,见“指标值” |"),
+    ],
+)
+def test_notes_and_rows_speak_of_inference(lang, began, row):
+    text = page([aquila_run()], lang)
+    assert began in text and row in text
+    assert "training" not in text.lower() and "训练" not in text
+
+
+def test_mfu_has_the_other_formulas_of_inference_beside_it():
+    assert "formula only: nominal-2n 8.5%, palm-infer 9.1%" in page([aquila_run()], "en")
+
+
+def test_qualities_of_one_evaluation_share_a_sentence():
+    run = aquila_run()
+    both = [
+        changed(each, inputs={"evaluated": 5153}) if each.name in ("loss", "acc") else each for each in run.run.metrics
+    ]
+    assert "loss, acc over 5,153 evaluated rows" in page(
+        [changed(run, run=changed(run.run, metrics=tuple(both)))], "en"
+    )
 
 
 def test_computing_slower_than_the_whole_loop_is_refused():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
+from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.definitions import DEFINITIONS
 from flagperf.metrics.flops import FORMULAS
 from flagperf.plugins import load_plugins
@@ -364,12 +365,13 @@ def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Pat
     [
         (vocabulary.FORMULAS, FORMULAS),
         (vocabulary.METRICS, [definition.name for definition in DEFINITIONS]),
+        (vocabulary.REPORT_METRICS, [LOSS_ALIGNED.name]),
         (vocabulary.PAGE_COLUMNS, COLUMNS),
         (vocabulary.PAGE_ROWS, [*ROWS, "result"]),
         (vocabulary.PAGE_PARTS, [*STRATEGIES, "batch_size"]),
         (vocabulary.LANGUAGES, typing.get_args(Lang)),
     ],
-    ids=["formulas", "metrics", "columns", "rows", "parts", "languages"],
+    ids=["formulas", "metrics", "report metrics", "columns", "rows", "parts", "languages"],
 )
 def test_the_vocabulary_is_that_of_the_later_stages(written: Sequence[str], real: Iterable[str]) -> None:
     assert set(written) == set(real), "core/flagperf/spec/vocabulary.py lists the names that a case.toml may use"

@@ -76,7 +76,7 @@ class ProgressFollower:
         elif isinstance(event, TrainingEnded):
             self._phase = "finishing"
         elif isinstance(event, Sampled) and not event.baseline:
-            # A host's probe reads 0 for workers that are not there yet, or not any more: nothing to show.
+            # Workers that are not there yet, or not any more, have no figure: nothing to show.
             self._used_bytes = max((reading.used_bytes or 0 for reading in event.readings), default=0) or None
             self._used_until_ns = event.t_ns + round(self._silent_seconds * 1e9)
         elif isinstance(event, ProbeStarted):

@@ -30,16 +30,24 @@ class HostMemoryProbe(MemoryProbe):
         return Availability(True)
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
-        """Slot i is local rank i. Before the workers start nothing is theirs, so the baseline is 0 by definition."""
-        used_bytes = self._used_by_local_rank(launcher_pid) if launcher_pid else Counter[int]()
-        return [
-            Reading(device.id, used_bytes=used_bytes[local_rank], total_bytes=self._pool_bytes)
-            for local_rank, device in enumerate(devices)
-        ]
+        """Slot i is local rank i. Before the launcher starts nothing is theirs, so the baseline is 0 by definition; a
+        rank without a process later on has no figure, which is not 0."""
+        if launcher_pid is None:
+            return [Reading(device.id, used_bytes=0, total_bytes=self._pool_bytes) for device in devices]
+        used_bytes = self._used_by_local_rank(launcher_pid)
+        return [self._reading(device.id, rank, used_bytes[rank]) for rank, device in enumerate(devices)]
 
     @abc.abstractmethod
     def used_bytes(self, process: psutil.Process) -> int:
         """Of one process. Raises psutil.NoSuchProcess or ProcessLookupError where it has ended."""
+
+    def _reading(self, device_id: str, local_rank: int, used_bytes: int) -> Reading:
+        """A process that holds no page is one that has ended and was not waited for yet."""
+        if used_bytes:
+            return Reading(device_id, used_bytes=used_bytes, total_bytes=self._pool_bytes)
+        has_been = local_rank in self._rank_of_process.values()
+        why = f"the worker of local rank {local_rank} {'has ended' if has_been else 'has not started'}"
+        return Reading(device_id, total_bytes=self._pool_bytes, missing={"used_bytes": why})
 
     def _used_by_local_rank(self, launcher_pid: int) -> Counter[int]:
         used: Counter[int] = Counter()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
 
 import click
+import msgspec
 
 from flagperf.cli.complete import complete_run
+from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
 from flagperf.cli.holds import warn_unless_it_holds
 from flagperf.cli.options import common, runs_dir_option, wants_color
 from flagperf.errors import BadInput
+from flagperf.metrics import Metric, loss_aligned
 from flagperf.report import page, print_summary_table, summary_table, to_json
-from flagperf.store import find_run, read_bundle, runs_directory
+from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_directory
 
 
 @click.command()
@@ -21,18 +25,42 @@ from flagperf.store import find_run, read_bundle, runs_directory
 @click.option("--format", "form", type=click.Choice(["table", "md", "json"]), help="[default: table]")
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of md.")
 @click.option("--allow-simulated", is_flag=True, help="Let md print runs that were simulated, marked as such.")
+@click.option(
+    "--reference", metavar="FILE|RUN", shell_complete=complete_curve,
+    help="Say of every RUN whether its loss follows this one, as `flagperf align` does.",
+)  # fmt: skip
+@rule_options
 @runs_dir_option
 @common
 def report(
-    runs: tuple[str, ...], form: str | None, lang: str, allow_simulated: bool, runs_dir: str | None, as_json: bool
+    runs: tuple[str, ...],
+    form: str | None,
+    lang: str,
+    allow_simulated: bool,
+    reference: str | None,
+    rule_id: str | None,
+    tolerance: float | None,
+    runs_dir: str | None,
+    as_json: bool,
 ) -> None:
-    """Print runs as a table, as the page that this field publishes, or as JSON."""
+    """Print runs as a table, as the page that this field publishes, or as JSON.
+
+    With --reference a run whose loss does not follow it is a result as any other (exit code 0). Of several runs those
+    that cannot be compared with the reference say why; where none can, nothing is printed.
+    """
     form = _form(form, lang, as_json)
+    if reference is None and (rule_id is not None or tolerance is not None):
+        raise BadInput("--rule and --tolerance say how to judge by a reference; give --reference too")
+    rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
     paths = _different([find_run(run, directory) for run in runs])
     recorded = [read_bundle(path) for path in paths]
     for path in paths:
         warn_unless_it_holds(path)
+    if reference is not None:
+        curve, name = named_curve(reference, directory), Path(reference).name
+        verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
+        recorded = _with_verdicts(recorded, verdicts, reference)
     if form == "json":
         click.echo(to_json(recorded))
     elif form == "md":
@@ -40,6 +68,21 @@ def report(
         click.echo(page(recorded, language, allow_simulated=allow_simulated), nl=False)
     else:
         print_summary_table(summary_table(recorded), color=wants_color(), file=sys.stdout)
+
+
+def _with_verdicts(runs: Sequence[RecordedRun], verdicts: Sequence[Metric], reference: str) -> list[RecordedRun]:
+    if all(verdict.value is None for verdict in verdicts):
+        why = [f"{each.run.id}: {_no_verdict(verdict)}" for each, verdict in zip(runs, verdicts, strict=True)]
+        raise BadInput(f"cannot align with {reference}: {'; '.join(why)}; {ADVICE}")
+    return [
+        msgspec.structs.replace(each, run=msgspec.structs.replace(each.run, metrics=(*each.run.metrics, verdict)))
+        for each, verdict in zip(runs, verdicts, strict=True)
+    ]
+
+
+def _no_verdict(verdict: Metric) -> str:
+    found = verdict.inputs.get("obstacles")
+    return "; ".join(found) if found else f"it has no loss curve: {verdict.reason}, {verdict.detail}"
 
 
 def _different(paths: list[Path]) -> list[Path]:

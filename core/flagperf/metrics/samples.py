@@ -86,7 +86,7 @@ def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> d
     found: dict[Card, DeviceSamples] = {}
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
     for started, file in probe_files(files):
-        found.update(_node_samples(started, file, _edges_ns(parent, started.node_index), wanted))
+        found.update(_node_samples(job, started, file, _edges_ns(parent, started.node_index)))
     missing = sorted(wanted - set(found))
     if missing:
         return _nothing(missing, files)
@@ -113,20 +113,19 @@ def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, Even
 
 
 def _node_samples(
-    started: ProbeStarted, file: EventFile, edges_ns: tuple[int, ...], wanted: set[Card]
+    job: Job, started: ProbeStarted, file: EventFile, edges_ns: tuple[int, ...]
 ) -> Mapping[Card, DeviceSamples]:
     samples = of(file.events, Sampled)
-    ids = sorted(device_id for node_index, device_id in wanted if node_index == started.node_index)
+    ids = sorted(device.id for node in job.nodes if node.index == started.node_index for device in node.devices)
     found: dict[Card, DeviceSamples] = {}
     for device_id in ids:
-        readings = tuple(
-            (t_ns, reading)
-            for t_ns, reading in _readings(samples, device_id, baseline=False)
-            if reading.used_bytes is not None
-        )
+        answers = _readings(samples, device_id, baseline=False)
+        readings = tuple((t_ns, reading) for t_ns, reading in answers if reading.used_bytes is not None)
         if readings:
             card = (started.node_index, device_id)
-            moments_ns = sorted((*(t_ns for t_ns, _ in readings), *edges_ns))
+            # Where memory is the processes' own, no figure means no process: the probe looked, and there was no use.
+            watched = answers if job.memory_scope == "host" else readings
+            moments_ns = sorted((*(t_ns for t_ns, _ in watched), *edges_ns))
             baselines = _readings(samples, device_id, baseline=True)
             found[card] = DeviceSamples(
                 card=card,

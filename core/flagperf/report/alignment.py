@@ -1,4 +1,4 @@
-"""What `flagperf align` prints."""
+"""What `flagperf align` prints, and what a page says of a verdict."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from flagperf import units
-from flagperf.metrics import Alignment, LossCurve, Rule, StepError, changed_values, unstated
+from flagperf.metrics import Alignment, LossCurve, Metric, Rule, StepError, alignment_fields, changed_values, unstated
 from flagperf.report.table import Table
+from flagperf.report.texts import Lang, clauses, listed, recorded_words, say
 
 _NAMED_GAPS = 3
 _NAMED_VALUES = 8
@@ -25,7 +26,7 @@ def alignment_summary(alignment: Alignment, curve: LossCurve, reference: LossCur
         (
             ("run", *_named(curve)),
             ("reference", *_named(reference)),
-            ("rule", alignment.rule.id, _meaning(alignment.rule)),
+            ("rule", alignment.rule.id, rule_meaning(alignment.rule, "en")),
             ("steps judged", units.count(alignment.num_judged), steps),
             *_errors(alignment),
             *_gaps(alignment),
@@ -36,34 +37,67 @@ def alignment_summary(alignment: Alignment, curve: LossCurve, reference: LossCur
 
 
 def alignment_to_json(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> bytes:
-    """`differences`: value of the run, then of the reference. Errors are shares of 1; what is not known is null."""
-    exported = {
-        "run": _identity(curve),
-        "reference": _identity(reference),
-        **msgspec.to_builtins(alignment),
-        "num_judged": alignment.num_judged,
-        "differences": changed_values(curve, reference),
-        "unstated": unstated(curve, reference),
-    }
-    return msgspec.json.format(msgspec.json.encode(exported), indent=2)
+    """The fields are those of metrics.alignment_fields."""
+    return msgspec.json.format(msgspec.json.encode(alignment_fields(alignment, curve, reference)), indent=2)
 
 
-def _identity(curve: LossCurve) -> dict[str, Any]:
-    names = ("run", "case", "case_version", "profile", "vendor", "device", "shape")
-    return {name: getattr(curve, name) for name in names}
+def verdict_word(aligned: float) -> str:
+    """As published pages have it."""
+    return str(bool(aligned))
+
+
+def verdict_sentence(verdict: Metric, lang: Lang) -> str:
+    """Rule, reference, errors, and what a reader has to know of the comparison."""
+    if verdict.value is None:
+        return ""
+    found = verdict.inputs
+    rule = msgspec.convert(found["rule"], Rule)
+    said = say(
+        "aligned", lang, verdict=verdict_word(verdict.value), rule=rule.id, meaning=rule_meaning(rule, lang),
+        reference=_reference_name(found, lang),
+    )  # fmt: skip
+    return clauses([said, _said_errors(found, lang), *_said_conditions(found, lang)], lang)
+
+
+def rule_meaning(rule: Rule, lang: Lang) -> str:
+    if rule.judges == "mean":
+        return say("rule_mean", lang, limit=units.relative_error(rule.limit), step=rule.first_step)
+    return say("rule_each", lang, limit=units.setting(rule.limit)) if rule.limit else say("rule_exact", lang)
+
+
+def _reference_name(found: dict[str, Any], lang: Lang) -> str:
+    reference = found["reference"]
+    about = [reference[name] for name in ("vendor", "device", "shape") if reference[name]]
+    return say("with_remark", lang, text=found["reference_name"], remark=" ".join(about) or say("foreign_curve", lang))
+
+
+def _said_errors(found: dict[str, Any], lang: Lang) -> str:
+    """None where no judged step has an error: the gaps are then told."""
+    largest = found["largest"]
+    if largest is None:
+        return ""
+    return say(
+        "aligned_errors", lang, mean=units.relative_error(found["mean_error"]),
+        largest=units.relative_error(largest["error"]), step=largest["step"], compared=found["num_compared"],
+        judged=found["num_judged"], first=found["first_step"], last=found["last_step"],
+    )  # fmt: skip
+
+
+def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
+    if found["gaps"]:
+        yield say("aligned_gaps", lang, steps=listed([str(gap["step"]) for gap in found["gaps"][:_NAMED_VALUES]], lang))
+    if found["run"]["run"] and found["run"]["run"] == found["reference"]["run"]:
+        yield say("aligned_itself", lang)
+    if found["differences"]:
+        named = [f"{key} {units.setting(a)}/{units.setting(b)}" for key, (a, b) in found["differences"].items()]
+        yield say("aligned_differ", lang, values=listed(named[:_NAMED_VALUES], lang))
+    if found["unstated"]:
+        yield say("aligned_unstated", lang, names=listed([recorded_words(n, lang) for n in found["unstated"]], lang))
 
 
 def _named(curve: LossCurve) -> tuple[str, str]:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
     return curve.run or "not of a run", ", ".join(str(word) for word in (curve.case, *about) if word)
-
-
-def _meaning(rule: Rule) -> str:
-    if rule.judges == "mean":
-        return f"mean relative error below {units.relative_error(rule.limit)} from step {rule.first_step} on"
-    if rule.limit == 0:
-        return "bitwise equal losses at every step"
-    return f"relative error of at most {rule.limit:g} at every step"
 
 
 def _errors(alignment: Alignment) -> Iterator[Cells]:

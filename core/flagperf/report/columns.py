@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from flagperf import units
 from flagperf.errors import unknown_name
+from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE
+from flagperf.report.alignment import verdict_word
 from flagperf.report.cells import EMPTY, Cell, Formatter, empty, failure_cell, has_results, memory_cell, metric_cell
 from flagperf.report.texts import Lang, label
 from flagperf.report.words import configuration, layout, overrides, run_configuration, vendor_and_device
@@ -104,6 +106,12 @@ def _engine_of_reference(reference: Reference) -> Cell:
     return Cell(reference.engine) if reference.engine else empty("unpublished")
 
 
+def _aligned_of_run(run: Run, _lang: Lang) -> Cell:
+    if run.metric(LOSS_ALIGNED.name) is None and has_results(run):
+        return empty(NO_REFERENCE.reason or "", NO_REFERENCE.detail)
+    return metric_cell(run, LOSS_ALIGNED.name, verdict_word)
+
+
 INFERENCE_SPEEDS = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 
 COLUMNS: dict[str, Column] = {
@@ -137,6 +145,12 @@ COLUMNS: dict[str, Column] = {
         Column("engine", "", _engine_of_run, lambda reference, _lang: _engine_of_reference(reference)),
         *(metric_column(name, units.per_second) for name in INFERENCE_SPEEDS),
         metric_column("loss", units.loss),
+        Column(
+            LOSS_ALIGNED.name,
+            "",
+            _aligned_of_run,
+            lambda reference, _lang: _published(reference, LOSS_ALIGNED.name, verdict_word),
+        ),
         Column("mem", "mem", _memory_of_run, _memory_of_reference),
         metric_column("mfu", units.percent, head="MFU"),
     )

@@ -11,7 +11,8 @@ that cannot be kept, EXPORT_SCHEMA moves.
         "precision",
         "overrides": {key: {"value", "layer"}},
         "metrics": {name: {"value" (null where there is none), "unit", "scope", "definition", "reason", "detail",
-                           "marks", "interval", "inputs"}},
+                           "marks", "interval", "inputs"}; also `loss_aligned` where a reference was given, or the
+                    case's page has it},
         "environment": [one of each node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
                                            "variables", "versions" (driver and the like)}]
     }]}
@@ -26,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.metrics import Metric
+from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
 from flagperf.report.words import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
 from flagperf.store.run import RecordedRun, Run
@@ -57,7 +58,7 @@ def _run(recorded: RecordedRun) -> dict[str, Any]:
         },
         "precision": job.precision.name,
         "overrides": _overrides(run),
-        "metrics": {metric.name: _metric(metric) for metric in run.metrics},
+        "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
         "environment": [_node(node, job.vendor) for node in recorded.nodes],
     }  # fmt: skip
 
@@ -73,6 +74,11 @@ def _case(run: Run) -> dict[str, Any]:
 def _overrides(run: Run) -> dict[str, Any]:
     values = dict(flatten(run.job.config.values))
     return {key: {"value": values[key], "layer": layer} for key, layer in run.job.config.deviations.items()}
+
+
+def _metrics(run: Run) -> tuple[Metric, ...]:
+    lacks_verdict = LOSS_ALIGNED.name in run.manifest.page.columns and run.metric(LOSS_ALIGNED.name) is None
+    return (*run.metrics, NO_REFERENCE) if lacks_verdict else run.metrics
 
 
 def _metric(metric: Metric) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
 from flagperf.report.texts import Lang, listed, say
-from flagperf.report.words import has_published_profile, is_published, overrides, vendor_word
+from flagperf.report.words import has_published_profile, is_published, layout, overrides, vendor_word
 from flagperf.spec import Manifest
 from flagperf.store.run import RecordedRun, Run
 
@@ -56,12 +56,12 @@ def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool)
 
 
 def _row_order(recorded: RecordedRun) -> tuple[object, ...]:
-    """Nodes, devices, precision, overrides; the standard configuration first."""
+    """Nodes, devices, precision, layout, overrides; the standard configuration first."""
     run, job = recorded.run, recorded.run.job
     precision = list(PRECISIONS).index(job.precision.name) if job.precision.name in PRECISIONS else len(PRECISIONS)
     return (
         len(job.nodes), job.devices_per_node, precision, not has_published_profile(run), not is_published(run),
-        overrides(run), job.device_model.short_name, run.created, run.id,
+        layout(run), overrides(run), job.device_model.short_name, run.created, run.id,
     )  # fmt: skip
 
 

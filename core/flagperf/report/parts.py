@@ -71,7 +71,8 @@ def _method(run: Run, lang: Lang) -> str:
 
 def _details(run: Run, lang: Lang) -> str:
     values = dict(flatten(run.job.config.values))
-    found = [f"{key}={_setting(values[key])}" for key in run.manifest.page.optimisation_keys if key in values]
+    keys = [key for key in run.manifest.page.optimisation_keys if values.get(key, []) != []]
+    found = [f"{key}={_setting(values[key])}" for key in keys]
     return listed(found, lang) or say("none", lang)
 
 

@@ -128,6 +128,22 @@ PHRASES = {
     "{name} is {value}, not a number from {low} to {high}": "{name}为{value}，不是{low}到{high}之间的数",
     "the configuration has no number at {key}": "配置中{key}不是数值",
     "there is no metric of that name in case {case}": "用例{case}中没有该名称的指标",
+    # --- alignment ---
+    "no reference curve was given": "没有给出参考曲线",
+    "the reference is of another experiment: {why}": "参考属于另一实验：{why}",
+    "RUN is of case {case}, REFERENCE of {other}": "运行的用例为{case}，参考的为{other}",
+    "RUN has steps {steps}, REFERENCE {others}, and steps pair one to one":
+        "运行有第{steps}步，参考有第{others}步，各步须一一对应",
+    "rule {rule} judges steps from {#first} on, the curves end with step {#last}":
+        "规则{rule}从第{first}步起判定，而曲线止于第{last}步",
+    "step {#step} has {#samples} samples in RUN, {#others} in REFERENCE":
+        "第{step}步在运行中有{samples}个样本，在参考中有{others}个",
+    "{name} is {value} in RUN, {other} in REFERENCE": "{name}在运行中为{value}，在参考中为{other}",
+    "the version of the case": "用例版本",
+    "model": "模型",
+    "data": "数据",
+    "samples per step": "每步样本数",
+    "no loss was recorded at any step": "所有步都没有记录损失",
     # --- memory and probes ---
     "vendor {vendor} has no allocator with figures of its own": "厂商{vendor}的分配器没有自己的数值",
     "{who} recorded no allocator peak": "{who}没有记录分配器峰值",
@@ -143,6 +159,8 @@ PHRASES = {
     "{card} used {used} of {total} bytes at {at} ns": "{card}在{at} ns使用了{total}字节中的{used}字节",
     "{card} says {peak} bytes at its peak, the allocator of rank {#rank} {reserved}":
         "{card}的峰值为{peak}字节，而rank {rank}的分配器为{reserved}字节",
+    "the worker of local rank {#rank} has ended": "本机rank {rank}的工作进程已结束",
+    "the worker of local rank {#rank} has not started": "本机rank {rank}的工作进程尚未启动",
     "no memory was sampled of {cards}: {why}": "没有采到{cards}的存储：{why}",
     "no memory was sampled of {cards}": "没有采到{cards}的存储",
     "no sample of {card} for {part} of {whole} s: {why}": "{card}在{whole}秒中有{part}秒没有采样：{why}",

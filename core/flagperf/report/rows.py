@@ -43,9 +43,10 @@ def rows(manifest: Manifest) -> tuple[Row, ...]:
     for name in manifest.page.rows:
         if name not in known:
             raise unknown_name("row", name, known, f"(page.rows of case {manifest.name})")
-    for name in manifest.page.remarks:
-        if name not in manifest.page.rows:
-            raise unknown_name("row", name, manifest.page.rows, f"(page.remarks of case {manifest.name})")
+    for table, texts in (("remarks", manifest.page.remarks), ("titles", manifest.page.titles)):
+        for name in texts:
+            if name not in manifest.page.rows:
+                raise unknown_name("row", name, manifest.page.rows, f"(page.{table} of case {manifest.name})")
     return tuple(known[name] for name in manifest.page.rows)
 
 
@@ -66,6 +67,9 @@ def check_layout(manifest: Manifest) -> None:
 
 
 def row_title(row: Row, page: PageRuns) -> str:
+    """The case's own title, else ours."""
+    if row.name in page.manifest.page.titles:
+        return choose(page.manifest.page.titles[row.name], page.lang)
     return row.title or label(f"row_{row.name}", page.lang, page.manifest.kind)
 
 
@@ -174,6 +178,7 @@ ROWS: dict[str, Row] = {
         *(Row(name, columns=(name,), headline=name == "p_infer_core") for name in INFERENCE_SPEEDS),
         Row("mfu", columns=("mfu",)),
         Row("loss", columns=("loss",)),
+        Row("loss_aligned", columns=("loss_aligned",)),
         Row("extra", _extra),
     )
 }

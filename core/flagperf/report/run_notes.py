@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flagperf import units
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.report.alignment import verdict_sentence
 from flagperf.report.cells import EMPTY, Formatter, has_results, memory_cell
 from flagperf.report.columns import quality_format
 from flagperf.report.environment import differing_facts
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.texts import Lang, clauses, explain, listed, recorded_words, say
-from flagperf.report.words import changes_by_layer, has_published_profile, is_published, overrides, run_configuration
+from flagperf.report.words import (
+    changes_by_layer,
+    has_published_profile,
+    is_published,
+    layout,
+    overrides,
+    run_configuration,
+)
 from flagperf.store.run import RecordedRun, Run
 
 Topic = Callable[[RecordedRun, Lang], str]
@@ -48,10 +57,15 @@ def changes_sentence(run: Run, lang: Lang) -> str:
 
 def evaluated_sentence(run: Run, name: str, lang: Lang) -> str:
     """How many rows stand behind a quality, where the case says so."""
+    rows = _evaluated_rows(run, name)
+    return say("evaluated", lang, name=name, rows=rows) if rows else ""
+
+
+def _evaluated_rows(run: Run, name: str) -> str:
     metric = run.metric(name)
     if metric is None or metric.value is None or "evaluated" not in metric.inputs:
         return ""
-    return say("evaluated", lang, name=name, rows=units.count(metric.inputs["evaluated"]))
+    return units.count(metric.inputs["evaluated"])
 
 
 def target_sentence(run: Run, lang: Lang) -> str:
@@ -81,10 +95,22 @@ def memory_sentence(run: Run, lang: Lang) -> str:
             "memory", lang, probe=used.inputs.get("probe", EMPTY), samples=used.inputs.get("num_samples", EMPTY),
             interval=interval, gap=gap, device=used.inputs.get("device_id", EMPTY),
         )  # fmt: skip
-        sampled += peak_time(used.inputs.get("peak_seconds"), lang)
-    if run.job.memory_scope == "host":
-        return clauses([sampled, say("memory_host", lang)], lang)
-    return clauses([sampled, *beside_memory(run, lang)], lang)
+        sampled += peak_time(run, lang)
+    beside = [say("memory_host", lang)] if run.job.memory_scope == "host" else beside_memory(run, lang)
+    return clauses([sampled, *_memory_spreads(run, lang), *beside], lang)
+
+
+def _memory_spreads(run: Run, lang: Lang) -> list[str]:
+    """How even the devices are, where there are several: stages of a pipeline differ."""
+    found = []
+    for name, source in (("mem_used", "by_probe"), ("mem_allocator", "by_allocator")):
+        metric = run.metric(name)
+        peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
+        if len(peaks) > 1:
+            amounts = {"low": min(peaks), "mean": sum(peaks) / len(peaks), "high": max(peaks)}
+            shown = {key: units.gib(amount) for key, amount in amounts.items()}
+            found.append(say("memory_spread", lang, devices=len(peaks), source=say(source, lang), **shown))
+    return found
 
 
 def beside_memory(run: Run, lang: Lang) -> list[str]:
@@ -99,10 +125,14 @@ def beside_memory(run: Run, lang: Lang) -> list[str]:
     return found
 
 
-def peak_time(seconds: float | None, lang: Lang) -> str:
+def peak_time(run: Run, lang: Lang) -> str:
+    """When memory was fullest, as the end of a sentence that says where."""
+    used = run.metric("mem_used")
+    seconds = used.inputs.get("peak_seconds") if used else None
     if seconds is None:
         return ""
-    return say("peak_after" if seconds >= 0 else "peak_before", lang, seconds=units.one_decimal(abs(seconds)))
+    side = "after" if seconds >= 0 else "before"
+    return say(f"peak_{side}_{run.manifest.kind}", lang, seconds=units.one_decimal(abs(seconds)))
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
@@ -136,7 +166,7 @@ def _run_texts(page: PageRuns) -> list[str]:
 
 
 def _kind(run: Run) -> tuple[str, ...]:
-    return run_configuration(run, "en"), run.job.precision.name, overrides(run), run.job.profile
+    return run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile
 
 
 def _simulated(recorded: RecordedRun, lang: Lang) -> str:
@@ -180,7 +210,7 @@ def _intervals(run: Run, lang: Lang) -> list[str]:
             "interval", lang, name=metric.name, low=units.per_second(metric.interval.low),
             high=units.per_second(metric.interval.high), method=recorded_words(metric.interval.method, lang),
         )
-        for name in ("p_whole", "p_train", "p_core", "p_infer_core")
+        for name in run.manifest.page.columns
         if (metric := run.metric(name)) is not None and metric.interval is not None
     ]  # fmt: skip
 
@@ -193,7 +223,12 @@ def _evaluated(recorded: RecordedRun, lang: Lang) -> str:
     run = recorded.run
     if not has_results(run):
         return ""
-    return clauses([evaluated_sentence(run, quality.name, lang) for quality in run.manifest.qualities], lang)
+    names: dict[str, list[str]] = {}
+    for quality in run.manifest.qualities:
+        rows = _evaluated_rows(run, quality.name)
+        if rows:
+            names.setdefault(rows, []).append(quality.name)
+    return clauses([say("evaluated", lang, name=listed(names[rows], lang), rows=rows) for rows in names], lang)
 
 
 def _parts(recorded: RecordedRun, lang: Lang) -> str:
@@ -230,6 +265,25 @@ def _mfu(recorded: RecordedRun, lang: Lang) -> str:
     return mfu_sentence(recorded.run, lang) if has_results(recorded.run) else ""
 
 
+def _mfu_others(recorded: RecordedRun, lang: Lang) -> str:
+    """Pages count by different formulas, and by one of these a published figure can be compared."""
+    run = recorded.run
+    if not has_results(run) or not mfu_sentence(run, lang):
+        return ""
+    found = [run.metric(name) for name in ("mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")]
+    figures = [
+        f"{metric.inputs.get('formula', metric.name.removeprefix('mfu_'))} {units.percent(metric.value)}"
+        for metric in found
+        if metric is not None and metric.value is not None
+    ]
+    return say("mfu_others", lang, figures=listed(figures, lang)) if figures else ""
+
+
+def _aligned(recorded: RecordedRun, lang: Lang) -> str:
+    verdict = recorded.run.metric(LOSS_ALIGNED.name)
+    return verdict_sentence(verdict, lang) if verdict and has_results(recorded.run) else ""
+
+
 def _data(recorded: RecordedRun, lang: Lang) -> str:
     files = [say("data_file", lang, path=file.path, sha256=file.sha256) for file in recorded.run.job.data_files]
     return say("data_files", lang, files=listed(files, lang)) if files else ""
@@ -241,7 +295,8 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> str:
 
 
 TOPICS: tuple[Topic, ...] = (
-    _simulated, _made_by, _profile, _steps, _target, _evaluated, _parts, _memory, _cpu_others, _mfu, _data, _nodes,
+    _simulated, _made_by, _profile, _steps, _target, _evaluated, _parts, _memory, _cpu_others, _mfu, _mfu_others,
+    _aligned, _data, _nodes,
 )  # fmt: skip
 
 

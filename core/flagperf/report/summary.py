@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from flagperf import units
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.report.alignment import verdict_sentence
 from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell, memory_cell
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
 from flagperf.report.run_notes import (
@@ -18,7 +20,7 @@ from flagperf.report.run_notes import (
     target_sentence,
 )
 from flagperf.report.table import Table
-from flagperf.report.texts import DETAILS, say
+from flagperf.report.texts import DETAILS, explain, say
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
 from flagperf.spec import Manifest, Quality
 from flagperf.store.run import RecordedRun, Run
@@ -65,7 +67,7 @@ def summary_table(runs: Sequence[RecordedRun]) -> RunTable:
     found = [recorded.run for recorded in runs]
     shown = tuple({column.name: column for run in found for column in columns(run.manifest)}.values())
     head = ("run", "status", "vendor", *(column.title("en") for column in shown))
-    notes = tuple(f"{run.id}: {caution}" for run in found if (caution := _caution(run)))
+    notes = tuple(f"{run.id}: {text}" for run in found for text in (_caution(run), _verdict(run)) if text)
     manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in found}.values())
     return RunTable(Table(head, tuple(_table_row(run, shown) for run in found)), notes, _references(manifests, shown))
 
@@ -114,6 +116,14 @@ def _caution(run: Run) -> str:
     return "; ".join(filter(None, [simulated, "" if is_standard else profile_sentence(run, "en")]))
 
 
+def _verdict(run: Run) -> str:
+    verdict = run.metric(LOSS_ALIGNED.name)
+    if verdict is None:
+        return ""
+    why = explain(verdict.reason or "", "en", verdict.detail)
+    return verdict_sentence(verdict, "en") or f"no verdict on its loss: {why}"
+
+
 def _status_word(run: Run) -> str:
     return run.ending.status if run.ending else "no ending"
 
@@ -137,7 +147,8 @@ def _times(run: Run) -> list[SummaryRow]:
 def _tokens_per_device(run: Run) -> list[SummaryRow]:
     if run.manifest.kind == "inference":
         return []
-    return [_row("token/p/s", measured_cell(run, "token/p/s", units.tokens_per_second), "tokens/s per device")]
+    cell = measured_cell(run, "token/p/s", units.tokens_per_second)
+    return [_row("token/p/s", cell, "tokens/s per device", _interval(run, "token/p/s"))]
 
 
 def _unit(run: Run, name: str) -> str:
@@ -181,7 +192,7 @@ def _memory_note(run: Run) -> str:
     used = run.metric("mem_used")
     if used is None or used.value is None:
         return ""
-    when = peak_time(used.inputs.get("peak_seconds"), "en")
+    when = peak_time(run, "en")
     read = f"peak on {used.inputs.get('device_id')}{when}, read by {used.inputs.get('probe')}"
     if run.job.memory_scope == "host":
         return f"host memory of one worker, {read}"

@@ -112,6 +112,8 @@ LABELS: dict[str, dict[Lang, str]] = {
     "row_mfu": {"en": "MFU", "zh": "计算使用率"},
     "row_loss": {"en": "Loss", "zh": "训练损失"},
     "row_loss.inference": {"en": "Loss", "zh": "推理结果"},
+    "loss_aligned": {"en": "Loss aligned", "zh": "是否精度对齐"},
+    "row_loss_aligned": {"en": "Loss alignment", "zh": "精度对齐"},
     "row_result": {"en": "Quality", "zh": "训练结果"},
     "row_result.inference": {"en": "Result", "zh": "推理结果"},
     "row_extra": {"en": "Other changes", "zh": "额外修改项"},
@@ -162,6 +164,10 @@ REMARKS: dict[str, dict[Lang, str]] = {
         "zh": "同p_infer_core，但计入填充位置",
     },
     "loss": {"en": "training loss of the last step", "zh": "训练最后一步的损失"},
+    "loss_aligned": {
+        "en": "whether the loss follows a reference step by step; rule, reference and mean error are in the notes",
+        "zh": "各步损失是否与参考曲线一致，规则、参考与平均相对误差见注",
+    },
     "result": {"en": "target {target}; reached or not: see the notes", "zh": "目标{target}，是否达到见注"},
 }
 """Remark of a row of the general table; a case overrides one in page.remarks."""
@@ -263,8 +269,16 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "allocator {allocator} GiB, remainder {remainder} GiB on device {device}",
         "zh": "设备{device}上分配器{allocator} GiB，其余{remainder} GiB",
     },
-    "peak_after": {"en": " {seconds} s after training began", "zh": "，在训练开始后{seconds}秒"},
-    "peak_before": {"en": " {seconds} s before training began", "zh": "，在训练开始前{seconds}秒"},
+    "peak_after_training": {"en": " {seconds} s after training began", "zh": "，在训练开始后{seconds}秒"},
+    "peak_before_training": {"en": " {seconds} s before training began", "zh": "，在训练开始前{seconds}秒"},
+    "peak_after_inference": {"en": " {seconds} s after inference began", "zh": "，在推理开始后{seconds}秒"},
+    "peak_before_inference": {"en": " {seconds} s before inference began", "zh": "，在推理开始前{seconds}秒"},
+    "memory_spread": {
+        "en": "peaks of the {devices} devices by the {source}: lowest {low}, mean {mean}, highest {high} GiB",
+        "zh": "{devices}个设备的峰值（{source}）：最低{low}，平均{mean}，最高{high} GiB",
+    },
+    "by_probe": {"en": "probe", "zh": "探针"},
+    "by_allocator": {"en": "allocator", "zh": "分配器"},
     "memory_host": {
         "en": "mem is host memory: the share of one worker's processes in the pool that all workers have in common",
         "zh": "mem为主机内存：单个工作进程（含其子进程）在所有进程共用的主机内存中所占的份额",
@@ -278,6 +292,43 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "peak {peak} TFLOP/s ({row}; source: {source}; confidence: {confidence})",
         "zh": "MFU公式{formula}，N={parameters}（矩阵乘法参数{matmul}），"
         "峰值{peak} TFLOP/s（{row}；来源：{source}；可信度：{confidence}）",
+    },
+    "aligned": {
+        "en": "loss aligned {verdict} by rule {rule} ({meaning}), reference {reference}",
+        "zh": "精度对齐{verdict}，规则{rule}（{meaning}），参考{reference}",
+    },
+    "rule_mean": {
+        "en": "mean relative error below {limit} from step {step} on",
+        "zh": "自第{step}步起平均相对误差小于{limit}",
+    },
+    "rule_each": {
+        "en": "relative error of at most {limit} at every step",
+        "zh": "每步相对误差不超过{limit}",
+    },
+    "rule_exact": {"en": "bitwise equal losses at every step", "zh": "每步损失逐位相等"},
+    "with_remark": {"en": "{text} ({remark})", "zh": "{text}（{remark}）"},
+    "foreign_curve": {"en": "not of a run", "zh": "并非出自某次运行"},
+    "aligned_errors": {
+        "en": "mean relative error {mean}, largest {largest} at step {step}, {compared} of the {judged} steps from "
+        "{first} to {last} compared",
+        "zh": "平均相对误差{mean}，最大{largest}（第{step}步），第{first}至{last}步共{judged}步中比较了{compared}步",
+    },
+    "aligned_gaps": {
+        "en": "steps without a finite loss on both sides, which fail the check: {steps}",
+        "zh": "以下各步并非双方都有有限的损失，因而不通过：{steps}",
+    },
+    "aligned_itself": {"en": "the reference is this run itself", "zh": "参考即该运行本身"},
+    "aligned_differ": {
+        "en": "values that differ (run/reference): {values}",
+        "zh": "不同的取值（运行/参考）：{values}",
+    },
+    "aligned_unstated": {
+        "en": "not compared, because one of the two does not say: {names}",
+        "zh": "因一方未说明而未比较：{names}",
+    },
+    "mfu_others": {
+        "en": "MFU by other formulas, for comparison with published figures of the same formula only: {figures}",
+        "zh": "按其他公式的MFU，只可与同一公式的已发布数值比较：{figures}",
     },
     "data_files": {"en": "data files: {files}", "zh": "数据文件：{files}"},
     "data_file": {"en": "{path} (sha256 {sha256})", "zh": "{path}（sha256 {sha256}）"},

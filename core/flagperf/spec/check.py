@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput, unknown_name
 from flagperf.spec.values import Layer, Limit, flatten, resolve
-from flagperf.spec.vocabulary import FORMULAS, LANGUAGES, METRICS, PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS
+from flagperf.spec.vocabulary import (
+    FORMULAS,
+    LANGUAGES,
+    METRICS,
+    PAGE_COLUMNS,
+    PAGE_PARTS,
+    PAGE_ROWS,
+    REPORT_METRICS,
+)
 
 if TYPE_CHECKING:
     from flagperf.spec.manifest import Manifest, Quality, Reference
@@ -47,6 +55,7 @@ def _texts(manifest: Manifest) -> Iterator[str]:
     texts = {"[title]": manifest.title, "[task]": manifest.task}
     texts |= {f"[profiles.{name}] about": profile.about for name, profile in manifest.profiles.items()}
     texts |= {f"[page.remarks] {name}": text for name, text in manifest.page.remarks.items()}
+    texts |= {f"[page.titles] {name}": text for name, text in manifest.page.titles.items()}
     for place, text in texts.items():
         yield from _unknown(place, "language", text, LANGUAGES)
         if not text.get("en", "").strip():
@@ -167,7 +176,8 @@ def _qualities(manifest: Manifest) -> Iterator[str]:
 
 
 def _quality(place: str, quality: Quality) -> Iterator[str]:
-    if quality.name in METRICS and quality.name != "loss":  # a case may have a better one than that of the last step
+    taken = {*METRICS, *REPORT_METRICS} - {"loss"}  # a case may have a better one than that of the last step
+    if quality.name in taken:
         yield f"{place} name: {quality.name!r} is a metric of every run; choose another name"
     for key in ("name", "definition"):
         if not getattr(quality, key).strip():
@@ -193,7 +203,8 @@ def _page(manifest: Manifest) -> Iterator[str]:
             yield f"[page] {name}: it is empty"
         yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
         yield from _repeated(f"[page] {name}", given)
-    yield from _unknown("[page.remarks]", "row of this page", page.remarks, page.rows)
+    for table, texts in (("remarks", page.remarks), ("titles", page.titles)):
+        yield from _unknown(f"[page.{table}]", "row of this page", texts, page.rows)
     yield from _unknown("[page] parts", "part", page.parts, PAGE_PARTS)
     yield from _unknown(
         "[page] optimisation_keys", "key of [values]", page.optimisation_keys, dict(flatten(manifest.values))
@@ -202,7 +213,7 @@ def _page(manifest: Manifest) -> Iterator[str]:
 
 def _references(manifest: Manifest) -> Iterator[str]:
     for number, reference in enumerate(manifest.references, 1):
-        yield from _reference(f"[[references]] {number}", reference, _metrics(manifest))
+        yield from _reference(f"[[references]] {number}", reference, [*_metrics(manifest), *REPORT_METRICS])
 
 
 def _reference(place: str, reference: Reference, metrics: Collection[str]) -> Iterator[str]:

@@ -47,6 +47,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     remarks: dict[str, Text] = {}
+    titles: dict[str, Text] = {}
+    """What rows are called, where a quality's own name would not tell a reader enough."""
     parts: tuple[str, ...] = ()
     """Further sections, by the names that docs/add-a-case.md lists."""
     parallel_library: str = ""

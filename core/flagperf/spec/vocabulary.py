@@ -21,16 +21,20 @@ METRICS = (
 )  # fmt: skip
 """metrics/definitions.py"""
 
+REPORT_METRICS = ("loss_aligned",)
+"""metrics/aligned.py: of a run and something that is not in its bundle, so made for a report."""
+
 PAGE_COLUMNS = (
     "configuration", "precision", "parallel", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "token/p/s",
-    "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "loss", "mem", "mfu",
+    "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "loss", "loss_aligned",
+    "mem", "mfu",
 )  # fmt: skip
 """report/columns.py. A case's own qualities are columns too."""
 
 PAGE_ROWS = (
     "task", "model", "dataset", "precision", "parallel", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train",
     "p_core", "token/p/s", "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded",
-    "mfu", "loss", "result", "extra",
+    "mfu", "loss", "loss_aligned", "result", "extra",
 )  # fmt: skip
 """report/rows.py. A case's own qualities are rows too."""
 

@@ -41,12 +41,17 @@ MAX_CURVE_BYTES = 256 << 20
 
 
 def curve_of_run(path: Path) -> LossCurve:
-    """From the raw files of a bundle."""
-    run = read_bundle(path).run
-    curve = loss_curve(run.job, run.manifest, read_record(path))
+    """From the raw files of a bundle. Raises BadInput where there is none."""
+    curve = find_curve(path)
     if isinstance(curve, Absent):
         raise BadInput(f"{path} has no loss curve: {curve.reason}, {curve.detail}")
     return curve
+
+
+def find_curve(path: Path) -> LossCurve | Absent:
+    """As curve_of_run, with the reason in the place of a curve."""
+    run = read_bundle(path).run
+    return loss_curve(run.job, run.manifest, read_record(path))
 
 
 def curve_text(curve: LossCurve) -> str:
