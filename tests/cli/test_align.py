@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from metric_builders import MODEL, began, ended, make_job, make_manifest, rank_file, step
+from curve_bundles import FALLING, bundle_of, make_bundle, scaled
+from metric_builders import make_job
 
 from flagperf.cli import run_cli
-from flagperf.events import DataDescribed, EventWriter
-from flagperf.spec import Resolved, nest
-from flagperf.store import create_bundle, seal
-from run_builders import make_run
 
 REPLAYS = Path(__file__).parents[1] / "replays"
-FALLING = [10 - 0.05 * n for n in range(1, 31)]
 
 
 @pytest.fixture(autouse=True)
@@ -29,39 +23,11 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_bundle(
-    name: str, losses: Sequence[float | None], *, num_ranks: int = 1, data: str = "aa", case: str = "toy", **values: Any
-) -> Path:
-    """A run whose ranks share eight samples a step and see these losses."""
-    settings = {"training.seed": 0, "precision": "fp16", **{key.replace("__", "."): v for key, v in values.items()}}
-    job = make_job([num_ranks], run_id=name, case=case, config=Resolved(nest(settings), {}, {}))
-    path = bundle_of(name, job)
-    for rank in range(num_ranks):
-        steps = [
-            step(n, n, n + 1, samples=8 // num_ranks, loss=loss, diverged=loss is None)
-            for n, loss in enumerate(losses, start=1)
-        ]
-        events = rank_file(MODEL, DataDescribed(0, "train", 9, data), began(1), *steps, ended(999), rank=rank).events
-        with EventWriter(path / "events" / f"rank-{rank:05d}.jsonl") as file:
-            file.write(*events)
-    seal(path)
-    return path
-
-
-def bundle_of(name: str, job: Any) -> Path:
-    run = msgspec.structs.replace(make_run(name), job=job, manifest=make_manifest())
-    return create_bundle(Path("runs"), run, ())
-
-
 def replayed(replay: str) -> Path:
     """A run of two ranks whose raw files are those of a replay."""
     path = bundle_of(replay, make_job([2], warmup_steps=2, run_id=replay))
     shutil.copytree(REPLAYS / replay, path, dirs_exist_ok=True)
     return path
-
-
-def scaled(factor: float) -> list[float]:
-    return [loss * factor for loss in FALLING]
 
 
 def table_of(capfd: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -201,6 +167,7 @@ def test_runs_of_different_experiments_are_refused(
         ("runs curve empty", ["empty has no loss curve: run_failed, no record of ranks 0, 1"]),
         ("align a a --tolerance 1e-5", ["--tolerance is for --rule exact"]),
         ("align a a --rule exact --tolerance -1", ["--tolerance"]),
+        ("align a a --rule exact --tolerance nan", ["--tolerance is a share from 0 to 1"]),
         ("align a a --rule exacd", ["--rule"]),
         ("align a", ["REFERENCE"]),
     ],

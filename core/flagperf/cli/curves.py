@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,8 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
     rule = RULES[rule_id or DEFAULT_RULE]
     if tolerance is None:
         return rule
+    if math.isnan(tolerance):
+        raise BadInput("--tolerance is a share from 0 to 1, for example 1e-5; nan is no number")
     if rule.judges != "each":
         raise BadInput(f"--tolerance is for --rule exact; rule {rule.id} has a limit of its own, {rule.limit:g}")
     return msgspec.structs.replace(rule, limit=tolerance)

@@ -11,6 +11,7 @@ from flagperf import units
 from flagperf.metrics import Alignment, LossCurve, Metric, Rule, StepError, alignment_fields, changed_values, unstated
 from flagperf.report.table import Table
 from flagperf.report.texts import Lang, clauses, listed, recorded_words, say
+from flagperf.report.words import vendor_and_device
 
 _NAMED_GAPS = 3
 _NAMED_VALUES = 8
@@ -67,8 +68,9 @@ def rule_meaning(rule: Rule, lang: Lang) -> str:
 
 def _reference_name(found: dict[str, Any], lang: Lang) -> str:
     reference = found["reference"]
-    about = [reference[name] for name in ("vendor", "device", "shape") if reference[name]]
-    return say("with_remark", lang, text=found["reference_name"], remark=" ".join(about) or say("foreign_curve", lang))
+    device = vendor_and_device(reference["vendor"], reference["device"])
+    remark = f"{device} {reference['shape']}".strip() or say("foreign_curve", lang)
+    return say("with_remark", lang, text=found["reference_name"], remark=remark)
 
 
 def _said_errors(found: dict[str, Any], lang: Lang) -> str:

@@ -132,8 +132,8 @@ PHRASES = {
     "no reference curve was given": "没有给出参考曲线",
     "the reference is of another experiment: {why}": "参考属于另一实验：{why}",
     "RUN is of case {case}, REFERENCE of {other}": "运行的用例为{case}，参考的为{other}",
-    "RUN has steps {steps}, REFERENCE {others}, and steps pair one to one":
-        "运行有第{steps}步，参考有第{others}步，各步须一一对应",
+    "RUN has steps {#a} to {#b}, REFERENCE {#c} to {#d}, and steps pair one to one":
+        "运行有第{a}至{b}步，参考有第{c}至{d}步，各步须一一对应",
     "rule {rule} judges steps from {#first} on, the curves end with step {#last}":
         "规则{rule}从第{first}步起判定，而曲线止于第{last}步",
     "step {#step} has {#samples} samples in RUN, {#others} in REFERENCE":
