@@ -1,6 +1,7 @@
 """The page of aquila_33b, from its own manifest: the family of inference pages. Golden as the others."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ from flagperf.spec import read_manifest
 ROOT = Path(__file__).parents[2]
 MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/aquila_33b/case.toml")
 PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
+FILES = (
+    "ckpts/latest_checkpointed_iteration.txt",
+    "ckpts/iter_0135000/mp_rank_00/model_optim_rng.pt",
+    "ckpts/iter_0135000/mp_rank_01/model_optim_rng.pt",
+    "data/lambada_test.jsonl",
+)
 NO_FRAMEWORK = "the case computes by its engine alone, not by a plain framework beside it"
 
 
@@ -23,7 +30,7 @@ def aquila_run(**speeds):
     plan = job(
         run_id="20250102T030405Z-aquila_33b-metax-1x8-aaaa", nodes=1, manifest=MANIFEST, precision=precision("bf16"),
         peak=PEAK, tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1}, set_values={},
-        data_files=(DataFile("data/lambada_test.jsonl", 1_819_752, "4a" * 32),),
+        data_files=tuple(DataFile(path, 1000, "4a" * 32) for path in FILES),
     )  # fmt: skip
     tflops = 2400.0 / 8 * 66_217_000_000 / 1e12
     figures = metrics(
@@ -91,6 +98,45 @@ def test_qualities_of_one_evaluation_share_a_sentence():
     assert "loss, acc over 5,153 evaluated rows" in page(
         [changed(run, run=changed(run.run, metrics=tuple(both)))], "en"
     )
+
+
+SECTIONS = {
+    "en": ["1. Dataset", "2. Model and weights", "3. Hardware and software", "4. Results"],
+    "zh": ["1. 推理数据集", "2. 模型与权重", "3. 软硬件配置与运行信息参考", "4. 运行情况"],
+}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_page_has_the_numbered_sections_of_its_family(lang):
+    text = page([aquila_run()], lang)
+    assert re.findall(r"^### (.*)$", text, re.MULTILINE) == SECTIONS[lang]
+    assert {"en": "#### 3.1 MetaX C500", "zh": "#### 3.1 沐曦 C500"}[lang] in text
+    parts = [text.index(words[lang]) for words in (
+        {"en": "##### Parallelism", "zh": "##### 并行策略"}, {"en": "##### Hardware", "zh": "##### 硬件环境"},
+        {"en": "##### Software", "zh": "##### 软件环境"}, {"en": "##### Inference engine", "zh": "##### 推理工具包"},
+    )]  # fmt: skip
+    assert parts == sorted(parts)
+
+
+def test_page_shows_the_folder_of_data_as_a_tree():
+    assert """```text
+├── ckpts
+│   ├── iter_0135000
+│   │   ├── mp_rank_00
+│   │   │   └── model_optim_rng.pt
+│   │   └── mp_rank_01
+│   │       └── model_optim_rng.pt
+│   └── latest_checkpointed_iteration.txt
+└── data
+    └── lambada_test.jsonl
+```""" in page([aquila_run()], "zh")
+
+
+def test_a_run_without_data_has_no_tree_and_says_that_its_data_was_made():
+    run = aquila_run()
+    text = page([changed(run, run=changed(run.run, job=changed(run.run.job, data_files=())))], "en")
+    assert "```" not in text
+    assert "- LAMBADA (not this data set: rows made by the case itself)" in text
 
 
 def test_computing_slower_than_the_whole_loop_is_refused():

@@ -23,7 +23,7 @@ def environment(page: PageRuns, notes: Notes) -> list[str]:
     groups: dict[Lines, list[int]] = {}
     for index, recorded in enumerate(page.runs):
         groups.setdefault(_lines(recorded, page.lang), []).append(index)
-    blocks = ["#### " + label("environment", page.lang, page.manifest.kind)]
+    blocks = []
     for lines, indices in groups.items():
         if len(groups) > 1:
             blocks.append(escape(_applies_to(page, indices)))

@@ -8,6 +8,7 @@ from flagperf.report.cells import Cell
 from flagperf.report.checks import check_figures
 from flagperf.report.columns import columns
 from flagperf.report.environment import environment
+from flagperf.report.inference import inference_sections
 from flagperf.report.markdown import Notes, bold, cell, escape, table
 from flagperf.report.page_runs import PageRuns, page_runs
 from flagperf.report.parts import batch_sizes, strategies
@@ -27,19 +28,30 @@ def page(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = Fal
     check_layout(content.manifest)
     check_figures(content.runs)
     notes = Notes()
-    blocks = [_heading(content), *environment(content, notes), *strategies(content), *_results(content, notes)]
+    blocks = [*_setting(content, notes), *_results(content, notes)]
     for text in run_notes(content):
         notes.number(text)
     return "\n\n".join([*blocks, *notes.blocks(lang)]) + "\n"
 
 
-def _heading(content: PageRuns) -> str:
+def _setting(content: PageRuns, notes: Notes) -> list[str]:
+    """All that stands above the results."""
+    if content.manifest.kind == "inference":
+        return inference_sections(content, _subject(content), notes)
+    return [
+        "### " + escape(say("heading", content.lang, subject=_subject(content))),
+        "#### " + label("environment", content.lang),
+        *environment(content, notes),
+        *strategies(content),
+    ]
+
+
+def _subject(content: PageRuns) -> str:
     names = [
         vendor_and_device(vendor_title(recorded.run, content.lang), recorded.run.job.device_model.short_name)
         for recorded in content.runs
     ]
-    subject = listed(list(dict.fromkeys(names)), content.lang)
-    return "### " + escape(say("heading", content.lang, subject=subject))
+    return listed(list(dict.fromkeys(names)), content.lang)
 
 
 def _results(content: PageRuns, notes: Notes) -> list[str]:
