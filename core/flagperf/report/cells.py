@@ -29,7 +29,7 @@ Formatter = Callable[[float], str]
 class Cell(msgspec.Struct, frozen=True):
     text: str
     reason: str = ""
-    """A code of texts.CODES, where there is no value."""
+    """A code of codes.CODES, where there is no value."""
     detail: str = ""
     marks: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from flagperf import units
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.report.alignment import verdict_sentence
 from flagperf.report.cells import EMPTY, Cell, empty, explanations, has_results, joined, measured_cell, memory_cell
+from flagperf.report.codes import DETAILS
 from flagperf.report.columns import QUALITY_FORMATS, Column, columns
 from flagperf.report.run_notes import (
     beside_memory,
@@ -20,7 +21,7 @@ from flagperf.report.run_notes import (
     target_sentence,
 )
 from flagperf.report.table import Table
-from flagperf.report.texts import DETAILS, explain, say
+from flagperf.report.texts import explain, say
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
 from flagperf.spec import Manifest, Quality
 from flagperf.store.run import RecordedRun, Run
