@@ -87,7 +87,7 @@ def test_a_step_without_a_finite_loss_is_named_and_fails_the_check(capfd: pytest
     make_bundle("diverged", [*FALLING[:28], None, None])
     page = printed("report diverged --reference reference --format md", capfd)
     assert cells(page) == ["False"]
-    assert "steps without a finite loss on both sides, which fail the check: 29, 30" in page
+    assert "steps that cannot be compared, which fails the check: 2, the first is step 29" in page
 
 
 @pytest.mark.parametrize(

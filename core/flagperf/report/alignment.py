@@ -74,7 +74,7 @@ def _reference_name(found: dict[str, Any], lang: Lang) -> str:
 
 
 def _said_errors(found: dict[str, Any], lang: Lang) -> str:
-    """None where no judged step has an error: the gaps are then told."""
+    """Nothing where no judged step has an error: the gaps are then told."""
     largest = found["largest"]
     if largest is None:
         return ""
@@ -87,12 +87,13 @@ def _said_errors(found: dict[str, Any], lang: Lang) -> str:
 
 def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
     if found["gaps"]:
-        yield say("aligned_gaps", lang, steps=listed([str(gap["step"]) for gap in found["gaps"][:_NAMED_VALUES]], lang))
+        steps = sorted({gap["step"] for gap in found["gaps"]})
+        yield say("aligned_gaps", lang, count=len(steps), step=steps[0])
     if found["run"]["run"] and found["run"]["run"] == found["reference"]["run"]:
         yield say("aligned_itself", lang)
     if found["differences"]:
         named = [f"{key} {units.setting(a)}/{units.setting(b)}" for key, (a, b) in found["differences"].items()]
-        yield say("aligned_differ", lang, values=listed(named[:_NAMED_VALUES], lang))
+        yield say("aligned_differ", lang, values=listed(named, lang))
     if found["unstated"]:
         yield say("aligned_unstated", lang, names=listed([recorded_words(n, lang) for n in found["unstated"]], lang))
 

@@ -322,8 +322,8 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "zh": "平均相对误差{mean}，最大{largest}（第{step}步），第{first}至{last}步共{judged}步中比较了{compared}步",
     },
     "aligned_gaps": {
-        "en": "steps without a finite loss on both sides, which fail the check: {steps}",
-        "zh": "以下各步并非双方都有有限的损失，因而不通过：{steps}",
+        "en": "steps that cannot be compared, which fails the check: {count}, the first is step {step}",
+        "zh": "无法比较的步数为{count}，因而不通过，最早为第{step}步",
     },
     "aligned_itself": {"en": "the reference is this run itself", "zh": "参考即该运行本身"},
     "aligned_differ": {
