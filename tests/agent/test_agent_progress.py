@@ -21,8 +21,8 @@ from flagperf.spec import Progress
 SECOND = 1_000_000_000
 
 
-def step(number: int, loss: float | None = 0.5) -> StepFinished:
-    return StepFinished(number * SECOND, step=number, began_ns=0, compute_ns=1, wait_ns=0, samples=4, loss=loss)
+def step(number: int, loss: float | None = 0.5, samples: int = 4) -> StepFinished:
+    return StepFinished(number * SECOND, step=number, began_ns=0, compute_ns=1, wait_ns=0, samples=samples, loss=loss)
 
 
 def test_a_line_that_is_still_being_written_waits_for_its_end(tmp_path: Path) -> None:
@@ -39,21 +39,35 @@ def test_a_line_that_is_still_being_written_waits_for_its_end(tmp_path: Path) ->
 
 def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic_ns", lambda: 3 * SECOND)
-    events, samples = tmp_path / "rank.jsonl", tmp_path / "node.jsonl"
-    follower = ProgressFollower(events, samples, num_ranks=2)
+    events, other, samples = tmp_path / "rank.jsonl", tmp_path / "other.jsonl", tmp_path / "node.jsonl"
+    follower = ProgressFollower([events, other], samples)
     assert follower.look() is None
     with EventWriter(events) as writer:
         writer.write(TrainingBegan(0, planned_steps=10), step(1), step(2), step(3, loss=0.25))
+    with EventWriter(other) as writer:
+        writer.write(TrainingBegan(0, planned_steps=10), step(1), step(2))
     with EventWriter(samples) as writer:
         writer.write(Sampled(1, (Reading("a", used_bytes=99),), baseline=True))
         writer.write(Sampled(2, (Reading("a", used_bytes=5), Reading("b", used_bytes=7), Reading("c"))))
     progress = follower.look()
     assert progress is not None
     assert (progress.step, progress.planned_steps, progress.loss, progress.used_bytes) == (3, 10, 0.25, 7)
-    assert progress.samples_per_second == 8.0  # 2 steps of 4 samples on 2 ranks in 2 s
+    assert progress.samples_per_second == 8.0  # 4 a second on each of 2 ranks, of which one has written less
     assert progress.seconds_left == 7.0
     assert progress.phase == "training"
     assert follower.look() is None
+
+
+def test_a_rank_that_leaves_counting_and_loss_to_another_hides_neither(tmp_path: Path) -> None:
+    silent, counting = tmp_path / "rank-0.jsonl", tmp_path / "rank-1.jsonl"
+    follower = ProgressFollower([silent, counting], tmp_path / "none.jsonl")
+    with EventWriter(silent) as writer:
+        writer.write(*(step(number, loss=None, samples=0) for number in (1, 2, 3)))
+    with EventWriter(counting) as writer:
+        writer.write(*(step(number, loss=0.75, samples=6) for number in (1, 2, 3)))
+    progress = follower.look()
+    assert progress is not None
+    assert (progress.step, progress.samples_per_second, progress.loss) == (3, 6.0, 0.75)
 
 
 def probe_started(interval_seconds: float) -> ProbeStarted:
@@ -68,7 +82,7 @@ def test_memory_is_not_shown_any_more_while_the_probe_is_silent(
     now = [0]
     monkeypatch.setattr("time.monotonic_ns", lambda: now[0])
     samples = tmp_path / "node.jsonl"
-    follower = ProgressFollower(tmp_path / "none.jsonl", samples, num_ranks=1)
+    follower = ProgressFollower([tmp_path / "none.jsonl"], samples)
     with EventWriter(samples) as writer:
         writer.write(probe_started(interval_seconds), Sampled(0, (Reading("a", used_bytes=7),)))
         assert used(follower.look()) == 7
@@ -88,7 +102,7 @@ def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
 ) -> None:
     monkeypatch.setattr("time.monotonic_ns", lambda: 0)
     samples = tmp_path / "node.jsonl"
-    follower = ProgressFollower(tmp_path / "none.jsonl", samples, num_ranks=2)
+    follower = ProgressFollower([tmp_path / "none.jsonl"], samples)
     with EventWriter(samples) as writer:
         for readings, shown in (((0, 0), None), ((7, 0), 7), ((0, None), None)):
             writer.write(
@@ -104,7 +118,7 @@ def used(progress: Progress | None) -> int | None:
 
 def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:
     events = tmp_path / "rank.jsonl"
-    follower = ProgressFollower(events, tmp_path / "none.jsonl", num_ranks=1)
+    follower = ProgressFollower([events], tmp_path / "none.jsonl")
     with EventWriter(events) as writer:
         writer.write(TrainingBegan(0), step(1))
     progress = follower.look()

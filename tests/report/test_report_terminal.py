@@ -48,7 +48,8 @@ def test_summary_says_why_there_is_no_mfu_and_what_is_not_comparable():
     assert found["MFU"][0] == "n/a"
     assert found["MFU"][1].startswith("unknown_peak (")
     assert "profile tiny is not the published configuration" in found["run"][1]
-    assert found["p_core"][1].startswith("oversubscribed (")
+    assert found["p_core"][1] == found["p_train"][1] == "oversubscribed"
+    assert found["oversubscribed"] == ("", "more workers than cores, which slow each other down")
     assert "host memory of one worker" in found["mem"][1]
 
 

@@ -1,9 +1,10 @@
-"""How far a run is, from the growing files of one rank and one probe."""
+"""How far a run is, from the growing files of a node's ranks and probe."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 from flagperf.events import (
@@ -44,14 +45,41 @@ class GrowingFile:
         return decode_events(whole.splitlines(keepends=True), str(self._path)).events
 
 
-class ProgressFollower:
-    """Follows the node's first rank; samples of the other ranks are taken to be as many."""
+class RankSteps:
+    """The last steps of one rank."""
 
-    def __init__(self, events: Path, samples: Path, num_ranks: int) -> None:
-        self._events, self._samples = GrowingFile(events), GrowingFile(samples)
-        self._num_ranks = num_ranks
-        self._planned_steps: int | None = None
+    def __init__(self, path: Path) -> None:
+        self._file = GrowingFile(path)
         self._steps: deque[StepFinished] = deque(maxlen=_WINDOW_STEPS)
+
+    def new_events(self) -> tuple[AnyEvent, ...]:
+        new = self._file.new_events()
+        self._steps.extend(event for event in new if isinstance(event, StepFinished))
+        return new
+
+    @property
+    def last(self) -> StepFinished | None:
+        return self._steps[-1] if self._steps else None
+
+    def seconds_per_step(self) -> float | None:
+        return self._span_seconds() / (len(self._steps) - 1) if len(self._steps) > 1 else None
+
+    def samples_per_second(self) -> float | None:
+        """0 for a rank that leaves the counting to another one, with which it shares its samples."""
+        samples = sum(step.samples for step in list(self._steps)[1:])
+        return samples / self._span_seconds() if len(self._steps) > 1 else None
+
+    def _span_seconds(self) -> float:
+        return (self._steps[-1].t_ns - self._steps[0].t_ns) / 1e9
+
+
+class ProgressFollower:
+    """Follows the ranks of a node and its probe. Steps are those of its first rank."""
+
+    def __init__(self, events: Sequence[Path], samples: Path) -> None:
+        self._ranks = [RankSteps(path) for path in events]
+        self._samples = GrowingFile(samples)
+        self._planned_steps: int | None = None
         self._used_bytes: int | None = None
         self._used_until_ns = 0
         self._shown_bytes: int | None = None
@@ -60,7 +88,7 @@ class ProgressFollower:
 
     def look(self) -> Progress | None:
         """The new state, or None where nothing has changed."""
-        new = (*self._events.new_events(), *self._samples.new_events())
+        new = [event for source in (*self._ranks, self._samples) for event in source.new_events()]
         for event in new:
             self._take(event)
         if not new and self._current_bytes() == self._shown_bytes:
@@ -71,8 +99,6 @@ class ProgressFollower:
     def _take(self, event: AnyEvent) -> None:
         if isinstance(event, TrainingBegan):
             self._planned_steps, self._phase = event.planned_steps, "training"
-        elif isinstance(event, StepFinished):
-            self._steps.append(event)
         elif isinstance(event, TrainingEnded):
             self._phase = "finishing"
         elif isinstance(event, Sampled) and not event.baseline:
@@ -88,27 +114,23 @@ class ProgressFollower:
         return self._used_bytes if time.monotonic_ns() <= self._used_until_ns else None
 
     def _progress(self) -> Progress:
-        last = self._steps[-1] if self._steps else None
-        seconds_per_step = self._seconds_per_step()
-        samples = sum(step.samples for step in list(self._steps)[1:])
-        left = None
-        if last and self._planned_steps and seconds_per_step:
-            since_last = (time.monotonic_ns() - last.t_ns) / 1e9
-            left = max(0.0, (self._planned_steps - last.step) * seconds_per_step - since_last)
+        last = self._ranks[0].last
+        speeds = [speed for rank in self._ranks if (speed := rank.samples_per_second()) is not None]
+        losses = [rank.last.loss for rank in self._ranks if rank.last and rank.last.loss is not None]
         return Progress(
             step=last.step if last else 0,
             planned_steps=self._planned_steps,
-            samples_per_second=samples * self._num_ranks / self._span_seconds() if seconds_per_step else None,
-            loss=last.loss if last else None,
+            samples_per_second=sum(speeds) if speeds else None,
+            loss=losses[0] if losses else None,
             used_bytes=self._shown_bytes,
-            seconds_left=left,
+            seconds_left=self._seconds_left(),
             phase=self._phase,
         )
 
-    def _span_seconds(self) -> float:
-        return (self._steps[-1].t_ns - self._steps[0].t_ns) / 1e9
-
-    def _seconds_per_step(self) -> float | None:
-        if len(self._steps) < 2:
+    def _seconds_left(self) -> float | None:
+        first = self._ranks[0]
+        seconds_per_step = first.seconds_per_step()
+        if not (first.last and self._planned_steps and seconds_per_step):
             return None
-        return self._span_seconds() / (len(self._steps) - 1)
+        since_last = (time.monotonic_ns() - first.last.t_ns) / 1e9
+        return max(0.0, (self._planned_steps - first.last.step) * seconds_per_step - since_last)

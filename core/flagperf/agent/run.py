@@ -124,10 +124,10 @@ def _follow(
 ) -> None:
     job, directory = order.job, Path(order.directory)
     first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
+    ranks = range(first_rank, first_rank + len(job.nodes[order.node_index].devices))
     follower = ProgressFollower(
-        directory / "events" / f"rank-{first_rank:05d}.jsonl",
+        [directory / "events" / f"rank-{rank:05d}.jsonl" for rank in ranks],
         directory / "samples" / f"node-{order.node_index:03d}.jsonl",
-        job.world_size,
     )
     is_running = True
     while is_running and not stop.wait(POLL_SECONDS):

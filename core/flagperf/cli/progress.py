@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+import msgspec
 
 from flagperf.cli.options import is_quiet
 from flagperf.launch import OnProgress
 from flagperf.spec import Progress
-from flagperf.units import gib, seconds
+from flagperf.units import gib, per_second, seconds
 from flagperf.units import loss as loss_text
 
 PLAIN_LINE_SECONDS = 5.0
@@ -33,7 +34,7 @@ def live_progress() -> Iterator[OnProgress]:
 def describe(progress: Progress) -> str:
     parts = [progress.phase if progress.step == 0 else f"step {progress.step}/{progress.planned_steps or '?'}"]
     if progress.samples_per_second is not None:
-        parts.append(f"{progress.samples_per_second:.1f} samples/s")
+        parts.append(f"{per_second(progress.samples_per_second)} samples/s")
     if progress.loss is not None:
         parts.append(f"loss {loss_text(progress.loss)}")
     if progress.used_bytes is not None:
@@ -43,14 +44,34 @@ def describe(progress: Progress) -> str:
     return "  ".join(parts)
 
 
+class AllNodes:
+    """What the nodes said last, as one: step and phase are those of the first."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[int, Progress] = {}
+
+    def update(self, node_index: int, progress: Progress) -> Progress:
+        self._by_node[node_index] = progress
+        nodes = [self._by_node[index] for index in sorted(self._by_node)]
+        speeds = [node.samples_per_second for node in nodes if node.samples_per_second is not None]
+        return msgspec.structs.replace(
+            nodes[0],
+            samples_per_second=sum(speeds) if speeds else None,
+            loss=next((node.loss for node in nodes if node.loss is not None), None),
+            used_bytes=max((node.used_bytes for node in nodes if node.used_bytes is not None), default=None),
+        )
+
+
 def _plain_lines() -> OnProgress:
     last = -PLAIN_LINE_SECONDS
+    nodes = AllNodes()
 
     def update(node_index: int, progress: Progress) -> None:
         nonlocal last
-        if node_index == 0 and progress.step and time.monotonic() - last >= PLAIN_LINE_SECONDS:
+        shown = nodes.update(node_index, progress)
+        if shown.step and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
-            click.echo(describe(progress), err=True)
+            click.echo(describe(shown), err=True)
 
     return update
 
@@ -67,15 +88,14 @@ class _Bar:
             SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"),
             console=Console(stderr=True), transient=True,
         )  # fmt: skip
+        self._nodes = AllNodes()
         self._rich.start()
         self._task = self._rich.add_task("starting", total=None)
         return self
 
     def update(self, node_index: int, progress: Progress) -> None:
-        if node_index == 0:
-            self._rich.update(
-                self._task, total=progress.planned_steps, completed=progress.step, description=describe(progress)
-            )
+        shown = self._nodes.update(node_index, progress)
+        self._rich.update(self._task, total=shown.planned_steps, completed=shown.step, description=describe(shown))
 
     def __exit__(self, *_: object) -> None:
         self._rich.stop()

@@ -21,7 +21,7 @@ from flagperf.report.run_notes import (
     target_sentence,
 )
 from flagperf.report.table import Table
-from flagperf.report.texts import explain, say
+from flagperf.report.texts import explain, meaning, say
 from flagperf.report.words import is_published, overrides, vendor_and_device, vendor_word
 from flagperf.spec import Manifest, Quality
 from flagperf.store.run import RecordedRun, Run
@@ -33,6 +33,7 @@ class SummaryRow(msgspec.Struct, frozen=True):
     label: str
     value: str
     note: str = ""
+    marks: tuple[str, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -54,7 +55,13 @@ def summary(recorded: RecordedRun) -> Summary:
     rows = [_status(run), *_times(run), *_qualities(run), *_details(run)]
     if not has_results(run):
         rows = [row for row in rows if row.value != NOT_AVAILABLE]
-    return Summary(_title(run), tuple(rows), published_table(run.manifest))
+    return Summary(_title(run), (*rows, *_meanings(rows)), published_table(run.manifest))
+
+
+def _meanings(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Of every mark once, below the values that have it."""
+    marks = dict.fromkeys(mark for row in rows for mark in row.marks)
+    return [SummaryRow(mark, "", meaning(mark, "en")) for mark in marks]
 
 
 def published_table(manifest: Manifest) -> Table:
@@ -219,4 +226,4 @@ def _row(label: str, cell: Cell, unit: str = "", note: str = "") -> SummaryRow:
     if cell.reason:
         return SummaryRow(label, NOT_AVAILABLE, "; ".join(explanations(cell, "en")))
     value = f"{cell.text} {unit}" if unit else cell.text
-    return SummaryRow(label, value, "; ".join(filter(None, [note, *explanations(cell, "en")])))
+    return SummaryRow(label, value, "; ".join(filter(None, [note, *cell.marks])), cell.marks)

@@ -31,11 +31,14 @@ def label(name: str, lang: Lang, kind: str = "") -> str:
 
 def explain(code: str, lang: Lang, detail: str = "") -> str:
     """A reason or a mark: its code, what that means, what was seen in this run (a key of DETAILS, or its own words)."""
-    meaning = CODES[code][lang] if code in CODES else code
     detail = DETAILS[detail][lang] if detail in DETAILS else recorded_words(detail, lang)
     if lang == "zh":
-        return f"{code}（{meaning}）" + (f"：{detail}" if detail else "")
-    return f"{code} ({meaning})" + (f": {detail}" if detail else "")
+        return f"{code}（{meaning(code, lang)}）" + (f"：{detail}" if detail else "")
+    return f"{code} ({meaning(code, lang)})" + (f": {detail}" if detail else "")
+
+
+def meaning(code: str, lang: Lang) -> str:
+    return CODES[code][lang] if code in CODES else code
 
 
 def recorded_words(text: str, lang: Lang) -> str:

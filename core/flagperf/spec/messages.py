@@ -66,7 +66,7 @@ class WorkersHaveLaunched(Message, frozen=True, tag="workers_launched"):
 
 
 class Progress(Message, frozen=True, tag="progress"):
-    """How far this node's first rank is, and what its cards use."""
+    """How far this node's first rank is, how many samples all its ranks take, and what its cards use."""
 
     step: int
     planned_steps: int | None
