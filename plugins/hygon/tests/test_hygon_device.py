@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hygon_builders import ADDRESSES, TOTAL_MIB, answers, folder_with_cards, machine_with_tool, with_cpu_functions
 
-from flagperf.api import PRECISIONS, Device
+from flagperf.api import PRECISIONS, Device, find_model
 from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_hygon.device import HygonBackend
@@ -191,6 +191,31 @@ def test_the_tool_says_the_driver_where_sysfs_does_not(tmp_path: Path) -> None:
     machine = MachineFolder(tmp_path / "root").machine({"PATH": str(tmp_path / "bin")})
     assert BACKEND.versions(machine) == {"driver": "6.2.26"}
     assert BACKEND.versions(MachineFolder(tmp_path / "nothing").machine()) == {}
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "pci_id", "model"),
+    [
+        (["K100_AI"], "6210", "K100_AI"),
+        (["Z100SM"], "6210", "K100_AI"),
+        (["K100"], "", "K100"),
+        (["K100_AI"], "62b7", "K100"),
+        (["BW"], "631a", "BW1000_H"),
+        (["BW"], "", None),
+        (["K100_AI2"], "", None),
+    ],
+)
+def test_the_pci_id_goes_before_the_name(names: list[str], pci_id: str, model: str | None) -> None:
+    found = find_model(BACKEND.models(), names, pci_id)
+    assert (found.name if found else None) == model
+
+
+def test_no_two_models_share_a_pci_id() -> None:
+    ids = [pci_id for model in BACKEND.models() for pci_id in model.pci_ids]
+    assert len(ids) == len(set(ids))
 
 
 # --- worker ----------------------------------------------------------------------------------------------------------

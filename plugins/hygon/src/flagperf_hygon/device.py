@@ -18,9 +18,9 @@ from flagperf.api import (
     Query,
     Reading,
     TorchDeviceBackend,
+    ask_all,
     judge,
     make_devices,
-    merge,
     pci_functions,
 )
 from flagperf.errors import BadInput, ToolFailed, Unsupported
@@ -62,7 +62,7 @@ class HygonBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_other_variables(machine.environ)
-        described = sorted(_describe(machine), key=lambda reading: int(reading.device_id))
+        described = sorted(ask_all(HY_SMI, machine, (BUS, MEMORY, NAMES)), key=lambda reading: int(reading.device_id))
         on_bus = {function.address: function for function in cards_on_bus(machine, self._known_ids())}
         cards = [
             _card(index, reading, on_bus, _slice(machine.environ, reading)) for index, reading in enumerate(described)
@@ -144,18 +144,6 @@ def _is_live(machine: Machine, module: str) -> bool:
     """A module that is being loaded or unloaded drives no card; one that is built in has no such file."""
     folder = f"/sys/module/{module}"
     return bool(machine.glob(folder)) and machine.read(f"{folder}/initstate") in ("live", None)
-
-
-def _describe(machine: Machine) -> list[Reading]:
-    """Every card that the tool lists, in the tool's numbers. One metric that fails does not remove a card."""
-    answers = [{reading.device_id: reading for reading in BUS.ask(HY_SMI, machine)}]
-    missing: dict[str, str] = {}
-    for query in (MEMORY, NAMES):
-        try:
-            answers.append({reading.device_id: reading for reading in query.ask(HY_SMI, machine)})
-        except ToolFailed as error:
-            missing.update(dict.fromkeys(query.figures, str(error)))
-    return [merge(number, [answer.get(number) for answer in answers], missing) for number in answers[0]]
 
 
 def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str) -> Card:
