@@ -1,7 +1,7 @@
 """What a vendor, a site or a case author writes against. Nothing here imports torch."""
 
 from flagperf.api.case import CaseReference, DataFile
-from flagperf.api.cells import Cell, cell_number, read_cells, whole_lines
+from flagperf.api.cells import Cell, cell_number, is_nothing, read_cells, whole_lines
 from flagperf.api.cluster import AgentProcess, Cluster, Node
 from flagperf.api.cpus import near_cpus, read_cpu_list, write_cpu_list
 from flagperf.api.device import (
@@ -33,7 +33,7 @@ __all__ = [
     "LaunchCommand", "Launcher", "Machine", "MemoryProbe", "Node", "NodeShare", "PciFunction", "Peak", "Precision",
     "Presence", "ProcessReading", "Query", "RankFailure", "Reading", "Setting", "TimingEvent", "Tool", "ToolProbe",
     "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "ask_all", "ask_first", "cell_number", "descendants",
-    "find_model", "join", "judge", "make_devices", "memory_limit_bytes", "memory_used_bytes", "merge",
+    "find_model", "is_nothing", "join", "judge", "make_devices", "memory_limit_bytes", "memory_used_bytes", "merge",
     "module_command", "near_cpus", "pci_address", "pci_functions", "precision", "read_cells", "read_cpu_list",
     "read_models", "run_tool", "visible_devices", "whole_lines", "write_cpu_list",
 ]  # fmt: skip

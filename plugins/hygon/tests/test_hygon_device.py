@@ -3,12 +3,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hygon_builders import ADDRESSES, TOTAL_MIB, answers, folder_with_cards, machine_with_tool, with_cpu_functions
 
-from flagperf.api import PRECISIONS, Device, find_model
+from flagperf.api import Device, find_model
 from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_hygon.device import HygonBackend
@@ -231,33 +230,6 @@ def test_activating_with_another_torch_ends_as_unsupported(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="cannot use hygon cards"):
         HygonBackend().activate(0, 1, [Device("a", "K100", "K100", 0)])
-
-
-def card(architecture: str) -> Any:
-    properties = SimpleNamespace(gcnArchName=architecture)
-    return SimpleNamespace(current_device=lambda: 0, get_device_properties=lambda _: properties)
-
-
-@pytest.mark.run
-def test_a_card_without_tf32_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HygonBackend()
-    monkeypatch.setattr(backend, "_module", card("gfx906:sramecc+:xnack-"))
-    with pytest.raises(Unsupported, match=r"gfx906 .* does not compute in tf32"):
-        backend.set_precision(PRECISIONS["tf32"])
-
-
-@pytest.mark.run
-def test_the_switches_of_tf32_follow_the_precision_on_the_other_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    backend = HygonBackend()
-    monkeypatch.setattr(backend, "_module", card("gfx928"))
-    try:
-        backend.set_precision(PRECISIONS["tf32"])
-        assert torch.backends.cuda.matmul.allow_tf32
-    finally:
-        backend.set_precision(PRECISIONS["fp32"])
-    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 @pytest.mark.run
