@@ -10,8 +10,6 @@ from flagperf.api import Device, Machine, Reading
 from flagperf.testing import (
     Answer,
     MachineFolder,
-    Recorded,
-    Rig,
     SimulatedCard,
     Simulation,
     simulated_environ,
@@ -269,21 +267,14 @@ SAID = {
 """Transcript -> the function that reads it, and exactly what it says."""
 
 
-class MetaxRig(Rig):
-    vendor = "metax"
-    recorded = tuple(Recorded(parse, transcript(name), readings) for name, (parse, readings) in SAID.items())
-
-    def lay_out(self, folder: Path) -> Simulation:
-        metax_folder(folder)
-        memory = folder / "memory"
-        write_memory(memory, (0, 0))
-        write_tool(folder / "bin", "mx-smi", ANSWERS, memory)
-        cards = tuple(
-            SimulatedCard(uuid, 64 * GIB, uuid=uuid, pci_address=address)
-            for uuid, address in ((FIRST_UUID, FIRST), (SECOND_UUID, SECOND))
-        )
-        return Simulation(folder, cards, memory, simulated_environ(folder, folder / "bin"), {"maca": "3.2.1.7"})
-
-    def break_source(self, simulation: Simulation) -> None:
-        error = Answer(("*",), "", "Sysfs error: No such file or directory\n", returncode=1)
-        write_tool(simulation.root / "bin", "mx-smi", [error], simulation.memory)
+def lay_out(folder: Path) -> Simulation:
+    """Two cards with an idle memory and an mx-smi on PATH."""
+    metax_folder(folder)
+    memory = folder / "memory"
+    write_memory(memory, (0, 0))
+    write_tool(folder / "bin", "mx-smi", ANSWERS, memory)
+    cards = tuple(
+        SimulatedCard(uuid, 64 * GIB, uuid=uuid, pci_address=address)
+        for uuid, address in ((FIRST_UUID, FIRST), (SECOND_UUID, SECOND))
+    )
+    return Simulation(folder, cards, memory, simulated_environ(folder, folder / "bin"), {"maca": "3.2.1.7"})
