@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class KunlunBackend(TorchDeviceBackend):
             return "DISABLE_XPYTORCH=1 turns torch_xmlir off; unset it"
         if torch.cuda.device_count() == 0:
             return "torch_xmlir is loaded, but torch sees no card: see its warnings in the worker's log"
-        if not marks_of_the_patch(torch):
+        if next(marks_of_the_patch(torch), None) is None:
             return "torch_xmlir is loaded, but has not patched torch: see its warnings in the worker's log"
         return ""
 
@@ -115,16 +115,17 @@ class KunlunBackend(TorchDeviceBackend):
         }
 
 
-def marks_of_the_patch(torch: Any) -> list[str]:
+def marks_of_the_patch(torch: Any) -> Iterator[str]:
     """What torch_xmlir changes in torch, as far as it can be seen. Releases may differ in some; a torch that has none
-    was not patched."""
-    marks = {
-        "nn.functional.linear": torch.nn.functional.linear is not torch._C._nn.linear,
-        "nn.Linear": torch.nn.Linear.__module__ != "torch.nn.modules.linear",
-        "cudnn off": not torch.backends.cudnn.enabled,
-        "device name": torch.cuda.get_device_name() == "GPU",
-    }
-    return [name for name, is_seen in marks.items() if is_seen]
+    was not patched. The card is asked last: who needs one mark need not touch it."""
+    if torch.nn.functional.linear is not torch._C._nn.linear:
+        yield "nn.functional.linear"
+    if torch.nn.Linear.__module__ != "torch.nn.modules.linear":
+        yield "nn.Linear"
+    if not torch.backends.cudnn.enabled:
+        yield "cudnn off"
+    if torch.cuda.get_device_name() == "GPU":
+        yield "device name"
 
 
 def cards_on_bus(machine: Machine) -> list[PciFunction]:
