@@ -51,7 +51,8 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
         tuning = _tuning(spec, case.manifest, site)
         peaks = site.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, site.backend, tuning)
-    refuse_unsupported(settings.precision, site.backend, site.device.model)
+    with adapter_code(site.choice.facts.adapter):
+        refuse_unsupported(settings.precision, site.backend, site.device.model)
     job = _job(spec, case, site, settings, peaks, _checked_files(spec, case.manifest, settings.config, site))
     launcher = plugins.launcher(site.backend.vendor)
     with adapter_code(job.adapter):
