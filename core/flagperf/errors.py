@@ -5,7 +5,8 @@
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
-    |- ToolFailed        exit 3   a vendor's tool is not there, hung, or ended with an error
+    |- ToolFailed        exit 3   a vendor's tool is not there, or ended with an error
+    |  |- ToolSilent     exit 3   it could not be started, or gave no answer in time: asking again is in vain
     |  `- UnknownLayout  exit 3   it printed something in a shape that its adapter has not seen
     |- BundleFailed      exit 3   the bundle of a run that was started cannot be written: full disk, removed folder
     `- Unsupported       exit 6   this card, torch or case cannot do what was asked
@@ -46,6 +47,10 @@ class NodeFailed(FlagPerfError):
 
 class ToolFailed(FlagPerfError):
     exit_code = 3
+
+
+class ToolSilent(ToolFailed):
+    pass
 
 
 class UnknownLayout(ToolFailed):

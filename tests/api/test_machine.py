@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from flagperf.api import Machine, run_tool
+from flagperf.api.machine import _abandon
 
 # Tools
 
@@ -52,6 +57,24 @@ def test_a_tool_whose_child_hangs_with_its_pipe_is_stopped_too() -> None:
     began = time.monotonic()
     assert run_tool(["sh", "-c", "sleep 30 & sleep 30"], timeout_seconds=0.3).returncode is None
     assert time.monotonic() - began < 20
+
+
+def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    script = f"sleep 3600 & echo $! > {note}.new; mv {note}.new {note}; wait"
+    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(note.exists)
+    tool = psutil.Process(int(note.read_text()))
+    _abandon(process)
+    assert process.returncode == -signal.SIGKILL
+    wait_until(lambda: not tool.is_running() or tool.status() == psutil.STATUS_ZOMBIE)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_tool_speaks_the_c_locale_and_cannot_ask_questions(monkeypatch: pytest.MonkeyPatch) -> None:

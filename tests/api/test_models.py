@@ -12,6 +12,7 @@ MODELS = """
 name = "K100"
 short_name = "K100"
 name_pattern = "^K100$"
+unsupported = { tf32 = "a talk" }
 
 [[model]]
 name = "K100_AI"
@@ -30,6 +31,10 @@ confidence = "low"
 def models(tmp_path: Path) -> tuple[CardModel, ...]:
     (tmp_path / "models.toml").write_text(MODELS)
     return read_models(tmp_path / "models.toml")
+
+
+def test_models_carry_what_they_cannot_compute(models: tuple[CardModel, ...]) -> None:
+    assert [model.unsupported for model in models] == [{"tf32": "a talk"}, {}]
 
 
 def test_models_carry_their_peaks(models: tuple[CardModel, ...]) -> None:

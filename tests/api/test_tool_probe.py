@@ -1,4 +1,4 @@
-"""ToolProbe: which of its queries it asks, and what becomes of those that fail."""
+"""Which queries are put to a tool, by a probe and by discovery, and what becomes of those that fail."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Device, Machine, Query, Reading, Tool, ToolProbe
-from flagperf.errors import ToolFailed, UnknownLayout
+from flagperf.api import Device, Machine, Query, Reading, Tool, ToolProbe, ask_all, ask_first
+from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 from flagperf.testing import Answer, MachineFolder, write_tool
 
 CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")
@@ -17,15 +17,15 @@ CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")
 class FakeTool:
     """Each query asks `--<name>`; the parse function of a query gets the name back."""
 
-    def __init__(self, answers: dict[str, Reading | str]) -> None:
+    def __init__(self, answers: dict[str, Reading | ToolFailed]) -> None:
         self.answers, self.asked = answers, list[str]()
 
     def query(self, name: str, *figures: str) -> Query:
         def parse(text: str) -> list[Reading]:
             self.asked.append(name)
             answer = self.answers[name]
-            if isinstance(answer, str):
-                raise ToolFailed(answer)
+            if isinstance(answer, ToolFailed):
+                raise answer
             return [answer]
 
         return Query((f"--{name}",), parse, figures)
@@ -65,7 +65,7 @@ def test_a_figure_that_an_earlier_query_left_out_is_asked_for(sample: Callable[.
 
 
 def test_of_two_queries_that_fail_the_first_reason_is_kept(sample: Callable[..., Reading]) -> None:
-    fake = FakeTool({"memory": Reading("GPU-1", 1, 2), "better": "broken", "worse": "broken too"})
+    fake = FakeTool({"memory": Reading("GPU-1", 1, 2), "better": ToolFailed("broken"), "worse": ToolFailed("also")})
     reading = sample(
         fake.query("memory", "used_bytes"), fake.query("better", "power_watts"), fake.query("worse", "power_watts")
     )
@@ -73,10 +73,87 @@ def test_of_two_queries_that_fail_the_first_reason_is_kept(sample: Callable[...,
 
 
 def test_the_first_query_must_answer(sample: Callable[..., Reading]) -> None:
-    fake = FakeTool({"memory": "the driver went away", "power": Reading("GPU-1", power_watts=9.0)})
+    fake = FakeTool({"memory": ToolFailed("the driver went away"), "power": Reading("GPU-1", power_watts=9.0)})
     with pytest.raises(ToolFailed, match="went away"):
         sample(fake.query("memory", "used_bytes"), fake.query("power", "power_watts"))
     assert fake.asked == ["memory"]
+
+
+def test_a_tool_that_hangs_is_not_asked_again_within_the_sample(sample: Callable[..., Reading]) -> None:
+    hung = ToolSilent("acme-smi did not end within 10 s")
+    fake = FakeTool({"memory": Reading("GPU-1", 1, 2), "power": hung, "heat": Reading("GPU-1")})
+    reading = sample(
+        fake.query("memory", "used_bytes"),
+        fake.query("power", "power_watts"),
+        fake.query("heat", "temperature_celsius"),
+    )
+    assert fake.asked == ["memory", "power"]
+    assert (reading.used_bytes, reading.total_bytes) == (1, 2)
+    assert reading.missing == dict.fromkeys(("utilisation_percent", "power_watts", "temperature_celsius"), str(hung))
+
+
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 3600\n", "no program"])
+def test_a_tool_that_cannot_be_started_or_does_not_end_is_silent(program: str, tmp_path: Path) -> None:
+    (tmp_path / "acme-smi").write_text(program)
+    (tmp_path / "acme-smi").chmod(0o755)
+    tool = Tool(("acme-smi",), (str(tmp_path),), timeout_seconds=0.1)
+    with pytest.raises(ToolSilent):
+        tool.run(Machine(environ={"PATH": ""}), ())
+
+
+# Discovery
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    write_tool(tmp_path / "bin", "acme-smi", [Answer(("*",), "fine")])
+    return MachineFolder(tmp_path / "root").machine({"PATH": str(tmp_path / "bin")})
+
+
+ACME_SMI = Tool(("acme-smi",))
+
+
+def test_discovery_adds_what_later_queries_say_of_the_cards_that_the_first_one_lists(machine: Machine) -> None:
+    listed, more = (
+        Reading("0", properties={"name": "A1"}),
+        Reading("0", 1, 2, properties={"name": "?", "uuid": "GPU-1"}),
+    )
+    fake = FakeTool({"list": listed, "memory": more, "other": Reading("7", 3, 4)})
+    queries = [fake.query("list"), fake.query("memory", "used_bytes"), fake.query("other")]
+    assert ask_all(ACME_SMI, machine, queries) == [Reading("0", 1, 2, properties={"name": "A1", "uuid": "GPU-1"})]
+
+
+def test_a_later_query_that_fails_removes_no_card(machine: Machine) -> None:
+    fake = FakeTool({"list": Reading("0"), "memory": ToolFailed("broken"), "power": Reading("0", power_watts=9.0)})
+    queries = [fake.query("list"), fake.query("memory", "used_bytes"), fake.query("power")]
+    assert ask_all(ACME_SMI, machine, queries) == [Reading("0", power_watts=9.0, missing={"used_bytes": "broken"})]
+
+
+def test_discovery_needs_its_first_query_and_stops_at_silence(machine: Machine) -> None:
+    fake = FakeTool({"list": Reading("0"), "memory": ToolSilent("hung"), "power": Reading("0", power_watts=9.0)})
+    (card,) = ask_all(ACME_SMI, machine, [fake.query("list"), fake.query("memory"), fake.query("power")])
+    assert fake.asked == ["list", "memory"] and card.missing["power_watts"] == "hung"
+    with pytest.raises(ToolSilent, match="hung"):
+        ask_all(ACME_SMI, machine, [fake.query("memory"), fake.query("list")])
+
+
+@pytest.mark.parametrize(
+    ("first", "asked", "answer"),
+    [
+        (ToolFailed("an old release"), ["new", "old"], [Reading("0", 1, 2)]),
+        (ToolSilent("hung"), ["new"], []),
+        (Reading("0", 3, 4), ["new"], [Reading("0", 3, 4)]),
+    ],
+)
+def test_what_is_only_good_to_know_comes_from_the_first_query_that_answers(
+    first: Reading | ToolFailed, asked: list[str], answer: list[Reading], machine: Machine
+) -> None:
+    fake = FakeTool({"new": first, "old": Reading("0", 1, 2)})
+    assert ask_first(ACME_SMI, machine, [fake.query("new"), fake.query("old")]) == answer
+    assert fake.asked == asked
+
+
+# Calls
 
 
 @pytest.mark.parametrize("path", ["", ":", "/no/such/folder:", ":/no/such/folder"])

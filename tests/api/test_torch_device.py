@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.api import Device, Machine, Presence, TorchDeviceBackend
+from flagperf.api import PRECISIONS, Device, Machine, Presence, TorchDeviceBackend
+from flagperf.errors import Unsupported
 
 FIRST, SECOND = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
 PLACE = {"pci_domain_id": 0, "pci_bus_id": 55, "pci_device_id": 0}
@@ -65,6 +66,22 @@ def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
 def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
     chips = [msgspec.structs.replace(CARD, id=f"S7/{chip}", uuid="") for chip in range(2)]
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
+
+
+@pytest.mark.run
+def test_tf32_that_changes_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, where these switches have no effect; then with a product that rounds as such cards do."""
+    import torch
+
+    backend = Backend()
+    backend._module.empty_cache = backend._module.reset_peak_memory_stats = lambda: None
+    exact = torch.matmul
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda word: None)
+    with pytest.raises(Unsupported, match="multiplies in fp32 on acme cards"):
+        backend.set_precision(PRECISIONS["tf32"])
+    backend.set_precision(PRECISIONS["fp32"])
+    monkeypatch.setattr(torch, "matmul", lambda left, right: exact(left.half().float(), right.half().float()))
+    backend.set_precision(PRECISIONS["tf32"])
 
 
 ACTIVATE = """

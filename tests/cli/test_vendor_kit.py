@@ -37,6 +37,11 @@ def test_the_word_of_an_installed_adapter_is_taken(tmp_path: Path) -> None:
     assert isinstance(error, BadInput) and "choose another one" in str(error)
 
 
+def test_the_name_of_an_installed_package_is_taken(tmp_path: Path) -> None:
+    error = new("cases", "--folder", str(tmp_path / "package")).exception
+    assert isinstance(error, BadInput) and "a package flagperf_cases is installed already" in str(error)
+
+
 def test_nothing_is_written_over_and_nothing_is_left_half(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     assert "exists" in str(new("acme", "--folder", str(tmp_path / "there")).exception)

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from plan_builders import Backend, manifest
 
+from flagperf.api import precision
 from flagperf.errors import BadInput, Unsupported
-from flagperf.plan.settings import choose_profile, make_settings, resolve_values
+from flagperf.plan.settings import choose_profile, make_settings, refuse_unsupported, resolve_values
 from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Resolved, RunSpec
 
@@ -149,3 +150,15 @@ def test_a_precision_that_case_or_vendor_lack_is_unsupported(word: str, message:
     with pytest.raises(Unsupported) as caught:
         make_settings(RunSpec("toy", precision=word), manifest(), UserFile(), Backend(), None)
     assert str(caught.value) == message
+
+
+def test_a_precision_that_this_card_lacks_is_unsupported_with_who_says_so() -> None:
+    class Older(Backend):
+        def unsupported(self, model: str) -> dict[str, str]:
+            return {"tf32": "its data sheet"} if model == "A0" else {}
+
+    message = r"acme A0 does not support precision tf32 \(its data sheet\); it has: fp32$"
+    with pytest.raises(Unsupported, match=message):
+        refuse_unsupported(precision("tf32"), Older(), "A0")
+    refuse_unsupported(precision("fp32"), Older(), "A0")
+    refuse_unsupported(precision("tf32"), Older(), "A1")

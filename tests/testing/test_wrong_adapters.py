@@ -10,6 +10,8 @@ from adapter_builders import TESTS, Change, make_adapter, run_suites
 pytestmark = pytest.mark.run
 
 QUERIES = "    queries = (Query(smi.QUERY, smi.parse_query, FIGURES),)\n"
+USED, TOTAL = (f'Cell(cells["memory.{name} [MiB]"]' for name in ("used", "total"))
+ROWS = "    rows = [[cell.strip() for cell in row] for row in csv.reader(whole_lines(text))]\n"
 LAUNCHER_END = "        return []  # Yours: settings of your collective library, each with its reason\n"
 BACKEND_END = '        return ""  # Yours: why torch is not your build, e.g. a missing attribute of torch.version\n'
 HOOKSPECS = "from flagperf.hookspecs import hookimpl\n"
@@ -71,7 +73,7 @@ ALWAYS_THE_FIRST = """
 
 WRONG = {
     "MiB for bytes": (
-        Change("smi.py", "int(used) << 20", "int(used)"),
+        Change("smi.py", f"{USED}, scale=1 << 20)", f"{USED})"),
         "TestMemory::test_bytes_are_bytes_and_belong_to_their_card",
     ),
     "a probe that adds up": (
@@ -91,7 +93,7 @@ WRONG = {
         "TestMemory::test_a_source_that_fails_is_our_error_and_never_a_number",
     ),
     "constant memory": (
-        Change("smi.py", "int(used) << 20", "4 << 30"),
+        Change("smi.py", USED, 'Cell("4096"'),
         "TestMemory::test_the_probe_rises_by_what_is_allocated_and_falls_again",
     ),
     "torch in a hook": (
@@ -103,7 +105,7 @@ WRONG = {
         "TestDevice::test_absent_hardware_is_clean_absence_and_no_exception",
     ),
     "capacity in GB": (
-        Change("smi.py", "int(total) << 20", "int(total) * 10**6"),
+        Change("smi.py", f"{TOTAL}, scale=1 << 20)", f"{TOTAL}, scale=10**6)"),
         "TestDevice::test_cards_have_their_own_ids_and_capacities_in_bytes",
     ),
     "no visibility variable": (
@@ -111,11 +113,11 @@ WRONG = {
         "TestLauncher::test_visibility_variables_name_exactly_the_cards_of_the_run",
     ),
     "a figure that is missing without a word": (
-        Change("smi.py", "        if value is None:\n", "        if False:\n"),
+        Change("smi.py", '        "temperature_celsius": Cell(cells["temperature [C]"]),\n', ""),
         "TestMemory::test_what_is_not_there_has_a_reason_and_no_number",
     ),
     "a parser that takes anything": (
-        Change("smi.py", 'if not text.endswith("\\n") or len(rows) < 2 or rows[0] != HEADER:', "if False:"),
+        Change("smi.py", ROWS, f'    if not text.startswith("index"):\n        return []\n{ROWS}'),
         "TestMemory::test_malformed_output_gives_our_error",
     ),
     "a synchronize that does not wait": (

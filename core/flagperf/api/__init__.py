@@ -1,7 +1,7 @@
 """What a vendor, a site or a case author writes against. Nothing here imports torch."""
 
 from flagperf.api.case import CaseReference, DataFile
-from flagperf.api.cells import Cell, cell_number, read_cells, whole_lines
+from flagperf.api.cells import Cell, cell_number, is_nothing, read_cells, whole_lines
 from flagperf.api.cluster import AgentProcess, Cluster, Node
 from flagperf.api.cpus import near_cpus, read_cpu_list, write_cpu_list
 from flagperf.api.device import (
@@ -23,7 +23,7 @@ from flagperf.api.precision import PRECISIONS, Precision, precision
 from flagperf.api.presence import Evidence, judge
 from flagperf.api.processes import descendants
 from flagperf.api.python import module_command
-from flagperf.api.tools import Query, Tool, ToolProbe, join, merge
+from flagperf.api.tools import Query, Tool, ToolProbe, ask_all, ask_first, join, merge
 from flagperf.api.torch_device import TorchDeviceBackend
 from flagperf.api.visibility import visible_devices
 
@@ -32,8 +32,8 @@ __all__ = [
     "CaseReference", "Cell", "Cluster", "CommandOutput", "DataFile", "Device", "DeviceBackend", "Evidence",
     "LaunchCommand", "Launcher", "Machine", "MemoryProbe", "Node", "NodeShare", "PciFunction", "Peak", "Precision",
     "Presence", "ProcessReading", "Query", "RankFailure", "Reading", "Setting", "TimingEvent", "Tool", "ToolProbe",
-    "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "cell_number", "descendants", "find_model", "join",
-    "judge", "make_devices", "memory_limit_bytes", "memory_used_bytes", "merge", "module_command", "near_cpus",
-    "pci_address", "pci_functions", "precision", "read_cells", "read_cpu_list", "read_models", "run_tool",
-    "visible_devices", "whole_lines", "write_cpu_list",
+    "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "ask_all", "ask_first", "cell_number", "descendants",
+    "find_model", "is_nothing", "join", "judge", "make_devices", "memory_limit_bytes", "memory_used_bytes", "merge",
+    "module_command", "near_cpus", "pci_address", "pci_functions", "precision", "read_cells", "read_cpu_list",
+    "read_models", "run_tool", "visible_devices", "whole_lines", "write_cpu_list",
 ]  # fmt: skip

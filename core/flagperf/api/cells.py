@@ -11,9 +11,7 @@ import msgspec
 from flagperf.api.memory import Reading
 from flagperf.errors import UnknownLayout
 
-NOTHING = ("", "-", "-1", "n/a", "na", "none", "unknown", "[n/a]", "[not supported]", "[unknown error]")
-"""Lower case. A cell with one of these is missing, never 0."""
-
+_NOTHING = re.compile(r"|-|-1(\.0+)?|n/?a|none|unknown|\[.*\]", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -42,12 +40,12 @@ def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str
 
 def cell_number(text: str, unit: str = "") -> float | None:
     """None where the cell says that there is none; UnknownLayout where it is neither that nor a number in `unit`."""
-    if _says_nothing(text):
+    if is_nothing(text):
         return None
     if not text.strip().endswith(unit):
         raise UnknownLayout(f"a cell that should be in {unit}", text)
     bare = text.strip().removesuffix(unit).strip()
-    if _says_nothing(bare):
+    if is_nothing(bare):
         return None
     if not _NUMBER.fullmatch(bare):
         raise UnknownLayout("a cell that should be a number", text)
@@ -61,5 +59,6 @@ def whole_lines(text: str) -> list[str]:
     return text.splitlines()
 
 
-def _says_nothing(text: str) -> bool:
-    return text.strip().lower() in NOTHING
+def is_nothing(text: str) -> bool:
+    """Whether a cell says that there is no value (N/A, -1, `[Not Supported]`, nothing at all): missing, never 0."""
+    return bool(_NOTHING.fullmatch(text.strip()))

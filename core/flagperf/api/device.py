@@ -136,6 +136,11 @@ class DeviceBackend(abc.ABC):
         """Ceilings by card model, each with its source. A model that is not listed has none: never a sibling's."""
         return [peak for model in self.models() for peak in model.peaks]
 
+    def unsupported(self, model: str) -> dict[str, str]:
+        """Peak rows of the precisions that a card model cannot compute in -> who says so. A run in one is refused
+        before it starts."""
+        return next((each.unsupported for each in self.models() if each.name == model), {})
+
     def tuning_folder(self) -> Path | None:
         return self._data("tuning")
 

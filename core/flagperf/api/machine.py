@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from flagperf.api.processes import descendants
+
+if TYPE_CHECKING:
+    import subprocess
+
+UNKILLABLE_SECONDS = 1.0
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
@@ -26,17 +36,37 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
     """Run a tool without a shell, in the C locale, bounded in time. Never raises for what the tool does."""
     import subprocess  # not at the top: every command imports this module, few run a tool
 
-    environ = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            list(argv), capture_output=True, text=True, errors="replace", timeout=timeout_seconds, env=environ,
-            stdin=subprocess.DEVNULL, check=False,
+        process = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return CommandOutput(None, "", "", f"{argv[0]} did not end within {timeout_seconds:g} s")
     except OSError as error:
         return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
-    return CommandOutput(done.returncode, done.stdout, done.stderr)
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        _abandon(process)
+        return CommandOutput(None, "", "", f"{argv[0]} did not end within {timeout_seconds:g} s")
+    except BaseException:
+        _abandon(process)
+        raise
+    return CommandOutput(process.returncode, stdout, stderr)
+
+
+def _abandon(process: subprocess.Popen[str]) -> None:
+    """Kill it with all that it started: a wrapper script leaves the tool itself behind. It keeps the group of its
+    parent, which whoever stops an adapter or a probe kills as a whole."""
+    import subprocess
+
+    for pid in [*descendants(process.pid), process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits within the driver ends when the driver does
+        process.wait(UNKILLABLE_SECONDS)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 class Machine(msgspec.Struct, frozen=True):

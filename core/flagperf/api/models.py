@@ -5,6 +5,7 @@ name = "A1-80GB"                       # what tables and peaks go by
 short_name = "A1"                      # what pages print
 name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X for A1
 pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
+unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
 [[model.peak]]
 row = "bf16"                           # a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (W)
 value = 280e12
@@ -40,6 +41,8 @@ class CardModel(msgspec.Struct, frozen=True):
     name_pattern: str
     pci_ids: tuple[str, ...]
     peaks: tuple[Peak, ...]
+    unsupported: dict[str, str] = {}
+    """Peak row -> who says so."""
 
 
 def find_model(models: Sequence[CardModel], names: Sequence[str], pci_id: str = "") -> CardModel | None:
@@ -71,6 +74,7 @@ class _ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name_pattern: str
     pci_ids: tuple[str, ...] = ()
     peak: tuple[_PeakEntry, ...] = ()
+    unsupported: dict[str, str] = {}
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,4 +84,4 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _card_model(entry: _ModelEntry) -> CardModel:
     re.compile(entry.name_pattern)
     peaks = tuple(Peak(entry.name, peak.row, peak.value, peak.source, peak.confidence) for peak in entry.peak)
-    return CardModel(entry.name, entry.short_name, entry.name_pattern, entry.pci_ids, peaks)
+    return CardModel(entry.name, entry.short_name, entry.name_pattern, entry.pci_ids, peaks, entry.unsupported)

@@ -14,7 +14,7 @@ from flagperf.api.device import Device
 from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
 from flagperf.api.pci import pci_address
-from flagperf.errors import ToolFailed, UnknownLayout
+from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -40,13 +40,13 @@ class Tool(msgspec.Struct, frozen=True):
         return output.stdout
 
     def call(self, machine: Machine, arguments: Sequence[str]) -> CommandOutput:
-        """Whatever its exit code. One that could not be started or did not end in time is a failure."""
+        """Whatever its exit code. ToolSilent where it could not be started or did not end in time."""
         path = self.find(machine)
         if path is None:
             raise ToolFailed(f"{self.names[0]} is neither on PATH nor in {', '.join(self.folders) or 'a known folder'}")
         output = machine.run_tool([path, *arguments], timeout_seconds=self.timeout_seconds)
         if output.problem:
-            raise ToolFailed(output.problem)
+            raise ToolSilent(output.problem)
         return output
 
     def failure(self, arguments: Sequence[str], output: CommandOutput) -> ToolFailed:
@@ -77,9 +77,48 @@ class Query(msgspec.Struct, frozen=True):
             raise tool.failure(self.arguments, output) from None
 
 
+def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
+    """What discovery wants: the cards that the first query lists, by the tool's own keys, with what the others add. The
+    first one must answer; a later one that fails leaves its figures out, each with the reason."""
+    first, *others = queries
+    answers = [_by_key(first.ask(tool, machine))]
+    missing: dict[str, str] = {}
+    for query in others:
+        try:
+            answers.append(_by_key(query.ask(tool, machine)))
+        except ToolFailed as error:
+            missing = {**_reasons(query, error), **missing}
+            if isinstance(error, ToolSilent):
+                break
+    return [merge(key, [answer.get(key) for answer in answers], missing) for key in answers[0]]
+
+
+def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
+    """The answer of the first query that has one; nothing where none has: what they would have said is only good to
+    know."""
+    for query in queries:
+        try:
+            return query.ask(tool, machine)
+        except ToolSilent:
+            break
+        except ToolFailed:
+            continue
+    return []
+
+
+def _reasons(query: Query, error: ToolFailed) -> dict[str, str]:
+    """Why figures are missing: those of the query, or, of a tool that is not asked again, all that nobody gave yet."""
+    return dict.fromkeys(FIGURES if isinstance(error, ToolSilent) else query.figures, str(error))
+
+
+def _by_key(readings: Sequence[Reading]) -> dict[str, Reading]:
+    return {reading.device_id: reading for reading in readings}
+
+
 class ToolProbe(MemoryProbe):
     """Reads cards through one or more queries. The first one must answer, or the sample is a gap. A later one is asked
-    only where a figure of its own is still to be had; one that fails leaves its figures out, each with the reason."""
+    only where a figure of its own is still to be had; one that fails leaves its figures out, each with the reason.
+    A tool that hangs is not asked again within the sample."""
 
     tool: ClassVar[Tool]
     queries: ClassVar[tuple[Query, ...]]
@@ -104,7 +143,9 @@ class ToolProbe(MemoryProbe):
             try:
                 answers.append(join(query.sample(self.tool, self._machine), devices))
             except ToolFailed as error:
-                missing = {**dict.fromkeys(query.figures, str(error)), **missing}
+                missing = {**_reasons(query, error), **missing}
+                if isinstance(error, ToolSilent):
+                    break
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
 
 

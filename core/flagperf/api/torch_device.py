@@ -49,6 +49,11 @@ class TorchDeviceBackend(DeviceBackend):
         for name in self.tf32_switches:
             owner, attribute = self._switch(name)
             setattr(owner, attribute, allowed)
+        if allowed and not self._rounds_as_tf32():
+            raise Unsupported(
+                f"tf32 is switched on, but this torch ({torch.__version__}) multiplies in fp32 on {self.vendor} cards: "
+                "the result would bear a wrong name; choose fp32"
+            )
 
     def synchronize(self) -> None:
         self._module.synchronize()
@@ -90,6 +95,18 @@ class TorchDeviceBackend(DeviceBackend):
 
         path, _, attribute = name.rpartition(".")
         return functools.reduce(getattr, path.split("."), torch.backends), attribute
+
+    def _rounds_as_tf32(self) -> bool:
+        """By trying it: a build may take the switches without a word and leave them unused. TF32 has ten bits behind
+        the point, to which 1 + 2**-12 is 1. The matrices are large enough for the kernels that real work uses."""
+        import torch
+
+        size = 1024
+        ones = torch.ones((size, size), device=self.torch_type)
+        product = torch.matmul(ones + 2**-12, ones)[0, 0].item()
+        self._module.empty_cache()
+        self._module.reset_peak_memory_stats()
+        return bool(product < size + 0.125)  # in fp32 it is size + 0.25, exactly
 
     def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
         """Joined by UUID, else by PCI address: both are missing in some versions of torch. Never by position: then the

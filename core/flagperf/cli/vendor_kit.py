@@ -56,6 +56,8 @@ def _check_word(name: str) -> None:
     for given in load_plugins().device_backends():
         if name in (given.thing.vendor, *given.thing.aliases):
             raise BadInput(f"{name!r} is the word of {given.adapter}: choose another one")
+    if importlib.util.find_spec(f"flagperf_{name}") is not None:
+        raise BadInput(f"a package flagperf_{name} is installed already: choose another word, or uninstall it")
 
 
 def write_adapter(name: str, target: Path) -> list[str]:

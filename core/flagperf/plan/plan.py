@@ -15,7 +15,7 @@ from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed, unknown_name
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
-from flagperf.plan.settings import Settings, choose_profile, make_settings, resolve_values
+from flagperf.plan.settings import Settings, choose_profile, make_settings, refuse_unsupported, resolve_values
 from flagperf.plan.site import Site, find_site
 from flagperf.plan.tuning import find_tuning
 from flagperf.plan.userfile import UserFile, read_user_file
@@ -51,6 +51,8 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
         tuning = _tuning(spec, case.manifest, site)
         peaks = site.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, site.backend, tuning)
+    with adapter_code(site.choice.facts.adapter):
+        refuse_unsupported(settings.precision, site.backend, site.device.model)
     job = _job(spec, case, site, settings, peaks, _checked_files(spec, case.manifest, settings.config, site))
     launcher = plugins.launcher(site.backend.vendor)
     with adapter_code(job.adapter):

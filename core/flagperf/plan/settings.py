@@ -72,3 +72,14 @@ def _precision(config: Resolved, manifest: Manifest, backend: DeviceBackend) -> 
         if chosen.name not in offered:
             raise Unsupported(f"{who} does not support precision {chosen.name}; it has: {', '.join(offered)}")
     return chosen
+
+
+def refuse_unsupported(chosen: Precision, backend: DeviceBackend, model: str) -> None:
+    """What the vendor's cards can do, but this one cannot."""
+    lacking = backend.unsupported(model)
+    if chosen.peak_row in lacking:
+        others = [name for name in backend.precisions if precision(name).peak_row not in lacking]
+        raise Unsupported(
+            f"{backend.vendor} {model} does not support precision {chosen.name} ({lacking[chosen.peak_row]}); "
+            f"it has: {', '.join(others)}"
+        )

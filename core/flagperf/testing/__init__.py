@@ -1,4 +1,5 @@
-"""For those who test adapters: machines in folders, tools that replay, memory that moves, and suites to pass.
+"""For those who test adapters: machines in folders, tools that replay, memory that moves, reference
+material, and suites to pass.
 
 pytest is needed for the suites (`pip install 'flagperf[testing]'`), so they are imported when they are asked for.
 """
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.moving_memory import MovingMemory
 from flagperf.testing.rig import InstalledRig, Recorded, Rig, SimulatedCard, Simulation
+from flagperf.testing.shared import shared_file
 from flagperf.testing.tools import Answer, simulated_environ, write_memory, write_tool
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "DeviceSuite", "InstalledRig", "LauncherSuite", "MachineFolder", "MemorySuite", "MovingMemory",
-    "Recorded", "Rig", "RunSuite", "SimulatedCard", "Simulation", "simulated_environ", "write_memory", "write_tool",
+    "Recorded", "Rig", "RunSuite", "SimulatedCard", "Simulation", "shared_file", "simulated_environ", "write_memory",
+    "write_tool",
 ]  # fmt: skip
 
 _SUITES = {

@@ -56,6 +56,12 @@ class DeviceSuite(Suite):
         for peak in backend.peaks():
             assert peak.value > 0 and peak.source and peak.row in known_rows, peak
 
+    def test_what_a_card_cannot_compute_has_a_source_and_no_peak(self, backend: DeviceBackend) -> None:
+        known_rows = {each.peak_row for each in PRECISIONS.values()}
+        for model in backend.models():
+            assert set(model.unsupported) <= known_rows and all(model.unsupported.values()), model.unsupported
+            assert not set(model.unsupported) & {peak.row for peak in model.peaks}, f"{model.name} has peaks for these"
+
     def test_name_patterns_are_anchored_and_fit_one_model_each(self, backend: DeviceBackend) -> None:
         for model in backend.models():
             assert model.name_pattern.startswith("^") and model.name_pattern.endswith("$"), model.name_pattern

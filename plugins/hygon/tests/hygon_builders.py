@@ -70,9 +70,9 @@ def answers(first: int = 0, addresses: Sequence[str] = ADDRESSES, name: str = "K
     return [Answer((*option, "--json"), json.dumps(answer) + "\n") for option, answer in said.items()]
 
 
-def lay_out(folder: Path) -> Simulation:
+def lay_out(folder: Path, pci_id: str = "6210") -> Simulation:
     """Two cards with an idle memory and a hy-smi on PATH."""
-    machine = folder_with_cards(folder / "root")
+    machine = folder_with_cards(folder / "root", pci_id)
     memory = folder / "memory"
     write_memory(memory, [0] * len(CARDS))
     write_tool(folder / "bin", "hy-smi", answers(), memory)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.testing import shared_file
 from flagperf_hygon.smi import driver_version, parse_csv, parse_json, parse_table, parse_text
 
 MIB = 1 << 20
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
-CAPTURES = SHARED / "transcripts" / "hygon"
 PARSERS = (parse_json, parse_csv, parse_text, parse_table)
 Parser = Callable[[str], list[Reading]]
 
@@ -59,13 +56,7 @@ REFUSED = [
 
 
 def capture(name: str) -> str:
-    path = CAPTURES / f"{name}.txt"
-    if not path.is_file():
-        message = f"no captured output at {path}"
-        if os.environ.get("CI") == "true" and SHARED.is_dir():
-            pytest.fail(message)
-        pytest.skip(message)
-    return path.read_text()
+    return shared_file(__file__, f"transcripts/hygon/{name}.txt").read_text()
 
 
 @pytest.mark.parametrize(("name", "parse", "num_cards", "last"), READ, ids=[each[0] for each in READ])

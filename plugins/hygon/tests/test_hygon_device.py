@@ -3,12 +3,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hygon_builders import ADDRESSES, TOTAL_MIB, answers, folder_with_cards, machine_with_tool, with_cpu_functions
 
-from flagperf.api import PRECISIONS, Device
+from flagperf.api import Device, find_model
 from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_hygon.device import HygonBackend
@@ -193,6 +192,31 @@ def test_the_tool_says_the_driver_where_sysfs_does_not(tmp_path: Path) -> None:
     assert BACKEND.versions(MachineFolder(tmp_path / "nothing").machine()) == {}
 
 
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "pci_id", "model"),
+    [
+        (["K100_AI"], "6210", "K100_AI"),
+        (["Z100SM"], "6210", "K100_AI"),
+        (["K100"], "", "K100"),
+        (["K100_AI"], "62b7", "K100"),
+        (["BW"], "631a", "BW1000_H"),
+        (["BW"], "", None),
+        (["K100_AI2"], "", None),
+    ],
+)
+def test_the_pci_id_goes_before_the_name(names: list[str], pci_id: str, model: str | None) -> None:
+    found = find_model(BACKEND.models(), names, pci_id)
+    assert (found.name if found else None) == model
+
+
+def test_no_two_models_share_a_pci_id() -> None:
+    ids = [pci_id for model in BACKEND.models() for pci_id in model.pci_ids]
+    assert len(ids) == len(set(ids))
+
+
 # --- worker ----------------------------------------------------------------------------------------------------------
 
 
@@ -206,33 +230,6 @@ def test_activating_with_another_torch_ends_as_unsupported(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="cannot use hygon cards"):
         HygonBackend().activate(0, 1, [Device("a", "K100", "K100", 0)])
-
-
-def card(architecture: str) -> Any:
-    properties = SimpleNamespace(gcnArchName=architecture)
-    return SimpleNamespace(current_device=lambda: 0, get_device_properties=lambda _: properties)
-
-
-@pytest.mark.run
-def test_a_card_without_tf32_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HygonBackend()
-    monkeypatch.setattr(backend, "_module", card("gfx906:sramecc+:xnack-"))
-    with pytest.raises(Unsupported, match=r"gfx906 .* does not compute in tf32"):
-        backend.set_precision(PRECISIONS["tf32"])
-
-
-@pytest.mark.run
-def test_the_switches_of_tf32_follow_the_precision_on_the_other_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    backend = HygonBackend()
-    monkeypatch.setattr(backend, "_module", card("gfx928"))
-    try:
-        backend.set_precision(PRECISIONS["tf32"])
-        assert torch.backends.cuda.matmul.allow_tf32
-    finally:
-        backend.set_precision(PRECISIONS["fp32"])
-    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 @pytest.mark.run

@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hygon_builders import ADDRESSES, lay_out
 
 from flagperf.api import Device, LaunchCommand, NodeShare
+from flagperf.errors import BadInput
 from flagperf.testing import MachineFolder, Simulation
+from flagperf_hygon.device import HygonBackend
 from flagperf_hygon.launcher import HygonLauncher
 
 DEVICES = tuple(
@@ -32,8 +35,28 @@ def test_workers_see_the_cards_of_the_run_by_hips_variable_alone() -> None:
 def test_dtks_script_is_sourced_where_it_is(tmp_path: Path) -> None:
     folder = MachineFolder(tmp_path)
     assert HygonLauncher().env_script(folder.machine()) is None
+    folder.file("/opt/dtk-26.04/env.sh", "export DTK=2\n")
+    assert HygonLauncher().env_script(folder.machine()) == str(tmp_path / "opt/dtk-26.04/env.sh")
     folder.file("/opt/dtk/env.sh", "export DTK=1\n")
     assert HygonLauncher().env_script(folder.machine()) == str(tmp_path / "opt/dtk/env.sh")
+
+
+def test_of_several_releases_none_is_guessed(tmp_path: Path) -> None:
+    folder = MachineFolder(tmp_path)
+    for release in ("25.04", "26.04"):
+        folder.file(f"/opt/dtk-{release}/env.sh").file(f"/opt/dtk-{release}/.dtk_version", f"DTK-{release}\n")
+    with pytest.raises(BadInput, match=r"FLAGPERF_HYGON_ENV_SCRIPT to one of .*25.04.*26.04"):
+        HygonLauncher().env_script(folder.machine())
+    chosen = str(tmp_path / "opt/dtk-25.04/env.sh")
+    machine = folder.machine({"FLAGPERF_HYGON_ENV_SCRIPT": chosen, "PATH": ""})
+    assert HygonLauncher().env_script(machine) == chosen
+    assert HygonBackend().versions(machine) == {"dtk": "25.04"}
+
+
+def test_a_script_that_is_named_and_not_there_is_bad_input(tmp_path: Path) -> None:
+    folder = MachineFolder(tmp_path).file("/opt/dtk/env.sh")
+    with pytest.raises(BadInput, match="is not a file"):
+        HygonLauncher().env_script(folder.machine({"FLAGPERF_HYGON_ENV_SCRIPT": str(tmp_path / "none.sh")}))
 
 
 def test_plan_shows_script_visibility_what_is_removed_and_the_peak(tmp_path: Path) -> None:
@@ -55,9 +78,20 @@ def test_plan_of_a_slice_has_no_peak(tmp_path: Path) -> None:
 
 
 def plan(simulation: Simulation, folder: Path, **environ: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "hygon", "--devices", "2"],
-        env=simulation.environ(**environ), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
-    )  # fmt: skip
+    done = run_plan(simulation, folder, **environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_plan(simulation: Simulation, folder: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "hygon", "--devices", "2", *options],
+        env=simulation.environ(**environ), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
+    )  # fmt: skip
+
+
+def test_a_precision_that_the_card_lacks_is_unsupported_before_anything_starts(tmp_path: Path) -> None:
+    simulation = lay_out(tmp_path / "machine", pci_id="55b7")
+    done = run_plan(simulation, tmp_path, "--precision", "tf32")
+    assert done.returncode == 6
+    assert "hygon Z100L does not support precision tf32" in done.stderr and "it has: fp32, fp16" in done.stderr

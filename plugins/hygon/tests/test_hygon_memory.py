@@ -54,7 +54,10 @@ def test_a_card_that_the_tool_does_not_list_says_so(tmp_path: Path) -> None:
 def test_without_the_tool_the_probe_says_where_it_looked(tmp_path: Path) -> None:
     availability = HygonSmiProbe().available(MachineFolder(tmp_path).machine())
     assert not availability.available
-    assert availability.reason == "no hy-smi in PATH or /opt/hyhal/bin, /usr/local/hyhal/bin, /opt/dtk/bin"
+    assert (
+        availability.reason
+        == "no hy-smi in PATH or /opt/hyhal/bin, /usr/local/hyhal/bin, /opt/dtk/.hyhal/bin, /opt/dtk/bin"
+    )
 
 
 @pytest.mark.parametrize(

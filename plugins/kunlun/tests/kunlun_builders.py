@@ -58,7 +58,7 @@ def lay_out(folder: Path) -> Simulation:
     write_memory(memory, [0] * len(CARDS))
     write_tool(folder / "bin", "xpu-smi", answers(), memory)
     modules.mkdir()
-    (modules / "torch_xmlir.py").write_text("")
+    (modules / "torch_xmlir.py").write_text("import torch\ntorch.backends.cudnn.enabled = False\n")
     path = os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
     environ = simulated_environ(machine.root, folder / "bin", PYTHONPATH=path)
     return Simulation(machine.root, CARDS, memory, environ, torch_version={"cuda": "12.9"})

@@ -34,12 +34,12 @@ def p800(index: int, limit: str = "400") -> dict[str, str]:
 def query(index: int) -> dict[str, str]:
     return {
         "pci_address": ADDRESSES[index], "name": "P800 OAM", "serial": SERIALS[index], "uuid": UUIDS[index],
-        "power_limit_watts": "400.00", "driver": "5.0.33.2",
+        "power_limit_watts": "400.00", "driver": "5.0.33.2", "node": str(1 - index),
     }  # fmt: skip
 
 
 def xre4(index: int, address: str, name: str, serial: str, driver: str, runtime: str, **more: str) -> dict[str, str]:
-    named = {"index": str(index), "pci_address": address, "name": name, "serial": serial}
+    named = {"index": str(index), "pci_address": address, "name": name, "serial": serial, "node": str(index)}
     return {**named, **more, "driver": driver, "runtime": runtime}
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.testing import shared_file
 from flagperf_kunlun.smi import parse_machine, parse_query, parse_table
 
 MIB = 1 << 20
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
-CAPTURES = SHARED / "transcripts" / "kunlun"
 PARSERS = (parse_machine, parse_query, parse_table)
 Parser = Callable[[str], list[Reading]]
 
@@ -75,13 +72,7 @@ REFUSED = [
 
 
 def capture(name: str) -> str:
-    path = CAPTURES / f"{name}.txt"
-    if not path.is_file():
-        message = f"no captured output at {path}"
-        if os.environ.get("CI") == "true" and SHARED.is_dir():
-            pytest.fail(message)
-        pytest.skip(message)
-    return path.read_text()
+    return shared_file(__file__, f"transcripts/kunlun/{name}.txt").read_text()
 
 
 @pytest.mark.parametrize(("name", "parse", "keys", "last"), READ, ids=[each[0] for each in READ])

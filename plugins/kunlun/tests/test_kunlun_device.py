@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from kunlun_builders import ADDRESSES, TOTAL_MIB, UUIDS, answers, folder_with_cards, machine_with_tool, transcript
 
-from flagperf.api import Device
+from flagperf.api import Device, Machine, find_model
 from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_kunlun.device import KunlunBackend
@@ -76,6 +76,28 @@ def test_a_card_in_error_state_is_among_the_evidence(tmp_path: Path) -> None:
         folder_with_cards(tmp_path).file("/proc/xpu/dev0/state", "NORMAL\n").file("/proc/xpu/dev1/state", "ERROR\n")
     )
     assert "/proc/xpu/dev1/state is ERROR" in BACKEND.presence(folder.machine()).evidence
+
+
+def in_error(machine: Machine, number: int) -> Machine:
+    MachineFolder(machine.root).file(f"/proc/xpu/dev{number}/state", "ERROR\n")
+    return machine
+
+
+def test_a_card_in_error_state_cannot_be_used_and_is_found_by_its_node_not_by_its_place(tmp_path: Path) -> None:
+    devices = BACKEND.devices(in_error(machine_with_tool(tmp_path, answers()), 1))
+    assert [device.problem for device in devices] == ["/proc/xpu/dev1/state is ERROR", ""]
+
+
+def test_the_older_table_tells_the_node_of_a_card_in_error_state(tmp_path: Path) -> None:
+    said = [Answer(("-m",), transcript("machine_k200_milliwatts")), Answer((), transcript("table_xre4_8_columns"))]
+    devices = BACKEND.devices(in_error(machine_with_tool(tmp_path, said), 1))
+    assert [device.problem for device in devices] == ["", "/proc/xpu/dev1/state is ERROR"]
+
+
+def test_a_state_of_nobody_knows_which_card_blames_none(tmp_path: Path) -> None:
+    machine = in_error(machine_with_tool(tmp_path, answers()[:1]), 1)
+    assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]
+    assert "/proc/xpu/dev1/state is ERROR" in BACKEND.presence(machine).evidence
 
 
 # --- identity --------------------------------------------------------------------------------------------------------
@@ -155,20 +177,56 @@ def test_a_container_that_answers_to_other_names_has_no_driver_version(tmp_path:
     assert BACKEND.versions(MachineFolder(tmp_path / "nothing").machine()) == {}
 
 
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("R200", "R200"),
+        ("R300", "R300"),
+        ("P800 OAM", "P800-OAM"),
+        ("P800 PCIe", "P800-PCIe"),
+        ("P800", None),
+        ("R200-VF-5G", None),
+        ("R200-PF", None),
+        ("K200", None),
+    ],
+)
+def test_the_tools_name_tells_the_model_and_a_slice_has_none(name: str, model: str | None) -> None:
+    found = find_model(BACKEND.models(), [name], "3684")
+    assert (found.name if found else None) == model
+
+
 # --- worker ----------------------------------------------------------------------------------------------------------
 
 
-def torch_that_sees(num_cards: int) -> SimpleNamespace:
-    cuda = SimpleNamespace(device_count=lambda: num_cards)
-    return SimpleNamespace(__version__="2.9.0+cu129", version=SimpleNamespace(cuda="12.9"), cuda=cuda)
+def torch_that_sees(num_cards: int, name: str = "GPU", has_cudnn: bool = False) -> SimpleNamespace:
+    """A stock torch whose functions nobody replaced, but for what is asked for."""
+    linear, module = object(), type("Linear", (), {"__module__": "torch.nn.modules.linear"})
+    return SimpleNamespace(
+        __version__="2.9.0+cu129", version=SimpleNamespace(cuda="12.9"),
+        cuda=SimpleNamespace(device_count=lambda: num_cards, get_device_name=lambda: name),
+        backends=SimpleNamespace(cudnn=SimpleNamespace(enabled=has_cudnn)),
+        nn=SimpleNamespace(functional=SimpleNamespace(linear=linear), Linear=module),
+        _C=SimpleNamespace(_nn=SimpleNamespace(linear=linear)),
+    )  # fmt: skip
 
 
-def test_a_torch_that_was_not_patched_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_cannot_use_the_cards_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISABLE_XPYTORCH", raising=False)
     assert BACKEND.wrong_build(torch_that_sees(8)) == ""
     assert "sees no card" in BACKEND.wrong_build(torch_that_sees(0))
     monkeypatch.setenv("DISABLE_XPYTORCH", "1")
     assert "DISABLE_XPYTORCH=1" in BACKEND.wrong_build(torch_that_sees(8))
+
+
+def test_a_torch_that_sees_cards_but_was_not_patched_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISABLE_XPYTORCH", raising=False)
+    stock = torch_that_sees(8, "NVIDIA A100-SXM4-40GB", has_cudnn=True)
+    assert "has not patched torch" in BACKEND.wrong_build(stock)
+    stock.nn.functional.linear = object()
+    assert BACKEND.wrong_build(stock) == ""
 
 
 def test_activating_without_torch_xmlir_ends_as_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +252,9 @@ def test_the_record_says_whether_torch_compile_does_anything(
         monkeypatch.setenv("XMLIR_ENABLE_MOCK_TORCH_COMPILE", value)
     monkeypatch.setenv("XMLIR_D_FORCE_FALLBACK", "1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "OAM_ID")
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", False)
     state = KunlunBackend().framework_state()
+    assert state["torch_xmlir.patched"] == "cudnn off, device name"
     assert state["torch.compile"].startswith(said)
     assert state["device_name"] == "GPU"
     assert (state["XMLIR_D_FORCE_FALLBACK"], state["CUDA_DEVICE_ORDER"]) == ("1", "OAM_ID")

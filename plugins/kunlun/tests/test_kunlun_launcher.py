@@ -32,10 +32,11 @@ def test_the_variable_that_kills_other_processes_never_reaches_workers() -> None
     assert "XTORCHRUN_CLEAN" not in command().environment({"XTORCHRUN_CLEAN": "1"})
 
 
-def test_cards_have_one_order_whatever_the_number_of_cards_and_what_was_inherited() -> None:
+def test_cards_have_one_order_whatever_their_number_unless_the_user_chose_another() -> None:
     setting = next(each for each in command().settings if each.name == "CUDA_DEVICE_ORDER")
     assert "OAM_ID" in setting.reason
-    assert command().environment({"CUDA_DEVICE_ORDER": "OAM_ID"})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert command().environment({})["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert command().environment({"CUDA_DEVICE_ORDER": "OAM_ID"})["CUDA_DEVICE_ORDER"] == "OAM_ID"
 
 
 def test_plan_shows_tuning_visibility_order_and_what_is_removed(tmp_path: Path) -> None:

@@ -6,14 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
 from flagperf.api import Device, Machine, Reading
 from flagperf.testing import (
     Answer,
     MachineFolder,
-    Recorded,
-    Rig,
     SimulatedCard,
     Simulation,
     simulated_environ,
@@ -36,17 +32,6 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 FIRST, SECOND = "0000:1c:00.0", "0000:9d:00.0"
 FIRST_UUID, SECOND_UUID = "GPU-0f1e2d3c-1111-4a5b-8c6d-00000000000a", "GPU-0f1e2d3c-2222-4a5b-8c6d-00000000000b"
 SLICE, SLICE_UUID = f"{FIRST}/sgpu-2", "GPU-7a7b7c7d-3333-4e4f-9a9b-00000000000c"
-
-
-def shared_file(path: str) -> Path:
-    """A file of the reference material that may lie beside the repository, and is not part of this package."""
-    folders = [folder / "shared" for folder in Path(__file__).parents]
-    beside = [folder for folder in folders if (folder / "facts").is_dir() or (folder / "transcripts").is_dir()]
-    if beside and (beside[0] / path).exists():
-        return beside[0] / path
-    if beside and os.environ.get("CI") == "true":
-        pytest.fail(f"{beside[0] / path} is missing, though {beside[0]} is here")
-    pytest.skip(f"shared/{path} is not beside this repository")
 
 
 def transcript(name: str) -> str:
@@ -282,21 +267,14 @@ SAID = {
 """Transcript -> the function that reads it, and exactly what it says."""
 
 
-class MetaxRig(Rig):
-    vendor = "metax"
-    recorded = tuple(Recorded(parse, transcript(name), readings) for name, (parse, readings) in SAID.items())
-
-    def lay_out(self, folder: Path) -> Simulation:
-        metax_folder(folder)
-        memory = folder / "memory"
-        write_memory(memory, (0, 0))
-        write_tool(folder / "bin", "mx-smi", ANSWERS, memory)
-        cards = tuple(
-            SimulatedCard(uuid, 64 * GIB, uuid=uuid, pci_address=address)
-            for uuid, address in ((FIRST_UUID, FIRST), (SECOND_UUID, SECOND))
-        )
-        return Simulation(folder, cards, memory, simulated_environ(folder, folder / "bin"), {"maca": "3.2.1.7"})
-
-    def break_source(self, simulation: Simulation) -> None:
-        error = Answer(("*",), "", "Sysfs error: No such file or directory\n", returncode=1)
-        write_tool(simulation.root / "bin", "mx-smi", [error], simulation.memory)
+def lay_out(folder: Path) -> Simulation:
+    """Two cards with an idle memory and an mx-smi on PATH."""
+    metax_folder(folder)
+    memory = folder / "memory"
+    write_memory(memory, (0, 0))
+    write_tool(folder / "bin", "mx-smi", ANSWERS, memory)
+    cards = tuple(
+        SimulatedCard(uuid, 64 * GIB, uuid=uuid, pci_address=address)
+        for uuid, address in ((FIRST_UUID, FIRST), (SECOND_UUID, SECOND))
+    )
+    return Simulation(folder, cards, memory, simulated_environ(folder, folder / "bin"), {"maca": "3.2.1.7"})

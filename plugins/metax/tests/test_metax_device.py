@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,6 @@ from metax_builders import (
     SLICED_ANSWERS,
     metax_folder,
     replaced,
-    shared_file,
     transcript,
     with_tool,
     without,
@@ -228,21 +226,3 @@ def test_a_torch_of_another_vendor_is_told_by_its_missing_maca_version() -> None
 def test_a_model_is_told_by_its_whole_name(name: str, model: str | None) -> None:
     found = find_model(BACKEND.models(), [name])
     assert (found.name if found else None) == model
-
-
-def test_peaks_are_exactly_the_published_ones() -> None:
-    rows = [row for row in csv.DictReader(shared_file("facts/peaks.csv").open()) if row["vendor"] == "metax"]
-    names = {
-        "fp32_vector": ("fp32", 1e12), "tf32_tensor_dense": ("tf32", 1e12), "fp16_tensor_dense": ("fp16", 1e12),
-        "bf16_tensor_dense": ("bf16", 1e12), "memory_bandwidth": ("memory_bandwidth", 1e9), "tdp": ("tdp", 1),
-    }  # fmt: skip
-    published = {
-        (row["model"], names[row["metric"]][0]): (
-            float(row["value"]) * names[row["metric"]][1], row["source"], row["confidence"],
-        )
-        for row in rows
-        if row["metric"] in names and row["value"] not in ("n/a", "unsupported")
-    }  # fmt: skip
-    assert {(peak.model, peak.row): (peak.value, peak.source, peak.confidence) for peak in BACKEND.peaks()} == published
-    patterns = {row["model"]: row["value"] for row in rows if row["metric"] == "name_pattern"}
-    assert {model.name: model.name_pattern for model in BACKEND.models()} == patterns

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metax_builders import FIRST_UUID, SLICE_UUID, SLICED_ANSWERS, MetaxRig, card, slice_device
+from metax_builders import FIRST_UUID, SLICE_UUID, SLICED_ANSWERS, card, lay_out, slice_device
 
 from flagperf.api import Device, LaunchCommand, NodeShare
 from flagperf.plan.tuning import find_tuning
@@ -94,7 +94,7 @@ def plan(simulation: Simulation, **variables: str) -> str:
 
 
 def test_plan_shows_tuning_peak_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:
-    shown = plan(MetaxRig().lay_out(tmp_path / "machine"), CUDA_LAUNCH_BLOCKING="1")
+    shown = plan(lay_out(tmp_path / "machine"), CUDA_LAUNCH_BLOCKING="1")
     tuned = ("training.batch_size 96", "training.learning_rate 1e-5", "distilbert-pytorch for 1x1")
     settings = ("CUDA_VISIBLE_DEVICES=0", "MACA_VISIBLE_DEVICES=0", "MACA_PATH=/opt/maca", "unset CUDA_LAUNCH_BLOCKING")
     for words in (FIRST_UUID, "1.8e+13", *tuned, *settings):
@@ -102,7 +102,7 @@ def test_plan_shows_tuning_peak_visibility_settings_and_what_is_removed(tmp_path
 
 
 def test_plan_has_neither_peak_nor_tuning_of_the_whole_card_for_a_slice(tmp_path: Path) -> None:
-    simulation = MetaxRig().lay_out(tmp_path / "machine")
+    simulation = lay_out(tmp_path / "machine")
     write_tool(simulation.root / "bin", "mx-smi", SLICED_ANSWERS, simulation.memory)
     shown = plan(simulation)
     assert SLICE_UUID in shown

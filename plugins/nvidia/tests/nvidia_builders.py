@@ -21,7 +21,6 @@ from flagperf_nvidia import smi
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = HERE / "transcripts"
-SHARED = HERE.parents[3] / "shared"
 MIB, GIB = 1 << 20, 1 << 30
 TOTAL = 40960 * MIB
 DRIVER = "550.54.15"

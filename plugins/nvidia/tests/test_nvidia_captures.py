@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from nvidia_builders import MIB, SHARED
+from nvidia_builders import MIB
 
 from flagperf.errors import UnknownLayout
+from flagperf.testing import shared_file
 from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 
-FOLDER = SHARED / "transcripts" / "nvidia"
 QUERY = "query_gpu_csv_what_the_exporter_parses"
 ERRORS = (
     "driver_library_mismatch", "driver_not_loaded", "insufficient_permissions", "invalid_query_field",
@@ -43,11 +42,7 @@ OF_A_READ_OUTPUT = ("*query_gpu_csv*.txt", "*list_L.txt", "*compute_apps*.txt", 
 
 
 def capture(name: str) -> str:
-    path = FOLDER / f"{name}.txt"
-    if not path.exists():
-        here = os.environ.get("CI") == "true" and SHARED.exists()
-        (pytest.fail if here else pytest.skip)(f"no capture {path.name} beside this repository")
-    return path.read_text()
+    return shared_file(__file__, f"transcripts/nvidia/{name}.txt").read_text()
 
 
 @pytest.mark.parametrize(("name", "parse", "expected"), EXPECTED)
@@ -61,9 +56,8 @@ def test_a_capture_gives_what_it_says(name: str, parse: Callable[[str], Any], ex
 
 
 def test_every_capture_of_an_output_that_we_read_is_in_the_table() -> None:
-    if not FOLDER.exists():
-        pytest.skip("no captures beside this repository")
-    found = {path.stem for pattern in OF_A_READ_OUTPUT for path in FOLDER.glob(pattern)}
+    folder = shared_file(__file__, "transcripts/nvidia")
+    found = {path.stem for pattern in OF_A_READ_OUTPUT for path in folder.glob(pattern)}
     assert {name for name in found if not name.endswith(".source")} <= {name for name, _, _ in EXPECTED}
 
 

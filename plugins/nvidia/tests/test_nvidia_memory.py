@@ -135,6 +135,22 @@ def test_processes_are_listed_with_their_card(tmp_path: Path, defines: tuple[str
     assert found == [ProcessReading(uuid(1), 41, 7 * MIB), ProcessReading(uuid(1), 42, None)]
 
 
+@pytest.mark.parametrize(("num_broken", "outcome"), [(1, [41]), (2, "NvmlFailed")])
+def test_a_card_whose_processes_cannot_be_listed_hides_none_of_the_others(
+    num_broken: int, outcome: object, tmp_path: Path
+) -> None:
+    machine_folder(tmp_path)
+    lost = "nvmlDeviceGetComputeRunningProcesses_v3:15"
+    cards = [nvml_card(index, errors=lost if index < num_broken else None) for index in range(2)]
+    code = (
+        "from flagperf.errors import ToolFailed\n"
+        "try:\n    answer = [each.pid for each in probe.processes(backend.devices(machine))]\n"
+        "except ToolFailed as error:\n    answer = type(error).__name__\n"
+    )
+    environ = nvml_environ(tmp_path, nvml_text(cards, (), [{"card": 1, "pid": 41, "bytes": 7 * MIB}]))
+    assert in_child(code, environ) == outcome
+
+
 def test_sessions_are_closed_as_often_as_they_are_opened(tmp_path: Path) -> None:
     machine_folder(tmp_path)
     code = (

@@ -9,7 +9,7 @@ from nvidia_builders import CARDS, FIRST, MIB, SECOND, transcript
 
 from flagperf.api import FIGURES, ProcessReading
 from flagperf.errors import UnknownLayout
-from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
+from flagperf_nvidia.smi import QUERY_COMPUTE_APPS, parse_compute_apps, parse_list, parse_query_gpu
 
 APPS = [
     ProcessReading(FIRST, 20411, 12790 * MIB),
@@ -43,10 +43,10 @@ def test_cells_without_a_value_are_missing_with_what_they_say() -> None:
     (card,) = parse_query_gpu(transcript("query_gpu_not_available"))
     assert card.total_bytes == 15109 * MIB
     assert card.missing == {
-        "used_bytes": "nvidia-smi says [N/A]",
-        "utilisation_percent": "nvidia-smi says [Not Supported]",
-        "power_watts": "nvidia-smi says [Unknown Error]",
-        "temperature_celsius": "nvidia-smi says N/A",
+        "used_bytes": "the tool says '[N/A]'",
+        "utilisation_percent": "the tool says '[Not Supported]'",
+        "power_watts": "the tool says '[Unknown Error]'",
+        "temperature_celsius": "the tool says 'N/A'",
     }
     assert all(getattr(card, figure) is None for figure in card.missing)
     assert not {"power_limit_watts", "power_default_limit_watts", "mig_mode"} & set(card.properties)
@@ -161,13 +161,23 @@ def test_processes_are_read_with_and_without_header_and_units() -> None:
     assert parse_compute_apps(transcript("compute_apps_noheader_nounits")) == APPS
 
 
+def test_commas_in_the_name_of_a_process_move_no_other_cell() -> None:
+    assert parse_compute_apps(transcript("compute_apps").replace("./burn", "./burn, --fast, 9")) == APPS
+
+
+def test_the_question_has_no_name_of_a_process() -> None:
+    """Nothing quotes the commas in it."""
+    assert QUERY_COMPUTE_APPS[0] == "--query-compute-apps=gpu_uuid,pid,used_gpu_memory"
+    assert parse_compute_apps(f"{FIRST}, 20411, 12790\n") == APPS[:1]
+
+
 def test_an_idle_machine_has_no_processes() -> None:
     assert parse_compute_apps(transcript("compute_apps_idle")) == []
 
 
 @pytest.mark.parametrize(
     ("was", "becomes"),
-    [("[MiB]", "[KiB]"), ("pid", "process"), (", 20411,", ", ,"), ("406 MiB", "406"), ("./burn", "./burn, fast")],
+    [("[MiB]", "[KiB]"), ("pid", "process"), (", 20411,", ", ,"), ("406 MiB", "406"), ("./burn, ", "")],
 )
 def test_processes_that_are_not_as_known_are_refused(was: str, becomes: str) -> None:
     text = transcript("compute_apps")

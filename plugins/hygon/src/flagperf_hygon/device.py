@@ -13,18 +13,17 @@ from flagperf.api import (
     Evidence,
     Machine,
     PciFunction,
-    Precision,
     Presence,
     Query,
     Reading,
     TorchDeviceBackend,
+    ask_all,
     judge,
     make_devices,
-    merge,
     pci_functions,
 )
-from flagperf.errors import BadInput, ToolFailed, Unsupported
-from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE
+from flagperf.errors import BadInput, ToolFailed
+from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
 from flagperf_hygon.memory import BUS, HY_SMI, MEMORY
 from flagperf_hygon.smi import driver_version, parse_json
 
@@ -33,8 +32,8 @@ CARD_CLASSES = ("0380", "1200")
 NODES = ("/dev/kfd", "/dev/mkfd")
 MODULES = ("hycu", "hydcu")
 """From driver 6.3 on, and before."""
-LIBRARIES = tuple(f"{folder}/librocm_smi64.so" for folder in ("/opt/hyhal/lib", "/usr/local/hyhal/lib"))
-WITHOUT_TF32 = ("gfx906",)
+HYHAL_LIBRARIES = ("/opt/hyhal/lib", "/usr/local/hyhal/lib", "/opt/dtk/.hyhal/lib")
+LIBRARIES = tuple(f"{folder}/librocm_smi64.so" for folder in HYHAL_LIBRARIES)
 LOOKED_FOR = "PCI 1d94 of class 0380 or 1200, /dev/kfd, /sys/module/hycu or hydcu, hy-smi"
 
 NAMES = Query(("--showproductname", "--json"), parse_json, ())
@@ -62,7 +61,7 @@ class HygonBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_other_variables(machine.environ)
-        described = sorted(_describe(machine), key=lambda reading: int(reading.device_id))
+        described = sorted(ask_all(HY_SMI, machine, (BUS, MEMORY, NAMES)), key=lambda reading: int(reading.device_id))
         on_bus = {function.address: function for function in cards_on_bus(machine, self._known_ids())}
         cards = [
             _card(index, reading, on_bus, _slice(machine.environ, reading)) for index, reading in enumerate(described)
@@ -70,8 +69,7 @@ class HygonBackend(TorchDeviceBackend):
         return make_devices(self, machine, cards)
 
     def versions(self, machine: Machine) -> dict[str, str]:
-        dtk = (machine.read("/opt/dtk/.dtk_version") or "").removeprefix("DTK-")
-        found = {"driver": _driver(machine), "dtk": dtk}
+        found = {"driver": _driver(machine), "dtk": _dtk(machine)}
         return {name: version for name, version in found.items() if version}
 
     # --- worker -----------------------------------------------------------------------------------------------------
@@ -80,13 +78,6 @@ class HygonBackend(TorchDeviceBackend):
         if getattr(torch.version, "hip", None):
             return ""
         return "torch.version.hip is not set. Install the DTK build of torch; pip's own is for other cards"
-
-    def set_precision(self, precision: Precision) -> None:
-        properties = self._module.get_device_properties(self._module.current_device())
-        architecture = str(getattr(properties, "gcnArchName", "")).partition(":")[0]
-        if precision.compute == "tf32" and architecture in WITHOUT_TF32:
-            raise Unsupported(f"{architecture} (Z100, Z100L) does not compute in tf32: choose fp32, fp16 or amp-fp16")
-        super().set_precision(precision)
 
     def framework_state(self) -> dict[str, Any]:
         """With the ways that attention can take: the flash one may be missing from a DTK image without an error."""
@@ -146,18 +137,6 @@ def _is_live(machine: Machine, module: str) -> bool:
     return bool(machine.glob(folder)) and machine.read(f"{folder}/initstate") in ("live", None)
 
 
-def _describe(machine: Machine) -> list[Reading]:
-    """Every card that the tool lists, in the tool's numbers. One metric that fails does not remove a card."""
-    answers = [{reading.device_id: reading for reading in BUS.ask(HY_SMI, machine)}]
-    missing: dict[str, str] = {}
-    for query in (MEMORY, NAMES):
-        try:
-            answers.append({reading.device_id: reading for reading in query.ask(HY_SMI, machine)})
-        except ToolFailed as error:
-            missing.update(dict.fromkeys(query.figures, str(error)))
-    return [merge(number, [answer.get(number) for answer in answers], missing) for number in answers[0]]
-
-
 def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str) -> Card:
     """`index` is torch's: it counts the cards that it can reach from 0, whatever number the tool begins with."""
     address, name = reading.properties.get("pci_address", ""), reading.properties.get("name", "")
@@ -196,3 +175,10 @@ def _driver(machine: Machine) -> str:
         return driver_version(HY_SMI.run(machine, ("--showdriverversion",)))
     except ToolFailed:
         return ""
+
+
+def _dtk(machine: Machine) -> str:
+    """The release whose environment workers get, as its own file says it."""
+    script = dtk_script(machine)
+    version = script.with_name(".dtk_version") if script else None
+    return version.read_text().strip().removeprefix("DTK-") if version and version.is_file() else ""

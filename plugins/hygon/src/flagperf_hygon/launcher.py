@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from flagperf.api import Machine, TorchrunLauncher
+from pathlib import Path
 
-ENV_SCRIPT = "/opt/dtk/env.sh"
+from flagperf.api import Machine, TorchrunLauncher
+from flagperf.errors import BadInput
+
+ENV_SCRIPT_VARIABLE = "FLAGPERF_HYGON_ENV_SCRIPT"
 VISIBILITY_VARIABLE = "HIP_VISIBLE_DEVICES"
 OTHER_VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """HIP honours the first, and the second filters below both; what they mean together is not known on DTK."""
@@ -17,5 +20,21 @@ class HygonLauncher(TorchrunLauncher):
 
     def env_script(self, machine: Machine) -> str | None:
         """Without it torch does not import (libgalaxyhip.so.5 is not found); non-interactive shells do not load it."""
-        script = machine.root / ENV_SCRIPT.lstrip("/")
-        return str(script) if script.is_file() else None
+        script = dtk_script(machine)
+        return str(script) if script else None
+
+
+def dtk_script(machine: Machine) -> Path | None:
+    """The one that the user names, else that of /opt/dtk, else of the one release in a folder of its own."""
+    named = machine.environ.get(ENV_SCRIPT_VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise BadInput(f"{ENV_SCRIPT_VARIABLE}={named!r} is not a file: name DTK's env.sh, or unset it")
+        return Path(named)
+    scripts = machine.glob("/opt/dtk/env.sh") or machine.glob("/opt/dtk-*/env.sh")
+    if len(scripts) > 1:
+        listed = ", ".join(map(str, scripts))
+        raise BadInput(
+            f"several releases of DTK are here and no /opt/dtk: set {ENV_SCRIPT_VARIABLE} to one of {listed}"
+        )
+    return scripts[0] if scripts else None

@@ -10,7 +10,7 @@ import msgspec
 from flagperf.api import FIGURES, Availability, Device, Machine, Query, Reading, Tool, ToolProbe
 from flagperf_hygon.smi import parse_json, plausible
 
-HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/bin"))
+HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/.hyhal/bin", "/opt/dtk/bin"))
 BUS = Query(("--showbus", "--json"), parse_json, ())
 MEMORY = Query(("--showmeminfo", "vram", "--json"), parse_json, ("used_bytes", "total_bytes"))
 USE = Query(("--showuse", "--json"), parse_json, ("utilisation_percent",))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from flagperf.api import (
     Query,
     Reading,
     TorchDeviceBackend,
+    ask_all,
+    ask_first,
     judge,
     make_devices,
     pci_functions,
 )
-from flagperf.errors import BadInput, ToolFailed
+from flagperf.errors import BadInput
 from flagperf_kunlun.launcher import VISIBILITY_VARIABLES
 from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, XPU_SMI, may_be_kunlun
 from flagperf_kunlun.smi import parse_query, parse_table
@@ -74,25 +76,28 @@ class KunlunBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_bad_variables(machine.environ)
-        readings = MACHINE.ask(XPU_SMI, machine)
-        details = {reading.device_id: reading for reading in _ask(DETAILS, machine)}
+        readings = ask_all(XPU_SMI, machine, (MACHINE, DETAILS))
         on_bus = {function.address: function for function in cards_on_bus(machine)}
-        return make_devices(self, machine, [_card(each, details.get(each.device_id), on_bus) for each in readings])
+        problems = _problems(machine, readings)
+        cards = [_card(each, on_bus, problems.get(each.properties["index"], "")) for each in readings]
+        return make_devices(self, machine, cards)
 
     def versions(self, machine: Machine) -> dict[str, str]:
         """By the table alone: what -q calls XPU-RT has another number, whose meaning is not known."""
-        properties = next((reading.properties for reading in _ask(TABLE, machine)), {})
+        properties = next((reading.properties for reading in ask_first(XPU_SMI, machine, (TABLE,))), {})
         found = {"driver": properties.get("driver", ""), "xre": properties.get("runtime", "")}
         return {name: version for name, version in found.items() if version}
 
     # --- worker -----------------------------------------------------------------------------------------------------
 
     def wrong_build(self, torch: Any) -> str:
-        """torch_xmlir only warns where it cannot patch torch."""
+        """torch_xmlir only warns where it cannot patch torch, and its libraries may show cards all the same."""
         if os.environ.get("DISABLE_XPYTORCH") == "1":
             return "DISABLE_XPYTORCH=1 turns torch_xmlir off; unset it"
         if torch.cuda.device_count() == 0:
             return "torch_xmlir is loaded, but torch sees no card: see its warnings in the worker's log"
+        if next(marks_of_the_patch(torch), None) is None:
+            return "torch_xmlir is loaded, but has not patched torch: see its warnings in the worker's log"
         return ""
 
     def framework_state(self) -> dict[str, Any]:
@@ -104,9 +109,23 @@ class KunlunBackend(TorchDeviceBackend):
         return {
             **super().framework_state(),
             "torch.compile": "does nothing: models run eagerly" if mocked else "compiles",
+            "torch_xmlir.patched": ", ".join(marks_of_the_patch(torch)),
             "cudnn.enabled": torch.backends.cudnn.enabled,
             **{name: os.environ[name] for name in variables},
         }
+
+
+def marks_of_the_patch(torch: Any) -> Iterator[str]:
+    """What torch_xmlir changes in torch, as far as it can be seen. Releases may differ in some; a torch that has none
+    was not patched. The card is asked last: who needs one mark need not touch it."""
+    if torch.nn.functional.linear is not torch._C._nn.linear:
+        yield "nn.functional.linear"
+    if torch.nn.Linear.__module__ != "torch.nn.modules.linear":
+        yield "nn.Linear"
+    if not torch.backends.cudnn.enabled:
+        yield "cudnn off"
+    if torch.cuda.get_device_name() == "GPU":
+        yield "device name"
 
 
 def cards_on_bus(machine: Machine) -> list[PciFunction]:
@@ -119,17 +138,12 @@ def cards_on_bus(machine: Machine) -> list[PciFunction]:
 
 def find_evidence(machine: Machine) -> Evidence:
     nodes = [CONTROL_NODE, *(f"/dev/{path.name}" for path in machine.glob("/dev/xpu[0-9]*"))]
-    broken = [
-        f"/proc/xpu/{path.parent.name}/state is ERROR"
-        for path in machine.glob("/proc/xpu/dev*/state")
-        if machine.read(f"/proc/xpu/{path.parent.name}/state") == "ERROR"
-    ]
     tool = XPU_SMI.find(machine) if may_be_kunlun(machine) else None
     return Evidence(
         bus=tuple(f"PCI {card.address} {card.vendor_id}:{card.device_id}" for card in cards_on_bus(machine)),
         nodes=tuple(path for path in nodes if machine.glob(path)),
         modules=tuple(f"/sys/module/{name}" for name in MODULES if machine.glob(f"/sys/module/{name}")),
-        tools=(*broken, *filter(None, [tool])),
+        tools=(*_in_error(machine).values(), *filter(None, [tool])),
     )
 
 
@@ -146,36 +160,39 @@ def _missing_nodes(evidence: Evidence) -> str:
     return "" if len(evidence.nodes) > 1 else "/dev/xpu0 or another card's node"
 
 
-def _ask(query: Query, machine: Machine) -> list[Reading]:
-    """What is only good to have: releases differ in which of these outputs they know."""
-    try:
-        return query.ask(XPU_SMI, machine)
-    except ToolFailed:
-        return []
+def _in_error(machine: Machine) -> dict[str, str]:
+    """By the number of the node /dev/xpuN: what the driver says of cards that are in error."""
+    states = [path for root in ("xpu", "kunlun") for path in machine.glob(f"/proc/{root}/dev[0-9]*/state")]
+    paths = {path.parent.name.removeprefix("dev"): f"/{path.relative_to(machine.root)}" for path in states}
+    return {number: f"{path} is ERROR" for number, path in paths.items() if machine.read(path) == "ERROR"}
 
 
-def _card(reading: Reading, detail: Reading | None, on_bus: Mapping[str, PciFunction]) -> Card:
+def _problems(machine: Machine, readings: Sequence[Reading]) -> dict[str, str]:
+    """By the tool's number, which may differ from the node's: -q tells that, or the table of XRE 4. Where neither does,
+    a card in error is among the evidence alone."""
+    in_error = _in_error(machine)
+    told = [*readings, *ask_first(XPU_SMI, machine, (TABLE,))] if in_error else []
+    numbers = {each.properties.get("node"): each.properties.get("index", "") for each in told}
+    return {numbers[node]: problem for node, problem in in_error.items() if node in numbers}
+
+
+def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:
     said = reading.properties
-    more = detail.properties if detail else {}
     function = on_bus.get(said["pci_address"])
-    is_shared = reading.device_id != said["pci_address"]
-    properties = {
-        "serial": said["serial"],
-        "chip": said["chip"],
-        "firmware": said["firmware"],
-        "power_limit_watts": more.get("power_limit_watts", ""),
-        "pci_id": function.device_id if function else "",
-    }
+    pci_id = function.device_id if function else ""
+    names = ("serial", "chip", "firmware", "power_limit_watts")
     return Card(
         physical_index=int(said["index"]),
         names=(said["name"],),
-        uuid=more.get("uuid", ""),
+        uuid=said.get("uuid", ""),
         pci_address=said["pci_address"],
-        pci_id=function.device_id if function else "",
+        pci_id=pci_id,
         memory_bytes=reading.total_bytes,
         slice=_slice(said["name"], function),
-        properties={name: value for name, value in properties.items() if value},
-        identity=reading.device_id if is_shared else "",
+        problem=problem,
+        properties={name: value for name in names if (value := said.get(name))}
+        | ({"pci_id": pci_id} if pci_id else {}),
+        identity=reading.device_id if reading.device_id != said["pci_address"] else "",
     )
 
 

@@ -16,4 +16,4 @@ class KunlunLauncher(TorchrunLauncher):
 
     def vendor_settings(self, share: NodeShare) -> list[Setting]:
         reason = "unset, the runtime orders cards by OAM_ID in runs of exactly 0,1,2,3,4,5,6,7 and otherwise not"
-        return [Setting("CUDA_DEVICE_ORDER", "PCI_BUS_ID", reason)]
+        return [Setting("CUDA_DEVICE_ORDER", "PCI_BUS_ID", reason, only_if_unset=True)]

@@ -144,7 +144,7 @@ def _query_row(bus_id: str, labels: Mapping[str, str], driver: str, text: str) -
     except KeyError as error:
         raise UnknownLayout(f"xpu-smi -q gave no {error.args[0]!r} for {bus_id}", text) from None
     limit = labels.get("Power Readings/Enforced Power Limit", "").removesuffix("W").strip()
-    properties = {**named, "power_limit_watts": limit, "driver": driver}
+    properties = {**named, "power_limit_watts": limit, "driver": driver, "node": labels.get("Minor Number", "")}
     return _Row("", _address(bus_id, text), named["uuid"], cells, properties)
 
 
@@ -226,7 +226,8 @@ def _device_row(row: Mapping[str, str], versions: dict[str, str], text: str) -> 
         for figure, column in optional.items()
         if column not in row
     }
-    properties = {"name": row["Model"], "serial": row["SN"], "state": row.get("State", ""), **versions}
+    node = row.get("INODE", "").removeprefix("/dev/xpu")
+    properties = {"name": row["Model"], "serial": row["SN"], "state": row.get("State", ""), "node": node, **versions}
     return _Row(row["DevID"], _address(row["PCI Addr"], text), row["DevID"], cells, properties, missing)
 
 

@@ -17,12 +17,13 @@ from flagperf.api import (
     Query,
     Reading,
     TorchDeviceBackend,
+    ask_all,
+    ask_first,
     judge,
     make_devices,
-    merge,
     pci_functions,
 )
-from flagperf.errors import ToolFailed
+from flagperf.errors import ToolFailed, ToolSilent
 from flagperf_metax.launcher import VISIBILITY_VARIABLES
 from flagperf_metax.memory import BOARD_POWER, DEVICE_NODE, JSON, MEMORY, MX_SMI, PCI_VENDOR, TABLE, is_metax_machine
 from flagperf_metax.smi import parse_list, parse_version
@@ -58,7 +59,7 @@ class MetaxBackend(TorchDeviceBackend):
 
     def versions(self, machine: Machine) -> dict[str, str]:
         """KMD is the driver. MACA, the tool and the BIOS have versions of their own."""
-        answers = _answer(machine, JSON) or _answer(machine, VERSION) or _answer(machine, TABLE)
+        answers = ask_first(MX_SMI, machine, (JSON, VERSION, TABLE))
         said = answers[0].properties if answers else {}
         names: tuple[str, ...] = ("driver", "maca", "mx_smi", "bios")
         return {**_maca_on_disk(machine), **{name: said[name] for name in names if name in said}}
@@ -94,13 +95,22 @@ def _cards_on_the_bus(machine: Machine) -> list[PciFunction]:
 
 def _cards(machine: Machine) -> list[Card]:
     """In the tool's order. A card that is cut into slices is not itself a device: its memory and time are theirs."""
-    answers = [_listed(machine), _answer(machine, MEMORY), _answer(machine, BOARD_POWER)]
-    by_key = [{reading.device_id: reading for reading in answer} for answer in answers]
-    known = {key: merge(key, [answer.get(key) for answer in by_key], {}) for key in by_key[0]}
+    known = {reading.device_id: reading for reading in _described(machine)}
     sliced = {reading.properties["pci_address"] for reading in known.values() if "slice" in reading.properties}
     return [
         _card(reading, known[reading.properties["pci_address"]]) for key, reading in known.items() if key not in sliced
     ]
+
+
+def _described(machine: Machine) -> list[Reading]:
+    """By -L, which alone has UUIDs; by the table where a release does not print -L in a known way."""
+    try:
+        return ask_all(MX_SMI, machine, (LIST, MEMORY, BOARD_POWER))
+    except ToolFailed as error:
+        by_table = [] if isinstance(error, ToolSilent) else ask_first(MX_SMI, machine, (TABLE,))
+        if not by_table:
+            raise
+        return by_table
 
 
 def _card(reading: Reading, whole: Reading) -> Card:
@@ -114,25 +124,6 @@ def _card(reading: Reading, whole: Reading) -> Card:
         problem=said.get("problem", ""), properties={**limit, **own_name},
         identity="" if "uuid" in said else own_name.get("sgpu", ""),
     )  # fmt: skip
-
-
-def _listed(machine: Machine) -> list[Reading]:
-    """By -L, which alone has UUIDs; by the table where a release does not print -L in a known way."""
-    try:
-        return LIST.ask(MX_SMI, machine)
-    except ToolFailed:
-        listed = _answer(machine, TABLE)
-        if not listed:
-            raise
-        return listed
-
-
-def _answer(machine: Machine, query: Query) -> list[Reading]:
-    """Nothing where it fails: what it would have said is unknown then, and the cards are still there."""
-    try:
-        return query.ask(MX_SMI, machine)
-    except ToolFailed:
-        return []
 
 
 def _maca_on_disk(machine: Machine) -> dict[str, str]:

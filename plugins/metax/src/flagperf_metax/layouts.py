@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
-from flagperf.api.cells import NOTHING
+from flagperf.api import Cell, Reading, is_nothing, pci_address, read_cells, whole_lines
 from flagperf.errors import UnknownLayout
 
 CARD_NAME = r"(?:MX|MetaX )\S+(?: \S+)*"
@@ -32,7 +31,7 @@ def card_reading(
     missing: Mapping[str, str] = MappingProxyType({}),
 ) -> Reading:
     """`missing` are figures that have no cell, with the reason. A property that says nothing is left out."""
-    said = {name: value for name, value in properties.items() if value.strip().lower() not in NOTHING}
+    said = {name: value for name, value in properties.items() if not is_nothing(value)}
     reading = read_cells(key, cells, said)
     return msgspec.structs.replace(reading, missing={**reading.missing, **missing})
 

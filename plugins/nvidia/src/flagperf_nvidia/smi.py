@@ -8,11 +8,22 @@ parse_compute_apps   --query-compute-apps=... --format=csv, with or without its 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from flagperf.api import FIGURES, ProcessReading, Reading, Tool, pci_address
+from flagperf.api import (
+    FIGURES,
+    Cell,
+    ProcessReading,
+    Reading,
+    Tool,
+    cell_number,
+    is_nothing,
+    pci_address,
+    read_cells,
+    whole_lines,
+)
 from flagperf.errors import UnknownLayout
 
 NVIDIA_SMI = Tool(("nvidia-smi",), ("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"))
@@ -22,7 +33,7 @@ GPU_FIELDS = (
     "index", "uuid", "pci.bus_id", "name", "driver_version", "memory.total", "memory.used", "utilization.gpu",
     "temperature.gpu", "power.draw", "power.limit", "power.default_limit", "mig.mode.current",
 )  # fmt: skip
-APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
+APP_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory")  # no process_name: it may hold commas, and nothing quotes them
 
 QUERY_GPU = (f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv")
 QUERY_COMPUTE_APPS = (f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv")
@@ -57,11 +68,6 @@ _UNITS = {
 }
 """Measurements, with the unit that header and cells give."""
 
-_NO_VALUE = re.compile(r"\[.*\]|N/A|NA|unknown|-1(\.0+)?( \S+)?|", re.IGNORECASE)
-_MEASUREMENT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?: (\S+))?")
-_ENDED = re.compile(rf"\[.*\]|N/A|Enabled|Disabled|{_CARD_UUID}")
-"""Cells that show by themselves that nothing was cut off their end."""
-
 _LOST_CARD = re.compile(r"Unable to determine the device handle for GPU(?:[0-9]+:)? (\S+): .+")
 _LISTED_CARD = re.compile(rf"GPU ([0-9]+): (.+) \(UUID: ({_CARD_UUID})\)")
 _LISTED_SLICE = re.compile(rf"\s+MIG (\S+)\s+Device\s+([0-9]+): \(UUID: ({_SLICE_UUID})\)")
@@ -75,7 +81,7 @@ def parse_query_gpu(text: str) -> list[Reading]:
     if not rows:
         raise UnknownLayout("nvidia-smi --query-gpu printed no card", text)
     for key in ("index", "uuid", "pci.bus_id"):
-        _refuse_twice([row[key].value for row in rows if key in row and row[key].value], text)
+        _refuse_twice([row[key].text for row in rows if key in row and not is_nothing(row[key].text)], text)
     return [*lost, *(_reading(row, text) for row in rows)]
 
 
@@ -101,12 +107,14 @@ def parse_list(text: str) -> list[Reading]:
 
 def parse_compute_apps(text: str) -> list[ProcessReading]:
     """One per process and card. An idle machine prints the header alone."""
-    rows = _rows(text, (APP_FIELDS,))
-    if any(not row[key].value for row in rows for key in ("gpu_uuid", "pid")):
+    rows = _rows(text, (APP_FIELDS, ("gpu_uuid", "pid", "process_name", "used_gpu_memory")))
+    if any(is_nothing(row[key].text) for row in rows for key in ("gpu_uuid", "pid")):
         raise UnknownLayout("nvidia-smi --query-compute-apps printed a process without card or pid", text)
-    return [
-        ProcessReading(row["gpu_uuid"].value, int(row["pid"].value), row["used_gpu_memory"].mebibytes) for row in rows
-    ]
+    return [_process(row["gpu_uuid"].text, int(row["pid"].text), row["used_gpu_memory"]) for row in rows]
+
+
+def _process(card: str, pid: int, memory: Cell) -> ProcessReading:
+    return ProcessReading(card, pid, read_cells(card, {"used_bytes": memory}).used_bytes)
 
 
 # --- cards ----------------------------------------------------------------------------------------------------------
@@ -129,39 +137,18 @@ _PROPERTIES = {
 }
 
 
-class _Cell(msgspec.Struct, frozen=True):
-    value: str
-    """Without its unit; "" where there is no value."""
-    reason: str = ""
-    """Why there is none."""
-    has_unit: bool | None = None
-    """None: a cell of which that cannot be asked."""
-
-    @property
-    def number(self) -> float | None:
-        return float(self.value) if self.value else None
-
-    @property
-    def mebibytes(self) -> int | None:
-        """In bytes."""
-        return int(self.value) << 20 if self.value else None
-
-
-def _reading(row: Mapping[str, _Cell], text: str) -> Reading:
-    values = {field: cell.value for field, cell in row.items() if cell.value}
-    address = pci_address(values.get("pci.bus_id", ""))
-    key = values.get("uuid") or address or values.get("index")
+def _reading(row: Mapping[str, Cell], text: str) -> Reading:
+    bare = {field: cell.text.removesuffix(cell.unit).strip() for field, cell in row.items()}
+    said = {field: words for field, words in bare.items() if not is_nothing(words)}
+    address = pci_address(said.get("pci.bus_id", ""))
+    key = said.get("uuid") or address or said.get("index")
     if not key:
         raise UnknownLayout("nvidia-smi --query-gpu printed a card without UUID, PCI address and index", text)
-    cells = {figure: row.get(field, _Cell("", f"no column {field}")) for figure, field in _FIELD_OF.items()}
-    properties = {name: values[field] for name, field in _PROPERTIES.items() if field in values}
-    return Reading(
-        key, used_bytes=cells["used_bytes"].mebibytes, total_bytes=cells["total_bytes"].mebibytes,
-        utilisation_percent=cells["utilisation_percent"].number, power_watts=cells["power_watts"].number,
-        temperature_celsius=cells["temperature_celsius"].number,
-        missing={figure: cell.reason for figure, cell in cells.items() if not cell.value},
-        properties=properties | ({"pci_address": address} if address else {}),
-    )  # fmt: skip
+    cells = {figure: row[field] for figure, field in _FIELD_OF.items() if field in row}
+    no_column = {figure: f"no column {field}" for figure, field in _FIELD_OF.items() if field not in row}
+    properties = {name: said[field] for name, field in _PROPERTIES.items() if field in said}
+    reading = read_cells(key, cells, properties | ({"pci_address": address} if address else {}))
+    return msgspec.structs.replace(reading, missing={**reading.missing, **no_column})
 
 
 def _lost_cards(text: str) -> tuple[list[Reading], str]:
@@ -185,25 +172,26 @@ def _refuse_twice(keys: Sequence[str], text: str) -> None:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _rows(text: str, questions: Sequence[tuple[str, ...]]) -> list[dict[str, _Cell]]:
+def _rows(text: str, questions: Sequence[tuple[str, ...]]) -> list[dict[str, Cell]]:
     """Known field -> cell. Columns go by the header; without one, by the question that was asked and its shapes."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    columns = _header(lines[0], questions[0], text) if lines else []
+    lines = [line for line in whole_lines(text) if line.strip()]
+    columns = _header(lines[0], {field for fields in questions for field in fields}, text) if lines else []
     if columns:
         lines = lines[1:]
     else:
         columns = next((list(fields) for fields in questions if lines and len(_split(lines[0])) == len(fields)), [])
     if not columns:
         raise UnknownLayout("neither a header of nvidia-smi's csv nor a row of it", text)
-    if lines and not text.endswith("\n") and not _is_ended(columns[-1], _split(lines[-1])[-1]):
-        raise UnknownLayout("the last row of nvidia-smi's csv may have been cut off", text)
-    rows = [_row(line, columns, text) for line in lines]
-    if len({cell.has_unit for row in rows for cell in row.values()} - {None}) > 1:
-        raise UnknownLayout("nvidia-smi's csv has cells with a unit and cells without", text)
-    return rows
+    rows = [dict(zip(columns, _cells(line, columns, text), strict=True)) for line in lines]
+    measured = [row[field] for row in rows for field in row if _UNITS.get(field) and not is_nothing(row[field])]
+    has_units = any(" " in cell for cell in measured)
+    return [
+        {field: _cell(field, cell, has_units, text) for field, cell in row.items() if field in _WORDS | _UNITS}
+        for row in rows
+    ]
 
 
-def _header(line: str, known: Sequence[str], text: str) -> list[str]:
+def _header(line: str, known: Collection[str], text: str) -> list[str]:
     """The fields of a header, units checked; [] where the line is none. Columns that are not known may stand in it."""
     fields = []
     for title in _split(line):
@@ -225,28 +213,27 @@ def _is_enough(fields: Sequence[str]) -> bool:
     return bool(of_cards) or {"gpu_uuid", "pid", "used_gpu_memory"} <= set(fields)
 
 
-def _row(line: str, columns: Sequence[str], text: str) -> dict[str, _Cell]:
+def _cells(line: str, columns: Sequence[str], text: str) -> list[str]:
     cells = _split(line)
+    if "process_name" in columns and len(cells) > len(columns):
+        at, surplus = columns.index("process_name"), len(cells) - len(columns)
+        cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
     if len(cells) != len(columns):
         raise UnknownLayout(f"a row of nvidia-smi's csv has {len(cells)} cells, not {len(columns)}", text)
-    known = [(field, cell) for field, cell in zip(columns, cells, strict=True) if field in _WORDS or field in _UNITS]
-    return {field: _cell(field, cell, text) for field, cell in known}
+    return cells
 
 
-def _cell(field: str, cell: str, text: str) -> _Cell:
-    if _NO_VALUE.fullmatch(cell):
-        return _Cell("", f"nvidia-smi says {cell}" if cell else "nvidia-smi says nothing")
-    if field in _WORDS and re.fullmatch(_WORDS[field], cell):
-        return _Cell(cell)
-    measured = _MEASUREMENT.fullmatch(cell) if field in _UNITS else None
-    if measured is None or measured[2] not in (None, _UNITS[field]) or (_UNITS[field] == "MiB" and "." in measured[1]):
+def _cell(field: str, cell: str, has_units: bool, text: str) -> Cell:
+    """Checked here, so that one odd cell refuses the whole output."""
+    if field in _WORDS:
+        if not is_nothing(cell) and not re.fullmatch(_WORDS[field], cell):
+            raise UnknownLayout(f"nvidia-smi's csv has {cell!r} as {field}", text)
+        return Cell(cell)
+    unit = _UNITS[field] if has_units else ""
+    number = cell_number(cell, unit)
+    if number is not None and _UNITS[field] == "MiB" and number != int(number):
         raise UnknownLayout(f"nvidia-smi's csv has {cell!r} as {field}", text)
-    return _Cell(measured[1], has_unit=measured[2] is not None if _UNITS[field] else None)
-
-
-def _is_ended(field: str, cell: str) -> bool:
-    unit = _UNITS.get(field)
-    return bool(_ENDED.fullmatch(cell)) or bool(unit and cell.endswith(f" {unit}"))
+    return Cell(cell, unit, 1 << 20 if _UNITS[field] == "MiB" else 1)
 
 
 def _split(line: str) -> list[str]:

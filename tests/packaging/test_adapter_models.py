@@ -1,0 +1,54 @@
+"""models.toml of the four adapters against the table of peaks that they were written from."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from flagperf.api import DeviceBackend
+from flagperf.plugins import load_plugins
+from flagperf.testing import shared_file
+
+ROWS = {
+    "fp32_vector": ("fp32", "e12"), "tf32_tensor_dense": ("tf32", "e12"), "fp16_tensor_dense": ("fp16", "e12"),
+    "bf16_tensor_dense": ("bf16", "e12"), "memory_bandwidth": ("memory_bandwidth", "e9"), "tdp": ("tdp", ""),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["nvidia", "metax", "hygon", "kunlun"])
+def backend(request: pytest.FixtureRequest) -> DeviceBackend:
+    return load_plugins().device_backend(request.param)
+
+
+@pytest.fixture
+def table(backend: DeviceBackend) -> list[dict[str, str]]:
+    with shared_file(__file__, "facts/peaks.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["vendor"] == backend.vendor]
+
+
+def test_peaks_are_exactly_those_of_the_table(backend: DeviceBackend, table: list[dict[str, str]]) -> None:
+    published = {
+        (row["model"], ROWS[row["metric"]][0]):
+            (float(row["value"] + ROWS[row["metric"]][1]), row["source"], row["confidence"])
+        for row in table if row["metric"] in ROWS and row["value"] not in ("n/a", "unsupported")
+    }  # fmt: skip
+    assert published
+    assert {(peak.model, peak.row): (peak.value, peak.source, peak.confidence) for peak in backend.peaks()} == published
+
+
+def test_what_a_card_cannot_compute_is_what_the_table_calls_unsupported(
+    backend: DeviceBackend, table: list[dict[str, str]]
+) -> None:
+    published = {
+        (row["model"], ROWS[row["metric"]][0]): row["source"]
+        for row in table
+        if row["metric"] in ROWS and row["value"] == "unsupported"
+    }
+    stated = {(each.name, row): source for each in backend.models() for row, source in each.unsupported.items()}
+    assert stated == published
+
+
+def test_name_patterns_are_those_of_the_table(backend: DeviceBackend, table: list[dict[str, str]]) -> None:
+    published = {row["model"]: row["value"] for row in table if row["metric"] == "name_pattern"}
+    assert published.items() <= {model.name: model.name_pattern for model in backend.models()}.items()
