@@ -88,7 +88,8 @@ class ProgressFollower:
 
     def look(self) -> Progress | None:
         """The new state, or None where nothing has changed."""
-        new = [event for source in (*self._ranks, self._samples) for event in source.new_events()]
+        new = [event for rank in self._ranks for event in rank.new_events()]
+        new.extend(self._samples.new_events())
         for event in new:
             self._take(event)
         if not new and self._current_bytes() == self._shown_bytes:
