@@ -28,10 +28,10 @@ def test_a_peak_that_mfu_will_not_use_is_said_to_be_unused(confidence: str, acce
     peak = msgspec.convert(
         {"model": "M1", "row": "fp32", "value": 15e12, "source": "a page", "confidence": confidence}, Peak
     )
-    text = peak_text(job(peak=peak, accept_low_peaks=accepted))
+    text = peak_text(peak, accepted)
     assert text.startswith(f"1.5e+13 FLOP/s (a page, {confidence}")
     assert ("--accept-low-peaks" in text) is not is_used
 
 
 def test_a_peak_that_is_not_known_is_called_unknown() -> None:
-    assert peak_text(job(peak=None)) == "unknown"
+    assert peak_text(None, accept_low_peaks=False) == "unknown"

@@ -7,7 +7,14 @@ from plan_builders import Backend, manifest
 
 from flagperf.api import precision
 from flagperf.errors import BadInput, Unsupported
-from flagperf.plan.settings import choose_profile, make_settings, refuse_unsupported, resolve_values
+from flagperf.plan.settings import (
+    choose_profile,
+    make_settings,
+    missing_data,
+    published_profile,
+    refuse_unsupported,
+    resolve_values,
+)
 from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Resolved, RunSpec
 
@@ -128,9 +135,16 @@ def test_an_unknown_profile_comes_with_near_matches() -> None:
 
 
 def test_a_profile_with_real_data_needs_a_directory() -> None:
-    with pytest.raises(BadInput, match="profile standard of case toy reads real data: give --data-dir"):
-        choose_profile(RunSpec("toy", profile="standard"), manifest())
-    assert choose_profile(RunSpec("toy", profile="standard", data_dir="d"), manifest()) == "standard"
+    said = missing_data(RunSpec("toy", profile="standard"), manifest())
+    assert said.startswith("profile standard of case toy reads real data: give --data-dir (`flagperf cases show toy`")
+    assert missing_data(RunSpec("toy", profile="standard", data_dir="d"), manifest()) == ""
+    assert missing_data(RunSpec("toy"), manifest()) == ""
+
+
+def test_without_a_published_profile_the_default_stands_for_it() -> None:
+    assert published_profile(manifest()) == "tiny"
+    published = {"about": {"en": "Large"}, "published": True}
+    assert published_profile(manifest(profiles={"tiny": {"about": {"en": "Small"}}, "full": published})) == "full"
 
 
 def test_settings_carry_the_precision_with_its_meaning() -> None:

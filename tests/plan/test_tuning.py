@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.tuning import find_tuning, tuned_models
 
 ENTRY = """
 [[tuning]]
@@ -90,3 +90,10 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, probl
 def test_of_entries_that_fit_equally_well_the_first_counts(tmp_path: Path) -> None:
     write(tmp_path, ("first", "devices = 8"), ("second", "nodes = 1"))
     assert source_of(tmp_path) == "first"
+
+
+def test_every_tuned_model_is_known_once_whatever_the_case(tmp_path: Path) -> None:
+    write(tmp_path, ("first", "devices = 8"), ("second", "nodes = 1"))
+    (tmp_path / "other.toml").write_text(ENTRY.replace('"A1"', '"B2"').format(source="x", keys=""))
+    assert tuned_models(tmp_path) == ["B2", "A1"]
+    assert tuned_models(None) == []

@@ -77,15 +77,19 @@ class Launcher(abc.ABC):
     vendor: ClassVar[str]
     name: ClassVar[str]
 
+    env_script_path: ClassVar[str] = ""
+    """Where a shell script usually is that has to be sourced before torch can be imported: an absolute path, which plans
+    for machines elsewhere show. Empty: none is needed."""
+
     @abc.abstractmethod
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
         """The command that starts this node's workers as `python -m worker_module`, one per device. Each worker finds
         RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment."""
 
     def env_script(self, machine: Machine) -> str | None:
-        """The path of a shell script that has to be sourced before torch can be imported, or None. The agent runs it
-        once and takes over its variables."""
-        return None
+        """That script on this machine, or None. The agent runs it once and takes over its variables."""
+        script = machine.root / self.env_script_path.lstrip("/")
+        return str(script) if self.env_script_path and script.is_file() else None
 
     def explain_failures(self, log: str) -> list[RankFailure]:
         """Every worker of this node that failed, from the launcher's own output. Empty where it does not say."""

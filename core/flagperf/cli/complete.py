@@ -41,6 +41,13 @@ def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 
 @_offers
+def complete_device_model(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    from flagperf.plan import known_cards
+
+    return [(card.name, card.vendor) for card in known_cards(_plugins(), None)[0]]
+
+
+@_offers
 def complete_cluster(_ctx: click.Context) -> Iterable[tuple[str, str]]:
     return [(name, "") for name in _plugins().cluster_names()]
 

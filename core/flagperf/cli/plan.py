@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
+from flagperf.api import LaunchCommand, Peak, Precision
+from flagperf.cli.complete import complete_device_model
 from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
-from flagperf.plan import CardEstimate, MemoryEstimate, Plan, estimate_for_model, make_plan, num_devices
+from flagperf.errors import BadInput
+from flagperf.plan import UNKNOWN, CardPlan, MemoryEstimate, Plan, make_plan, num_devices, plan_elsewhere
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, Resolved, RunSpec, flatten
 from flagperf.units import gib, setting
@@ -18,13 +22,18 @@ from flagperf.units import gib, setting
 
 @click.command(cls=RunRequestCommand)
 @run_request
-@click.option("--device-model", metavar="NAME", help="Only estimate memory, for cards that need not be here, as C500.")
+@click.option(
+    "--device-model", metavar="NAME", shell_complete=complete_device_model,
+    help="Plan for cards that need not be here, as C500; the published profile unless --profile is given.",
+)  # fmt: skip
 @common
 @click.pass_context
 def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **request: Any) -> None:
     """What a run would do: values with the layer each came from, commands, environment. Starts nothing.
 
-    With --parallel and without --devices, for as many devices as the layout needs.
+    With --parallel and without --devices, for as many devices as the layout needs. Where the case cannot use its data,
+    the plan is shown, the reason stands on stderr and the exit code is 2. With --device-model no machine is asked and
+    no data is read: what only they know is said to be unknown.
     """
     is_given = ctx.get_parameter_source("devices") is not click.core.ParameterSource.DEFAULT
     if request["parallel"] and not is_given:
@@ -33,17 +42,44 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
     if device_model is None:
         print_plan(make_plan(spec, plugins, needs_worker=False), as_json)
     else:
-        print_estimate(estimate_for_model(spec, plugins, device_model), as_json)
+        print_card_plan(plan_elsewhere(spec, plugins, device_model), spec.accept_low_peaks, as_json)
 
 
-def print_estimate(found: CardEstimate, as_json: bool) -> None:
+def print_card_plan(made: CardPlan, accept_low_peaks: bool, as_json: bool) -> None:
     if as_json:
-        echo_json(found)
+        echo_json(made)
         return
-    rows = [["profile", found.profile], ["shape", found.shape], ["device model", found.device_model]]
-    echo_columns(["case", found.case], rows)
-    _print_values(found.config)
-    _print_memory(found.memory)
+    echo_columns(
+        ["case", f"{made.case} (version {made.case_version})"],
+        [
+            ["profile", made.profile],
+            ["vendor", made.vendor],
+            ["adapter", made.adapter],
+            ["device model", f"{made.device_model} (need not be here)"],
+            ["shape", f"{made.shape}, {_workers(made.nodes * made.devices)}"],
+            ["precision", precision_text(made.precision)],
+            ["peak", peak_text(made.peak, accept_low_peaks)],
+        ],
+    )
+    _print_values(made.config)
+    _print_peaks(made.peaks)
+    if made.memory is not None:
+        _print_memory(made.memory)
+    click.echo(f"\nNode 0 of {made.nodes}, as far as it can be known ({UNKNOWN}: from what the node has)")
+    _print_command(made.command, made.env_script)
+    click.echo("\nUnknown without the machine")
+    echo_columns(["  WHAT", "WHY"], [[f"  {what}", why] for what, why in made.unknown.items()])
+
+
+def _print_peaks(peaks: Sequence[Peak]) -> None:
+    click.echo("\nPeaks of this model" + ("" if peaks else ": none is known"))
+    if peaks:
+        units = {"memory_bandwidth": "bytes/s", "tdp": "W"}
+        rows = [
+            [f"  {peak.row}", f"{peak.value:g} {units.get(peak.row, 'FLOP/s')}", peak.confidence, peak.source]
+            for peak in peaks
+        ]
+        echo_columns(["  ROW", "VALUE", "CONFIDENCE", "SOURCE"], rows)
 
 
 def _print_values(config: Resolved) -> None:
@@ -63,16 +99,24 @@ def _print_memory(memory: MemoryEstimate) -> None:
 
 
 def print_plan(made: Plan, as_json: bool) -> None:
+    """Raises what is wrong with the data after all that is known was printed."""
     if as_json:
         echo_json(
             {
                 "job": made.job, "commands": made.commands, "vendor": made.vendor_note, "nodes": made.nodes,
-                "memory": made.memory,
+                "memory": made.memory, "data_problem": made.data_problem,
             }
         )  # fmt: skip
-        return
+    else:
+        _print_whole(made)
+    if made.data_problem:
+        raise BadInput(made.data_problem)
+
+
+def _print_whole(made: Plan) -> None:
     job = made.job
     missing = [text for node in made.nodes for text in node.missing_requirements]
+    data = job.data_dir or "made by the case"
     echo_columns(
         ["case", f"{job.case} (version {job.case_version})"],
         [
@@ -80,9 +124,9 @@ def print_plan(made: Plan, as_json: bool) -> None:
             ["vendor", made.vendor_note],
             ["adapter", job.adapter],
             ["shape", shape_text(job)],
-            ["precision", f"{job.precision.name} (storage {job.precision.storage}, compute {job.precision.compute})"],
-            ["peak", peak_text(job)],
-            ["data", job.data_dir or "made by the case"],
+            ["precision", precision_text(job.precision)],
+            ["peak", peak_text(job.peak, job.accept_low_peaks)],
+            ["data", "cannot be used: the reason is below" if made.data_problem else data],
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
         ],
     )
@@ -91,27 +135,37 @@ def print_plan(made: Plan, as_json: bool) -> None:
         _print_memory(made.memory)
     for node, command in zip(job.nodes, made.commands, strict=True):
         click.echo(f"\nNode {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
-        click.echo(f"  {shlex.join(command.argv)}")
-        if made.env_script:
-            click.echo(f"  . {shlex.quote(made.env_script)}  # run once before the workers, its variables taken over")
-        for entry in command.settings:
-            unless = ", unless it is set already" if entry.only_if_unset else ""
-            click.echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
-        for name in command.remove:
-            click.echo(f"  unset {name}  # it must never reach the workers")
+        _print_command(command, made.env_script)
     click.echo(f"\nEnvironment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
 
 
+def _print_command(command: LaunchCommand, env_script: str) -> None:
+    click.echo(f"  {shlex.join(command.argv)}")
+    if env_script:
+        click.echo(f"  . {shlex.quote(env_script)}  # run once before the workers, its variables taken over")
+    for entry in command.settings:
+        unless = ", unless it is set already" if entry.only_if_unset else ""
+        click.echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
+    for name in command.remove:
+        click.echo(f"  unset {name}  # it must never reach the workers")
+
+
 def shape_text(job: Job) -> str:
-    workers = "1 worker" if job.world_size == 1 else f"{job.world_size} workers"
-    return f"{job.shape}, {workers}{', oversubscribed' if job.oversubscribed else ''}"
+    return f"{job.shape}, {_workers(job.world_size)}{', oversubscribed' if job.oversubscribed else ''}"
 
 
-def peak_text(job: Job) -> str:
-    peak = job.peak
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
+
+
+def precision_text(precision: Precision) -> str:
+    return f"{precision.name} (storage {precision.storage}, compute {precision.compute})"
+
+
+def peak_text(peak: Peak | None, accept_low_peaks: bool) -> str:
     if peak is None:
         return "unknown"
-    is_unused = peak.confidence == "low" and not job.accept_low_peaks
+    is_unused = peak.confidence == "low" and not accept_low_peaks
     advice = "; MFU does not use it without --accept-low-peaks" if is_unused else ""
     return f"{peak.value:g} FLOP/s ({peak.source}, {peak.confidence}{advice})"

@@ -1,6 +1,8 @@
 """From a RunSpec to a Job: what the nodes have, which vendor, which values, which commands."""
 
-from flagperf.plan.estimate import CardEstimate, MemoryEstimate, estimate_for_model
+from flagperf.plan.cards import known_cards
+from flagperf.plan.elsewhere import UNKNOWN, CardPlan, plan_elsewhere
+from flagperf.plan.estimate import MemoryEstimate
 from flagperf.plan.nodes import describe_machine
 from flagperf.plan.parallel import num_devices
 from flagperf.plan.plan import Plan, make_plan
@@ -9,6 +11,6 @@ from flagperf.plan.userfile import UserFile, read_user_file
 from flagperf.plan.vendor import VendorChoice, choose_vendor, describe_finding
 
 __all__ = [
-    "CardEstimate", "MemoryEstimate", "Plan", "UserFile", "VendorChoice", "choose_vendor", "describe_finding",
-    "describe_machine", "estimate_for_model", "make_plan", "num_devices", "read_user_file", "with_stated",
+    "UNKNOWN", "CardPlan", "MemoryEstimate", "Plan", "UserFile", "VendorChoice", "choose_vendor", "describe_finding",
+    "describe_machine", "known_cards", "make_plan", "num_devices", "plan_elsewhere", "read_user_file", "with_stated",
 ]  # fmt: skip

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
-from flagperf.errors import BadInput, FlagPerfError, NodeFailed, unknown_name
+from flagperf.errors import BadInput
+from flagperf.plan.adapter import adapter_code
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
-from flagperf.plan.settings import Settings, choose_profile, make_settings, refuse_unsupported, resolve_values
+from flagperf.plan.settings import Settings, make_settings, missing_data, refuse_unsupported, resolve_values
 from flagperf.plan.site import Site, find_site
-from flagperf.plan.tuning import find_tuning
-from flagperf.plan.userfile import UserFile, read_user_file
+from flagperf.plan.tuning import tuning_layer
+from flagperf.plan.userfile import case_file
 from flagperf.plugins import Case, Plugins
-from flagperf.spec import TUNING_LAYER, WORKER_MODULE, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
+from flagperf.spec import WORKER_MODULE, CheckAnswer, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
 
 YEAR_SECONDS = 365 * 24 * 3600.0
 
@@ -38,14 +38,18 @@ class Plan(msgspec.Struct, frozen=True):
     """Of the vendor, on the first node."""
     memory: MemoryEstimate | None = None
     """Of the fullest rank, where the case estimates it."""
+    data_problem: str = ""
+    """Why the case cannot use the values or --data-dir. Never of a plan that is carried out."""
 
 
 def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> Plan:
-    """`needs_worker` false: plan also where the case's libraries are not installed."""
+    """`needs_worker` false: plan also where the case's libraries are not installed or its data cannot be used."""
     _check_shape(spec)
     case = plugins.case(spec.case)
-    user_file = _user_file(spec, plugins)
+    user_file = case_file(spec, plugins)
     resolve_values(spec, case.manifest, user_file, tuning=None)  # a wrong key is said before any node is asked
+    if needs_worker:
+        _raise_problem(missing_data(spec, case.manifest))
     site = find_site(spec, plugins, case.manifest.requires, user_file, needs_worker)
     with adapter_code(site.choice.facts.adapter):
         tuning = _tuning(spec, case.manifest, site)
@@ -53,23 +57,23 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     settings = make_settings(spec, case.manifest, user_file, site.backend, tuning)
     with adapter_code(site.choice.facts.adapter):
         refuse_unsupported(settings.precision, site.backend, site.device.model)
-    job = _job(spec, case, site, settings, peaks, _checked_files(spec, case.manifest, settings.config, site))
+    data = _look_at_data(spec, case.manifest, settings.config, site)
+    if needs_worker:
+        _raise_problem(data.problem)
+    job = _job(spec, case, site, settings, peaks, data.files)
     launcher = plugins.launcher(site.backend.vendor)
     with adapter_code(job.adapter):
         commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
     memory = estimate_memory(case.manifest, settings.config, site.device.memory_bytes, "what it reports")
-    return Plan(spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script, memory)
+    return Plan(
+        spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script, memory,
+        data.problem,
+    )  # fmt: skip
 
 
-@contextlib.contextmanager
-def adapter_code(adapter: str) -> Iterator[None]:
-    """Whatever an adapter's code raises here is that adapter's failure, said with its name."""
-    try:
-        yield
-    except FlagPerfError:
-        raise
-    except Exception as error:
-        raise NodeFailed(f"adapter {adapter} failed: {type(error).__name__}: {error}") from error
+def _raise_problem(problem: str) -> None:
+    if problem:
+        raise BadInput(problem)
 
 
 def _check_shape(spec: RunSpec) -> None:
@@ -84,33 +88,18 @@ def _check_shape(spec: RunSpec) -> None:
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
 
 
-def _user_file(spec: RunSpec, plugins: Plugins) -> UserFile:
-    user_file = read_user_file(spec.config)
-    known = plugins.cases()
-    for name in user_file.cases:
-        if name not in known:
-            raise unknown_name("case", name, known, f"(in {user_file.path}, table [cases.{name}])")
-    return user_file
-
-
 def _tuning(spec: RunSpec, manifest: Manifest, site: Site) -> Layer | None:
-    vendor, model = site.backend.vendor, site.device.model
-    folder, profile = site.backend.tuning_folder(), choose_profile(spec, manifest)
-    tuning = find_tuning(folder, spec.case, model, spec.nodes, spec.devices, profile)
-    if tuning is None or site.device.slice:  # published values are those of whole cards
+    if site.device.slice:  # published values are those of whole cards
         return None
-    return Layer(f"{TUNING_LAYER}{vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
+    return tuning_layer(site.backend, site.device.model, spec, manifest)
 
 
-def _checked_files(spec: RunSpec, manifest: Manifest, config: Resolved, site: Site) -> tuple[DataFile, ...]:
-    if manifest.check_files is None:
-        return ()
-    answer = check_nodes(
-        site.cluster, site.nodes, CheckRequest(manifest.check_files, _absolute(spec.data_dir), config.values)
-    )
-    if answer.problem:
-        raise BadInput(answer.problem)
-    return answer.files
+def _look_at_data(spec: RunSpec, manifest: Manifest, config: Resolved, site: Site) -> CheckAnswer:
+    missing = missing_data(spec, manifest)
+    if missing or manifest.check_files is None:
+        return CheckAnswer(problem=missing)
+    request = CheckRequest(manifest.check_files, _absolute(spec.data_dir), config.values)
+    return check_nodes(site.cluster, site.nodes, request)
 
 
 def _job(

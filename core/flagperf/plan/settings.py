@@ -32,12 +32,24 @@ def choose_profile(spec: RunSpec, manifest: Manifest) -> str:
     name = spec.profile or manifest.default_profile
     if name not in manifest.profiles:
         raise unknown_name(f"profile of case {manifest.name}", name, manifest.profiles)
-    if manifest.profiles[name].needs_data_dir and spec.data_dir is None:
-        raise BadInput(
-            f"profile {name} of case {manifest.name} reads real data: give --data-dir "
-            f"(`{flagperf_command('cases', 'show', manifest.name)}` says what has to be there)"
-        )
     return name
+
+
+def published_profile(manifest: Manifest) -> str:
+    """The one that published results belong to, else the case's default."""
+    names = [name for name, profile in manifest.profiles.items() if profile.published]
+    return names[0] if names else manifest.default_profile
+
+
+def missing_data(spec: RunSpec, manifest: Manifest) -> str:
+    """Says so where the profile reads files and no folder was given."""
+    name = choose_profile(spec, manifest)
+    if spec.data_dir is not None or not manifest.profiles[name].needs_data_dir:
+        return ""
+    return (
+        f"profile {name} of case {manifest.name} reads real data: give --data-dir "
+        f"(`{flagperf_command('cases', 'show', manifest.name)}` says what has to be there)"
+    )
 
 
 def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tuning: Layer | None) -> Resolved:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf.api import DeviceBackend
 from flagperf.errors import BadInput
-from flagperf.spec import Values, read_toml
+from flagperf.plan.settings import choose_profile
+from flagperf.spec import TUNING_LAYER, Layer, Manifest, RunSpec, Values, read_toml
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,21 +35,39 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuning: tuple[Tuning, ...]
 
 
+def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Manifest) -> Layer | None:
+    """The vendor's values for these cards in this shape, with where they come from."""
+    profile = choose_profile(spec, manifest)
+    tuning = find_tuning(backend.tuning_folder(), manifest.name, model, spec.nodes, spec.devices, profile)
+    if tuning is None:
+        return None
+    return Layer(f"{TUNING_LAYER}{backend.vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
+
+
 def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices: int, profile: str) -> Tuning | None:
     """The entry that fits best: one that names the shape goes before one that does not."""
     path = folder / f"{case}.toml" if folder else None
     if path is None or not path.exists():
         return None
-    try:
-        entries = msgspec.convert(read_toml(path), _File).tuning
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: {error}") from None
     fitting = [
         entry
-        for entry in entries
+        for entry in _read(path)
         if entry.model == model
         and entry.profile == profile
         and entry.nodes in (None, nodes)
         and entry.devices in (None, devices)
     ]
     return max(fitting, key=lambda entry: (entry.nodes is not None) + (entry.devices is not None), default=None)
+
+
+def tuned_models(folder: Path | None) -> list[str]:
+    """Every model that there is tuning for, of whatever case, each once."""
+    paths = sorted(folder.glob("*.toml")) if folder else []
+    return list(dict.fromkeys(entry.model for path in paths for entry in _read(path)))
+
+
+def _read(path: Path) -> tuple[Tuning, ...]:
+    try:
+        return msgspec.convert(read_toml(path), _File).tuning
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: {error}") from None

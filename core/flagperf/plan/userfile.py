@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from flagperf.errors import BadInput, unknown_name
-from flagperf.spec import Values, read_toml
+from flagperf.plugins import Plugins
+from flagperf.spec import RunSpec, Values, read_toml
 
 DEFAULT_FILE = "flagperf.toml"
 TABLES = ("environment", "cases")
@@ -39,6 +40,15 @@ def read_user_file(asked: str | None) -> UserFile:
         return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
     except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {error}; it may have [environment] and [cases.NAME]") from None
+
+
+def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
+    """The file that a request names; the cases in it have to exist."""
+    user_file, known = read_user_file(spec.config), plugins.cases()
+    for name in user_file.cases:
+        if name not in known:
+            raise unknown_name("case", name, known, f"(in {user_file.path}, table [cases.{name}])")
+    return user_file
 
 
 def _check_tables(content: dict[str, Any], path: Path) -> None:

@@ -17,6 +17,7 @@ class HygonLauncher(TorchrunLauncher):
     vendor = "hygon"
     visibility_variables = (VISIBILITY_VARIABLE,)
     forbidden_variables = OTHER_VISIBILITY_VARIABLES
+    env_script_path = "/opt/dtk/env.sh"
 
     def env_script(self, machine: Machine) -> str | None:
         """Without it torch does not import (libgalaxyhip.so.5 is not found); non-interactive shells do not load it."""

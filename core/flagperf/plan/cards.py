@@ -1,0 +1,128 @@
+"""Card models that the installed adapters know, whether or not such a card is here: those of models.toml, and those
+that an adapter has tuning for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from flagperf.api import DeviceBackend, Peak
+from flagperf.errors import BadInput, FlagPerfError
+from flagperf.plan.adapter import adapter_code
+from flagperf.plan.tuning import tuned_models
+from flagperf.plugins import Given, Plugins
+from flagperf.spec import Reference
+from flagperf.units import GIB
+
+_SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
+"""How published names end: C500-64GB."""
+
+
+class KnownCard(msgspec.Struct, frozen=True):
+    """`name` is what peaks and tuning go by."""
+
+    given: Given
+    name: str
+    other_name: str = ""
+    pattern: str = ""
+    peaks: tuple[Peak, ...] = ()
+
+    @property
+    def vendor(self) -> str:
+        backend: DeviceBackend = self.given.thing
+        return backend.vendor
+
+    def is_named(self, text: str) -> bool:
+        return text.lower() == self.name.lower()
+
+    def is_called(self, text: str) -> bool:
+        """By any of its names, with or without the memory's size at the end."""
+        words = {text.lower(), _SIZE.sub("", text).lower()}
+        if words & {self.name.lower(), self.other_name.lower()}:
+            return True
+        return bool(self.pattern) and any(re.fullmatch(self.pattern, word, re.IGNORECASE) for word in words)
+
+    def memory_bytes(self, references: Iterable[Reference]) -> tuple[int | None, str]:
+        """What published results or its own name say, and which; a card that is here reports it itself."""
+        for reference in references:
+            is_it = reference.vendor == self.vendor and self.is_called(reference.device)
+            if is_it and "mem_total" in reference.values:
+                return int(reference.values["mem_total"]), f"nominal, of the published {reference.device}"
+        size = _SIZE.search(self.name)
+        if size is not None:
+            return int(size[1]) * GIB, f"nominal, by the name {self.name}"
+        return None, f"no published result names {self.name}"
+
+
+def find_card(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownCard:
+    """The one that a user means. `asked_vendor` narrows, by word or alias."""
+    word = plugins.vendor_word(asked_vendor) if asked_vendor else None
+    known, problems = known_cards(plugins, word)
+    found = [card for card in known if card.is_named(text)] or [card for card in known if card.is_called(text)]
+    if not found:
+        hints = [*_packages(plugins, text), *problems, *plugins.broken_adapters()]
+        raise BadInput(_unknown(text, known, word, hints))
+    if len({card.vendor for card in found}) > 1:
+        listed = ", ".join(f"{card.name} of {card.vendor}" for card in found)
+        raise BadInput(f"--device-model {text}: several adapters know it ({listed}); choose one with --vendor")
+    if len(found) > 1:
+        raise BadInput(f"--device-model {text} may be {' or '.join(card.name for card in found)}; name one of them")
+    return found[0]
+
+
+def known_cards(plugins: Plugins, word: str | None) -> tuple[list[KnownCard], list[str]]:
+    """And what is wrong with adapters that cannot say what they know."""
+    known: list[KnownCard] = []
+    problems: list[str] = []
+    for given in plugins.device_backends():
+        try:
+            known += _of(given) if word in (None, given.thing.vendor) else []
+        except FlagPerfError as error:
+            problems.append(f"{given.adapter}: {error}")
+    return known, problems
+
+
+def _of(given: Given) -> list[KnownCard]:
+    backend: DeviceBackend = given.thing
+    with adapter_code(given.adapter):
+        models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
+        names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
+    return [
+        KnownCard(
+            given=given,
+            name=name,
+            other_name=models[name].short_name if name in models else _without_vendor(name, backend.vendor),
+            pattern=models[name].name_pattern if name in models else "",
+            peaks=tuple(peak for peak in peaks if peak.model == name),
+        )
+        for name in names
+    ]
+
+
+def _without_vendor(name: str, vendor: str) -> str:
+    """Cards often give their vendor's name first: ACME A1."""
+    first, _, rest = name.partition(" ")
+    return rest if rest and first.lower() == vendor else name
+
+
+def _unknown(text: str, known: Sequence[KnownCard], word: str | None, hints: Sequence[str]) -> str:
+    vendors = dict.fromkeys(card.vendor for card in known)
+    listed = [f"{vendor}: {', '.join(card.name for card in known if card.vendor == vendor)}" for vendor in vendors]
+    who = f"the adapter of {word} does not know it" if word else "no installed adapter knows it"
+    more = f" ({'; '.join(hints)})" if hints else ""
+    return f"--device-model {text}: {who}{more}. Known models: {'; '.join(listed) or 'none'}"
+
+
+def _packages(plugins: Plugins, text: str) -> list[str]:
+    """Where a published result is of such a card, whose adapter it takes."""
+    present = {given.thing.vendor for given in plugins.device_backends()}
+    words = {text.lower(), _SIZE.sub("", text).lower()}
+    vendors = {
+        reference.vendor
+        for case in plugins.cases().values()
+        for reference in case.manifest.references
+        if words & {reference.device.lower(), _SIZE.sub("", reference.device).lower()}
+    }
+    return [f"it comes with the package flagperf-{vendor}: install that" for vendor in sorted(vendors - present)]

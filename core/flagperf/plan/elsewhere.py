@@ -1,0 +1,116 @@
+"""A plan for cards that need not be here: all that data and adapters say without a machine.
+
+What the machine itself would add (driver, identities, CPUs, data) is said to be unknown, never guessed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagperf.api import Device, LaunchCommand, Launcher, NodeShare, Peak, Precision, Setting
+from flagperf.plan.adapter import adapter_code
+from flagperf.plan.cards import KnownCard, find_card
+from flagperf.plan.estimate import MemoryEstimate, estimate_memory
+from flagperf.plan.settings import make_settings, published_profile, refuse_unsupported
+from flagperf.plan.tuning import tuning_layer
+from flagperf.plan.userfile import case_file
+from flagperf.plugins import Plugins
+from flagperf.spec import WORKER_MODULE, Reference, Resolved, RunSpec
+
+UNKNOWN = "?"
+"""Stands where a value is made of what only the node has."""
+
+NOT_KNOWN = {
+    "cards": "their ids, memory and evidence: asked of the nodes",
+    "driver": "asked of the nodes, with the versions of the vendor's software",
+    "cpus": "cores and those near a card decide threads and binding",
+    "data": "no file was looked at",
+}
+
+
+class CardPlan(msgspec.Struct, frozen=True):
+    case: str
+    case_version: int
+    profile: str
+    vendor: str
+    adapter: str
+    device_model: str
+    nodes: int
+    devices: int
+    precision: Precision
+    peak: Peak | None
+    """The ceiling that MFU divides by."""
+    peaks: tuple[Peak, ...]
+    """All that the adapter has for this model."""
+    config: Resolved
+    command: LaunchCommand
+    """Of the first node; `?` stands for what only the node knows."""
+    env_script: str
+    """Where the vendor's script usually is; empty where it needs none."""
+    memory: MemoryEstimate | None
+    unknown: dict[str, str]
+
+    @property
+    def shape(self) -> str:
+        return f"{self.nodes}x{self.devices}"
+
+
+def plan_elsewhere(spec: RunSpec, plugins: Plugins, device_model: str) -> CardPlan:
+    """As published unless a profile was asked for, with the tuning of the vendor whose cards these are."""
+    manifest = plugins.case(spec.case).manifest
+    card = find_card(plugins, device_model, spec.vendor)
+    spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
+    backend = card.given.thing
+    with adapter_code(card.given.adapter):
+        tuning = tuning_layer(backend, card.name, spec, manifest)
+    settings = make_settings(spec, manifest, case_file(spec, plugins), backend, tuning)
+    with adapter_code(card.given.adapter):
+        refuse_unsupported(settings.precision, backend, card.name)
+    references = [*manifest.references, *_all_references(plugins)]
+    launcher = plugins.launcher(card.vendor)
+    return CardPlan(
+        case=manifest.name, case_version=manifest.version, profile=settings.profile, vendor=card.vendor,
+        adapter=card.given.adapter, device_model=card.name, nodes=spec.nodes, devices=spec.devices,
+        precision=settings.precision, config=settings.config, peaks=card.peaks,
+        peak=next((peak for peak in card.peaks if peak.row == settings.precision.peak_row), None),
+        command=_command(launcher, card, spec), env_script=launcher.env_script_path,
+        memory=estimate_memory(manifest, settings.config, *card.memory_bytes(references)), unknown=NOT_KNOWN,
+    )  # fmt: skip
+
+
+def _all_references(plugins: Plugins) -> list[Reference]:
+    return [reference for case in plugins.cases().values() for reference in case.manifest.references]
+
+
+def _command(launcher: Launcher, card: KnownCard, spec: RunSpec) -> LaunchCommand:
+    """Asked for twice, on two made-up nodes that differ in cores and port: what differs is not known here."""
+    with adapter_code(card.given.adapter):
+        one, other = (
+            launcher.command(_made_up_share(card, spec, number), "python", WORKER_MODULE) for number in (1, 2)
+        )
+    argv = tuple(_agreed(*pair) for pair in zip(one.argv, other.argv, strict=True))
+    settings = tuple(_agreed_setting(*pair) for pair in zip(one.settings, other.settings, strict=True))
+    return LaunchCommand(argv, settings, one.remove)
+
+
+def _made_up_share(card: KnownCard, spec: RunSpec, number: int) -> NodeShare:
+    devices = tuple(
+        Device(f"card {index}", card.name, card.name, index, uuid=f"<UUID of card {index}>")
+        for index in range(spec.devices)
+    )
+    return NodeShare(
+        node_index=0, num_nodes=spec.nodes, devices=devices, master_address="<address of node 0>",
+        master_port=number * 11111, allowed_cores=number * spec.devices, host_workers=spec.devices,
+    )  # fmt: skip
+
+
+def _agreed(one: str, other: str) -> str:
+    """An option keeps its name: --master-port=?"""
+    return one if one == other else one[: one.find("=") + 1] + UNKNOWN
+
+
+def _agreed_setting(one: Setting, other: Setting) -> Setting:
+    if one == other:
+        return one
+    reason = one.reason if one.reason == other.reason else "depends on the node"
+    return msgspec.structs.replace(one, value=_agreed(one.value, other.value), reason=reason)

@@ -1,0 +1,146 @@
+"""Which card a user means who has none of them here. Plugins are a stand-in with two vendors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from plan_builders import Backend, manifest
+
+from flagperf.errors import BadInput
+from flagperf.plan.cards import KnownCard, find_card
+from flagperf.plugins import Given, PluginStatus
+from flagperf.spec import Reference
+
+MODELS = """
+[[model]]
+name = "A1-80GB"
+short_name = "A1"
+name_pattern = "^(ACME )?Accelerator 1$"
+[[model.peak]]
+row = "bf16"
+value = 2e12
+source = "a page"
+confidence = "high"
+
+[[model]]
+name = "A2"
+short_name = "A2"
+name_pattern = "^A2$"
+
+[[model]]
+name = "A2-wide"
+short_name = "A2"
+name_pattern = "^A2W$"
+"""
+OTHER_MODELS = '[[model]]\nname = "B1"\nshort_name = "A2-wide"\nname_pattern = "^Accelerator 1$"\n'
+TUNING = '[[tuning]]\nmodel = "ACME A9"\nsource = "a page"\n[tuning.values.training]\nbatch_size = 8\n'
+
+
+class FolderBackend(Backend):
+    def __init__(self, vendor: str, folder: Path, models: str, tuning: str = "") -> None:
+        self.vendor = vendor  # type: ignore[misc]
+        self._folder = folder / vendor
+        (self._folder / "tuning").mkdir(parents=True)
+        (self._folder / "models.toml").write_text(models)
+        if tuning:
+            (self._folder / "tuning" / "toy.toml").write_text(tuning)
+
+    def data_folder(self) -> Path:
+        return self._folder
+
+
+def plugins(*backends: Backend, references: tuple[Reference, ...] = ()) -> Any:
+    listed = [
+        {"vendor": each.vendor, "device": each.device, "nodes": 1, "devices_per_node": 1, "precision": "fp32",
+         "overrides": "none", "source": "a page", "values": each.values}
+        for each in references
+    ]  # fmt: skip
+    case = SimpleNamespace(manifest=manifest(references=listed))
+    given = [Given(backend, PluginStatus("p", f"flagperf-{backend.vendor}", "1")) for backend in backends]
+    return SimpleNamespace(
+        device_backends=lambda: given,
+        vendor_word=lambda word: word.lower(),
+        broken_adapters=lambda: ["old 1: too old"],
+        cases=lambda: {"toy": case},
+    )
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Any:
+    return plugins(FolderBackend("acme", tmp_path, MODELS, TUNING), FolderBackend("bits", tmp_path, OTHER_MODELS))
+
+
+def published(device: str, vendor: str = "acme", **values: float) -> Reference:
+    return Reference(vendor, device, 1, 1, "fp32", "none", "a page", values)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A1-80GB", "A1-80GB"), ("a1-80gb", "A1-80GB"), ("a1", "A1-80GB"), ("acme accelerator 1", "A1-80GB"),
+        ("A2", "A2"), ("b1", "B1"), ("B1-32GB", "B1"), ("acme a9", "ACME A9"), ("A9", "ACME A9"),
+    ],
+)  # fmt: skip
+def test_a_card_goes_by_all_names_that_its_adapter_has_in_any_case(both: Any, text: str, name: str) -> None:
+    assert find_card(both, text, None).name == name
+
+
+def test_a_card_has_the_peaks_of_its_own_model_alone(both: Any) -> None:
+    assert [peak.value for peak in find_card(both, "A1", None).peaks] == [2e12]
+    assert find_card(both, "A2", None).peaks == ()
+
+
+def test_a_name_goes_before_what_another_card_is_also_called(both: Any) -> None:
+    assert find_card(both, "a2-wide", None).vendor == "acme"
+
+
+def test_a_name_of_several_cards_of_one_vendor_is_asked_about(tmp_path: Path) -> None:
+    backend = FolderBackend("acme", tmp_path, MODELS.replace('name = "A2"\n', 'name = "A2-thin"\n', 1))
+    with pytest.raises(BadInput, match=r"--device-model A2 may be A2-thin or A2-wide; name one of them"):
+        find_card(plugins(backend), "A2", None)
+
+
+def test_a_name_that_two_vendors_have_needs_a_vendor(both: Any) -> None:
+    with pytest.raises(BadInput, match=r"several adapters know it \(A1-80GB of acme, B1 of bits\); choose .* --vendor"):
+        find_card(both, "accelerator 1", None)
+    assert find_card(both, "accelerator 1", "Bits").name == "B1"
+
+
+def test_an_unknown_name_comes_with_all_known_ones_and_what_is_wrong_with_adapters(both: Any) -> None:
+    with pytest.raises(BadInput) as caught:
+        find_card(both, "A3", None)
+    assert str(caught.value) == (
+        "--device-model A3: no installed adapter knows it (old 1: too old). "
+        "Known models: acme: A1-80GB, A2, A2-wide, ACME A9; bits: B1"
+    )
+    with pytest.raises(BadInput, match=r"the adapter of bits does not know it .*Known models: bits: B1$"):
+        find_card(both, "A1", "bits")
+
+
+def test_an_adapter_that_fails_hides_no_other(tmp_path: Path) -> None:
+    given = plugins(FolderBackend("acme", tmp_path, "not toml"), FolderBackend("bits", tmp_path, OTHER_MODELS))
+    assert find_card(given, "B1", None).vendor == "bits"
+    with pytest.raises(BadInput, match=r"flagperf-acme 1: .*models\.toml"):
+        find_card(given, "A1", None)
+
+
+def test_a_card_of_published_results_names_the_package_that_is_missing(tmp_path: Path) -> None:
+    given = plugins(FolderBackend("bits", tmp_path, OTHER_MODELS), references=(published("Z9-16GB", "zeta"),))
+    with pytest.raises(BadInput, match="it comes with the package flagperf-zeta: install that"):
+        find_card(given, "z9", None)
+
+
+def test_memory_is_what_published_results_of_this_card_say_else_its_name(both: Any) -> None:
+    references = [published("A2-64GB", "bits", mem_total=1), published("A2-64GB", mem_total=64 * 2**30)]
+    small, large = find_card(both, "A2", None), find_card(both, "A1", None)
+    assert small.memory_bytes(references) == (64 * 2**30, "nominal, of the published A2-64GB")
+    assert large.memory_bytes(references) == (80 * 2**30, "nominal, by the name A1-80GB")
+    assert small.memory_bytes([published("A2")]) == (None, "no published result names A2")
+
+
+def test_what_a_pattern_matches_is_the_whole_name(both: Any) -> None:
+    card: KnownCard = find_card(both, "A1", None)
+    assert not card.is_called("my accelerator 1")
