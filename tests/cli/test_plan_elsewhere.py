@@ -105,6 +105,17 @@ def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the card has     64.0 GiB (nominal, of the published C500-64GB)" in text
 
 
+def test_a_card_that_tensors_alone_nearly_fill_is_said_to_be_tight(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["plan", "llama2_70b", "--parallel", "TP8PP4DP1", "--nodes", "4", "--device-model", "C500"]) == 0
+    assert "That is 98.2% of it: framework, collective buffers" in capsys.readouterr().out
+
+
+def test_an_inference_case_estimates_too(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, "aquila_33b", "--device-model", "A100-SXM4-40GB", "--devices", "8")
+    assert found["memory"]["total_bytes"] == 40 * 2**30
+    assert found["memory"]["parts"]["parameters"] == pytest.approx(2 * 33_693_554_688 / 8, rel=0.001)
+
+
 @pytest.mark.parametrize("command", ["plan", "run --dry-run"])
 def test_data_that_cannot_be_used_is_said_beside_the_values(capsys: pytest.CaptureFixture[str], command: str) -> None:
     word, *options = command.split()

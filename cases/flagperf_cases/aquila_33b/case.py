@@ -29,7 +29,8 @@ def run(ctx: Context) -> None:
     describe(ctx, shape, attended_length(batches))
 
     scores = []
-    with torch.inference_mode(), ctx.inference(planned_steps=len(batches)):
+    # Not inference_mode: DTensor raises and catches in it, and those frames keep tensors until garbage is collected.
+    with torch.no_grad(), ctx.inference(planned_steps=len(batches)):
         for batch, given in zip(batches, ctx.batches(map(tensors, batches)), strict=True):
             with ctx.step() as step:
                 scores.append(score(model(given["inputs"]), given, place))

@@ -142,14 +142,8 @@ def attended_length(batches: Sequence[Batch]) -> int:
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
     """The layout first, which costs nothing; then the files that a run with these values reads."""
-    shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
-    if layout.pp != 1 or layout.dp != 1:
-        raise BadInput(
-            f"aquila_33b is spread by tensor parallelism alone; TP{layout.tp}PP{layout.pp}DP{layout.dp} was asked for: "
-            f"use --parallel TP{layout.world_size}PP1DP1"
-        )
-    check_layout(shape, layout, 1)
-    _check_padding(values, layout.tp)
+    check_spread(values)
+    shape = shape_of(values["model"])
     source, checkpoint = values["data"]["source"], values["model"]["checkpoint"]
     if source == "made_up" and not values["data"]["samples"]:
         raise BadInput("data.samples must be above 0 where the data is made up")
@@ -161,6 +155,18 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
     if checkpoint != "none":
         files += check_checkpoint(data_folder(data_dir, "weights, tokenizer and texts"), checkpoint, shape)
     return [described(path, data_folder(data_dir, "files")) for path in files]
+
+
+def check_spread(values: dict[str, Any]) -> None:
+    """Raises BadInput where model and batches cannot be spread as asked. Looks at no file."""
+    shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
+    if layout.pp != 1 or layout.dp != 1:
+        raise BadInput(
+            f"aquila_33b is spread by tensor parallelism alone; TP{layout.tp}PP{layout.pp}DP{layout.dp} was asked for: "
+            f"use --parallel TP{layout.world_size}PP1DP1"
+        )
+    check_layout(shape, layout, 1)
+    _check_padding(values, layout.tp)
 
 
 def _check_padding(values: dict[str, Any], tp: int) -> None:

@@ -1,7 +1,8 @@
 """How much memory the fullest rank will need, before anything is launched. Light.
 
-Counted are tensors: weights, gradients, optimizer state, and what one micro-batch leaves for its backward pass. Not
-counted are the framework itself, communication buffers and the allocator's gaps.
+Counted are tensors at the fullest moment of a step: weights, gradients, optimizer state, what the micro-batches under
+way leave for their backward pass, and what pipeline stages receive. Not counted are the framework itself, the buffers
+of the collective library, the optimizer's own intermediate values and the allocator's gaps.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def estimate(values: dict[str, Any]) -> dict[str, int]:
     work = Work(
         micro_batch=training["batch_size"],
         num_micro_batches=training["accumulate"],
-        compute_bytes=2 if values["precision"].endswith(("bf16", "fp16")) else FP32,
+        compute_bytes=compute_bytes(values["precision"]),
         recompute=values["model"]["recompute"],
         moments=2 if training["optimizer"] == "adamw" else 0,
     )
@@ -42,13 +43,20 @@ def estimate(values: dict[str, Any]) -> dict[str, int]:
     return max(stages, key=lambda parts: sum(parts.values()))
 
 
+def compute_bytes(precision: str) -> int:
+    return 2 if precision.endswith(("bf16", "fp16")) else FP32
+
+
 def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> dict[str, int]:
     count = stage_parameters(shape, layout, stage)
+    gradients, activations = _gradients(shape, layout, stage, work), _activations(shape, layout, stage, work)
+    if work.num_micro_batches == 1:  # gradients come as activations go: these take what they need beyond those
+        activations = max(0, activations - gradients)
     return {
         "parameters": FP32 * count // layout.dp + _gathered(shape, layout, stage, work),
-        "gradients": _gradients(shape, layout, stage, work),
+        "gradients": gradients,
         "optimizer state": FP32 * work.moments * count // layout.dp,
-        "activations": _activations(shape, layout, stage, work),
+        "activations": activations,
     }
 
 
@@ -71,15 +79,16 @@ def _layer_parameters(shape: DecoderShape, layout: Layout) -> int:
 
 def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
     """Weights in the computing type, beside the rank's part in fp32: of the whole stage in a pipeline, which keeps them
-    for all micro-batches, and of a single process; else of two blocks and the tables."""
+    for all micro-batches, and of a single process that does not compute blocks again; else of two blocks and the
+    tables."""
     is_mixed = work.compute_bytes != FP32
     if layout.dp == 1 and not is_mixed:
         return 0
-    whole = stage_parameters(shape, layout, stage)
-    if layout.pp > 1 or layout.world_size == 1:
+    whole, layer = stage_parameters(shape, layout, stage), _layer_parameters(shape, layout)
+    if layout.pp > 1 or (layout.world_size == 1 and not work.recompute):
         return work.compute_bytes * whole
     layers = len(layout.stage_layers(shape.layers)[stage])
-    return work.compute_bytes * (whole - (layers - min(2, layers)) * _layer_parameters(shape, layout))
+    return work.compute_bytes * (whole - (layers - min(2, layers)) * layer)
 
 
 def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
@@ -93,15 +102,23 @@ def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> i
 
 
 def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
+    """The most at one time: before the backward pass of the loss, or in that of the last block, whose inner values are
+    made only then where they are computed again."""
     layers = len(layout.stage_layers(shape.layers)[stage])
     in_flight = min(layout.pp - stage, work.num_micro_batches)
-    block = _block_activations(shape, layout, work)
     states = work.micro_batch * shape.sequence * shape.width * work.compute_bytes // layout.tp
-    per_micro_batch = layers * (states if work.recompute else block)
-    total = in_flight * per_micro_batch + (block if work.recompute else 0)
+    block, head = _block_activations(shape, layout, work), 0
     if stage == layout.pp - 1:
-        total += _head_activations(shape, layout, work)
-    return total
+        head = _head_activations(shape, layout, work)
+    kept = in_flight * layers * (states if work.recompute else block)
+    backward = _passing_gradients(shape, layout, work) + (block if work.recompute else 0)
+    return kept + max(head, backward) + _received(layout, stage, work) * states
+
+
+def _received(layout: Layout, stage: int, work: Work) -> int:
+    """Buffers for what other stages send: torch's pipeline makes one for every micro-batch of a step, forward and
+    backward, and keeps them."""
+    return work.num_micro_batches * ((stage > 0) + (stage < layout.pp - 1))
 
 
 def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
@@ -114,8 +131,15 @@ def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
     return norms + gathered + attention + feed_forward
 
 
+def _passing_gradients(shape: DecoderShape, layout: Layout, work: Work) -> int:
+    """Gradients on their way through a block, at their most: of gate and up, and of what both read."""
+    positions = work.micro_batch * shape.sequence
+    return 2 * positions * (shape.ffn // layout.tp + shape.width) * work.compute_bytes
+
+
 def _head_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """The last norm, the head's input, logits, their logarithms and the gradients of these."""
+    """The last norm, the head's input, logits as computed and in fp32, their logarithms and the gradients of these."""
     positions = work.micro_batch * shape.sequence
     norm = positions * shape.width // layout.tp * (FP32 + FP32)
-    return norm + positions * shape.width * work.compute_bytes + 3 * FP32 * positions * shape.vocabulary // layout.tp
+    logits = positions * shape.vocabulary // layout.tp * (work.compute_bytes + 3 * FP32)
+    return norm + positions * shape.width * work.compute_bytes + logits

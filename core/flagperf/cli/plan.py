@@ -17,7 +17,10 @@ from flagperf.errors import BadInput
 from flagperf.plan import UNKNOWN, CardPlan, MemoryEstimate, Plan, make_plan, num_devices, plan_elsewhere
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, Resolved, RunSpec, flatten
-from flagperf.units import gib, setting
+from flagperf.units import gib, percent, setting
+
+TIGHT = 0.9
+"""Above this share of a card, what an estimate leaves out may decide."""
 
 
 @click.command(cls=RunRequestCommand)
@@ -94,8 +97,16 @@ def _print_memory(memory: MemoryEstimate) -> None:
     total = "unknown" if memory.total_bytes is None else f"{gib(memory.total_bytes)} GiB"
     rows += [["  all", f"{gib(memory.used_bytes)} GiB"], ["  the card has", f"{total} ({memory.total_source})"]]
     echo_columns(["  PART", "SIZE"], rows)
-    if memory.total_bytes is not None and memory.used_bytes > memory.total_bytes:
-        click.echo("  It does not fit: more devices, more ways of TP or PP, or model.recompute=true need less.")
+    if memory.total_bytes is not None:
+        _print_verdict(memory.used_bytes / memory.total_bytes)
+
+
+def _print_verdict(share: float) -> None:
+    if share > 1:
+        click.echo("  It does not fit: more ways of TP or PP need less, and recomputation where the case has it.")
+    elif share > TIGHT:
+        needs = "framework, collective buffers and the allocator's gaps need room as well"
+        click.echo(f"  That is {percent(share)} of it: {needs}.")
 
 
 def print_plan(made: Plan, as_json: bool) -> None:

@@ -23,7 +23,7 @@ def run_ranks(folder: Path, world_size: int, work: list[Work]) -> list[list[dict
 
 
 def answer(work: Work) -> dict[str, Any]:
-    kinds = {"train": train, "measure": measure, "grow": grow}
+    kinds = {"train": train, "grow": grow}
     return kinds[work.get("kind", "train")](work)
 
 
@@ -60,41 +60,6 @@ def train(work: Work) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure(work: Work) -> dict[str, Any]:
-    """Bytes of tensors after a step of AdamW, and the most that was ever kept for a backward pass."""
-    import torch
-    from torch.distributed._functional_collectives import AsyncCollectiveTensor
-    from torch.distributed.tensor import DTensor
-
-    from flagperf_cases.decoder.parallel import Trainer, build_model, find_place
-
-    def local(tensor: Any) -> Any:
-        own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        return own.trigger_wait() if isinstance(own, AsyncCollectiveTensor) else own
-
-    def total(tensors: Any) -> int:
-        return sum(local(tensor).nbytes for tensor in tensors if tensor is not None and tensor.ndim)
-
-    shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
-    place = find_place(layout, "cpu")
-    model = build_model(shape, place, device="cpu", seed=SEED, std=0.02)
-    trainer = Trainer(model, place, micro_batch=MICRO_BATCH, num_micro_batches=GLOBAL_BATCH, device="cpu")
-    optimizer = torch.optim.AdamW(model.parameters())
-    kept = KeptBytes({local(value).untyped_storage().data_ptr() for value in model.parameters()}, local)
-    rows = batch(shape, 0)
-    with torch.autograd.graph.saved_tensors_hooks(kept.pack, kept.unpack):
-        trainer.backward(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
-    optimizer.step()
-    parameters = list(model.parameters())
-    return {
-        "parameters": total(parameters),
-        "gradients": total(value.grad for value in parameters),
-        "optimizer state": total(value for state in optimizer.state.values() for value in state.values()),
-        "activations": kept.most,
-        "stage": place.pp_rank,
-    }
-
-
 def grow(work: Work) -> dict[str, Any]:
     """How far building this rank's part of a model raises the process's memory. First in its process: the highest
     mark never falls."""
@@ -109,37 +74,6 @@ def grow(work: Work) -> dict[str, Any]:
 def _status_bytes(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
-
-
-class KeptBytes:
-    """Counts storages that autograd holds, each once, but for those of weights."""
-
-    def __init__(self, weights: set[int], local: Any) -> None:
-        self._weights, self._local = weights, local
-        self._held: dict[int, list[int]] = {}
-        self.most = 0
-
-    def pack(self, tensor: Any) -> Any:
-        storage = self._local(tensor).untyped_storage()
-        if storage.data_ptr() in self._weights:
-            return tensor, None
-        held = self._held.setdefault(storage.data_ptr(), [0, storage.nbytes()])
-        held[0] += 1
-        self.most = max(self.most, sum(size for _, size in self._held.values()))
-        return tensor, _Release(self._held, storage.data_ptr())
-
-    def unpack(self, packed: Any) -> Any:
-        return packed[0]
-
-
-class _Release:
-    def __init__(self, held: dict[int, list[int]], key: int) -> None:
-        self._held, self._key = held, key
-
-    def __del__(self) -> None:
-        self._held[self._key][0] -= 1
-        if not self._held[self._key][0]:
-            del self._held[self._key]
 
 
 def batch(shape: DecoderShape, step: int) -> Any:

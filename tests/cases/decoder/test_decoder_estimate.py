@@ -1,8 +1,15 @@
-"""What a rank needs, by hand on numbers that a person can check."""
+"""What a rank needs: by hand on numbers that a person can check, and against tensors of the case as it runs."""
 
 from __future__ import annotations
 
-from flagperf_cases.decoder.estimate import Work, rank_bytes, stage_parameters
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_harness import CaseHarness
+from tensor_bytes import case_bytes
+
+from flagperf_cases.decoder.estimate import Work, estimate, rank_bytes, stage_parameters
 from flagperf_cases.decoder.shape import DecoderShape, Layout
 
 SHAPE = DecoderShape(layers=3, width=8, heads=2, kv_heads=1, ffn=16, vocabulary=32, sequence=4)
@@ -34,8 +41,21 @@ def test_mixed_precision_keeps_a_copy_of_the_weights() -> None:
 
 def test_earlier_stages_hold_more_micro_batches() -> None:
     even = DecoderShape(4, 8, 2, 1, 16, 2, 4)
-    first, second = (rank_bytes(even, Layout(pp=4), stage, WORK)["activations"] for stage in (0, 1))
-    assert first * 3 == second * 4
+    block = 4 * (2 * 8 * 8 + 2 * 8 * 4 + (16 + 8) * 4 + 4 * 16 * 4)  # norms, gathered, attention, feed-forward
+    first, second, third = (rank_bytes(even, Layout(pp=4), stage, WORK)["activations"] for stage in (0, 1, 2))
+    received = 4 * (4 * 8 * 4)  # four micro-batches of hidden states, which the first stage receives from behind alone
+    assert (first - second, second - third) == (block - received, block)
+
+
+def test_a_pipeline_has_a_buffer_for_every_micro_batch_it_receives() -> None:
+    few, many = (rank_bytes(SHAPE, Layout(pp=3), 1, Work(1, count))["activations"] for count in (4, 1004))
+    assert many - few == 2 * 1000 * (4 * 8 * 4)
+
+
+def test_with_one_micro_batch_gradients_take_the_place_of_activations() -> None:
+    one, two = (rank_bytes(SHAPE, Layout(), 0, Work(1, count)) for count in (1, 2))
+    assert one["gradients"] == two["gradients"]
+    assert one["activations"] == max(0, two["activations"] - two["gradients"])
 
 
 def test_recomputation_and_fewer_moments_need_less() -> None:
@@ -44,3 +64,34 @@ def test_recomputation_and_fewer_moments_need_less() -> None:
     again = rank_bytes(long, Layout(), 0, Work(1, 4, recompute=True))
     assert again["activations"] < plain["activations"] / 4
     assert rank_bytes(long, Layout(), 0, Work(1, 4, moments=0))["optimizer state"] == 0
+
+
+SIZES = {
+    "layers": 3, "width": 96, "heads": 8, "kv_heads": 4, "ffn": 288, "vocabulary": 256, "sequence": 128,
+}  # fmt: skip
+STEPS = {"batch_size": 1, "accumulate": 2, "max_steps": 2, "warmup_steps": 0}
+BASE = {
+    **{f"model__{name}": size for name, size in SIZES.items()},
+    **{f"training__{name}": value for name, value in STEPS.items()},
+    "data__tokens": 20000,
+}
+DP2, TP2, PP2 = ({"parallel__tp": tp, "parallel__pp": pp} for tp, pp in ((1, 1), (2, 1), (1, 2)))
+MIXED, AGAIN = {"precision": "amp-bf16"}, {"model__recompute": True}
+RUNS: dict[int, list[dict[str, Any]]] = {
+    1: [{}, MIXED, {**MIXED, **AGAIN}],
+    2: [
+        DP2, {**DP2, "training__accumulate": 1}, {**DP2, **MIXED}, {**DP2, **AGAIN}, {**DP2, **MIXED, **AGAIN},
+        TP2, {**TP2, **MIXED, **AGAIN}, {**PP2, "training__accumulate": 4, **AGAIN},
+        {**PP2, "training__accumulate": 16, **MIXED},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.run
+@pytest.mark.parametrize("world_size", RUNS)
+def test_the_estimate_is_near_the_tensors_of_the_case_as_it_runs(world_size: int, tmp_path: Path) -> None:
+    runs = [{**BASE, **changes} for changes in RUNS[world_size]]
+    measured = case_bytes(tmp_path / "ranks", world_size, "llama2_70b", runs)
+    for changes, run, found in zip(RUNS[world_size], runs, measured, strict=True):
+        parts = estimate(CaseHarness("llama2_70b").values(devices=world_size, **run))
+        assert sum(parts.values()) == pytest.approx(found, rel=0.15), (changes, parts, found)
