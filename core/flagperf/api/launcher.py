@@ -78,8 +78,8 @@ class Launcher(abc.ABC):
     name: ClassVar[str]
 
     env_script_path: ClassVar[str] = ""
-    """Where a shell script usually is that has to be sourced before torch can be imported: an absolute path, which plans
-    for machines elsewhere show. Empty: none is needed."""
+    """Where a shell script usually is that has to be sourced before torch can be imported: an absolute path, shown in
+    plans for machines elsewhere. Empty: none is needed."""
 
     @abc.abstractmethod
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
