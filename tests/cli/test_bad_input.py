@@ -49,6 +49,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("plan distilbert --device-model A1", 2, ["no installed adapter knows it", "Known models: ", "metax: C500"]),
         ("plan distilbert --device-model C500 --vendor cpu", 2, ["adapter of cpu does not know", "Known models: none"]),
         ("plan distilbert --device-model A100", 2, ["may be A100-SXM4-40GB or A100-SXM4-80GB; name one of them"]),
+        ("plan distilbert --device-model Z100L --precision tf32", 6, ["Z100L does not support precision tf32"]),
         ("plan llama2_70b --device-model C500", 2, ["needs a multiple of 32 devices"]),
         ("plan distilbert --device-model C500 --precision amp-fp8", 2, ["unknown precision 'amp-fp8'"]),
         ("run distilbert --devices 65", 2, ["--devices 65", "64 visible cpu devices"]),
