@@ -116,9 +116,9 @@ def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) ->
 
 
 def _received(layout: Layout, stage: int, work: Work) -> int:
-    """Buffers for what other stages send: torch's pipeline makes one for every micro-batch of a step, forward and
-    backward, and keeps them."""
-    return work.num_micro_batches * ((stage > 0) + (stage < layout.pp - 1))
+    """Buffers for what other stages send: inputs of the micro-batches under way, and one gradient."""
+    inputs = min(layout.pp - stage, work.num_micro_batches) if stage > 0 else 0
+    return inputs + (stage < layout.pp - 1)
 
 
 def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -30,6 +30,7 @@ from flagperf_cases.decoder.gradients import TiedGradients
 from flagperf_cases.decoder.init import initialise
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.shape import DecoderShape, Layout
+from flagperf_cases.decoder.stage import LeanStage
 
 
 @dataclass(frozen=True)
@@ -204,13 +205,13 @@ def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tens
     return loss
 
 
-def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> PipelineStage:
+def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> LeanStage:
     shape, layout = model.shape, place.layout
     computed: dict[str, Any] = {"dtype": model.autocast or torch.float32, "device": "meta", "requires_grad": True}
     tokens = torch.empty(micro_batch, shape.sequence, dtype=torch.long, device="meta")
     states = torch.empty(micro_batch, shape.sequence // layout.tp, shape.width, **computed)
     logits = torch.empty(micro_batch, shape.sequence, shape.vocabulary // layout.tp, **computed)
-    return PipelineStage(
+    return LeanStage(
         model, place.pp_rank, layout.pp, torch.device(device), group=place.part("pp").get_group(),
         input_args=(tokens if place.is_first_stage else states,),
         output_args=(logits if place.is_last_stage else states,),

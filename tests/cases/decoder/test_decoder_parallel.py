@@ -14,7 +14,7 @@ from flagperf_cases.decoder.shape import DecoderShape
 pytestmark = pytest.mark.run
 
 UNTIED: dict[str, Any] = {
-    "layers": 2,
+    "layers": 4,
     "width": 16,
     "heads": 4,
     "kv_heads": 2,
@@ -30,7 +30,12 @@ CLIP = 0.3
 Item = tuple[str, dict[str, int]]
 ITEMS: dict[int, list[Item]] = {
     2: [("untied", {"tp": 2}), ("untied", {"pp": 2}), ("untied", {"dp": 2}), ("tied", {"pp": 2})],
-    4: [("untied", {"tp": 2, "pp": 2}), ("tied", {"tp": 2, "dp": 2}), ("tied", {"pp": 2, "dp": 2})],
+    4: [
+        ("untied", {"tp": 2, "pp": 2}),
+        ("untied", {"pp": 4}),
+        ("tied", {"tp": 2, "dp": 2}),
+        ("tied", {"pp": 2, "dp": 2}),
+    ],
     8: [("tied", {"tp": 2, "pp": 2, "dp": 2})],
 }
 
