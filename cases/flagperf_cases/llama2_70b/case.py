@@ -39,14 +39,21 @@ def run(ctx: Context) -> None:
     with ctx.training(planned_steps=num_steps):
         for number, batch in enumerate(ctx.batches(batches(samples, place, training, global_batch, num_steps)), 1):
             set_rate(optimizer, training, consumed=number * global_batch)
-            with ctx.step() as step:
-                loss = trainer.backward(batch["inputs"], batch["labels"])
-                if training.clip:
-                    clip(model, total_norm(model, place), training.clip)
-                optimizer.step()
-                optimizer.zero_grad()
-                step.done(**counts(place, batch["inputs"], loss))
+            train_step(ctx, trainer, optimizer, batch)
     ctx.report(bubble_theory=bubble(layout.pp, training.accumulate))
+
+
+def train_step(
+    ctx: Context, trainer: Trainer, optimizer: torch.optim.Optimizer, batch: dict[str, torch.Tensor]
+) -> None:
+    model, place, max_norm = trainer.model, trainer.place, ctx.config.training.clip
+    with ctx.step() as step:
+        loss = trainer.backward(batch["inputs"], batch["labels"])
+        if max_norm:
+            clip(model, total_norm(model, place), max_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        step.done(**counts(place, batch["inputs"], loss))
 
 
 def batches(
