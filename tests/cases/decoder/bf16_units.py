@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 PRODUCTS = {
+    torch.ops.aten.linear.default,  # in inference mode; else it comes as mm
     torch.ops.aten.mm.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
 }

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import true_width
+from much_memory import much_memory
+from rank_processes import answers_of_ranks
 
 pytestmark = pytest.mark.run
 
-SECONDS = 1500
-
 
 def test_a_published_block_goes_forward_and_back_in_bf16_as_in_fp32(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, true_width.__file__, str(tmp_path / "answer")]
-    subprocess.run(command, env=environment, check=True, timeout=SECONDS)
-    found = json.loads((tmp_path / "answer").read_text())
+    from llama2_70b_true_width import forward_and_back
+
+    imports = ["flagperf_cases.decoder.parallel"]
+    with much_memory():
+        ((found,),) = answers_of_ranks(tmp_path / "rank", 1, forward_and_back, ["standard"], imports)
     assert found["parameters"] == 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28_672 + 2 * 8192
     assert found["products"] == 7 * 3 + 1, "seven products forward, twice as many back, and attention's way back"
     assert found["output"] == found["states"] == ["torch.bfloat16", [1, 512, 8192], True]
