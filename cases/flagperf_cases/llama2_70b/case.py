@@ -11,12 +11,12 @@ from flagperf.worker import Context
 from flagperf_cases.decoder.gradients import clip, total_norm
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, shape_of
+from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, sections, shape_of
 from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_samples, rate_factor
 
 
 def run(ctx: Context) -> None:
-    values = {name: vars(section) for name, section in vars(ctx.config).items() if hasattr(section, "__dict__")}
+    values = sections(ctx.config)
     training, model_values = ctx.config.training, ctx.config.model
     samples = load_samples(values, ctx.data_dir)
     ctx.describe_data(samples.name, len(samples), samples.sha256)
