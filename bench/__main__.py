@@ -8,7 +8,17 @@ from collections.abc import Iterable
 
 from bench.measure import Figure, NotMeasured
 
-PROGRAMS = ("context_cost", "context_ratio", "startup", "adapters", "probe_cost", "listing", "glm_step", "llama_step")
+PROGRAMS = (
+    "context_cost",
+    "context_ratio",
+    "startup",
+    "adapters",
+    "probe_cost",
+    "listing",
+    "glm_step",
+    "llama_step",
+    "decoder_step",
+)
 
 
 def main(names: list[str]) -> int:

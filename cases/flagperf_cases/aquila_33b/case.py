@@ -13,12 +13,12 @@ from flagperf_cases.aquila_33b.scores import results, score, tensors
 from flagperf_cases.decoder.init import fill, initialise
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, find_place, lay_out
-from flagperf_cases.decoder.shape import DecoderShape, layout_of, shape_of
+from flagperf_cases.decoder.shape import DecoderShape, layout_of, sections, shape_of
 from flagperf_cases.files import data_folder
 
 
 def run(ctx: Context) -> None:
-    values = {name: vars(section) for name, section in vars(ctx.config).items() if hasattr(section, "__dict__")}
+    values = sections(ctx.config)
     inference, samples = ctx.config.inference, load_samples(values, ctx.data_dir)
     ctx.describe_data(samples.name, len(samples.rows), samples.sha256)
 

@@ -65,6 +65,8 @@ def _owned(model: Decoder, place: Place) -> list[nn.Parameter]:
 
 
 def _square_sum(parameter: nn.Parameter) -> torch.Tensor:
+    """By sum(), which adds in a tree: torch 2.13's vector_norm adds one by one on a CPU, and of the 235 M equal numbers
+    in a published feed-forward's shape it is 24 % too small."""
     total = _local_gradient(parameter).float().square().sum()
     if isinstance(parameter, DTensor):
         mesh = parameter.device_mesh

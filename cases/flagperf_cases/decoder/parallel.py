@@ -155,6 +155,7 @@ class Trainer:
 
     def __init__(self, model: Decoder, place: Place, *, micro_batch: int, num_micro_batches: int, device: str) -> None:
         self.model = model
+        self.place = place
         self._num_micro_batches = num_micro_batches
         self._loss = _loss_function(place, num_micro_batches)
         self._tied = TiedGradients(model, place)
@@ -162,7 +163,6 @@ class Trainer:
         if place.layout.pp > 1:
             stage = _stage(model, place, micro_batch, device)
             self._schedule = Schedule1F1B(stage, num_micro_batches, loss_fn=self._loss, scale_grads=False)
-        self._is_first, self._is_last = place.is_first_stage, place.is_last_stage
 
     def backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
         """The mean loss over this replica's samples, on the ranks of the last stage."""
@@ -174,8 +174,8 @@ class Trainer:
     def _pipeline(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
         assert self._schedule is not None
         losses: list[torch.Tensor] = []
-        given = (inputs,) if self._is_first else ()
-        targets: dict[str, Any] = {"target": labels, "losses": losses} if self._is_last else {}
+        given = (inputs,) if self.place.is_first_stage else ()
+        targets: dict[str, Any] = {"target": labels, "losses": losses} if self.place.is_last_stage else {}
         self._schedule.step(*given, **targets, return_outputs=False)
         return losses
 

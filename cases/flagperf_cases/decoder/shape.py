@@ -76,6 +76,11 @@ class Layout:
         return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
 
+def sections(config: Any) -> dict[str, dict[str, Any]]:
+    """A context's values as mappings, as they are before a run: the functions here and in data.py serve both."""
+    return {name: vars(section) for name, section in vars(config).items() if hasattr(section, "__dict__")}
+
+
 def shape_of(model: Any) -> DecoderShape:
     """From the values of a case, as a mapping."""
     return DecoderShape(

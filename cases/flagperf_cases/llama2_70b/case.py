@@ -11,12 +11,12 @@ from flagperf.worker import Context
 from flagperf_cases.decoder.gradients import clip, total_norm
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, shape_of
+from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, sections, shape_of
 from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_samples, rate_factor
 
 
 def run(ctx: Context) -> None:
-    values = {name: vars(section) for name, section in vars(ctx.config).items() if hasattr(section, "__dict__")}
+    values = sections(ctx.config)
     training, model_values = ctx.config.training, ctx.config.model
     samples = load_samples(values, ctx.data_dir)
     ctx.describe_data(samples.name, len(samples), samples.sha256)
@@ -39,14 +39,21 @@ def run(ctx: Context) -> None:
     with ctx.training(planned_steps=num_steps):
         for number, batch in enumerate(ctx.batches(batches(samples, place, training, global_batch, num_steps)), 1):
             set_rate(optimizer, training, consumed=number * global_batch)
-            with ctx.step() as step:
-                loss = trainer.backward(batch["inputs"], batch["labels"])
-                if training.clip:
-                    clip(model, total_norm(model, place), training.clip)
-                optimizer.step()
-                optimizer.zero_grad()
-                step.done(**counts(place, batch["inputs"], loss))
+            train_step(ctx, trainer, optimizer, batch)
     ctx.report(bubble_theory=bubble(layout.pp, training.accumulate))
+
+
+def train_step(
+    ctx: Context, trainer: Trainer, optimizer: torch.optim.Optimizer, batch: dict[str, torch.Tensor]
+) -> None:
+    model, place, max_norm = trainer.model, trainer.place, ctx.config.training.clip
+    with ctx.step() as step:
+        loss = trainer.backward(batch["inputs"], batch["labels"])
+        if max_norm:
+            clip(model, total_norm(model, place), max_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        step.done(**counts(place, batch["inputs"], loss))
 
 
 def batches(

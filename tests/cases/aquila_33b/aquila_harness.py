@@ -26,16 +26,16 @@ def report(events: list[Event]) -> dict[str, float]:
     return found
 
 
-def small_model() -> Any:
+def small_model(shape: DecoderShape = SMALL, std: float = 1.0) -> Any:
     import torch
 
     from flagperf_cases.decoder.model import Decoder
 
     torch.manual_seed(7)
-    model = Decoder(SMALL)
+    model = Decoder(shape)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_()
+            parameter.normal_(0.0, std)
     return model
 
 

@@ -53,6 +53,9 @@ def _work(item: Item) -> decoder_ranks.Work:
 @pytest.fixture(scope="module")
 def single() -> dict[str, dict[str, Any]]:
     """One process, with torch's own clipping, and no part of our engine but the model."""
+    import torch
+
+    torch.set_num_threads(1)
     return {name: _plain_training(shape) for name, shape in SHAPES.items()}
 
 

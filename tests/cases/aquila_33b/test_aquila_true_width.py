@@ -1,0 +1,39 @@
+"""The published configuration as far as one machine without cards can go: one layer at its true width."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from much_memory import much_memory
+from rank_processes import answers_of_ranks
+
+pytestmark = pytest.mark.run
+
+LAYER = 2 * 6144**2 + 2 * 6144 * 1024 + 3 * 6144 * 24_576 + 2 * 6144
+TABLE = 100_008 * 6144
+VARIANCE = 6144 * 0.02**2
+"""Of the logits: the last norm gives numbers of mean square 1, and the head's weights have a deviation of 0.02."""
+
+
+def test_a_published_layer_scores_lambada_from_two_shards_in_bf16(shared_data: Path, tmp_path: Path) -> None:
+    from aquila_true_width import score_lambada
+
+    folder = tmp_path / "data"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/lambada_test.jsonl").symlink_to(shared_data / "lambada/lambada_test.jsonl")
+    (folder / "tokenizer").symlink_to(shared_data / "tokenizers/aquila")
+    imports = ["flagperf_cases.aquila_33b.case"]
+    try:
+        with much_memory():
+            ((found,),) = answers_of_ranks(tmp_path / "rank", 1, score_lambada, [folder], imports)
+    finally:
+        shutil.rmtree(folder / "ckpts", ignore_errors=True)  # 3.5 GB
+    assert (found["parameters"], found["shards"]) == (LAYER + 2 * TABLE + 6144, 2)
+    assert (found["evaluated"], found["precision"]) == (2, "bf16")
+    assert found["products"] == 2 * 8, "seven products of the layer and the head's, for each sample"
+    assert found["loss"] == pytest.approx(math.log(100_008) + VARIANCE / 2, abs=0.7), (
+        "random weights give normal logits"
+    )
