@@ -77,13 +77,14 @@ def evaluate(ctx: Context, model: Any, sentences: Sentences) -> float:
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
     was_training = model.training
     model.eval()
-    with ctx.evaluation(), torch.no_grad():
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, torch.no_grad():
         correct = torch.zeros((), dtype=torch.long, device=ctx.device)
         for first in range(0, len(mine), config.evaluation.batch_size):
             batch = padded(sentences, mine[first : first + config.evaluation.batch_size], config.model.sequence)
             inputs = {name: tensor.to(ctx.device) for name, tensor in batch.items()}
             logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
             correct += (logits.argmax(-1) == inputs["labels"]).sum()
+            evaluation.done(len(logits))
         num_correct, num_evaluated = ctx.sum_over_ranks(int(correct), len(mine))
     model.train(was_training)
     accuracy = num_correct / num_evaluated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import groupby
@@ -102,8 +102,8 @@ def evaluate(ctx: Context, model: Any, samples: Samples) -> float:
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
     was_training = model.training
     model.eval()
-    with ctx.evaluation(), torch.no_grad():
-        guesses = best_candidates(model, samples, mine, ctx.config.evaluation.batch_size, ctx.device)
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, torch.no_grad():
+        guesses = best_candidates(ctx, model, samples, mine, evaluation.done)
         judged = [judge(samples.samples[row], guess) for row, guess in zip(mine, guesses, strict=True)]
         totals = [sum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True)]  # a rank may have no row
         *sums, num_evaluated = ctx.sum_over_ranks(*totals, len(mine))
@@ -113,14 +113,18 @@ def evaluate(ctx: Context, model: Any, samples: Samples) -> float:
     return accuracy
 
 
-def best_candidates(model: Any, samples: Samples, rows: Iterable[int], batch_size: int, device: str) -> list[int]:
+def best_candidates(
+    ctx: Context, model: Any, samples: Samples, rows: Iterable[int], say_done: Callable[[int], None]
+) -> list[int]:
     """Index of the best candidate of each row, by batches of whole sequences."""
     pairs = [(row, index) for row in rows for index in range(len(samples.samples[row].candidates))]
     scores: list[torch.Tensor] = []
-    at_once = batch_size * CANDIDATES_AT_ONCE
+    at_once = ctx.config.evaluation.batch_size * CANDIDATES_AT_ONCE
     for first in range(0, len(pairs), at_once):
-        inputs, _ = sequences(samples, pairs[first : first + at_once])
-        scores.append(model(**{name: tensor.to(device) for name, tensor in inputs.items()}))
+        batch = pairs[first : first + at_once]
+        inputs, _ = sequences(samples, batch)
+        scores.append(model(**{name: tensor.to(ctx.device) for name, tensor in inputs.items()}))
+        say_done(sum(candidate == 0 for _, candidate in batch))
     scored = zip(pairs, torch.cat(scores).tolist() if scores else (), strict=True)
     by_row = groupby(scored, key=lambda item: item[0][0])
     return [max(group, key=lambda item: item[1])[0][1] for _, group in by_row]

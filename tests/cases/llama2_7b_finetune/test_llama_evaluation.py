@@ -39,7 +39,8 @@ def context(batch_size: int = 3, **changes: Any) -> Any:
 
     found = SimpleNamespace(
         device="cpu", rank=0, world_size=1, config=settings("tiny", evaluation__batch_size=batch_size, **changes),
-        evaluation=nullcontext, sum_over_ranks=lambda *values: list(values), values={}, parts={},
+        evaluation=lambda planned_rows: nullcontext(SimpleNamespace(done=lambda rows: None)),
+        sum_over_ranks=lambda *values: list(values), values={}, parts={},
     )  # fmt: skip
     found.report = lambda **values: found.values.update(values)
     found.report_parts = lambda name, by, values: found.parts.update({(name, by): values})
@@ -64,7 +65,10 @@ def test_answers_come_in_the_order_of_the_questions(model: Any, batch_size: int)
         chosen = [int(model(input_ids=torch.tensor([t])).logits[0, -1, list(letters)].argmax()) for t in tokens]
         answers = [chosen[0], (chosen[1] + 1) % 4, chosen[2], (chosen[3] + 2) % 4, chosen[4]]
         asked = [Prompt(0, each, 5, answer) for each, answer in zip(tokens, answers, strict=True)]
-        assert answered_right(context(batch_size), model, asked, letters) == [True, False, True, False, True]
+        done: list[int] = []
+        right = answered_right(context(batch_size), model, asked, letters, done.append)
+        assert right == [True, False, True, False, True]
+        assert (sum(done), max(done)) == (5, min(5, batch_size))
 
 
 def test_dropout_is_off_while_evaluating_and_on_again_after_it(model: Any) -> None:
