@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from flagperf.worker import Context
 from flagperf_cases.distilbert.data import Sentences, load_sentences, padded, training_loader
 from flagperf_cases.distilbert.model import build_model, matmul_parameters
-from flagperf_cases.rows import TrainingRows, evaluation_rows
+from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 
 def run(ctx: Context) -> None:
@@ -59,13 +59,8 @@ def run(ctx: Context) -> None:
                     optimizer.step()
                     schedule.step()
                     optimizer.zero_grad()
-                    samples = sum(batch["samples"] for batch in micro_batches)
-                    step.done(
-                        samples=samples,
-                        tokens=sum(batch["tokens"] for batch in micro_batches),
-                        padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-                        loss=loss_sum / max(samples, 1),
-                    )
+                    counted = counts(micro_batches)
+                    step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
             if evaluate(ctx, plain_model, validation) >= config.evaluation.target:
                 break
 

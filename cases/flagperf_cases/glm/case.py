@@ -19,7 +19,7 @@ from flagperf_cases.glm.model import Glm, matmul_parameters
 from flagperf_cases.glm.pieces import Sample, Samples
 from flagperf_cases.glm.scores import exact_match, f1
 from flagperf_cases.half import NamedParameters, Updates, make_updates
-from flagperf_cases.rows import TrainingRows, evaluation_rows
+from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 NOT_A_CANDIDATE = -10_000.0
 """Score of a candidate that is only there because another sample of the batch has more."""
@@ -80,13 +80,8 @@ def train_step(
             loss_sum += loss.detach()
         if updates.apply():
             schedule.step()
-        samples = sum(batch["samples"] for batch in micro_batches)
-        step.done(
-            samples=samples,
-            tokens=sum(batch["tokens"] for batch in micro_batches),
-            padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-            loss=loss_sum / max(samples, 1),
-        )
+        counted = counts(micro_batches)
+        step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
 
 
 def choice_losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:

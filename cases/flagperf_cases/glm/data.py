@@ -6,7 +6,7 @@ Importable without torch: `check_files` is called before any process of the run 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from flagperf_cases.glm.record import (
     training_clozes,
 )
 from flagperf_cases.glm.stories import LONGEST, WORDS, made_up
-from flagperf_cases.rows import MicroBatch, TrainingRows
+from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
 
 if TYPE_CHECKING:
     import torch
@@ -70,50 +70,34 @@ def load_samples(config: Any, data_dir: Path | None) -> tuple[Samples, Samples]:
 
 
 def training_loader(samples: Samples, rows: TrainingRows, num_workers: int) -> DataLoader[Any]:
-    """Each item is one optimizer step: a list of micro-batches with tensors, and their counts as plain numbers."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        _Steps(samples), sampler=rows, batch_size=None, num_workers=num_workers, persistent_workers=num_workers > 0
-    )
+    return step_loader(partial(_batch, samples), rows, num_workers)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """What the loader's worker processes do."""
+def _batch(samples: Samples, micro: MicroBatch) -> Batch:
+    """Samples with fewer candidates than another one repeat their first, which is then left out of the loss."""
+    import torch
 
-    samples: Samples
-
-    def __getitem__(self, step: list[MicroBatch]) -> list[dict[str, Any]]:
-        return [self._micro_batch(micro) for micro in step]
-
-    def _micro_batch(self, micro: MicroBatch) -> dict[str, Any]:
-        """Samples with fewer candidates than another one repeat their first, which is then left out of the loss."""
-        import torch
-
-        counts = [len(self.samples.samples[row].candidates) for row in micro.rows]
-        widest = max(counts)
-        pairs = [
-            (row, index if index < count else 0)
-            for row, count in zip(micro.rows, counts, strict=True)
-            for index in range(widest)
-        ]
-        inputs, lengths = sequences(self.samples, pairs)
-        is_real = [
-            index < count and weight
-            for count, weight in zip(counts, micro.weights, strict=True)
-            for index in range(widest)
-        ]
-        num_tokens = sum(length for length, real in zip(lengths, is_real, strict=True) if real)
-        return {
-            "inputs": inputs,
-            "candidates": torch.arange(widest) < torch.tensor(counts).unsqueeze(-1),
-            "weights": torch.tensor(micro.weights, dtype=torch.float32),
-            "scale": micro.scale,
-            "samples": micro.real_rows,
-            "tokens": num_tokens,
-            "padded_tokens": len(pairs) * self.samples.length - num_tokens,
-        }
+    counts = [len(samples.samples[row].candidates) for row in micro.rows]
+    widest = max(counts)
+    pairs = [
+        (row, index if index < count else 0)
+        for row, count in zip(micro.rows, counts, strict=True)
+        for index in range(widest)
+    ]
+    inputs, lengths = sequences(samples, pairs)
+    is_real = [
+        index < count and weight for count, weight in zip(counts, micro.weights, strict=True) for index in range(widest)
+    ]
+    num_tokens = sum(length for length, real in zip(lengths, is_real, strict=True) if real)
+    return {
+        "inputs": inputs,
+        "candidates": torch.arange(widest) < torch.tensor(counts).unsqueeze(-1),
+        "weights": torch.tensor(micro.weights, dtype=torch.float32),
+        "scale": micro.scale,
+        "samples": micro.real_rows,
+        "tokens": num_tokens,
+        "padded_tokens": len(pairs) * samples.length - num_tokens,
+    }
 
 
 def sequences(samples: Samples, pairs: Sequence[tuple[int, int]]) -> tuple[dict[str, torch.Tensor], list[int]]:
