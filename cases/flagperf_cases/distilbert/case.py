@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from flagperf.worker import Context
 from flagperf_cases.distilbert.data import Sentences, load_sentences, padded, training_loader
 from flagperf_cases.distilbert.model import build_model, matmul_parameters
+from flagperf_cases.modes import evaluating
 from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 
@@ -70,9 +71,7 @@ def evaluate(ctx: Context, model: Any, sentences: Sentences) -> float:
     config = ctx.config
     num_rows = min(len(sentences.labels), config.evaluation.max_rows or len(sentences.labels))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    was_training = model.training
-    model.eval()
-    with ctx.evaluation(planned_rows=num_rows) as evaluation, torch.no_grad():
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
         correct = torch.zeros((), dtype=torch.long, device=ctx.device)
         for first in range(0, len(mine), config.evaluation.batch_size):
             batch = padded(sentences, mine[first : first + config.evaluation.batch_size], config.model.sequence)
@@ -81,7 +80,6 @@ def evaluate(ctx: Context, model: Any, sentences: Sentences) -> float:
             correct += (logits.argmax(-1) == inputs["labels"]).sum()
             evaluation.done(len(logits))
         num_correct, num_evaluated = ctx.sum_over_ranks(int(correct), len(mine))
-    model.train(was_training)
     accuracy = num_correct / num_evaluated
     ctx.report(acc=accuracy, evaluated=num_evaluated, correct=num_correct)
     return accuracy

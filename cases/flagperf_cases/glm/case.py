@@ -19,6 +19,7 @@ from flagperf_cases.glm.model import Glm, matmul_parameters
 from flagperf_cases.glm.pieces import Sample, Samples
 from flagperf_cases.glm.scores import exact_match, f1
 from flagperf_cases.half import NamedParameters, Updates, make_updates
+from flagperf_cases.modes import evaluating
 from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 NOT_A_CANDIDATE = -10_000.0
@@ -95,14 +96,11 @@ def evaluate(ctx: Context, model: Any, samples: Samples) -> float:
     """Exact match over all ranks; every query is counted once."""
     num_rows = min(len(samples), ctx.config.evaluation.max_rows or len(samples))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    was_training = model.training
-    model.eval()
-    with ctx.evaluation(planned_rows=num_rows) as evaluation, torch.no_grad():
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
         guesses = best_candidates(ctx, model, samples, mine, evaluation.done)
         judged = [judge(samples.samples[row], guess) for row, guess in zip(mine, guesses, strict=True)]
         totals = [sum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True)]  # a rank may have no row
         *sums, num_evaluated = ctx.sum_over_ranks(*totals, len(mine))
-    model.train(was_training)
     accuracy, matched, overlap = (total / num_evaluated for total in sums)
     ctx.report(acc=accuracy, em=matched, f1=overlap, evaluated=num_evaluated)
     return accuracy

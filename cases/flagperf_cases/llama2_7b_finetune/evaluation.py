@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,22 +11,10 @@ from torch.nn.functional import cross_entropy
 from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune.data import Data, Rows, tensor_of
 from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Subject, prompts
+from flagperf_cases.modes import evaluating
 from flagperf_cases.rows import evaluation_rows
 
 ACCURACY = "acc(MMLU)"
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode, known to hold for every part: adapters that still drop inputs would answer at random."""
-    was_training = model.training
-    model.eval()
-    busy = [name for name, module in model.named_modules() if module.training]
-    if busy:
-        raise RuntimeError(f"the model is evaluated while {busy[0] or 'it'} is in training mode")
-    with torch.no_grad():
-        yield
-    model.train(was_training)
 
 
 def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
