@@ -19,6 +19,7 @@ from flagperf.errors import BadInput
 from flagperf_cases.distilbert.checkpoint import CHECKPOINT, check_checkpoint, check_vocabulary
 from flagperf_cases.files import data_folder, described, read_lines
 from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
+from flagperf_cases.values import check_made_up_rows, check_shared
 
 if TYPE_CHECKING:
     import torch
@@ -174,7 +175,8 @@ GET_SST2 = "take SST-2.zip of GLUE (https://gluebenchmark.com/tasks) and unpack 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
     """The files that a run with these values reads, each looked through. Raises BadInput for the first fault."""
-    _check_values(values)
+    check_shared(values["model"], "width", "heads")
+    check_made_up_rows(values["data"])
     real_data, model = values["data"]["source"] == "sst2", values["model"]
     if not real_data and not model["checkpoint"]:
         return []
@@ -191,17 +193,3 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
 def _checked_tsv(path: Path) -> Path:
     read_tsv(path)
     return path
-
-
-def _check_values(values: dict[str, Any]) -> None:
-    model, data = values["model"], values["data"]
-    if model["width"] % model["heads"]:
-        raise BadInput(
-            f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
-            "choose a width that is a multiple of the heads"
-        )
-    for key in ("rows", "eval_rows"):
-        if data["source"] == "synthetic" and not data[key]:
-            raise BadInput(
-                f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 1000"
-            )

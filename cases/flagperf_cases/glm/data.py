@@ -36,6 +36,7 @@ from flagperf_cases.glm.record import (
 )
 from flagperf_cases.glm.stories import LONGEST, WORDS, made_up
 from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
+from flagperf_cases.values import check_made_up_rows, check_shared
 
 if TYPE_CHECKING:
     import torch
@@ -155,26 +156,18 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
 
 def _check_values(values: dict[str, Any]) -> None:
     model, training = values["model"], values["training"]
-    if model["width"] % model["heads"]:
-        raise BadInput(
-            f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
-            "choose a width that is a multiple of the heads"
-        )
+    check_shared(model, "width", "heads")
+    check_made_up_rows(values["data"])
     if training["schedule_steps"] < training["accumulate"]:
         raise BadInput(
             f"training.schedule_steps={training['schedule_steps']} micro-batches are less than one step of "
             f"training.accumulate={training['accumulate']}; raise the first"
         )
     if values["data"]["source"] == "synthetic":
-        _check_stories(values["data"], model)
+        _check_stories(model)
 
 
-def _check_stories(data: dict[str, Any], model: dict[str, Any]) -> None:
-    for key in ("rows", "eval_rows"):
-        if not data[key]:
-            raise BadInput(
-                f"data.source=synthetic makes as many samples as data.{key} says, and it is 0; set it, e.g. to 1000"
-            )
+def _check_stories(model: dict[str, Any]) -> None:
     num_pieces = len(SPECIAL) + len(WORDS) + NUM_MARKS
     for key, needed in (("vocabulary", num_pieces), ("sequence", LONGEST)):
         if model[key] < needed:

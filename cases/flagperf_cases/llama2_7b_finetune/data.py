@@ -6,7 +6,6 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import existing
+from flagperf_cases.files import read_json
 from flagperf_cases.llama2_7b_finetune import made_up
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.mmlu import Subject, read_subjects
@@ -121,10 +120,7 @@ def packed_rows(name: str, dialogues: Iterable[Dialogue], tokenizer: Tokenizer, 
 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
-    try:
-        found = json.loads(existing(path, GET_SAMSUM).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not JSON ({error}); {GET_SAMSUM}") from None
+    found = read_json(path, GET_SAMSUM)
     if not isinstance(found, list) or not found:
         raise BadInput(f"{path} has to be an array of dialogues, and not an empty one; {GET_SAMSUM}")
     return [_dialogue(path, number, entry) for number, entry in enumerate(found, 1)]
