@@ -44,11 +44,15 @@ def read_lines(path: Path, advice: str) -> list[str]:
     return [_text(path, number, line, advice) for number, line in enumerate(_split(content), 1)]
 
 
-def read_json_object(path: Path, advice: str) -> dict[str, Any]:
+def read_json(path: Path, advice: str) -> Any:
     try:
-        content = json.loads(existing(path, advice).read_bytes())
+        return json.loads(existing(path, advice).read_bytes())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); {advice}") from None
+
+
+def read_json_object(path: Path, advice: str) -> dict[str, Any]:
+    content = read_json(path, advice)
     if not isinstance(content, dict):
         raise BadInput(f"{path} is not a JSON object, but begins with {str(content)[:40]!r}; {advice}")
     return content

@@ -12,8 +12,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+Batch = dict[str, Any]
+"""A micro-batch as the model takes it, with `samples`, `tokens` and `padded_tokens` as plain numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +93,27 @@ def share(rows: list[int], batch_size: int, rank: int, world_size: int) -> list[
 def evaluation_rows(num_rows: int, rank: int, world_size: int) -> range:
     """Each row on exactly one rank; ranks may differ by one row, so evaluation must not communicate per batch."""
     return range(rank, num_rows, world_size)
+
+
+def step_loader(make_batch: Callable[[MicroBatch], Batch], rows: TrainingRows, num_workers: int) -> DataLoader[Any]:
+    """Each item is one optimizer step: a list of micro-batches."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(
+        _Steps(make_batch), sampler=rows, batch_size=None, num_workers=num_workers, persistent_workers=num_workers > 0
+    )
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What the loader's worker processes do."""
+
+    make_batch: Callable[[MicroBatch], Batch]
+
+    def __getitem__(self, step: list[MicroBatch]) -> list[Batch]:
+        return [self.make_batch(micro) for micro in step]
+
+
+def counts(micro_batches: Sequence[Batch]) -> dict[str, int]:
+    """What `step.done` is told of a step besides its loss."""
+    return {name: sum(batch[name] for batch in micro_batches) for name in ("samples", "tokens", "padded_tokens")}

@@ -7,8 +7,10 @@ told before a run and not in it. `read_tensors` is for workers.
 from __future__ import annotations
 
 import io
+import json
 import math
 import pickle
+import re
 import struct
 import zipfile
 from collections import OrderedDict
@@ -68,6 +70,12 @@ def check_shapes(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, S
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise BadInput(f"{where} does not fit the model of this run: {', '.join(problems[:3])}{more}; {advice}")
+
+
+def layer_of(name: str) -> int:
+    """Number of the layer that a weight belongs to, -1 where it belongs to none."""
+    found = re.search(r"\.layers?\.(\d+)\.", name)
+    return int(found[1]) if found else -1
 
 
 def read_tensors(files: Sequence[Path], advice: str) -> dict[str, torch.Tensor]:
@@ -145,8 +153,6 @@ def _safetensors_shapes(path: Path, advice: str) -> dict[str, Shape]:
 
 
 def _json_object(text: bytes) -> dict[str, Any]:
-    import json
-
     content = json.loads(text)
     if not isinstance(content, dict):
         raise ValueError("not an object")

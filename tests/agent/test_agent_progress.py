@@ -8,6 +8,8 @@ from flagperf.agent.progress import GrowingFile, ProgressFollower
 from flagperf.api import Reading
 from flagperf.events import (
     Clock,
+    Evaluated,
+    EvaluationAdvanced,
     EventWriter,
     ProbeFailed,
     ProbeStarted,
@@ -16,7 +18,7 @@ from flagperf.events import (
     TrainingBegan,
     TrainingEnded,
 )
-from flagperf.spec import Progress
+from flagperf.spec import EvaluationProgress, Progress
 
 SECOND = 1_000_000_000
 
@@ -114,6 +116,35 @@ def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
 def used(progress: Progress | None) -> int | None:
     assert progress is not None
     return progress.used_bytes
+
+
+def test_an_evaluation_is_shown_until_it_ends(tmp_path: Path) -> None:
+    events = tmp_path / "rank.jsonl"
+    follower = ProgressFollower([events, tmp_path / "other.jsonl"], tmp_path / "none.jsonl")
+    with EventWriter(events) as writer:
+        writer.write(EvaluationAdvanced(3 * SECOND, began_ns=2 * SECOND, rows=0, planned_rows=10))
+        assert evaluation(follower.look()) is None
+        writer.write(EvaluationAdvanced(4 * SECOND, began_ns=2 * SECOND, rows=4, planned_rows=10))
+        found = evaluation(follower.look())
+        assert found == EvaluationProgress(rows=4, planned_rows=10, rows_per_second=2.0)
+        assert found.seconds_left == 3.0
+        writer.write(Evaluated(5 * SECOND, began_ns=2 * SECOND, step=0))
+        assert evaluation(follower.look()) is None
+
+
+def evaluation(progress: Progress | None) -> EvaluationProgress | None:
+    assert progress is not None
+    return progress.evaluation
+
+
+def test_after_training_no_steps_are_left(tmp_path: Path) -> None:
+    events = tmp_path / "rank.jsonl"
+    follower = ProgressFollower([events], tmp_path / "none.jsonl")
+    with EventWriter(events) as writer:
+        writer.write(TrainingBegan(0, planned_steps=2), step(1), step(2), TrainingEnded(2 * SECOND))
+    progress = follower.look()
+    assert progress is not None
+    assert (progress.step, progress.seconds_left, progress.phase) == (2, None, "finishing")
 
 
 def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:

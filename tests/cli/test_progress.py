@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from flagperf.cli.progress import AllNodes, describe
-from flagperf.spec import Progress
+from flagperf.spec import EvaluationProgress, Progress
 
 
 def test_the_time_left_is_an_upper_bound_since_a_case_may_stop_at_its_target() -> None:
@@ -18,3 +18,12 @@ def test_samples_and_loss_are_those_of_all_nodes() -> None:
     assert nodes.update(0, first) == first
     both = Progress(3, 10, samples_per_second=4.5, loss=0.5, used_bytes=7, seconds_left=9.0, phase="training")
     assert nodes.update(1, second) == both
+
+
+def test_an_evaluation_stands_in_place_of_the_speed_of_training() -> None:
+    evaluation = EvaluationProgress(rows=1000, planned_rows=14042, rows_per_second=104.336)
+    progress = Progress(
+        2, 2, samples_per_second=3.0, loss=1.5, used_bytes=1, seconds_left=None, phase="finishing",
+        evaluation=evaluation,
+    )  # fmt: skip
+    assert describe(progress) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  about 2 min 05 s of it left"

@@ -42,7 +42,7 @@ def start(cwd: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
 
 def flagperf(cwd: Path, *arguments: str) -> Done:
     process = start(cwd, *arguments)
-    stdout, stderr = process.communicate(timeout=300)
+    stdout, stderr = process.communicate(timeout=900)
     return Done(process.returncode, stdout, stderr)
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
+from llama_harness import trained_tokenizer
 
 from flagperf_cases.llama2_7b_finetune.checkpoint import wanted_shapes
+from flagperf_cases.llama2_7b_finetune.data import text_of
+from flagperf_cases.llama2_7b_finetune.mmlu import SUBJECTS, Question, Subject, prompt_text
 
 pytestmark = pytest.mark.run
 
@@ -18,29 +21,45 @@ MODEL = {
 }  # fmt: skip
 
 
+DIALOGUE = {"id": "1", "dialogue": "Ann: Are you there?\r\nBob: I am.", "summary": "Bob is there."}
+NUM_DIALOGUES = {"train": 270, "val": 140, "test": 140}
+QUESTION = "What?,one,two,three,four,B\n"
+
+
 @pytest.fixture
-def data_dir(tmp_path: Path, shared_data: Path) -> Path:
-    """Real tokenizer and questions, dialogues in the form of SAMSum, and one layer of true width whose weights are all
-    zero: the file is a hole, so that nearly a gigabyte takes no room."""
+def data_dir(tmp_path: Path) -> Path:
+    """The real layout with few short texts, so that the evaluations are short as well."""
     folder = tmp_path / "data"
-    checkpoint = folder / "llama2_7b_hf"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "tokenizer.model").symlink_to(shared_data / "tokenizers/llama_sentencepiece/tokenizer.model")
-    (checkpoint / "config.json").write_text(json.dumps({
+    for name in ("llama2_7b_hf", "samsum_dataset", "mmlu_dataset/dev", "mmlu_dataset/test"):
+        (folder / name).mkdir(parents=True)
+    for split, count in NUM_DIALOGUES.items():
+        (folder / "samsum_dataset" / f"{split}.json").write_text(json.dumps([DIALOGUE] * count))
+    for subject in SUBJECTS:
+        (folder / "mmlu_dataset/dev" / f"{subject}_dev.csv").write_text(QUESTION * 5)
+        (folder / "mmlu_dataset/test" / f"{subject}_test.csv").write_text(QUESTION)
+    _write_model(folder / "llama2_7b_hf")
+    return folder
+
+
+def _write_model(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 1,
         "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 4096, "tie_word_embeddings": False,
     }))  # fmt: skip
-    _write_zeros(checkpoint / "model.safetensors")
-    (folder / "mmlu_dataset").symlink_to(shared_data / "mmlu/data")
-    (folder / "samsum_dataset").mkdir()
-    dialogue = {"id": "1", "dialogue": "Ann: Are you there?\r\nBob: I am.", "summary": "Bob is there."}
-    for split in ("train", "val", "test"):
-        (folder / "samsum_dataset" / f"{split}.json").write_text(json.dumps([dialogue] * 60))
-    return folder
+    _write_zeros(folder / "model.safetensors")
+    subject = Subject("of all", "", (), ())
+    question = Question("What?", ("one", "two", "three", "four"), 1)
+    texts = [text_of(DIALOGUE), prompt_text(subject, [question] * 5, question), *SUBJECTS]
+    # Long pieces: a question is a few tokens.
+    trained_tokenizer(
+        folder / "tokenizer.model", texts, num_pieces=600, max_sentencepiece_length=60,
+        split_by_whitespace=False, split_by_unicode_script=False,
+    )  # fmt: skip
 
 
 def _write_zeros(path: Path) -> None:
+    """The file is a hole, so that nearly a gigabyte takes no room."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in wanted_shapes(MODEL).items():
         size = 2 * math.prod(shape)
@@ -56,22 +75,23 @@ def test_two_steps_at_true_width(tmp_path: Path, data_dir: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     done = flagperf(
-        work, "run", "llama2_7b_finetune", "--profile", "standard", "--data-dir", str(data_dir), "--set",
-        "model.layers=1", "training.max_steps=2", "training.batch_size=1", "training.warmup_steps=1",
-        "model.sequence=128", "data.num_workers=0", "evaluation.max_rows=1", "evaluation.subjects=1",
-        "evaluation.questions=1", "evaluation.shots=1",
+        work, "run", "llama2_7b_finetune", "--profile", "standard", "--data-dir", str(data_dir),
+        "--set", "model.layers=1", "training.max_steps=2", "training.batch_size=1",
     )  # fmt: skip
     assert done.code == 0, done.stderr
     run = read_run(bundle_of(work))
-    assert metric(run, "steps_kept")["value"] == 1
-    assert metric(run, "loss")["value"] == pytest.approx(math.log(32000), abs=1e-4)  # all tokens are equally likely
-    assert metric(run, "padding_ratio")["value"] == 0
-    found = metric(run, "tflops_per_device")["inputs"]
-    assert (found["formula"], found["sequence"], found["lora_parameters"]) == ("exact-lora", 128, 4_194_304 // 32)
-    assert found["parameters"] == 6_738_415_616 - 31 * 202_383_360
+    assert metric(run, "steps_dropped")["value"] == 2  # the published warm-up is longer
+    for name in ("loss", "val_loss", "test_loss"):
+        assert metric(run, name)["value"] == pytest.approx(math.log(32000), abs=1e-4)  # all tokens are equally likely
     accuracy = metric(run, "acc(MMLU)")["inputs"]
-    assert list(accuracy["parts"]["subject"]) == ["abstract_algebra"]
-    assert accuracy["evaluated"] == 1
+    assert (accuracy["evaluated"], len(accuracy["parts"]["category"])) == (57, 4)
+    assert list(accuracy["parts"]["subject"]) == list(SUBJECTS)
+    assert (metric(run, "mmlu_shots")["value"], metric(run, "mmlu_cut")["value"]) == (5, 0)
+    events = (bundle_of(work) / "events/rank-00000.jsonl").read_bytes().splitlines()
+    (model,) = [event for event in map(json.loads, events) if event["type"] == "model_described"]
+    assert (model["sequence"], model["lora_parameters"]) == (512, 4_194_304 // 32)
+    assert model["parameters"] == 6_738_415_616 - 31 * 202_383_360
+    assert [event["tokens"] for event in map(json.loads, events) if event["type"] == "step_finished"] == [512, 512]
     page = flagperf(work, "report", "latest", "--format", "md", "--lang", "zh").stdout
     assert "acc(MMLU)按category：STEM" in page
     assert "2788" in page  # a published result, beside ours

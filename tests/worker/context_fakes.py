@@ -127,12 +127,13 @@ def make_context(
     warmup_steps: int = 0,
     flush_seconds: float = 1.0,
     config: dict[str, Any] | None = None,
+    world_size: int = 1,
 ) -> Context:
     backend = SpyBackendWithEvents(world) if events else SpyBackend(world)
     return Context(
         backend=backend, activation=backend.activate(0, 1, []), precision=precision("fp32"),
         config=config or {"training": {"warmup_steps": warmup_steps}}, sink=world, clock=world.clock,
-        flush_seconds=flush_seconds,
+        flush_seconds=flush_seconds, world_size=world_size,
     )  # fmt: skip
 
 

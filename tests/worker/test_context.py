@@ -5,6 +5,7 @@ from context_fakes import Batch, Loss, World, make_context
 
 from flagperf.events import (
     Evaluated,
+    EvaluationAdvanced,
     Logged,
     PartsReported,
     Reported,
@@ -170,6 +171,30 @@ def test_evaluation_begins_when_the_device_is_done_with_the_steps():
             world.host(60)
     assert world.of(Logged) == [Logged(1514, began_ns=1507)]
     assert world.of(Evaluated) == [Evaluated(1581, began_ns=1521, step=1)]
+
+
+def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
+    world = World()
+    context = make_context(world, flush_seconds=1e-6, world_size=2)
+    with context.evaluation(planned_rows=9) as evaluation:
+        for rows in (2, 1, 1, 1):
+            world.host(600)
+            evaluation.done(rows)
+    assert world.of(EvaluationAdvanced) == [
+        EvaluationAdvanced(2200, began_ns=1000, rows=6, planned_rows=9),
+        EvaluationAdvanced(3400, began_ns=1000, rows=9, planned_rows=9),  # the other rank has one row less
+    ]
+    assert world.journal == ["synchronize", "write EvaluationAdvanced", "write EvaluationAdvanced", "synchronize",
+                             "write Evaluated"]  # fmt: skip
+
+
+def test_an_evaluation_of_unknown_length_says_nothing():
+    world = World()
+    context = make_context(world, flush_seconds=ALWAYS)
+    with context.evaluation() as evaluation:
+        world.host(600)
+        evaluation.done(2)
+    assert world.kinds() == ["Evaluated"]
 
 
 def test_descriptions_are_written_at_once():

@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 from flagperf.worker import Context
 from flagperf_cases.distilbert.data import Sentences, load_sentences, padded, training_loader
 from flagperf_cases.distilbert.model import build_model, matmul_parameters
-from flagperf_cases.rows import TrainingRows, evaluation_rows
+from flagperf_cases.modes import evaluating
+from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 
 def run(ctx: Context) -> None:
@@ -59,13 +60,8 @@ def run(ctx: Context) -> None:
                     optimizer.step()
                     schedule.step()
                     optimizer.zero_grad()
-                    samples = sum(batch["samples"] for batch in micro_batches)
-                    step.done(
-                        samples=samples,
-                        tokens=sum(batch["tokens"] for batch in micro_batches),
-                        padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-                        loss=loss_sum / max(samples, 1),
-                    )
+                    counted = counts(micro_batches)
+                    step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
             if evaluate(ctx, plain_model, validation) >= config.evaluation.target:
                 break
 
@@ -75,17 +71,15 @@ def evaluate(ctx: Context, model: Any, sentences: Sentences) -> float:
     config = ctx.config
     num_rows = min(len(sentences.labels), config.evaluation.max_rows or len(sentences.labels))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    was_training = model.training
-    model.eval()
-    with ctx.evaluation(), torch.no_grad():
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
         correct = torch.zeros((), dtype=torch.long, device=ctx.device)
         for first in range(0, len(mine), config.evaluation.batch_size):
             batch = padded(sentences, mine[first : first + config.evaluation.batch_size], config.model.sequence)
             inputs = {name: tensor.to(ctx.device) for name, tensor in batch.items()}
             logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
             correct += (logits.argmax(-1) == inputs["labels"]).sum()
+            evaluation.done(len(logits))
         num_correct, num_evaluated = ctx.sum_over_ranks(int(correct), len(mine))
-    model.train(was_training)
     accuracy = num_correct / num_evaluated
     ctx.report(acc=accuracy, evaluated=num_evaluated, correct=num_correct)
     return accuracy

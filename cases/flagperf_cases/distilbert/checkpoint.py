@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from flagperf.errors import BadInput
 from flagperf_cases.files import read_json_object, read_lines
-from flagperf_cases.weights import Shape, check_shapes, find_weights, read_shapes
+from flagperf_cases.weights import Shape, check_shapes, find_weights, layer_of, read_shapes
 
 CHECKPOINT = "distilbert-base-uncased"
 GET_CHECKPOINT = (
@@ -114,9 +113,4 @@ def encoder_part(state: Mapping[str, T], num_layers: int) -> dict[str, T]:
     used = {name: value for name, value in state.items() if not name.startswith(UNUSED)}
     if not any(name.startswith("distilbert.") for name in used):
         used = {f"distilbert.{name}": value for name, value in used.items()}
-    return {name: value for name, value in used.items() if _layer(name) < num_layers}
-
-
-def _layer(name: str) -> int:
-    match = re.match(r"distilbert\.transformer\.layer\.(\d+)\.", name)
-    return int(match.group(1)) if match else -1
+    return {name: value for name, value in used.items() if layer_of(name) < num_layers}

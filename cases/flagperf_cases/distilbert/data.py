@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from flagperf.api import DataFile
 from flagperf.errors import BadInput
 from flagperf_cases.distilbert.checkpoint import CHECKPOINT, check_checkpoint, check_vocabulary
 from flagperf_cases.files import data_folder, described, read_lines
-from flagperf_cases.rows import MicroBatch, TrainingRows
+from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
+from flagperf_cases.values import check_made_up_rows, check_shared
 
 if TYPE_CHECKING:
     import torch
@@ -61,38 +63,22 @@ def load_sentences(config: Any, data_dir: Path | None) -> tuple[Sentences, Sente
 
 
 def training_loader(sentences: Sentences, rows: TrainingRows, sequence: int, num_workers: int) -> DataLoader[Any]:
-    """Each item is one optimizer step: a list of micro-batches with tensors, and their counts as plain numbers."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        _Steps(sentences, sequence), sampler=rows, batch_size=None, num_workers=num_workers,
-        persistent_workers=num_workers > 0,
-    )  # fmt: skip
+    return step_loader(partial(_batch, sentences, sequence), rows, num_workers)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """What the loader's worker processes do."""
+def _batch(sentences: Sentences, sequence: int, micro: MicroBatch) -> Batch:
+    import torch
 
-    sentences: Sentences
-    sequence: int
-
-    def __getitem__(self, step: list[MicroBatch]) -> list[dict[str, Any]]:
-        return [self._micro_batch(micro) for micro in step]
-
-    def _micro_batch(self, micro: MicroBatch) -> dict[str, Any]:
-        import torch
-
-        pairs = zip(micro.rows, micro.weights, strict=True)
-        num_tokens = sum(len(self.sentences.tokens[row]) * weight for row, weight in pairs)
-        return {
-            **padded(self.sentences, micro.rows, self.sequence),
-            "weights": torch.tensor(micro.weights, dtype=torch.float32),
-            "scale": micro.scale,
-            "samples": micro.real_rows,
-            "tokens": num_tokens,
-            "padded_tokens": len(micro.rows) * self.sequence - num_tokens,
-        }
+    pairs = zip(micro.rows, micro.weights, strict=True)
+    num_tokens = sum(len(sentences.tokens[row]) * weight for row, weight in pairs)
+    return {
+        **padded(sentences, micro.rows, sequence),
+        "weights": torch.tensor(micro.weights, dtype=torch.float32),
+        "scale": micro.scale,
+        "samples": micro.real_rows,
+        "tokens": num_tokens,
+        "padded_tokens": len(micro.rows) * sequence - num_tokens,
+    }
 
 
 def padded(sentences: Sentences, rows: Sequence[int], sequence: int) -> dict[str, torch.Tensor]:
@@ -189,7 +175,8 @@ GET_SST2 = "take SST-2.zip of GLUE (https://gluebenchmark.com/tasks) and unpack 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
     """The files that a run with these values reads, each looked through. Raises BadInput for the first fault."""
-    _check_values(values)
+    check_shared(values["model"], "width", "heads")
+    check_made_up_rows(values["data"])
     real_data, model = values["data"]["source"] == "sst2", values["model"]
     if not real_data and not model["checkpoint"]:
         return []
@@ -206,17 +193,3 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
 def _checked_tsv(path: Path) -> Path:
     read_tsv(path)
     return path
-
-
-def _check_values(values: dict[str, Any]) -> None:
-    model, data = values["model"], values["data"]
-    if model["width"] % model["heads"]:
-        raise BadInput(
-            f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
-            "choose a width that is a multiple of the heads"
-        )
-    for key in ("rows", "eval_rows"):
-        if data["source"] == "synthetic" and not data[key]:
-            raise BadInput(
-                f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 1000"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import groupby
@@ -19,7 +19,8 @@ from flagperf_cases.glm.model import Glm, matmul_parameters
 from flagperf_cases.glm.pieces import Sample, Samples
 from flagperf_cases.glm.scores import exact_match, f1
 from flagperf_cases.half import NamedParameters, Updates, make_updates
-from flagperf_cases.rows import TrainingRows, evaluation_rows
+from flagperf_cases.modes import evaluating
+from flagperf_cases.rows import TrainingRows, counts, evaluation_rows
 
 NOT_A_CANDIDATE = -10_000.0
 """Score of a candidate that is only there because another sample of the batch has more."""
@@ -80,13 +81,8 @@ def train_step(
             loss_sum += loss.detach()
         if updates.apply():
             schedule.step()
-        samples = sum(batch["samples"] for batch in micro_batches)
-        step.done(
-            samples=samples,
-            tokens=sum(batch["tokens"] for batch in micro_batches),
-            padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-            loss=loss_sum / max(samples, 1),
-        )
+        counted = counts(micro_batches)
+        step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
 
 
 def choice_losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
@@ -100,27 +96,28 @@ def evaluate(ctx: Context, model: Any, samples: Samples) -> float:
     """Exact match over all ranks; every query is counted once."""
     num_rows = min(len(samples), ctx.config.evaluation.max_rows or len(samples))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    was_training = model.training
-    model.eval()
-    with ctx.evaluation(), torch.no_grad():
-        guesses = best_candidates(model, samples, mine, ctx.config.evaluation.batch_size, ctx.device)
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
+        guesses = best_candidates(ctx, model, samples, mine, evaluation.done)
         judged = [judge(samples.samples[row], guess) for row, guess in zip(mine, guesses, strict=True)]
         totals = [sum(column) for column in zip((0.0, 0.0, 0.0), *judged, strict=True)]  # a rank may have no row
         *sums, num_evaluated = ctx.sum_over_ranks(*totals, len(mine))
-    model.train(was_training)
     accuracy, matched, overlap = (total / num_evaluated for total in sums)
     ctx.report(acc=accuracy, em=matched, f1=overlap, evaluated=num_evaluated)
     return accuracy
 
 
-def best_candidates(model: Any, samples: Samples, rows: Iterable[int], batch_size: int, device: str) -> list[int]:
+def best_candidates(
+    ctx: Context, model: Any, samples: Samples, rows: Iterable[int], say_done: Callable[[int], None]
+) -> list[int]:
     """Index of the best candidate of each row, by batches of whole sequences."""
     pairs = [(row, index) for row in rows for index in range(len(samples.samples[row].candidates))]
     scores: list[torch.Tensor] = []
-    at_once = batch_size * CANDIDATES_AT_ONCE
+    at_once = ctx.config.evaluation.batch_size * CANDIDATES_AT_ONCE
     for first in range(0, len(pairs), at_once):
-        inputs, _ = sequences(samples, pairs[first : first + at_once])
-        scores.append(model(**{name: tensor.to(device) for name, tensor in inputs.items()}))
+        batch = pairs[first : first + at_once]
+        inputs, _ = sequences(samples, batch)
+        scores.append(model(**{name: tensor.to(ctx.device) for name, tensor in inputs.items()}))
+        say_done(sum(candidate == 0 for _, candidate in batch))
     scored = zip(pairs, torch.cat(scores).tolist() if scores else (), strict=True)
     by_row = groupby(scored, key=lambda item: item[0][0])
     return [max(group, key=lambda item: item[1])[0][1] for _, group in by_row]

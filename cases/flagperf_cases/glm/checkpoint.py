@@ -6,7 +6,6 @@ of that program) become empty stand-ins; what would have to be called is refused
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flagperf.errors import BadInput
 from flagperf_cases.files import read_lines
 from flagperf_cases.pickles import StandInUnpickler, load_inert
-from flagperf_cases.weights import Shape, check_shapes, read_pickle
+from flagperf_cases.weights import Shape, check_shapes, layer_of, read_pickle
 
 if TYPE_CHECKING:
     import torch
@@ -103,12 +102,7 @@ def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
 
 
 def _used(weights: Mapping[str, T], num_layers: int) -> dict[str, T]:
-    return {name: weight for name, weight in weights.items() if _layer(name) < num_layers}
-
-
-def _layer(name: str) -> int:
-    match = re.match(r"transformer\.layers\.(\d+)\.", name)
-    return int(match.group(1)) if match else -1
+    return {name: weight for name, weight in weights.items() if layer_of(name) < num_layers}
 
 
 def _shapes(state: Mapping[str, torch.Tensor]) -> dict[str, Shape]:

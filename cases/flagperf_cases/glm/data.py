@@ -6,7 +6,7 @@ Importable without torch: `check_files` is called before any process of the run 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,8 @@ from flagperf_cases.glm.record import (
     training_clozes,
 )
 from flagperf_cases.glm.stories import LONGEST, WORDS, made_up
-from flagperf_cases.rows import MicroBatch, TrainingRows
+from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
+from flagperf_cases.values import check_made_up_rows, check_shared
 
 if TYPE_CHECKING:
     import torch
@@ -70,50 +71,34 @@ def load_samples(config: Any, data_dir: Path | None) -> tuple[Samples, Samples]:
 
 
 def training_loader(samples: Samples, rows: TrainingRows, num_workers: int) -> DataLoader[Any]:
-    """Each item is one optimizer step: a list of micro-batches with tensors, and their counts as plain numbers."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        _Steps(samples), sampler=rows, batch_size=None, num_workers=num_workers, persistent_workers=num_workers > 0
-    )
+    return step_loader(partial(_batch, samples), rows, num_workers)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """What the loader's worker processes do."""
+def _batch(samples: Samples, micro: MicroBatch) -> Batch:
+    """Samples with fewer candidates than another one repeat their first, which is then left out of the loss."""
+    import torch
 
-    samples: Samples
-
-    def __getitem__(self, step: list[MicroBatch]) -> list[dict[str, Any]]:
-        return [self._micro_batch(micro) for micro in step]
-
-    def _micro_batch(self, micro: MicroBatch) -> dict[str, Any]:
-        """Samples with fewer candidates than another one repeat their first, which is then left out of the loss."""
-        import torch
-
-        counts = [len(self.samples.samples[row].candidates) for row in micro.rows]
-        widest = max(counts)
-        pairs = [
-            (row, index if index < count else 0)
-            for row, count in zip(micro.rows, counts, strict=True)
-            for index in range(widest)
-        ]
-        inputs, lengths = sequences(self.samples, pairs)
-        is_real = [
-            index < count and weight
-            for count, weight in zip(counts, micro.weights, strict=True)
-            for index in range(widest)
-        ]
-        num_tokens = sum(length for length, real in zip(lengths, is_real, strict=True) if real)
-        return {
-            "inputs": inputs,
-            "candidates": torch.arange(widest) < torch.tensor(counts).unsqueeze(-1),
-            "weights": torch.tensor(micro.weights, dtype=torch.float32),
-            "scale": micro.scale,
-            "samples": micro.real_rows,
-            "tokens": num_tokens,
-            "padded_tokens": len(pairs) * self.samples.length - num_tokens,
-        }
+    counts = [len(samples.samples[row].candidates) for row in micro.rows]
+    widest = max(counts)
+    pairs = [
+        (row, index if index < count else 0)
+        for row, count in zip(micro.rows, counts, strict=True)
+        for index in range(widest)
+    ]
+    inputs, lengths = sequences(samples, pairs)
+    is_real = [
+        index < count and weight for count, weight in zip(counts, micro.weights, strict=True) for index in range(widest)
+    ]
+    num_tokens = sum(length for length, real in zip(lengths, is_real, strict=True) if real)
+    return {
+        "inputs": inputs,
+        "candidates": torch.arange(widest) < torch.tensor(counts).unsqueeze(-1),
+        "weights": torch.tensor(micro.weights, dtype=torch.float32),
+        "scale": micro.scale,
+        "samples": micro.real_rows,
+        "tokens": num_tokens,
+        "padded_tokens": len(pairs) * samples.length - num_tokens,
+    }
 
 
 def sequences(samples: Samples, pairs: Sequence[tuple[int, int]]) -> tuple[dict[str, torch.Tensor], list[int]]:
@@ -171,26 +156,18 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
 
 def _check_values(values: dict[str, Any]) -> None:
     model, training = values["model"], values["training"]
-    if model["width"] % model["heads"]:
-        raise BadInput(
-            f"model.width={model['width']} cannot be shared by model.heads={model['heads']}; "
-            "choose a width that is a multiple of the heads"
-        )
+    check_shared(model, "width", "heads")
+    check_made_up_rows(values["data"])
     if training["schedule_steps"] < training["accumulate"]:
         raise BadInput(
             f"training.schedule_steps={training['schedule_steps']} micro-batches are less than one step of "
             f"training.accumulate={training['accumulate']}; raise the first"
         )
     if values["data"]["source"] == "synthetic":
-        _check_stories(values["data"], model)
+        _check_stories(model)
 
 
-def _check_stories(data: dict[str, Any], model: dict[str, Any]) -> None:
-    for key in ("rows", "eval_rows"):
-        if not data[key]:
-            raise BadInput(
-                f"data.source=synthetic makes as many samples as data.{key} says, and it is 0; set it, e.g. to 1000"
-            )
+def _check_stories(model: dict[str, Any]) -> None:
     num_pieces = len(SPECIAL) + len(WORDS) + NUM_MARKS
     for key, needed in (("vocabulary", num_pieces), ("sequence", LONGEST)):
         if model[key] < needed:

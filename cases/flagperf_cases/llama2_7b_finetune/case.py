@@ -14,7 +14,7 @@ from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.data import Data, load_data, training_loader
 from flagperf_cases.llama2_7b_finetune.evaluation import evaluate_loss, evaluate_mmlu
 from flagperf_cases.llama2_7b_finetune.model import build_model, describe, save_merged, trainable
-from flagperf_cases.rows import TrainingRows
+from flagperf_cases.rows import TrainingRows, counts
 
 
 def run(ctx: Context) -> None:
@@ -91,14 +91,9 @@ class Trainer:
             self._scaler.step(self._optimizer)
             self._scaler.update()
             self._optimizer.zero_grad()
-            samples = sum(batch["samples"] for batch in micro_batches)
-            step.done(
-                samples=samples,
-                tokens=sum(batch["tokens"] for batch in micro_batches),
-                padded_tokens=sum(batch["padded_tokens"] for batch in micro_batches),
-                loss=loss_sum / max(samples, 1),
-            )
-        return loss_sum, samples
+            counted = counts(micro_batches)
+            step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
+        return loss_sum, counted["samples"]
 
 
 def sum_of_losses(logits: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:

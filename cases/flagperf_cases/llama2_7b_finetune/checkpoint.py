@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.files import existing, read_json_object
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces
-from flagperf_cases.weights import Shape, check_shapes, find_weights, read_shapes
+from flagperf_cases.weights import Shape, check_shapes, find_weights, layer_of, read_shapes
 
 CHECKPOINT = "llama2_7b_hf"
 GET_CHECKPOINT = (
@@ -47,10 +46,9 @@ def check_checkpoint(folder: Path, model: Model) -> list[Path]:
 def is_used(name: str, num_layers: int, *, tied: bool) -> bool:
     """Not used: layers that this run does without, a second copy of tied weights, and the frequencies of rotary
     positions, which old folders hold and every model makes for itself."""
-    layer = re.match(r"model\.layers\.(\d+)\.", name)
     if name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"):
         return False
-    return layer is None or int(layer[1]) < num_layers
+    return layer_of(name) < num_layers
 
 
 def wanted_shapes(model: Model) -> dict[str, Shape]:

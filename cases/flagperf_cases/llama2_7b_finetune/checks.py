@@ -11,6 +11,7 @@ from flagperf_cases.files import data_folder, described
 from flagperf_cases.llama2_7b_finetune import made_up, mmlu
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, check_checkpoint, check_tokenizer
 from flagperf_cases.llama2_7b_finetune.data import FOLDER, SPLITS, made_up_words, packed_rows, read_dialogues
+from flagperf_cases.values import check_made_up_rows, check_shared
 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
@@ -33,11 +34,9 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
 
 def _check_values(values: dict[str, Any]) -> None:
     model = values["model"]
-    for whole, part in (("width", "heads"), ("heads", "kv_heads")):
-        if model[whole] % model[part]:
-            raise BadInput(
-                f"model.{whole}={model[whole]} cannot be shared by model.{part}={model[part]}; choose a multiple of it"
-            )
+    check_shared(model, "width", "heads")
+    check_shared(model, "heads", "kv_heads")
+    check_made_up_rows(values["data"])
     if model["width"] // model["heads"] % 2:
         raise BadInput(
             f"a head of {model['width'] // model['heads']} numbers cannot be rotated in pairs; "
@@ -62,12 +61,7 @@ def _check_save_to(folder: str) -> None:
 
 
 def _check_made_up(values: dict[str, Any]) -> None:
-    data, evaluation, num_subjects = values["data"], values["evaluation"], len(made_up.SUBJECT_NAMES)
-    for key in ("rows", "eval_rows"):
-        if not data[key]:
-            raise BadInput(
-                f"data.source=synthetic makes as many rows as data.{key} says, and it is 0; set it, e.g. to 100"
-            )
+    evaluation, num_subjects = values["evaluation"], len(made_up.SUBJECT_NAMES)
     num_words = made_up_words().num_tokens
     if values["model"]["vocabulary"] < num_words:
         raise BadInput(

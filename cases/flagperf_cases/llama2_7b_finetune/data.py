@@ -6,20 +6,20 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import existing
+from flagperf_cases.files import read_json
 from flagperf_cases.llama2_7b_finetune import made_up
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.mmlu import Subject, read_subjects
 from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Tokenizer, Words
-from flagperf_cases.rows import MicroBatch, TrainingRows
+from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
 
 if TYPE_CHECKING:
     import torch
@@ -120,10 +120,7 @@ def packed_rows(name: str, dialogues: Iterable[Dialogue], tokenizer: Tokenizer, 
 
 
 def read_dialogues(path: Path) -> list[Dialogue]:
-    try:
-        found = json.loads(existing(path, GET_SAMSUM).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not JSON ({error}); {GET_SAMSUM}") from None
+    found = read_json(path, GET_SAMSUM)
     if not isinstance(found, list) or not found:
         raise BadInput(f"{path} has to be an array of dialogues, and not an empty one; {GET_SAMSUM}")
     return [_dialogue(path, number, entry) for number, entry in enumerate(found, 1)]
@@ -142,38 +139,24 @@ def _dialogue(path: Path, number: int, entry: Any) -> Dialogue:
 
 
 def training_loader(rows: Rows, sampler: TrainingRows, num_workers: int) -> DataLoader[Any]:
-    """Each item is one optimizer step: a list of micro-batches with tensors, and their counts as plain numbers."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(
-        _Steps(rows), sampler=sampler, batch_size=None, num_workers=num_workers, persistent_workers=num_workers > 0
-    )
+    return step_loader(partial(_batch, rows), sampler, num_workers)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """What the loader's worker processes do."""
-
-    rows: Rows
-
-    def __getitem__(self, step: list[MicroBatch]) -> list[dict[str, Any]]:
-        return [self._micro_batch(micro) for micro in step]
-
-    def _micro_batch(self, micro: MicroBatch) -> dict[str, Any]:
-        input_ids = tensor_of(self.rows, micro.rows)
-        labels = input_ids.clone()
-        for index, weight in enumerate(micro.weights):
-            if not weight:
-                labels[index] = IGNORED
-        num_tokens = micro.real_rows * self.rows.sequence
-        return {
-            "input_ids": input_ids,
-            "labels": labels,
-            "scale": micro.scale,
-            "samples": micro.real_rows,
-            "tokens": num_tokens,
-            "padded_tokens": input_ids.numel() - num_tokens,
-        }
+def _batch(rows: Rows, micro: MicroBatch) -> Batch:
+    input_ids = tensor_of(rows, micro.rows)
+    labels = input_ids.clone()
+    for index, weight in enumerate(micro.weights):
+        if not weight:
+            labels[index] = IGNORED
+    num_tokens = micro.real_rows * rows.sequence
+    return {
+        "input_ids": input_ids,
+        "labels": labels,
+        "scale": micro.scale,
+        "samples": micro.real_rows,
+        "tokens": num_tokens,
+        "padded_tokens": input_ids.numel() - num_tokens,
+    }
 
 
 def tensor_of(rows: Rows, numbers: Sequence[int]) -> torch.Tensor:

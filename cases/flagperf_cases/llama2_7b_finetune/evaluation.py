@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,22 +11,10 @@ from torch.nn.functional import cross_entropy
 from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune.data import Data, Rows, tensor_of
 from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Subject, prompts
+from flagperf_cases.modes import evaluating
 from flagperf_cases.rows import evaluation_rows
 
 ACCURACY = "acc(MMLU)"
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode, known to hold for every part: adapters that still drop inputs would answer at random."""
-    was_training = model.training
-    model.eval()
-    busy = [name for name, module in model.named_modules() if module.training]
-    if busy:
-        raise RuntimeError(f"the model is evaluated while {busy[0] or 'it'} is in training mode")
-    with torch.no_grad():
-        yield
-    model.train(was_training)
 
 
 def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
@@ -35,13 +22,14 @@ def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
     values = ctx.config.evaluation
     num_rows = min(len(rows), values.max_rows or len(rows))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    with ctx.evaluation(), evaluating(model):
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
         total = torch.zeros((), device=ctx.device)
         for first in range(0, len(mine), values.batch_size):
             batch = tensor_of(rows, mine[first : first + values.batch_size]).to(ctx.device)
             logits = model(input_ids=batch, use_cache=False).logits[:, :-1].float()
             losses = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum")
             total += losses / (rows.sequence - 1)
+            evaluation.done(len(batch))
         loss, evaluated = ctx.sum_over_ranks(float(total), len(mine))
     ctx.report(**{name: loss / evaluated})
 
@@ -53,9 +41,9 @@ def evaluate_mmlu(ctx: Context, model: Any, data: Data) -> None:
     if not num_questions:
         return
     mine = evaluation_rows(num_questions, ctx.rank, ctx.world_size)
-    with ctx.evaluation(), evaluating(model):
+    with ctx.evaluation(planned_rows=num_questions) as evaluation, evaluating(model):
         asked = list(prompts(subjects, mine, data.tokenizer, num_shots=values.shots, longest=values.longest_prompt))
-        right = answered_right(ctx, model, asked, data.tokenizer.answers().letters)
+        right = answered_right(ctx, model, asked, data.tokenizer.answers().letters, evaluation.done)
         correct = [sum(ok for prompt, ok in zip(asked, right, strict=True) if prompt.subject == index)
                    for index in range(len(subjects))]  # fmt: skip
         shots = sum(prompt.num_shots for prompt in asked)
@@ -64,16 +52,20 @@ def evaluate_mmlu(ctx: Context, model: Any, data: Data) -> None:
     report_mmlu(ctx, subjects, correct_over_ranks, shots_over_ranks, cut_over_ranks)
 
 
-def answered_right(ctx: Context, model: Any, asked: Sequence[Prompt], letters: Sequence[int]) -> list[bool]:
-    """In the order of `asked`; the prompts of a batch are of about the same length."""
+def answered_right(
+    ctx: Context, model: Any, asked: Sequence[Prompt], letters: Sequence[int], say_done: Callable[[int], None]
+) -> list[bool]:
+    """In the order of `asked`. The prompts of a batch are of about the same length; the longest come first, so that one
+    that does not fit the card's memory ends the run early."""
     right = [False] * len(asked)
-    order = sorted(range(len(asked)), key=lambda index: len(asked[index].tokens))
+    order = sorted(range(len(asked)), key=lambda index: -len(asked[index].tokens))
     size = ctx.config.evaluation.batch_size
     for first in range(0, len(order), size):
         indices = order[first : first + size]
         chosen = letter_logits(ctx, model, [asked[index].tokens for index in indices], letters).argmax(-1).tolist()
         for index, letter in zip(indices, chosen, strict=True):
             right[index] = letter == asked[index].answer
+        say_done(len(indices))
     return right
 
 

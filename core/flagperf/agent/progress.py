@@ -9,6 +9,8 @@ from pathlib import Path
 
 from flagperf.events import (
     AnyEvent,
+    Evaluated,
+    EvaluationAdvanced,
     ProbeFailed,
     ProbeStarted,
     Sampled,
@@ -17,7 +19,7 @@ from flagperf.events import (
     TrainingEnded,
     decode_events,
 )
-from flagperf.spec import Progress
+from flagperf.spec import EvaluationProgress, Progress
 
 _WINDOW_STEPS = 50
 """Throughput and time left are over the last steps, so that a slow start does not haunt them."""
@@ -46,16 +48,27 @@ class GrowingFile:
 
 
 class RankSteps:
-    """The last steps of one rank."""
+    """The last steps of one rank, and its evaluation under way."""
 
     def __init__(self, path: Path) -> None:
         self._file = GrowingFile(path)
         self._steps: deque[StepFinished] = deque(maxlen=_WINDOW_STEPS)
+        self.evaluation: EvaluationProgress | None = None
 
     def new_events(self) -> tuple[AnyEvent, ...]:
         new = self._file.new_events()
-        self._steps.extend(event for event in new if isinstance(event, StepFinished))
+        for event in new:
+            self._take(event)
         return new
+
+    def _take(self, event: AnyEvent) -> None:
+        if isinstance(event, StepFinished):
+            self._steps.append(event)
+        elif isinstance(event, EvaluationAdvanced) and event.rows:
+            seconds = (event.t_ns - event.began_ns) / 1e9
+            self.evaluation = EvaluationProgress(event.rows, event.planned_rows, event.rows / seconds)
+        elif isinstance(event, Evaluated):
+            self.evaluation = None
 
     @property
     def last(self) -> StepFinished | None:
@@ -126,12 +139,13 @@ class ProgressFollower:
             used_bytes=self._shown_bytes,
             seconds_left=self._seconds_left(),
             phase=self._phase,
+            evaluation=self._ranks[0].evaluation,
         )
 
     def _seconds_left(self) -> float | None:
         first = self._ranks[0]
         seconds_per_step = first.seconds_per_step()
-        if not (first.last and self._planned_steps and seconds_per_step):
+        if not (first.last and self._planned_steps and seconds_per_step and self._phase == "training"):
             return None
         since_last = (time.monotonic_ns() - first.last.t_ns) / 1e9
         return max(0.0, (self._planned_steps - first.last.step) * seconds_per_step - since_last)

@@ -13,7 +13,7 @@ import msgspec
 
 from flagperf.cli.options import is_quiet
 from flagperf.launch import OnProgress
-from flagperf.spec import Progress
+from flagperf.spec import EvaluationProgress, Progress
 from flagperf.units import gib, per_second, seconds
 from flagperf.units import loss as loss_text
 
@@ -33,6 +33,8 @@ def live_progress() -> Iterator[OnProgress]:
 
 def describe(progress: Progress) -> str:
     parts = [progress.phase if progress.step == 0 else f"step {progress.step}/{progress.planned_steps or '?'}"]
+    if progress.evaluation is not None:
+        return "  ".join([*parts, _evaluation_text(progress.evaluation)])
     if progress.samples_per_second is not None:
         parts.append(f"{per_second(progress.samples_per_second)} samples/s")
     if progress.loss is not None:
@@ -42,6 +44,12 @@ def describe(progress: Progress) -> str:
     if progress.seconds_left is not None:
         parts.append(f"at most {seconds(progress.seconds_left)} left")  # a case may stop once it reaches its target
     return "  ".join(parts)
+
+
+def _evaluation_text(evaluation: EvaluationProgress) -> str:
+    done = f"evaluation {evaluation.rows}/{evaluation.planned_rows} rows"
+    speed = f"{per_second(evaluation.rows_per_second)} rows/s"
+    return f"{done}  {speed}  about {seconds(evaluation.seconds_left)} of it left"
 
 
 class AllNodes:
@@ -69,7 +77,8 @@ def _plain_lines() -> OnProgress:
     def update(node_index: int, progress: Progress) -> None:
         nonlocal last
         shown = nodes.update(node_index, progress)
-        if shown.step and time.monotonic() - last >= PLAIN_LINE_SECONDS:
+        is_known = shown.step or shown.evaluation
+        if is_known and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
             click.echo(describe(shown), err=True)
 

@@ -8,6 +8,7 @@ from flagperf.events.schema import (
     CpuUse,
     DataDescribed,
     Evaluated,
+    EvaluationAdvanced,
     Event,
     Logged,
     ModelDescribed,
@@ -32,9 +33,9 @@ from flagperf.events.schema import (
 )
 
 __all__ = [
-    "EVENT_SCHEMA", "AnyEvent", "Clock", "CpuUse", "DataDescribed", "Evaluated", "Event", "EventFile", "EventWriter",
-    "Logged", "ModelDescribed", "PartsReported", "ProbeEnded", "ProbeFailed", "ProbeStarted", "ProcessesListed",
-    "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled", "StepFinished", "TrainingBegan", "TrainingEnded",
-    "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched", "decode_events", "read_all",
-    "read_events", "this_clock",
+    "EVENT_SCHEMA", "AnyEvent", "Clock", "CpuUse", "DataDescribed", "Evaluated", "EvaluationAdvanced", "Event",
+    "EventFile", "EventWriter", "Logged", "ModelDescribed", "PartsReported", "ProbeEnded", "ProbeFailed",
+    "ProbeStarted", "ProcessesListed", "Reported", "RunEnded", "RunStarted", "SampleMissed", "Sampled", "StepFinished",
+    "TrainingBegan", "TrainingEnded", "WarmupEnded", "WorkerEnded", "WorkerStarted", "WorkersEnded", "WorkersLaunched",
+    "decode_events", "read_all", "read_events", "this_clock",
 ]  # fmt: skip

@@ -161,6 +161,15 @@ class Evaluated(Event, frozen=True):
     """Steps finished before it."""
 
 
+class EvaluationAdvanced(Event, frozen=True):
+    """For progress only: how far the evaluation under way is."""
+
+    began_ns: int
+    rows: int
+    """Of all ranks, where those are as far as this one."""
+    planned_rows: int
+
+
 class TrainingEnded(Event, frozen=True):
     """Device synchronised."""
 
@@ -244,6 +253,6 @@ class ProbeFailed(Event, frozen=True):
 AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
     RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
     WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
-    TrainingEnded, Reported, PartsReported, WorkerEnded,
+    EvaluationAdvanced, TrainingEnded, Reported, PartsReported, WorkerEnded,
     ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded, ProbeFailed,
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from flagperf.spec.messages import (
     CheckAnswer,
     CheckRequest,
     DescribeRequest,
+    EvaluationProgress,
     Failure,
     ProbeRequest,
     Progress,
@@ -43,8 +44,8 @@ from flagperf.spec.values import (
 )
 
 __all__ = [
-    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer",
-    "CheckRequest", "DescribeRequest", "Environment", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
+    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer", "CheckRequest",
+    "DescribeRequest", "Environment", "EvaluationProgress", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
     "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
     "fingerprint", "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest",

@@ -65,6 +65,16 @@ class WorkersHaveLaunched(Message, frozen=True, tag="workers_launched"):
     t_ns: int
 
 
+class EvaluationProgress(msgspec.Struct, frozen=True):
+    rows: int
+    planned_rows: int
+    rows_per_second: float
+
+    @property
+    def seconds_left(self) -> float:
+        return (self.planned_rows - self.rows) / self.rows_per_second
+
+
 class Progress(Message, frozen=True, tag="progress"):
     """How far this node's first rank is, how many samples all its ranks take, and what its cards use."""
 
@@ -75,6 +85,8 @@ class Progress(Message, frozen=True, tag="progress"):
     used_bytes: int | None
     seconds_left: float | None
     phase: str
+    evaluation: EvaluationProgress | None = None
+    """The one under way, where it has said how far it is."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
 """The process that computes: takes a device, gives the case its Context, writes events."""
 
-from flagperf.worker.context import Context, Step
+from flagperf.worker.context import Context, Evaluation, Step
 
-__all__ = ["Context", "Step"]
+__all__ = ["Context", "Evaluation", "Step"]

@@ -26,6 +26,7 @@ from flagperf.api import Activation, DeviceBackend, Precision, TimingEvent
 from flagperf.events import (
     DataDescribed,
     Evaluated,
+    EvaluationAdvanced,
     Event,
     Logged,
     ModelDescribed,
@@ -160,11 +161,12 @@ class Context:
         return Step(self._backend, self._clock, self._begin_step, self._finish_step)
 
     @contextlib.contextmanager
-    def evaluation(self) -> Iterator[None]:
+    def evaluation(self, planned_rows: int | None = None) -> Iterator[Evaluation]:
+        """`planned_rows`, of all ranks, is for progress only; the case then says what it has done."""
         self._flush()
         began_ns = self._clock()
         self._in_evaluation, wait_ns = True, self._wait_ns
-        yield
+        yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
         self._backend.synchronize()
         self._in_evaluation, self._wait_ns = False, wait_ns  # batches of an evaluation are not the next step's wait
         self._sink.write(Evaluated(t_ns=self._clock(), began_ns=began_ns, step=self._num_steps))
@@ -250,6 +252,30 @@ class Step:
         if measured.counts is None:
             raise RuntimeError("a step ended without step.done(samples=...): the case has to say what the step did")
         self._finish(measured)
+
+
+class Evaluation:
+    """An evaluation under way. Says how far it is at most once a second, and never waits for the device."""
+
+    def __init__(
+        self, sink: EventSink, clock: Callable[[], int], pause_ns: int, planned_rows: int | None, world_size: int
+    ) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._pause_ns = pause_ns
+        self._planned_rows = planned_rows
+        self._world_size = world_size
+        self._rows = 0
+        self._began_ns = self._said_ns = clock()
+
+    def done(self, rows: int) -> None:
+        """So many more rows of this rank."""
+        self._rows += rows
+        now_ns = self._clock()
+        if self._planned_rows is not None and now_ns - self._said_ns > self._pause_ns:
+            self._said_ns = now_ns
+            rows_of_all = min(self._rows * self._world_size, self._planned_rows)
+            self._sink.write(EvaluationAdvanced(now_ns, self._began_ns, rows_of_all, self._planned_rows))
 
 
 class _Measured:

@@ -6,15 +6,12 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 from case_harness import reports, steps
-from glm_harness import run_case, save_checkpoint, values
+from glm_harness import run_case, values
 
 from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
 from flagperf_cases.glm.data import check_files
-from flagperf_cases.glm.pieces import SPECIAL
-from flagperf_cases.glm.stories import WORDS, made_up
 
 pytestmark = pytest.mark.run
 
@@ -150,33 +147,3 @@ def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path
     assert all(0 <= report["acc"] <= report["em"] <= report["f1"] <= 1 for report in found)
     losses = [step.loss for step in steps(events)]
     assert losses[-1] < 0.5 * losses[0]
-
-
-def test_two_steps_of_true_width_start_from_a_checkpoint(tmp_path: Path) -> None:
-    import torch
-
-    from flagperf_cases.glm.data import CHECKPOINT
-    from flagperf_cases.glm.model import Glm
-
-    write_stories(tmp_path)
-    config = values(
-        "standard", model__layers=1, training__max_steps=2, training__batch_size=1, data__num_workers=0,
-        model__logits="answers",
-    )  # fmt: skip
-    torch.manual_seed(0)
-    save_checkpoint(tmp_path / CHECKPOINT, {"module": Glm(SimpleNamespace(**config["model"])).half().state_dict()})
-    assert len(check_files(tmp_path, config)) == 5
-    events = run_case(config, tmp_path)
-    assert [step.samples for step in steps(events)] == [1, 1]
-    assert [(step.tokens + step.padded_tokens) % 512 for step in steps(events)] == [0, 0]
-    assert [report["evaluated"] for report in reports(events)] == [1, 1]
-
-
-def write_stories(folder: Path) -> None:
-    """Made-up records as files, in the layout of the real ones: three or four candidates instead of ten."""
-    (folder / "ReCoRD").mkdir()
-    for name, num_records in (("train", 2), ("val", 1)):
-        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in made_up(name, num_records))
-        (folder / f"ReCoRD/{name}.jsonl").write_bytes(lines)
-    (folder / "bert-base-uncased").mkdir()
-    (folder / "bert-base-uncased/vocab.txt").write_text("\n".join((*SPECIAL, *WORDS)) + "\n")

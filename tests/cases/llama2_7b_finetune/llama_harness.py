@@ -16,14 +16,14 @@ run_case, run_ranks = _case.run, _case.run_ranks
 TEXTS = ("the quick brown fox jumps over the lazy dog", "Answer: A B C D", "A. one B. two C. three D. four")
 
 
-def trained_tokenizer(path: Path, texts: Sequence[str] = TEXTS, **settings: Any) -> Path:
+def trained_tokenizer(path: Path, texts: Sequence[str] = TEXTS, num_pieces: int = 60, **settings: Any) -> Path:
     """A real SentencePiece model of a few pieces."""
     from sentencepiece import SentencePieceTrainer
 
     model = BytesIO()
     SentencePieceTrainer.train(
-        sentence_iterator=iter([*texts] * 20), model_writer=model, vocab_size=60, model_type="bpe", minloglevel=2,
-        hard_vocab_limit=False, **settings,
+        sentence_iterator=iter([*texts] * 20), model_writer=model, vocab_size=num_pieces, model_type="bpe",
+        minloglevel=2, hard_vocab_limit=False, **settings,
     )  # fmt: skip
     path.write_bytes(model.getvalue())
     return path
