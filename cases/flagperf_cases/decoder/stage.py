@@ -7,7 +7,7 @@ from typing import Any
 from torch.distributed.pipelining import PipelineStage
 
 
-class LeanStage(PipelineStage):
+class LeanStage(PipelineStage):  # type: ignore[misc]
     """torch's stage makes a receive buffer for every micro-batch of a step, forward and backward: 32 GiB at the
     published TP4PP8 with 1024 micro-batches. 1F1B has no more than `under_way` of them between forward and backward,
     and receives a gradient only after it has used the one before, so buffers are taken in turn.
