@@ -16,7 +16,7 @@ from flagperf.spec import Layer, Manifest, Resolved, RunSpec, flatten, nest
 
 _KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
 _NAMES = ("TP", "PP", "DP")
-_FORM = re.compile(r"(?=.)(?:TP(\d+))?(?:PP(\d+))?(?:DP(\d+))?", re.IGNORECASE)
+_FORM = re.compile(r"(?=.)(?:TP(\d{1,6}))?(?:PP(\d{1,6}))?(?:DP(\d{1,6}))?", re.IGNORECASE | re.ASCII)
 
 
 def parallel_layer(text: str, manifest: Manifest) -> Layer:
