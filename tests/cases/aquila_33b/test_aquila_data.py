@@ -86,6 +86,9 @@ def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data
     samples = load_samples(values("standard", devices=8), tmp_path)
     assert (len(samples.rows), sum(row.length for row in samples.rows)) == (5153, 425_013)
     assert all(row.last_word > 0 for row in samples.rows)
+    padded = make_batches(samples.rows, 1, multiple=8, pad_to=4096)
+    computed = sum(batch.num_real + batch.num_padding for batch in padded)
+    assert (computed, computed / 425_013) == (21_106_688, pytest.approx(49.661, abs=0.001)), "as the original counts"
 
 
 def folder_with(tmp_path: Path, line: str) -> Path:
