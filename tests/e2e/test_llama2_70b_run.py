@@ -20,6 +20,7 @@ def test_four_ranks_align_with_one_process_and_have_their_page(tmp_path: Path) -
     for devices in ("1", "4"):
         done = flagperf(tmp_path, "run", "llama2_70b", "--vendor", "cpu", "--devices", devices)
         assert done.code == 0, done.stderr
+    assert "shape: 1x4 in TP2PP2DP1" in done.stderr
     alone, four = bundle_at(tmp_path, "1x1"), bundle_at(tmp_path, "1x4")
     run = read_run(four)
     assert run["job"]["config"]["values"]["parallel"] == {"tp": 2, "pp": 2, "dp": 1, "stages": []}

@@ -4,7 +4,7 @@ from flagperf.plan.cards import known_cards
 from flagperf.plan.elsewhere import UNKNOWN, CardPlan, plan_elsewhere
 from flagperf.plan.estimate import MemoryEstimate
 from flagperf.plan.nodes import describe_machine
-from flagperf.plan.parallel import num_devices
+from flagperf.plan.parallel import layout_text, num_devices
 from flagperf.plan.plan import Plan, make_plan
 from flagperf.plan.site import with_stated
 from flagperf.plan.userfile import UserFile, read_user_file

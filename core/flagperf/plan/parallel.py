@@ -48,6 +48,13 @@ def has_layout(values: dict[str, Any]) -> bool:
     return all(key in flat for key in _KEYS)
 
 
+def layout_text(values: dict[str, Any]) -> str:
+    """As --parallel takes it; empty for a case that has one layout."""
+    if not has_layout(values):
+        return ""
+    return "".join(f"{name}{values['parallel'][name.lower()]}" for name in _NAMES)
+
+
 def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
     """The same configuration with every 0 replaced. Raises BadInput where layout and devices do not go together."""
     if not has_layout(config.values):
