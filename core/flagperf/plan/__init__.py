@@ -12,5 +12,6 @@ from flagperf.plan.vendor import VendorChoice, choose_vendor, describe_finding
 
 __all__ = [
     "UNKNOWN", "CardPlan", "MemoryEstimate", "Plan", "UserFile", "VendorChoice", "choose_vendor", "describe_finding",
-    "describe_machine", "known_cards", "make_plan", "num_devices", "plan_elsewhere", "read_user_file", "with_stated",
+    "describe_machine", "known_cards", "layout_text", "make_plan", "num_devices", "plan_elsewhere", "read_user_file",
+    "with_stated",
 ]  # fmt: skip

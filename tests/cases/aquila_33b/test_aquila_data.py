@@ -14,6 +14,7 @@ from flagperf_cases.aquila_33b.data import Sample, attended_length, check_files,
 from flagperf_cases.aquila_33b.tokens import Tokenizer, open_tokenizer, special_ids
 from flagperf_cases.decoder.shape import shape_of
 
+LETTERS = Tokenizer(lambda text: [ord(letter) for letter in text], 1, 2)
 WORDS = Tokenizer(lambda text: [len(word) for word in text.split()], 90, 91)
 
 
@@ -39,6 +40,14 @@ def test_a_sample_is_begin_text_end_and_knows_its_last_word() -> None:
     sample = sample_of("one four seven", WORDS)
     assert (sample.tokens, sample.last_word, sample.length) == ((90, 3, 4, 5, 91), 1, 4)
     assert sample_of("alone", WORDS).last_word == 1
+    assert sample_of("one four seven", LETTERS).last_word == len(" seven")
+    assert sample_of("alone", LETTERS).last_word == len("alone")
+
+
+def test_a_token_that_the_last_word_changes_is_of_that_word() -> None:
+    """Pairs of letters: with the word `cd` after it, the last `b` becomes the pair `b `."""
+    pairs = Tokenizer(lambda text: [hash(text[at : at + 2]) for at in range(0, len(text), 2)], 1, 2)
+    assert sample_of("aab cd", pairs).last_word == 2
 
 
 def row(length: int) -> Sample:
