@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+import zipfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,12 @@ def load_inert(path: Path, advice: str, *, mmap: bool = False) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, TypeError, ValueError, KeyError) as error:
         raise BadInput(f"cannot read the weights {path}: {first_line(error)}; {advice}") from None
+
+
+def refuse_unmappable(path: Path, advice: str) -> None:
+    """What `load_inert` would fail at in a run: torch lists what a file names, and maps it, in its newer form alone."""
+    if not zipfile.is_zipfile(path):
+        raise BadInput(f"{path} is in the form of torch before 1.6; load it with torch and save it again, or {advice}")
 
 
 def first_line(error: Exception) -> str:

@@ -7,16 +7,17 @@ and none holds the model. Pickles are read without running anything that they na
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flagperf.errors import BadInput
+from flagperf_cases.aquila_33b.huggingface import Weights, check_hugging_face, open_hugging_face
 from flagperf_cases.decoder.shape import DecoderShape
 from flagperf_cases.files import read_lines
-from flagperf_cases.pickles import StandInUnpickler, load_inert
-from flagperf_cases.weights import Shape, check_shapes, find_weights, read_pickle, read_shapes
+from flagperf_cases.pickles import StandInUnpickler, load_inert, refuse_unmappable
+from flagperf_cases.weights import Shape, check_shapes, read_pickle
 
 if TYPE_CHECKING:
     import torch
@@ -33,17 +34,15 @@ ADVICE = (
 IGNORED = ("_extra_state", "inv_freq")
 """States of Megatron's modules that are no weights."""
 
-Weights = Callable[[str], "torch.Tensor"]
-"""From a decoder's name of a parameter to all of it."""
-
 
 def check_checkpoint(folder: Path, form: str, shape: DecoderShape) -> list[Path]:
     """The files of a checkpoint that has every weight of this model in its shape, from their heads alone."""
     if form == "huggingface":
-        return _check_hugging_face(folder / HUGGING_FACE, shape)
+        return check_hugging_face(folder / HUGGING_FACE, shape)
     shards = megatron_shards(folder / MEGATRON)
     for path in shards:
         content = read_pickle(path, ADVICE, StandInUnpickler)
+        refuse_unmappable(path, ADVICE)
         found = _without_padding(_weights(path, content, tuple), shape, len(shards))
         check_shapes(path, found, megatron_shapes(path, shape, len(shards)), ADVICE)
     return [folder / MEGATRON / ITERATION, *shards]
@@ -51,7 +50,7 @@ def check_checkpoint(folder: Path, form: str, shape: DecoderShape) -> list[Path]
 
 def open_checkpoint(folder: Path, form: str, shape: DecoderShape) -> Weights:
     if form == "huggingface":
-        return _open_hugging_face(folder / HUGGING_FACE)
+        return open_hugging_face(folder / HUGGING_FACE)
     import torch
 
     shards = megatron_shards(folder / MEGATRON)
@@ -115,11 +114,8 @@ def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
         state = state.get(key) if isinstance(state, dict) else None
     if not isinstance(state, dict):
         raise BadInput(f"{path} has no weights under `model` and there `language_model`; {ADVICE}")
-    return {name: value for name, value in _flat(state).items() if isinstance(value, kind) and _is_weight(name)}
-
-
-def _is_weight(name: str) -> bool:
-    return not name.endswith(IGNORED)
+    flat = _flat(state).items()
+    return {name: value for name, value in flat if isinstance(value, kind) and not name.endswith(IGNORED)}
 
 
 def _flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -173,54 +169,3 @@ class MegatronWeights:
             part
         ]
         return groups[:, first:last].reshape(-1, shape.width)
-
-
-# --- Hugging Face ---------------------------------------------------------------------------------------------------
-
-
-def hugging_face_shapes(shape: DecoderShape) -> dict[str, Shape]:
-    width, kv, ffn = shape.width, shape.kv_width, shape.ffn
-    shapes: dict[str, Shape] = {"model.embed_tokens.weight": (shape.vocabulary, width), "model.norm.weight": (width,)}
-    if not shape.tied:
-        shapes["lm_head.weight"] = (shape.vocabulary, width)
-    for layer in range(shape.layers):
-        for part, size in {
-            "input_layernorm": (width,), "post_attention_layernorm": (width,),
-            "self_attn.q_proj": (width, width), "self_attn.k_proj": (kv, width), "self_attn.v_proj": (kv, width),
-            "self_attn.o_proj": (width, width), "mlp.gate_proj": (ffn, width), "mlp.up_proj": (ffn, width),
-            "mlp.down_proj": (width, ffn),
-        }.items():  # fmt: skip
-            shapes[f"model.layers.{layer}.{part}.weight"] = size
-    return shapes
-
-
-def _check_hugging_face(folder: Path, shape: DecoderShape) -> list[Path]:
-    files = find_weights(folder, ADVICE)
-    found = {name: size for name, size in read_shapes(files, ADVICE).items() if _is_weight(name)}
-    if shape.tied:
-        found.pop("lm_head.weight", None)
-    check_shapes(folder, found, hugging_face_shapes(shape), ADVICE)
-    return files
-
-
-def _open_hugging_face(folder: Path) -> Weights:
-    homes: dict[str, Callable[[str], torch.Tensor]] = {}
-    for path in find_weights(folder, ADVICE):
-        if path.suffix != ".json":
-            homes |= _tensors_of(path)
-
-    def weight(name: str) -> torch.Tensor:
-        full_name = name if name.startswith("lm_head.") else f"model.{name}"
-        return homes[full_name](full_name)
-
-    return weight
-
-
-def _tensors_of(path: Path) -> dict[str, Callable[[str], torch.Tensor]]:
-    if path.suffix == ".safetensors":
-        from safetensors import safe_open
-
-        file: Any = safe_open(path, "pt")
-        return dict.fromkeys(file.keys(), file.get_tensor)
-    tensors = load_inert(path, ADVICE, mmap=True)
-    return dict.fromkeys(tensors, tensors.__getitem__)

@@ -8,7 +8,7 @@ import math
 import random
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ TOKENIZER = Path("tokenizer") / "tokenizer.model"
 TEXTS = "text"
 LOOKED_THROUGH = 1 << 20
 """Tokens whose numbers are compared with the vocabulary before a run; the rest when they are used."""
+NUM_HASHED = 64
 
 
 class Stream(Protocol):
@@ -36,8 +37,8 @@ class Samples:
     stream: Stream
     sequence: int
     vocabulary: int
-    sha256: str
-    """Of the first sample: what the run really read. The files' own hashes are recorded with the job."""
+    sha256: str = ""
+    """Tells data apart at little cost, see `_digest`. The files' own hashes are recorded with the job."""
 
     def __len__(self) -> int:
         return max(0, (len(self.stream) - 1) // self.sequence)
@@ -53,14 +54,20 @@ class Samples:
 def load_samples(values: dict[str, Any], data_dir: Path | None) -> Samples:
     source, model = values["data"]["source"], values["model"]
     stream = _open(values, data_dir)
-    samples = Samples(source, stream, model["sequence"], model["vocabulary"], "")
+    samples = Samples(source, stream, model["sequence"], model["vocabulary"])
     if not len(samples):
         raise BadInput(
             f"data.source={source} has {len(stream)} tokens, too few for one sample of {model['sequence']} + 1; "
             "give more data or a smaller model.sequence"
         )
-    digest = hashlib.sha256(repr(samples[0]).encode()).hexdigest()
-    return Samples(source, stream, model["sequence"], model["vocabulary"], digest)
+    return replace(samples, sha256=_digest(samples))
+
+
+def _digest(samples: Samples) -> str:
+    """Of the number of samples, which decides their order, and of some from the first to the last."""
+    last = len(samples) - 1
+    rows = sorted({last * part // (NUM_HASHED - 1) for part in range(NUM_HASHED)})
+    return hashlib.sha256(repr((len(samples), [samples[row] for row in rows])).encode()).hexdigest()
 
 
 def check_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
@@ -76,7 +83,7 @@ def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
         return MadeUpStream(data["tokens"], model["vocabulary"], data["noise"])
     folder = data_folder(data_dir, "tokens")
     if source == "indexed":
-        return TokenStream(read_index(folder / values["data"]["prefix"]))
+        return TokenStream(read_index(indexed_prefix(folder, values["data"]["prefix"])))
     return TextStream(text_files(folder), folder / TOKENIZER)
 
 
@@ -116,6 +123,16 @@ class TextStream:
 
     def part(self, begin: int, end: int) -> list[int]:
         return self._tokens[begin:end].tolist()
+
+
+def indexed_prefix(folder: Path, prefix: str) -> Path:
+    path = Path(prefix)
+    if not path.name or path.is_absolute() or ".." in path.parts:
+        raise BadInput(
+            f"data.prefix={prefix!r} names no files below --data-dir; give their name without .bin and .idx, for "
+            "example llama_00_text_document, and their folder as --data-dir"
+        )
+    return folder / path
 
 
 def text_files(folder: Path) -> list[Path]:

@@ -44,6 +44,8 @@ def read_index(prefix: Path) -> Index:
             f"ends has {wanted}: it is cut off or not an index; {ADVICE}"
         )
     num_tokens = _check_sequences(idx, content, num_sequences, item_bytes)
+    if not num_tokens:
+        raise BadInput(f"{idx} names no token at all; {ADVICE} from text that is not empty")
     if data.stat().st_size != num_tokens * item_bytes:
         raise BadInput(
             f"{data} has {data.stat().st_size} bytes, and its index names {num_tokens} tokens of {item_bytes} bytes: "

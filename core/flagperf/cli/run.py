@@ -13,7 +13,7 @@ from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
 from flagperf.commands import flagperf_command
 from flagperf.launch import raise_on_signals
-from flagperf.plan import Plan, make_plan
+from flagperf.plan import Plan, layout_text, make_plan
 from flagperf.plugins import load_plugins
 from flagperf.report import print_summary, summary, to_json
 from flagperf.run import execute
@@ -50,7 +50,9 @@ def _announce(plan: Plan) -> None:
     asked = "" if plan.spec.profile else " (the case's default)"
     note(f"case: {job.case}, profile {job.profile}{asked}: {profile.about['en']}")
     crowded = ", more workers than cores" if job.oversubscribed else ""
-    note(f"shape: {job.shape}{crowded}; precision: {job.precision.name}")
+    layout = layout_text(job.config.values)
+    spread = f" in {layout}" if layout else ""
+    note(f"shape: {job.shape}{spread}{crowded}; precision: {job.precision.name}")
     training = job.config.values.get("training", {})
     if 0 < training.get("max_steps", 0) <= training.get("warmup_steps", 0):
         note("note: training.max_steps is not above training.warmup_steps: no throughput will be measured")

@@ -16,7 +16,7 @@ from flagperf.spec import Layer, Manifest, Resolved, RunSpec, flatten, nest
 
 _KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
 _NAMES = ("TP", "PP", "DP")
-_FORM = re.compile(r"(?=.)(?:TP(\d+))?(?:PP(\d+))?(?:DP(\d+))?", re.IGNORECASE)
+_FORM = re.compile(r"(?=.)(?:TP(\d{1,6}))?(?:PP(\d{1,6}))?(?:DP(\d{1,6}))?", re.IGNORECASE | re.ASCII)
 
 
 def parallel_layer(text: str, manifest: Manifest) -> Layer:
@@ -46,6 +46,13 @@ def num_devices(text: str) -> int:
 def has_layout(values: dict[str, Any]) -> bool:
     flat = dict(flatten(values))
     return all(key in flat for key in _KEYS)
+
+
+def layout_text(values: dict[str, Any]) -> str:
+    """As --parallel takes it; empty for a case that has one layout."""
+    if not has_layout(values):
+        return ""
+    return "".join(f"{name}{values['parallel'][name.lower()]}" for name in _NAMES)
 
 
 def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:

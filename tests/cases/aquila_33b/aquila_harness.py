@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from flagperf.events import Event
 from flagperf_cases.decoder.shape import DecoderShape
 
 DATA = Path(os.environ.get("FLAGPERF_TEST_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
-SMALL = DecoderShape(layers=2, width=32, heads=8, kv_heads=4, ffn=48, vocabulary=60, sequence=64)
+SMALL = DecoderShape(layers=2, width=64, heads=16, kv_heads=8, ffn=48, vocabulary=60, sequence=64)
+"""Eight heads of keys and values, as the published model has, and so up to eight shards."""
 SMALL_CHANGES = {f"model__{name}": getattr(SMALL, name) for name in ("width", "heads", "kv_heads", "ffn", "vocabulary")}
 
 _case = CaseHarness("aquila_33b")
@@ -43,8 +46,28 @@ class OfAnotherProgram:
     """A class that the reader of a checkpoint cannot import."""
 
 
-def write_megatron(folder: Path, model: Any, ways: int, padded_vocabulary: int) -> None:
+def write_hugging_face(folder: Path, model: Any, **config_changes: Any) -> None:
+    from safetensors.torch import save_file
+
+    shape = model.shape
+    config = {
+        "model_type": "llama", "hidden_size": shape.width, "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads, "intermediate_size": shape.ffn, "vocab_size": shape.vocabulary,
+        "num_hidden_layers": shape.layers, "rms_norm_eps": shape.norm_eps, "rope_theta": shape.rope_base,
+    }  # fmt: skip
+    state = {
+        name if name.startswith("lm_head") else f"model.{name}": value for name, value in model.state_dict().items()
+    }
+    (folder / "hf").mkdir()
+    (folder / "hf/config.json").write_text(json.dumps(config | config_changes))
+    save_file(state, folder / "hf/model.safetensors")
+
+
+def write_megatron(
+    folder: Path, model: Any, ways: int, padded_vocabulary: int, *, form: dict[str, Any] | None = None
+) -> None:
     """A decoder as Megatron's shards, with what a real one has beside the weights."""
+    import numpy
     import torch
 
     home = folder / "ckpts/iter_0135000"
@@ -62,10 +85,17 @@ def write_megatron(folder: Path, model: Any, ways: int, padded_vocabulary: int) 
                 "iteration": 135000,
                 "model": {"language_model": _shard(model.shape, weights, rank, ways, padded_vocabulary)},
                 "optimizer": {"state": {0: torch.ones(3)}},
-                "rng_state": [{"random": (3, (1, 2), None), "torch": torch.get_rng_state()}],
+                "rng_state": [
+                    {
+                        "random_rng_state": random.getstate(),
+                        "np_rng_state": numpy.random.get_state(),
+                        "torch_rng_state": torch.get_rng_state(),
+                        "rng_tracker_states": {"model-parallel-rng": torch.get_rng_state()},
+                    }
+                ],
             }
             (home / f"mp_rank_{rank:02d}").mkdir()
-            torch.save(content, home / f"mp_rank_{rank:02d}/model_optim_rng.pt")
+            torch.save(content, home / f"mp_rank_{rank:02d}/model_optim_rng.pt", **(form or {}))
     finally:
         del sys.modules["program_that_is_not_here"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import SMALL, small_model, write_megatron
+from aquila_harness import SMALL, small_model, write_hugging_face, write_megatron
 
 from flagperf.errors import BadInput
 from flagperf_cases.aquila_33b.checkpoint import check_checkpoint, open_checkpoint
@@ -15,7 +15,7 @@ from flagperf_cases.aquila_33b.checkpoint import check_checkpoint, open_checkpoi
 pytestmark = pytest.mark.run
 
 
-@pytest.mark.parametrize("ways", [1, 2, 4])
+@pytest.mark.parametrize("ways", [1, 2, 4, 8])
 def test_every_number_of_shards_gives_the_same_weights(tmp_path: Path, ways: int) -> None:
     import torch
 
@@ -27,20 +27,61 @@ def test_every_number_of_shards_gives_the_same_weights(tmp_path: Path, ways: int
         assert torch.equal(weight(name), parameter), name
 
 
+def test_weights_in_the_form_of_an_old_torch_are_refused_before_a_run(tmp_path: Path) -> None:
+    import torch
+
+    old = {"_use_new_zipfile_serialization": False}
+    model = small_model()
+    write_megatron(tmp_path, model, 2, padded_vocabulary=64, form=old)
+    write_hugging_face(tmp_path, model)
+    (tmp_path / "hf/model.safetensors").unlink()
+    state = {name if name.startswith("lm_head") else f"model.{name}": p for name, p in model.state_dict().items()}
+    torch.save(state, tmp_path / "hf/pytorch_model.bin", **old)
+    for form in ("megatron", "huggingface"):
+        with pytest.raises(BadInput, match="in the form of torch before"):
+            check_checkpoint(tmp_path, form, SMALL)
+
+
 def test_a_hugging_face_folder_gives_the_same_weights(tmp_path: Path) -> None:
     import torch
-    from safetensors.torch import save_file
 
     model = small_model()
-    state = {
-        name if name.startswith("lm_head") else f"model.{name}": value for name, value in model.state_dict().items()
-    }
-    (tmp_path / "hf").mkdir()
-    save_file(state, tmp_path / "hf/model.safetensors")
-    check_checkpoint(tmp_path, "huggingface", SMALL)
+    write_hugging_face(tmp_path, model)
+    files = check_checkpoint(tmp_path, "huggingface", SMALL)
+    assert [path.name for path in files] == ["config.json", "model.safetensors"]
     weight = open_checkpoint(tmp_path, "huggingface", SMALL)
     for name, parameter in model.named_parameters():
         assert torch.equal(weight(name), parameter), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"num_attention_heads": 8, "num_key_value_heads": 4},
+            "num_attention_heads=8, and this run has model.heads=16",
+        ),
+        ({"rope_theta": 1e6}, "rope_theta=1000000.0, and this run has model.rope_base=10000.0"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rotary positions of type 'llama3'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rotary positions of type 'linear'"),
+        ({"rms_norm_eps": 1e-6}, "rms_norm_eps=1e-06, and this run has model.norm_eps=1e-05"),
+        ({"tie_word_embeddings": True}, "tie_word_embeddings=True, and this run has model.tied=False"),
+        ({"model_type": "gpt2"}, "of a model of type 'gpt2', not llama or aquila"),
+    ],
+)
+def test_a_folder_whose_weights_fit_but_whose_config_does_not_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    write_hugging_face(tmp_path, small_model(), **changes)
+    with pytest.raises(BadInput, match=message):
+        check_checkpoint(tmp_path, "huggingface", SMALL)
+
+
+def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
+    write_hugging_face(tmp_path, small_model())
+    (tmp_path / "hf/config.json").unlink()
+    with pytest.raises(BadInput, match=r"cannot read .*config\.json"):
+        check_checkpoint(tmp_path, "huggingface", SMALL)
 
 
 class Malicious:

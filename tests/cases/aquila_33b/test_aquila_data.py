@@ -14,6 +14,7 @@ from flagperf_cases.aquila_33b.data import Sample, attended_length, check_files,
 from flagperf_cases.aquila_33b.tokens import Tokenizer, open_tokenizer, special_ids
 from flagperf_cases.decoder.shape import shape_of
 
+LETTERS = Tokenizer(lambda text: [ord(letter) for letter in text], 1, 2)
 WORDS = Tokenizer(lambda text: [len(word) for word in text.split()], 90, 91)
 
 
@@ -39,6 +40,14 @@ def test_a_sample_is_begin_text_end_and_knows_its_last_word() -> None:
     sample = sample_of("one four seven", WORDS)
     assert (sample.tokens, sample.last_word, sample.length) == ((90, 3, 4, 5, 91), 1, 4)
     assert sample_of("alone", WORDS).last_word == 1
+    assert sample_of("one four seven", LETTERS).last_word == len(" seven")
+    assert sample_of("alone", LETTERS).last_word == len("alone")
+
+
+def test_a_token_that_the_last_word_changes_is_of_that_word() -> None:
+    """Pairs of letters: with the word `cd` after it, the last `b` becomes the pair `b `."""
+    pairs = Tokenizer(lambda text: [hash(text[at : at + 2]) for at in range(0, len(text), 2)], 1, 2)
+    assert sample_of("aab cd", pairs).last_word == 2
 
 
 def row(length: int) -> Sample:
@@ -86,6 +95,9 @@ def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data
     samples = load_samples(values("standard", devices=8), tmp_path)
     assert (len(samples.rows), sum(row.length for row in samples.rows)) == (5153, 425_013)
     assert all(row.last_word > 0 for row in samples.rows)
+    padded = make_batches(samples.rows, 1, multiple=8, pad_to=4096)
+    computed = sum(batch.num_real + batch.num_padding for batch in padded)
+    assert (computed, computed / 425_013) == (21_106_688, pytest.approx(49.661, abs=0.001)), "as the original counts"
 
 
 def folder_with(tmp_path: Path, line: str) -> Path:

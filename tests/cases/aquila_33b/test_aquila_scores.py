@@ -30,7 +30,7 @@ def one_thread() -> None:
 
 
 def megatron_folder(folder: Path) -> Path:
-    write_megatron(folder, small_model(), 4, padded_vocabulary=64)
+    write_megatron(folder, small_model(), 8, padded_vocabulary=64)
     return folder
 
 

@@ -23,7 +23,7 @@ def run_ranks(folder: Path, world_size: int, work: list[Work]) -> list[list[dict
 
 
 def answer(work: Work) -> dict[str, Any]:
-    kinds = {"train": train, "grow": grow}
+    kinds = {"train": train, "grow": grow, "read": read}
     return kinds[work.get("kind", "train")](work)
 
 
@@ -58,6 +58,24 @@ def train(work: Work) -> dict[str, Any]:
         "losses": losses, "norms": norms, "initial": initial, "dp_rank": place.dp_rank,
         "final": [(name, value.clone()) for name, value in full_parameters(model)],
     }  # fmt: skip
+
+
+def read(work: Work) -> dict[str, Any]:
+    """Loss and gradient norm of one step with the weights of a safetensors file."""
+    from safetensors.torch import load_file
+
+    from flagperf_cases.decoder.gradients import total_norm
+    from flagperf_cases.decoder.init import fill, seed_name
+    from flagperf_cases.decoder.parallel import Trainer, find_place, lay_out
+
+    shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
+    place = find_place(layout, "cpu")
+    model, weights = lay_out(shape, place), load_file(work["weights"])
+    fill(model, "cpu", lambda name, _parameter: weights[f"model.{seed_name(model, name)}"])
+    trainer = Trainer(model, place, micro_batch=MICRO_BATCH, num_micro_batches=GLOBAL_BATCH, device="cpu")
+    rows = batch(shape, 0)
+    loss = trainer.backward(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+    return {"loss": None if loss is None else float(loss), "norm": float(total_norm(model, place))}
 
 
 def grow(work: Work) -> dict[str, Any]:

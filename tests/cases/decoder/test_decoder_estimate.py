@@ -84,6 +84,7 @@ RUNS: dict[int, list[dict[str, Any]]] = {
         TP2, {**TP2, **MIXED, **AGAIN}, {**PP2, "training__accumulate": 4, **AGAIN},
         {**PP2, "training__accumulate": 16, **MIXED},
     ],
+    4: [{}, {**MIXED, "training__accumulate": 4}, {**AGAIN, "training__accumulate": 4}, TP2, PP2],  # TP2PP2, else DP2
 }  # fmt: skip
 
 

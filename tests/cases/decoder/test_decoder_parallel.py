@@ -126,6 +126,35 @@ def global_losses(ranks: list[dict[str, Any]]) -> list[float]:
     return [sum(losses) / len(losses) for losses in zip(*by_replica.values(), strict=True)]
 
 
+REAL: dict[str, Any] = {
+    "layers": 5, "width": 64, "heads": 8, "kv_heads": 4, "ffn": 172, "vocabulary": 512, "sequence": 64, "tied": True,
+}  # fmt: skip
+"""Five layers: three on the first of two stages, two on the second."""
+
+
+def test_real_weights_have_the_loss_and_gradients_of_transformers_at_tp2_pp2(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data / "tiny_llama_stories260K/hf"
+    loss, norm = _by_transformers(folder)
+    work = {
+        "kind": "read", "shape": REAL, "layout": {"tp": 2, "pp": 2}, "weights": folder / "model.safetensors"
+    }  # fmt: skip
+    (ranks,) = decoder_ranks.run_ranks(tmp_path / "ranks", 4, [work])
+    assert [answer["loss"] for answer in ranks] == [None, None, *[pytest.approx(loss, abs=1e-5)] * 2]
+    assert [answer["norm"] for answer in ranks] == pytest.approx([norm] * 4, rel=1e-5)
+
+
+def _by_transformers(folder: Path) -> tuple[float, float]:
+    import torch
+    from torch.nn.functional import cross_entropy
+    from transformers import LlamaForCausalLM
+
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    rows = decoder_ranks.batch(DecoderShape(**REAL), 0)
+    loss = cross_entropy(model(rows[:, :-1]).logits.flatten(0, 1), rows[:, 1:].flatten())
+    loss.backward()
+    return float(loss.detach()), float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters()]))
+
+
 def test_bf16_is_near_fp32(answers: Any, single: Any) -> None:
     first = len(ITEMS[2])
     for ranks in answers(2)[first : first + len(BF16)]:

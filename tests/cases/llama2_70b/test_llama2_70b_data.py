@@ -82,6 +82,33 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         check_files(tmp_path, indexed())
 
 
+def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, [])
+    with pytest.raises(BadInput, match="names no token at all"):
+        check_files(tmp_path, indexed())
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/elsewhere/tokens", "../tokens"])
+def test_prefixes_of_files_elsewhere_are_refused(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(BadInput, match="names no files below --data-dir"):
+        check_files(tmp_path, values(data__source="indexed", data__prefix=prefix))
+
+
+def test_data_that_differ_anywhere_have_different_hashes(tmp_path: Path) -> None:
+    def hash_of(**changes: Any) -> str:
+        return load_samples(indexed(model__sequence=4, **changes), tmp_path).sha256
+
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    found = [hash_of()]
+    write_indexed(tmp_path / PREFIX, [*DOCUMENTS[:2], [10] * 86 + [11] * 4 + [1]])  # another end
+    found.append(hash_of())
+    write_indexed(tmp_path / PREFIX, [*DOCUMENTS, [10] * 4])  # one sample more
+    found.append(hash_of())
+    assert len(set(found)) == 3
+    made_up = [load_samples(values(data__tokens=tokens), None).sha256 for tokens in (8192, 8192, 16384)]
+    assert made_up[0] == made_up[1] != made_up[2]
+
+
 def test_missing_and_short_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read"):
         check_files(tmp_path, indexed())

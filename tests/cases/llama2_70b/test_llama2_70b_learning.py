@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from case_harness import reports, steps
+from case_harness import global_losses, reports, steps
 from llama2_70b_harness import run_case, run_ranks, values
 
 pytestmark = pytest.mark.run
@@ -27,14 +27,19 @@ def test_made_up_tokens_are_learnt_and_noise_is_not() -> None:
     assert min(noise) > math.log(64) - 0.4
 
 
-def test_four_ranks_at_tp2_pp2_train_as_one_process_does(tmp_path: Path) -> None:
-    changes = {"training__max_steps": 6}
-    alone = run_case(values(**changes))
-    (ranks,) = run_ranks(tmp_path / "ranks", 4, [changes])
-    counting = [events for events in ranks if steps(events)[0].samples]
-    assert len(counting) == 1, "one rank counts what four work on"
-    losses = [step.loss for step in steps(counting[0])]
-    assert losses == pytest.approx([step.loss for step in steps(alone)], abs=1e-5)
-    for first, second in zip(steps(alone), steps(counting[0]), strict=True):
-        assert (first.samples, first.tokens) == (second.samples, second.tokens) == (8, 256)
-    assert [reports(events) for events in ranks] == [[{"bubble_theory": pytest.approx(1 / 3)}]] * 4
+STEPS = {"training__max_steps": 6}
+REPLICAS = {**STEPS, "parallel__tp": 1, "parallel__pp": 2, "training__batch_size": 2}
+"""PP2DP2, with half of each micro-batch on each replica."""
+
+
+def test_four_ranks_train_as_one_process_does(tmp_path: Path) -> None:
+    alone = run_case(values(**STEPS))
+    runs = run_ranks(tmp_path / "ranks", 4, [STEPS, REPLICAS])
+    for ranks, num_replicas in zip(runs, (1, 2), strict=True):
+        counting = [events for events in ranks if steps(events)[0].samples]
+        assert len(counting) == num_replicas, "one rank counts what all of a replica work on"
+        assert global_losses(counting) == pytest.approx([step.loss for step in steps(alone)], abs=1e-5)
+        for one, *others in zip(steps(alone), *map(steps, counting), strict=True):
+            assert (one.samples, one.tokens) == (8, 256)
+            assert (sum(step.samples for step in others), sum(step.tokens for step in others)) == (8, 256)
+        assert [reports(events) for events in ranks] == [[{"bubble_theory": pytest.approx(1 / 3)}]] * 4

@@ -85,7 +85,7 @@ def test_layouts_are_read(text: str, layout: tuple[int, int, int]) -> None:
     assert parse_parallel(text) == layout
 
 
-@pytest.mark.parametrize("text", ["", "4x8", "TP0PP2", "TP2 PP2", "PP2TP2", "TP2PP2DP0"])
+@pytest.mark.parametrize("text", ["", "4x8", "TP0PP2", "TP2 PP2", "PP2TP2", "TP2PP2DP0", "TP" + "9" * 5000])
 def test_other_texts_are_no_layout(text: str) -> None:
     with pytest.raises(BadInput, match="TP4PP8DP1"):
         parse_parallel(text)
