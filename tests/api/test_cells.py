@@ -47,6 +47,11 @@ def test_cells_become_one_reading_in_base_units() -> None:
     assert isinstance(read_cells("7", cells).used_bytes, int)
 
 
+@pytest.mark.parametrize("text", ["N/A", "", "unknown", "[N/A]"])
+def test_a_property_that_says_nothing_is_left_out(text: str) -> None:
+    assert read_cells("7", {}, {"uuid": text, "name": "A1"}).properties == {"name": "A1"}
+
+
 @pytest.mark.parametrize("text", ["", "card0,655", "card0,65520\ncard1,6"])
 def test_an_output_that_ends_within_a_line_is_refused(text: str) -> None:
     with pytest.raises(UnknownLayout, match="ends within a line"):

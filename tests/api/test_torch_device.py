@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -66,6 +67,52 @@ def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
 def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
     chips = [msgspec.structs.replace(CARD, id=f"S7/{chip}", uuid="") for chip in range(2)]
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
+
+
+RUNTIME = """
+#include <stdio.h>
+int acmeDeviceGetPCIBusId(char *address, int length, int device) {
+    if (device > 1) return 101;
+    snprintf(address, length, "0000:%02X:00.0", 0x3E + device);
+    return 0;
+}
+"""
+TORCH = "int acmeDeviceGetPCIBusId(char *, int, int); void *needs(void) { return (void *)acmeDeviceGetPCIBusId; }"
+
+
+@pytest.fixture
+def linked_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch whose own library needs the vendor's runtime, of which it knows no more than that."""
+    import torch
+
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs cc, to build the library that plays the runtime")
+    for name, source, needs in (("libruntime", RUNTIME, []), ("torch", TORCH, ["-L.", "-lruntime"])):
+        (tmp_path / f"{name}.c").write_text(source)
+        build = [compiler, "-shared", "-fPIC", "-o", f"{name}.so", f"{name}.c", *needs, f"-Wl,-rpath,{tmp_path}"]
+        subprocess.run(build, check=True, cwd=tmp_path)
+    monkeypatch.setattr(torch._C, "__file__", str(tmp_path / "torch.so"))
+
+
+class OlderBackend(Backend):
+    pci_address_call = "acmeDeviceGetPCIBusId"
+
+
+@pytest.mark.run
+@pytest.mark.usefixtures("linked_torch")
+def test_the_runtime_tells_the_address_where_torch_does_not() -> None:
+    cards = [msgspec.structs.replace(CARD, id=bus, uuid="", pci_address=f"0000:{bus}:00.0") for bus in ("3f", "3e")]
+    backend = OlderBackend({}, {"uuid": SECOND}, {}, PLACE)
+    assert [backend._identify(rank, cards) for rank in range(2)] == [(cards[1], "pci"), (cards[0], "pci")]
+    assert backend._identify(2, [*cards, CARD]) == (CARD, "none")  # the runtime gives an error
+    assert backend._identify(3, [*cards, CARD]) == (CARD, "pci")  # torch tells it
+    assert Backend({})._identify(0, cards) == (cards[0], "none")  # no such call is declared
+
+
+@pytest.mark.run
+def test_a_runtime_without_the_call_tells_nothing() -> None:
+    assert OlderBackend({})._identify(0, [CARD]) == (CARD, "none")
 
 
 @pytest.mark.run

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from flagperf.cli.vendor_kit import TierResult, check_vendor, new_vendor, read_report, write_adapter
+from flagperf.cli import cli
+from flagperf.cli.vendor_kit import TierResult, read_report, write_adapter
 from flagperf.errors import BadInput, MissingPart
 
 REPORT = """<testsuites><testsuite>
@@ -20,8 +21,13 @@ REPORT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
+def run(*arguments: str, catch_exceptions: bool = True) -> Result:
+    """From the top, as a user does: a command that is called by itself keeps other words for its help."""
+    return CliRunner().invoke(cli, ["vendors", *arguments], catch_exceptions=catch_exceptions)
+
+
 def new(*arguments: str) -> Result:
-    return CliRunner().invoke(new_vendor, arguments, catch_exceptions=True)
+    return run("new", *arguments)
 
 
 @pytest.mark.parametrize("word", ["Acme", "9acme", "ac-me", "ac me", "../acme", ""])
@@ -57,12 +63,12 @@ def test_the_package_says_that_it_is_typed(tmp_path: Path) -> None:
 def test_without_pytest_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else find_spec(name))
-    error = CliRunner().invoke(check_vendor, ["cpu"]).exception
+    error = run("check", "cpu").exception
     assert isinstance(error, MissingPart) and "pip install 'flagperf[testing]'" in str(error)
 
 
 def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:
-    error = CliRunner().invoke(check_vendor, ["cpu", "--tests", str(tmp_path / "none")]).exception
+    error = run("check", "cpu", "--tests", str(tmp_path / "none")).exception
     assert isinstance(error, BadInput) and "is not a folder" in str(error)
 
 
@@ -90,7 +96,7 @@ def test_what_was_written_is_json_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
-    done = CliRunner().invoke(check_vendor, ["cpu"], catch_exceptions=False)
+    done = run("check", "cpu", catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "cpu: offline: pass; hardware: not run" in done.output
     assert "1 skipped: every machine has cpu: it is never absent" in done.output

@@ -128,6 +128,10 @@ WRONG = {
         Change("device.py", BACKEND_END, BACKEND_END + ALWAYS_THE_FIRST),
         "TestDevice::test_each_rank_gets_its_own_card_and_says_how_it_was_joined",
     ),
+    "cards numbered otherwise than the runtime does": (
+        Change("device.py", 'int(said["index"])', '1 - int(said["index"])'),
+        "TestDevice::test_visibility_really_hides",
+    ),
     "a name pattern that fits half of a name": (
         Change("models.toml", '"^Acme One$"', '"Acme One"'),
         "TestDevice::test_name_patterns_are_anchored_and_fit_one_model_each",
@@ -151,6 +155,15 @@ def test_it_is_caught(wrong: str, tmp_path: Path) -> None:
 def test_an_adapter_for_a_core_that_is_not_out_yet_is_caught(tmp_path: Path) -> None:
     folder = make_adapter(tmp_path / "adapter", core="99.0")
     assert run_suites(folder, f"{TESTS}::TestDevice::test_the_plugin_loads_and_accepts_this_core").returncode == 1
+
+
+def test_a_card_that_cannot_be_used_is_none_of_those_that_torch_must_see(tmp_path: Path) -> None:
+    """As in a container into which some of the machine's cards are mapped."""
+    cards = "[_card(reading.properties, reading.total_bytes) for reading in readings]"
+    unusable = 'Card(7, ("Acme One",), "GPU-77", problem="not mapped into this container")'
+    folder = make_adapter(tmp_path / "adapter", Change("device.py", f"{cards})", f"{cards} + [{unusable}])"))
+    done = run_suites(folder, TESTS, "-m", "hardware")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_adapter_as_it_comes_passes_every_test(tmp_path: Path) -> None:

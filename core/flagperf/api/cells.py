@@ -25,7 +25,8 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str] | None = None) -> Reading:
-    """One card's reading from cells by figure. A cell that says nothing is missing, with its own words as reason."""
+    """One card's reading from cells by figure. A cell that says nothing is missing, with its own words as reason; a
+    property that says nothing is left out: `N/A` is no name, and no two cards' id."""
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for figure, cell in cells.items():
@@ -35,7 +36,8 @@ def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str
         else:
             scaled = number * cell.scale
             values[figure] = round(scaled) if figure.endswith("_bytes") else scaled
-    return Reading(key, **values, missing=missing, properties=dict(properties or {}))
+    said = {name: text for name, text in (properties or {}).items() if not is_nothing(text)}
+    return Reading(key, **values, missing=missing, properties=said)
 
 
 def cell_number(text: str, unit: str = "") -> float | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from flagperf.api.device import Activation, AllocatorMemory, Device, DeviceBackend, TimingEvent
+from flagperf.api.pci import pci_address
 from flagperf.api.precision import Precision
 from flagperf.errors import Unsupported
 
@@ -23,6 +25,9 @@ class TorchDeviceBackend(DeviceBackend):
 
     version_fields: ClassVar[tuple[str, ...]] = ()
     """Attributes of torch.version that belong in the record."""
+
+    pci_address_call: ClassVar[str] = ""
+    """The runtime's `int call(char *address, int length, int device)`, for a torch that tells no PCI address itself."""
 
     def wrong_build(self, torch: Any) -> str:
         """Why this torch is not the vendor's build, or ""."""
@@ -112,17 +117,31 @@ class TorchDeviceBackend(DeviceBackend):
         """Joined by UUID, else by PCI address: both are missing in some versions of torch. Never by position: then the
         card is the one that the launcher meant, and the figures say that nobody verified it."""
         properties = self._module.get_device_properties(local_rank)
-        uuid, address = _uuid(properties), _pci_place(properties)
+        uuid, address = _uuid(properties), _pci_place(properties) or self._runtime_place(local_rank)
         for device in devices:
             if uuid and _bare(device.uuid) == uuid:
                 return device, "uuid"
         on_place = [
             device for device in devices
-            if address and device.pci_address.rpartition(".")[0] == address and not _is_another_slice(device, uuid)
+            if address and _without_function(device.pci_address) == address and not _is_another_slice(device, uuid)
         ]  # fmt: skip
         if len(on_place) == 1:
             return on_place[0], "pci"
         return devices[local_rank], "none"
+
+    def _runtime_place(self, local_rank: int) -> str:
+        """Asked of the runtime that torch is linked with: a symbol is looked for in a library and in all that it needs,
+        so that the runtime's own file name, which differs by release, need not be known."""
+        import torch
+
+        linked = getattr(torch._C, "__file__", None)
+        if not self.pci_address_call or linked is None:
+            return ""
+        ask = getattr(ctypes.CDLL(linked), self.pci_address_call, None)
+        address = ctypes.create_string_buffer(64)
+        if ask is None or ask(address, len(address), local_rank) != 0:
+            return ""
+        return _without_function(pci_address(address.value.decode(errors="replace")))
 
 
 def _is_another_slice(device: Device, uuid: str) -> bool:
@@ -154,8 +173,12 @@ def _bare(uuid: str) -> str:
     return rest if dash and not set(kind) <= set("0123456789abcdef") else uuid.lower()
 
 
+def _without_function(address: str) -> str:
+    """`dddd:bb:dd`: torch does not tell the function."""
+    return address.rpartition(".")[0]
+
+
 def _pci_place(properties: Any) -> str:
-    """`dddd:bb:dd`, without the function, which torch does not tell."""
     names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
     if not all(hasattr(properties, name) for name in names):
         return ""

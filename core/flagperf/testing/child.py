@@ -7,6 +7,7 @@ A command a line on stdin, an answer a line on stdout, both JSON: {"do": "sample
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import sys
@@ -42,8 +43,8 @@ class Child:
 
     @functools.cached_property
     def _devices(self) -> list[Device]:
-        """Found once, as in a run."""
-        return self._backend.devices(self._machine)
+        """Found once, and those alone that can be used, as in a run."""
+        return [device for device in self._backend.devices(self._machine) if not device.problem]
 
     def look(self) -> Any:
         """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
@@ -116,6 +117,8 @@ class Child:
             matrix = (matrix @ matrix).clamp_(-1, 1)
 
     def _torch_module(self) -> Any:
+        for name in getattr(self._backend, "import_first", ()):  # as in a worker: torch may see no card without it
+            importlib.import_module(name)
         import torch
 
         if is_simulated() and self._stub is None:

@@ -123,12 +123,15 @@ class DeviceSuite(Suite):
         if not backend.visibility_variables:
             pytest.skip("this vendor has no visibility variable")
         with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            last = self.devices(process)[-1]
+            devices = self.devices(process)
+            last, joined = devices[-1], process.ask("activate", local_rank=len(devices) - 1)
         only = dict.fromkeys(backend.visibility_variables, self.rig.expected_name(last))
         with adapter_process(self.rig.vendor, site.environ(**only), site.folder) as process:
             assert [device.id for device in self.devices(process)] == [last.id]
             assert process.ask("count") == 1
-            assert process.ask("activate", local_rank=0)["device_id"] == last.id
+            alone = process.ask("activate", local_rank=0)
+        assert alone["device_id"] == last.id
+        assert alone["mapping"] == joined["mapping"], "torch uses another card than the variable was meant to show"
 
     @pytest.mark.hardware
     def test_each_rank_gets_its_own_card_and_says_how_it_was_joined(self, site: Site) -> None:

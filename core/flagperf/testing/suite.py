@@ -80,9 +80,10 @@ class Suite:
         return plugins.launcher(self.rig.vendor)
 
     def devices(self, process: AdapterProcess) -> list[Device]:
+        """Those that can be used: in a container the others are listed too, and torch does not see them."""
         facts = process.ask("look")
         assert not facts["error"], facts["error"]
-        return msgspec.convert(facts["devices"], list[Device])
+        return [device for device in msgspec.convert(facts["devices"], list[Device]) if not device.problem]
 
     def test_standard_tests_are_not_replaced_but_by_an_xfail_with_its_reason(self) -> None:
         for name, standard in _standard_tests(type(self)).items():

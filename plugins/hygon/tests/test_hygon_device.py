@@ -109,6 +109,19 @@ def test_an_unknown_card_keeps_its_own_name_and_has_no_peaks(tmp_path: Path) -> 
     assert [peak for peak in BACKEND.peaks() if peak.model == first.model] == []
 
 
+def test_a_name_that_says_nothing_is_no_model(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, answers(name="N/A"))
+    for address in ADDRESSES:
+        MachineFolder(machine.root).pci(address, "1d94", "9999", "0380")
+    assert {device.model for device in BACKEND.devices(machine)} == {"Hygon 9999"}
+
+
+def test_a_card_without_an_address_is_named(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, answers(addresses=(ADDRESSES[0], "N/A")))
+    with pytest.raises(ToolFailed, match="card 1 has neither a UUID nor a PCI address"):
+        BACKEND.devices(machine)
+
+
 def test_cards_that_the_tool_numbers_from_1_are_torchs_from_0(tmp_path: Path) -> None:
     devices = BACKEND.devices(machine_with_tool(tmp_path, answers(first=1)))
     assert [(device.id, device.physical_index) for device in devices] == [(ADDRESSES[0], 0), (ADDRESSES[1], 1)]

@@ -32,6 +32,11 @@ def test_workers_see_the_cards_of_the_run_by_hips_variable_alone() -> None:
     assert environment["HOME"] == "/root"
 
 
+def test_variables_that_change_what_is_measured_never_reach_workers() -> None:
+    slow = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+    assert not command().environment(dict.fromkeys(slow, "1")).keys() & set(slow)
+
+
 def test_dtks_script_is_sourced_where_it_is(tmp_path: Path) -> None:
     folder = MachineFolder(tmp_path)
     assert HygonLauncher().env_script(folder.machine()) is None

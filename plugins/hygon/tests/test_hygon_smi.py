@@ -195,7 +195,7 @@ def test_a_parser_refuses_the_other_layouts(name: str, parse: Parser, _: object)
         (parse_json, '{"card0":{"HCU use (%)":"1","HCU use (%)":"2"}}'),
         (parse_json, '{"card0":"HCU use (%)"}'),
         (parse_json, '{"gpu0":{"HCU use (%)":"1"}}'),
-        (parse_json, '{"card0":{"PCI Bus":"N/A"}}'),
+        (parse_json, '{"card0":{"PCI Bus":"9"}}'),
         (parse_json, '{"card0":{"Something new":"1"}}'),
         (parse_csv, "device,DCU use (%)\ncard0,1,2\n"),
         (parse_csv, "device,DCU use (%)\ncard0\n"),

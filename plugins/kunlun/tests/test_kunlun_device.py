@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,6 +119,18 @@ def test_cards_have_model_uuid_address_and_capacity(tmp_path: Path) -> None:
 def test_a_release_without_details_gives_cards_by_address(tmp_path: Path) -> None:
     devices = BACKEND.devices(machine_with_tool(tmp_path, answers()[:1], tool="xpu_smi"))
     assert [(device.id, device.uuid) for device in devices] == [(address, "") for address in ADDRESSES]
+
+
+def test_a_uuid_that_says_nothing_is_no_cards_id(tmp_path: Path) -> None:
+    said = [Answer(each.arguments, re.sub(r"(XPU UUID +: ).*", r"\1N/A", each.stdout)) for each in answers()]
+    devices = BACKEND.devices(machine_with_tool(tmp_path, said))
+    assert [(device.id, device.uuid) for device in devices] == [(address, "") for address in ADDRESSES]
+    assert devices[0].properties["power_limit_watts"] == "400.00"
+
+
+def test_a_model_that_the_tool_does_not_know_is_no_model(tmp_path: Path) -> None:
+    said = [Answer(("-m",), transcript("machine_p800").replace('"P800 OAM"', "N/A"))]
+    assert {device.model for device in BACKEND.devices(machine_with_tool(tmp_path, said))} == {"Kunlunxin card"}
 
 
 def test_two_devices_on_one_address_are_told_apart_by_serial_and_chip(tmp_path: Path) -> None:

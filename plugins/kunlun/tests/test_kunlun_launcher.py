@@ -28,8 +28,9 @@ def test_both_visibility_variables_name_the_cards_of_the_run() -> None:
     assert (environment["XPU_VISIBLE_DEVICES"], environment["CUDA_VISIBLE_DEVICES"]) == ("2,3", "2,3")
 
 
-def test_the_variable_that_kills_other_processes_never_reaches_workers() -> None:
-    assert "XTORCHRUN_CLEAN" not in command().environment({"XTORCHRUN_CLEAN": "1"})
+@pytest.mark.parametrize("name", ["XTORCHRUN_CLEAN", "CUDA_LAUNCH_BLOCKING"])
+def test_what_kills_other_processes_or_makes_kernels_wait_never_reaches_workers(name: str) -> None:
+    assert name not in command().environment({name: "1"})
 
 
 def test_cards_have_one_order_whatever_their_number_unless_the_user_chose_another() -> None:

@@ -360,6 +360,15 @@ def test_builds_of_torch_for_other_cards_are_refused(version: dict[str, Any], wo
     assert words in said and bool(said) == bool(words)
 
 
+def test_a_torch_that_is_patched_for_other_cards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch_xmlir.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    torch = SimpleNamespace(version=SimpleNamespace(cuda="12.9", hip=None))
+    assert "torch_xmlir" in NvidiaBackend().wrong_build(torch)
+    monkeypatch.setenv("DISABLE_XPYTORCH", "1")
+    assert NvidiaBackend().wrong_build(torch) == ""
+
+
 class OlderCard(NvidiaBackend):
     _module = SimpleNamespace(get_device_capability=lambda: (7, 5), get_device_name=lambda: "Tesla T4")  # type: ignore[assignment]
 

@@ -50,6 +50,7 @@ class HygonBackend(TorchDeviceBackend):
     packages = ("flash-attn",)
     tf32_switches = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32")
     version_fields = ("hip",)
+    pci_address_call = "hipDeviceGetPCIBusId"
 
     def data_folder(self) -> Path:
         return Path(__file__).parent

@@ -16,7 +16,10 @@ OTHER_VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 class HygonLauncher(TorchrunLauncher):
     vendor = "hygon"
     visibility_variables = (VISIBILITY_VARIABLE,)
-    forbidden_variables = OTHER_VISIBILITY_VARIABLES
+    forbidden_variables = (
+        *OTHER_VISIBILITY_VARIABLES, "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    )  # fmt: skip
+    """Besides what names other cards: kernels that wait for each other, and TF32 where the run says fp32."""
     env_script_path = "/opt/dtk/env.sh"
 
     def env_script(self, machine: Machine) -> str | None:

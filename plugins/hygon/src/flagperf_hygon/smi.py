@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
+from flagperf.api import Cell, Reading, is_nothing, pci_address, read_cells, whole_lines
 from flagperf.errors import UnknownLayout
 
 MIB = 1 << 20
@@ -179,8 +179,9 @@ def _reading(number: str, cells: Mapping[str, Any], text: str) -> Reading:
 
 
 def _normal(properties: dict[str, str], text: str) -> dict[str, str]:
-    if "pci_address" in properties:
-        properties["pci_address"] = pci_address(properties["pci_address"])
+    bus = properties.get("pci_address", "")
+    if not is_nothing(bus):
+        properties["pci_address"] = pci_address(bus)
         if not properties["pci_address"]:
             raise UnknownLayout("hy-smi gave a PCI Bus that is no PCI address", text)
     if "pci_id" in properties:

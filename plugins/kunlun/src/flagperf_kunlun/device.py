@@ -60,6 +60,7 @@ class KunlunBackend(TorchDeviceBackend):
     packages = ("torch-xmlir",)
     import_first = ("torch_xmlir",)
     version_fields = ("cuda",)
+    pci_address_call = "cudaDeviceGetPCIBusId"
 
     def data_folder(self) -> Path:
         return Path(__file__).parent
@@ -178,19 +179,18 @@ def _problems(machine: Machine, readings: Sequence[Reading]) -> dict[str, str]:
 
 def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:
     said = reading.properties
-    function = on_bus.get(said["pci_address"])
+    name, function = said.get("name", "Kunlunxin card"), on_bus.get(said["pci_address"])
     pci_id = function.device_id if function else ""
-    names = ("serial", "chip", "firmware", "power_limit_watts")
     return Card(
         physical_index=int(said["index"]),
-        names=(said["name"],),
+        names=(name,),
         uuid=said.get("uuid", ""),
         pci_address=said["pci_address"],
         pci_id=pci_id,
         memory_bytes=reading.total_bytes,
-        slice=_slice(said["name"], function),
+        slice=_slice(name, function),
         problem=problem,
-        properties={name: value for name in names if (value := said.get(name))}
+        properties={key: said[key] for key in ("serial", "chip", "firmware", "power_limit_watts") if key in said}
         | ({"pci_id": pci_id} if pci_id else {}),
         identity=reading.device_id if reading.device_id != said["pci_address"] else "",
     )

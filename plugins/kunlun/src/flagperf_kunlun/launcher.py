@@ -11,8 +11,8 @@ VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 class KunlunLauncher(TorchrunLauncher):
     vendor = "kunlun"
     visibility_variables = VISIBILITY_VARIABLES
-    forbidden_variables = ("XTORCHRUN_CLEAN",)
-    """It kills every process that holds a card, whoever's it is."""
+    forbidden_variables = ("XTORCHRUN_CLEAN", "CUDA_LAUNCH_BLOCKING")
+    """The first kills every process that holds a card, whoever's it is; the second makes every kernel wait."""
 
     def vendor_settings(self, share: NodeShare) -> list[Setting]:
         reason = "unset, the runtime orders cards by OAM_ID in runs of exactly 0,1,2,3,4,5,6,7 and otherwise not"

@@ -81,8 +81,7 @@ def _readings(rows: Sequence[_Row], text: str) -> list[Reading]:
 
 
 def _reading(key: str, row: _Row) -> Reading:
-    named = {"index": row.index, "pci_address": row.address, **row.properties}
-    reading = read_cells(key, row.cells, {name: value for name, value in named.items() if value})
+    reading = read_cells(key, row.cells, {"index": row.index, "pci_address": row.address, **row.properties})
     return msgspec.structs.replace(reading, missing={**reading.missing, **row.missing})
 
 

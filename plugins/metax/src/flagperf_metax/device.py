@@ -47,6 +47,7 @@ class MetaxBackend(TorchDeviceBackend):
     precisions = ("fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
     tf32_switches = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32")
     version_fields = ("maca", "cuda", "hip")
+    pci_address_call = "mcDeviceGetPCIBusId"
 
     def data_folder(self) -> Path:
         return Path(__file__).parent

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from flagperf.api import Cell, Reading, is_nothing, pci_address, read_cells, whole_lines
+from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
 from flagperf.errors import UnknownLayout
 
 CARD_NAME = r"(?:MX|MetaX )\S+(?: \S+)*"
@@ -30,9 +30,8 @@ def card_reading(
     properties: Mapping[str, str],
     missing: Mapping[str, str] = MappingProxyType({}),
 ) -> Reading:
-    """`missing` are figures that have no cell, with the reason. A property that says nothing is left out."""
-    said = {name: value for name, value in properties.items() if not is_nothing(value)}
-    reading = read_cells(key, cells, said)
+    """`missing` are figures that have no cell, with the reason."""
+    reading = read_cells(key, cells, properties)
     return msgspec.structs.replace(reading, missing={**reading.missing, **missing})
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,6 +49,7 @@ class NvidiaBackend(TorchDeviceBackend):
     packages = ("nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
     tf32_switches = ("cuda.matmul.allow_tf32", "cudnn.allow_tf32")
     version_fields = ("cuda",)
+    pci_address_call = "cudaDeviceGetPCIBusId"
 
     def data_folder(self) -> Path:
         return Path(__file__).parent
@@ -78,6 +81,8 @@ class NvidiaBackend(TorchDeviceBackend):
             return "it is built for MACA"
         if not torch.version.cuda:
             return "it is built without CUDA; install one that has it"
+        if importlib.util.find_spec("torch_xmlir") and os.environ.get("DISABLE_XPYTORCH") != "1":
+            return "torch_xmlir, which is installed beside it, patches it for Kunlunxin cards: set DISABLE_XPYTORCH=1"
         return ""
 
     def set_precision(self, precision: Precision) -> None:
