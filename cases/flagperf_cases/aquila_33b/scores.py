@@ -65,7 +65,7 @@ def _reduced(values: torch.Tensor, how: Any, place: Place) -> torch.Tensor:
 
 def results(scores: Sequence[Scores]) -> dict[str, float]:
     """Of all samples, by the names of case.toml."""
-    nll, count, right = (torch.cat(parts).double().cpu() for parts in zip(*scores, strict=True))
+    nll, count, right = (torch.cat(parts).cpu().double() for parts in zip(*scores, strict=True))
     loss = float((nll / count).mean())
     return {
         "loss": loss,
