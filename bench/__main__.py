@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Iterable
@@ -21,7 +22,10 @@ PROGRAMS = (
 )
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("python -m bench", description=__doc__, epilog="Programs: " + ", ".join(PROGRAMS))
+    parser.add_argument("names", nargs="*", metavar="PROGRAM")
+    names = parser.parse_args(arguments).names
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         print(f"unknown: {', '.join(unknown)}; there are: {', '.join(PROGRAMS)}", file=sys.stderr)

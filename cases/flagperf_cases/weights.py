@@ -220,8 +220,10 @@ def _state(file: IO[bytes], unpickler: type[ShapeUnpickler]) -> Any:
         raise ValueError("its end is missing")
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
-            (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
-            return unpickler(io.BytesIO(archive.read(name))).load()
+            names = [name for name in archive.namelist() if name.endswith("data.pkl")]
+            if len(names) != 1:
+                raise ValueError(f"it is an archive with {len(names)} files called data.pkl, and torch writes one")
+            return unpickler(io.BytesIO(archive.read(names[0]))).load()
     file.seek(0)
     for _ in range(_LEGACY_HEAD):
         unpickler(file).load()

@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,13 @@ def test_both_forms_of_a_pickle_give_names_and_shapes(tmp_path: Path, legacy: bo
     assert {name: tuple(tensor.shape) for name, tensor in read_tensors([path], "get it").items()} == read_shapes(
         [path], "get it"
     )
+
+
+def test_an_archive_that_torch_did_not_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("weights.txt", "0.5")
+    assert "an archive with 0 files called data.pkl" in refusal(read_shapes, [path])
 
 
 def test_the_state_of_a_module_is_read_with_what_torch_adds_to_it(tmp_path: Path) -> None:

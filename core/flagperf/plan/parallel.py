@@ -1,7 +1,7 @@
 """How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
 
-0 stands for "as fits the devices": two ways of tensor and two of pipeline parallelism where the number of devices
-allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism takes all devices.
+0 stands for "as fits the devices": two ways of tensor (inside a node) and two of pipeline parallelism where the number
+of devices allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism takes all devices.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
         return config
     flat, num_all = dict(flatten(config.values)), spec.nodes * spec.devices
     asked = [flat[key] for key in _KEYS]
-    ways = _fitted(asked, num_all)
+    ways = _fitted(asked, num_all, spec.devices)
     if ways[0] * ways[1] * ways[2] != num_all:
         wanted = "".join(f"{name}{way}" for name, way in zip(_NAMES, asked, strict=True) if way)
         needs = _product(asked)
@@ -70,19 +70,30 @@ def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
             f"the layout {wanted} needs {more}{needs} devices, and --nodes {spec.nodes} x --devices {spec.devices} is "
             f"{num_all}; change one of them (--parallel, or --set parallel.tp, parallel.pp, parallel.dp)"
         )
+    _check_nodes(ways[0], spec)
     chosen = {key: way for key, way, was in zip(_KEYS, ways, asked, strict=True) if not was}
     layers = {**config.layers, **dict.fromkeys(chosen, f"fits {num_all} devices")}
     deviations = {key: layer for key, layer in config.deviations.items() if key not in chosen}
     return msgspec.structs.replace(config, values=nest({**flat, **chosen}), layers=layers, deviations=deviations)
 
 
-def _fitted(asked: list[int], num_all: int) -> list[int]:
+def _check_nodes(tp: int, spec: RunSpec) -> None:
+    """Tensor parallel ranks are neighbours: groups of them fill nodes, or nodes fill a group."""
+    if spec.nodes > 1 and spec.devices % tp and tp % spec.devices:
+        raise BadInput(
+            f"parallel.tp={tp} does not fit nodes of {spec.devices} devices: some of its groups would lie across two "
+            "nodes, some not; choose a number that divides --devices, or a multiple of it"
+        )
+
+
+def _fitted(asked: list[int], num_all: int, per_node: int) -> list[int]:
     ways = list(asked)
     if not ways[0] and ways[1] and ways[2]:
         ways[0] = max(1, num_all // (ways[1] * ways[2]))
-    for index in (0, 1):
+    for index, available in ((0, per_node), (1, num_all)):
         others = _product([way for other, way in enumerate(ways) if other != index])
-        ways[index] = ways[index] or (2 if num_all % (2 * others) == 0 else 1)
+        fits_two = available % 2 == 0 and num_all % (2 * others) == 0
+        ways[index] = ways[index] or (2 if fits_two else 1)
     ways[2] = ways[2] or max(1, num_all // (ways[0] * ways[1]))
     return ways
 
