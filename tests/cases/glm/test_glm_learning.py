@@ -38,7 +38,10 @@ def test_with_the_passages_of_others_nothing_is_learnt() -> None:
 
 
 def test_a_frozen_model_stays_as_it_was() -> None:
-    events = run_case(values("tiny", **SHORT, model__frozen=True, training__max_samples=40))
+    """Also for an evaluation, which drops nothing out."""
+    dropout = {"model__dropout": 0.5, "model__attention_dropout": 0.5}
+    short = {**SHORT, "data__eval_rows": 100}
+    events = run_case(values("tiny", **short, **dropout, model__frozen=True, training__max_samples=40))
     first, last = reports(events)
     assert first == last
     assert len(steps(events)) == 10
