@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from case_harness import reports, steps
@@ -38,13 +39,27 @@ def test_with_the_passages_of_others_nothing_is_learnt() -> None:
 
 
 def test_a_frozen_model_stays_as_it_was() -> None:
-    """Also for an evaluation, which drops nothing out."""
-    dropout = {"model__dropout": 0.5, "model__attention_dropout": 0.5}
-    short = {**SHORT, "data__eval_rows": 100}
-    events = run_case(values("tiny", **short, **dropout, model__frozen=True, training__max_samples=40))
+    events = run_case(values("tiny", **SHORT, model__frozen=True, training__max_samples=40))
     first, last = reports(events)
     assert first == last
     assert len(steps(events)) == 10
+
+
+def test_evaluations_are_in_evaluation_mode_and_steps_in_training_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from flagperf_cases.glm.model import Glm
+
+    modes: dict[bool, set[bool]] = {True: set(), False: set()}
+    forward = Glm.forward
+
+    def noting(model: Any, **inputs: Any) -> Any:
+        modes[torch.is_grad_enabled()] |= {part.training for part in model.modules()}
+        return forward(model, **inputs)
+
+    monkeypatch.setattr(Glm, "forward", noting)
+    run_case(values("tiny", **SHORT, training__max_steps=2))
+    assert modes == {True: {True}, False: {False}}
 
 
 def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
