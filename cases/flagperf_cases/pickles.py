@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flagperf.errors import BadInput
-from flagperf_cases.weights import ShapeUnpickler
+from flagperf_cases.weights import ShapeUnpickler, read_pickle
 
 
 def load_inert(path: Path, advice: str, *, mmap: bool = False) -> Any:
@@ -22,7 +22,7 @@ def load_inert(path: Path, advice: str, *, mmap: bool = False) -> Any:
     import torch
 
     try:
-        with _allowed(path):
+        with _allowed(path, advice):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, TypeError, ValueError, KeyError) as error:
         raise BadInput(f"cannot read the weights {path}: {first_line(error)}; {advice}") from None
@@ -83,14 +83,26 @@ class StandInUnpickler(ShapeUnpickler):
             return _stand_in("builtins" if module == "__builtin__" else module, name)
 
 
-def _allowed(path: Path) -> contextlib.AbstractContextManager[Any]:
+def _allowed(path: Path, advice: str) -> contextlib.AbstractContextManager[Any]:
     """For torch's own reader: everything that the file names may be met, and only makers of data be called."""
     from torch import serialization
 
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):  # torch before 2.6 reads plain data only
         return contextlib.nullcontext()
-    names = [name.rpartition(".") for name in serialization.get_unsafe_globals_in_checkpoint(path)]
-    context: contextlib.AbstractContextManager[Any] = serialization.safe_globals(
-        [_stand_in(module, name) for module, _, name in names if module]
-    )
+    context: contextlib.AbstractContextManager[Any] = serialization.safe_globals(_stand_ins_of(path, advice))
     return context
+
+
+def _stand_ins_of(path: Path, advice: str) -> list[Any]:
+    """Of all that the file names but tensors. torch tells these names too, though not of files older than 1.6."""
+    found: dict[tuple[str, str], Any] = {}
+
+    class Noting(StandInUnpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            kind = super().find_class(module, name)
+            if isinstance(kind, type) and issubclass(kind, _StandIn):
+                return found.setdefault((module, name), kind)
+            return kind
+
+    read_pickle(path, advice, Noting)
+    return list(found.values())

@@ -33,11 +33,10 @@ def test_two_ranks_leave_a_bundle_that_holds_and_its_page(tmp_path: Path) -> Non
 
 
 def test_data_in_another_form_is_said_before_anything_starts(tmp_path: Path) -> None:
+    """The original's folder as it is unpacked: arrays and a checkpoint, no text and no vocabulary."""
     arrays = tmp_path / "data/ReCoRD/glm_train_eval_hdf5_sparse/train_hdf5/train_sparse.hdf5"
     arrays.parent.mkdir(parents=True)
     arrays.write_bytes(b"\x89HDF\r\n\x1a\n")
-    (tmp_path / "data/bert-base-uncased").mkdir()
-    (tmp_path / "data/bert-base-uncased/vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     done = flagperf(tmp_path, "run", "glm", "--vendor", "cpu", "--profile", "standard", "--data-dir", "data")
     assert done.code == 2
     assert "HDF5" in done.stderr and "Traceback" not in done.stderr

@@ -37,6 +37,9 @@ def glm_runs():
     figures["p_core"] = changed(figures["p_core"], interval=None)
     inputs = {"formula": "exact", "parameters": 334_688_256, "matmul_parameters": 333_316_096}
     figures["mfu"] = changed(figures["mfu"], inputs=inputs)
+    # 59 % of the positions are real, as padding_ratio says
+    figures["mfu_useful"] = metric("mfu_useful", 0.59 * 64.0105 / 240, inputs=inputs)
+    figures["mfu_nominal-6n"] = metric("mfu_nominal-6n", 0.2489, inputs={"formula": "nominal-6n"})
     done = run_of(
         "20250102T030405Z-glm-metax-1x8-aaaa", nodes=1, figures=figures,
         tuning={"training.batch_size": 16, "evaluation.batch_size": 16},

@@ -146,6 +146,7 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
     folder = data_folder(data_dir, f"ReCoRD/, {Path(VOCABULARY).parent}/ and {CHECKPOINT}/")
     files: list[Path] = []
     if real_data:
+        _refuse_arrays(folder)
         vocabulary = _checked_vocabulary(folder / VOCABULARY, values["model"]["vocabulary"])
         files += [_checked_records(folder, name, vocabulary, values) for name in (TRAIN, VALIDATION)]
         files.append(vocabulary)
@@ -174,10 +175,15 @@ def _check_stories(model: dict[str, Any]) -> None:
             raise BadInput(f"data.source=synthetic needs model.{key}={needed}, and it is {model[key]}; raise it")
 
 
+def _refuse_arrays(folder: Path) -> None:
+    """Before anything else: whoever has the original's files has neither text nor vocabulary."""
+    missing = [folder / name for name in (TRAIN, VALIDATION) if not (folder / name).exists()]
+    if missing and any(folder.glob("**/*.hdf5")):
+        raise BadInput(f"{missing[0]} does not exist, and {NO_HDF5}; {GET_RECORD}")
+
+
 def _checked_records(folder: Path, name: str, vocabulary: Path, values: dict[str, Any]) -> Path:
     path, length = folder / name, values["model"]["sequence"]
-    if not path.exists() and any(folder.glob("**/*.hdf5")):
-        raise BadInput(f"{path} does not exist, and {NO_HDF5}; {GET_RECORD}")
     long = [record for record in read_records(path) if _may_be_too_long(record, length)]
     if long:
         cut_samples(str(path), evaluation_clozes(long), WordPieces.of_file(vocabulary), length)

@@ -140,18 +140,18 @@ class Cloze:
 
 
 def training_clozes(records: Iterable[Record]) -> Iterator[Cloze]:
-    """One per query and answer: that answer first, then some of the entities that are not an answer."""
+    """One per query and answer: that answer first, then some of the entities that are not an answer, drawn anew for
+    every sample."""
     order = random.Random(NEGATIVES_SEED)
     for record in records:
         passage = passage_text(record)
         for question in record.qas:
             answers = answer_texts(question)
-            wrong = [entity for entity in entity_texts(record) if entity not in answers]
-            if len(wrong) > MAX_WRONG:
-                order.shuffle(wrong)
             for answer in sorted(answers):
-                candidates = (answer, *wrong[:MAX_WRONG])
-                yield Cloze(passage, query_text(question), candidates, frozenset([0]))
+                wrong = [entity for entity in entity_texts(record) if entity not in answers]
+                if len(wrong) > MAX_WRONG:
+                    order.shuffle(wrong)
+                yield Cloze(passage, query_text(question), (answer, *wrong[:MAX_WRONG]), frozenset([0]))
 
 
 def evaluation_clozes(records: Iterable[Record]) -> Iterator[Cloze]:

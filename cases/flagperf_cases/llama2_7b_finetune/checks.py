@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flagperf.api import DataFile
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, unknown_name
 from flagperf_cases.files import data_folder, described
 from flagperf_cases.llama2_7b_finetune import made_up, mmlu
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, check_checkpoint, check_tokenizer
 from flagperf_cases.llama2_7b_finetune.data import FOLDER, SPLITS, made_up_words, packed_rows, read_dialogues
 from flagperf_cases.values import check_made_up_rows, check_shared
+
+LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""What adapters can be put on, in every layer of the model."""
 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
@@ -46,11 +51,18 @@ def _check_values(values: dict[str, Any]) -> None:
         raise BadInput(
             f"model.sequence={model['sequence']} is more than model.positions={model['positions']}; lower it"
         )
-    if not values["lora"]["targets"]:
-        raise BadInput('lora.targets is empty: nothing would be trained; name layers, for example ["q_proj", "v_proj"]')
+    _check_targets(values["lora"]["targets"])
     _check_save_to(model["save_to"])
     if values["data"]["source"] == "synthetic":
         _check_made_up(values)
+
+
+def _check_targets(targets: Sequence[Any]) -> None:
+    if not targets:
+        raise BadInput('lora.targets is empty: nothing would be trained; name layers, for example ["q_proj", "v_proj"]')
+    for target in targets:
+        if target not in LINEAR_LAYERS:
+            raise unknown_name("layer", str(target), LINEAR_LAYERS, "(lora.targets)")
 
 
 def _check_save_to(folder: str) -> None:
@@ -58,6 +70,9 @@ def _check_save_to(folder: str) -> None:
         raise BadInput(f"model.save_to={folder} is relative, and workers have no folder of their own; give a full path")
     if folder and Path(folder).exists():
         raise BadInput(f"model.save_to={folder} exists already; name a folder that is yet to be made")
+    above = next(parent for parent in Path(folder).parents if parent.exists()) if folder else None
+    if above is not None and not (above.is_dir() and os.access(above, os.W_OK)):
+        raise BadInput(f"model.save_to={folder} cannot be made in {above}; name a folder where you may write")
 
 
 def _check_made_up(values: dict[str, Any]) -> None:

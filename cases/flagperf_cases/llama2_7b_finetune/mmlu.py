@@ -115,6 +115,8 @@ def _question(path: Path, number: int, row: list[str]) -> Question:
     if len(row) != 2 + len(LETTERS):
         raise BadInput(f"{path} row {number} has {len(row)} columns, not question, A, B, C, D, answer; {GET_MMLU}")
     text, *options, answer = row
+    if text.startswith("\ufeff"):
+        raise BadInput(f"{path} begins with a byte order mark, which an editor has added; {GET_MMLU}")
     if answer not in tuple(LETTERS):
         raise BadInput(
             f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; look-alikes with a "

@@ -265,6 +265,15 @@ def _mfu(recorded: RecordedRun, lang: Lang) -> str:
     return mfu_sentence(recorded.run, lang) if has_results(recorded.run) else ""
 
 
+def _mfu_useful(recorded: RecordedRun, lang: Lang) -> str:
+    """Where a part of the work was padding."""
+    run = recorded.run
+    useful, whole = run.metric("mfu_useful"), run.metric("mfu")
+    if not has_results(run) or useful is None or useful.value is None or whole is None or useful.value == whole.value:
+        return ""
+    return say("mfu_useful", lang, share=units.percent(useful.value))
+
+
 def _mfu_others(recorded: RecordedRun, lang: Lang) -> str:
     """Pages count by different formulas, and by one of these a published figure can be compared."""
     run = recorded.run
@@ -295,8 +304,8 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> str:
 
 
 TOPICS: tuple[Topic, ...] = (
-    _simulated, _made_by, _profile, _steps, _target, _evaluated, _parts, _memory, _cpu_others, _mfu, _mfu_others,
-    _aligned, _data, _nodes,
+    _simulated, _made_by, _profile, _steps, _target, _evaluated, _parts, _memory, _cpu_others, _mfu, _mfu_useful,
+    _mfu_others, _aligned, _data, _nodes,
 )  # fmt: skip
 
 

@@ -337,6 +337,10 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "not compared, because one of the two does not say: {names}",
         "zh": "因一方未说明而未比较：{names}",
     },
+    "mfu_useful": {
+        "en": "MFU of real tokens alone, without padding and repeats: {share}",
+        "zh": "只计真实token（不含填充与重复）的MFU：{share}",
+    },
     "mfu_others": {
         "en": "MFU by other formulas, for comparison with published figures of the same formula only: {figures}",
         "zh": "按其他公式的MFU，只可与同一公式的已发布数值比较：{figures}",

@@ -99,8 +99,10 @@ def test_ready_made_arrays_are_refused_with_a_hint(data_dir: Path) -> None:
     arrays.parent.mkdir(parents=True)
     arrays.write_bytes(b"\x89HDF\r\n\x1a\n")
     check_files(data_dir, real_values())  # beside the text they do no harm
-    (data_dir / NAMES[0]).unlink()
+    for name in (NAMES[1], NAMES[2]):  # such a folder has no vocabulary either
+        (data_dir / name).unlink()
     message = problem(data_dir)
+    assert str(data_dir / NAMES[1]) in message
     assert "HDF5 files of ready-made arrays are not read" in message
     assert "super.gluebenchmark.com" in message
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from case_harness import reports, steps
@@ -42,6 +43,23 @@ def test_a_frozen_model_stays_as_it_was() -> None:
     first, last = reports(events)
     assert first == last
     assert len(steps(events)) == 10
+
+
+def test_evaluations_are_in_evaluation_mode_and_steps_in_training_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from flagperf_cases.glm.model import Glm
+
+    modes: dict[bool, set[bool]] = {True: set(), False: set()}
+    forward = Glm.forward
+
+    def noting(model: Any, **inputs: Any) -> Any:
+        modes[torch.is_grad_enabled()] |= {part.training for part in model.modules()}
+        return forward(model, **inputs)
+
+    monkeypatch.setattr(Glm, "forward", noting)
+    run_case(values("tiny", **SHORT, training__max_steps=2))
+    assert modes == {True: {True}, False: {False}}
 
 
 def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +130,36 @@ def test_other_precisions_learn_too(precision: str) -> None:
     assert sum(losses[1][-4:]) < 0.9 * sum(losses[1][:4])
 
 
-def test_overflows_skip_the_step_and_do_not_move_the_schedule() -> None:
+ONE_BATCH = {**SHORT, "data__rows": 4, "training__max_samples": 32}
+
+
+def test_overflows_skip_the_step_and_do_not_move_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scale begins so high that the first gradients overflow: the same rows then have the same loss again."""
-    one_batch = {**SHORT, "data__rows": 4, "precision": "fp16", "training__max_samples": 32}
-    losses = [step.loss for step in steps(run_case(values("tiny", **one_batch)))]
+    from flagperf_cases.glm import case
+
+    asked: list[int] = []
+    factor = case.rate_factor
+    monkeypatch.setattr(case, "rate_factor", lambda step, num_steps: asked.append(step) or factor(step, num_steps))
+    losses = [step.loss for step in steps(run_case(values("tiny", **ONE_BATCH, precision="fp16")))]
     assert losses == pytest.approx([losses[0]] * 8, rel=1e-5)
-    moving = [step.loss for step in steps(run_case(values("tiny", **{**one_batch, "precision": "fp32"})))]
+    assert set(asked) == {0}
+    moving = [step.loss for step in steps(run_case(values("tiny", **ONE_BATCH)))]
     assert moving[-1] < 0.999 * moving[0]
+    assert set(asked) == set(range(9))
+
+
+def test_gradients_are_clipped() -> None:
+    """A step of plain descent is as long as its gradient, which clipping makes next to nothing."""
+    sgd = {
+        **ONE_BATCH, "training__optimizer": "sgd", "training__learning_rate": 2.0, "training__schedule_steps": 8,
+        "training__weight_decay": 0.0,
+    }  # fmt: skip
+    losses = {
+        clip: [step.loss for step in steps(run_case(values("tiny", **sgd, training__clip=clip)))]
+        for clip in (1e-9, 0.0)
+    }
+    assert losses[1e-9] == pytest.approx([losses[1e-9][0]] * 8, rel=1e-5)
+    assert losses[0.0][-1] < 0.99 * losses[0.0][0]
 
 
 # --- real data ------------------------------------------------------------------------------------------------------

@@ -128,6 +128,20 @@ def test_recomputing_and_fewer_logits_change_no_gradient(batch: dict[str, Any], 
         assert torch.allclose(gradients[1][name], gradient, rtol=1e-6, atol=1e-9), name
 
 
+@pytest.mark.parametrize(("recompute", "expected"), [(True, [2, 4]), (False, [2, 2])])
+def test_layers_are_computed_again_in_the_backward_pass(
+    batch: dict[str, Any], recompute: bool, expected: list[int]
+) -> None:
+    model = small_model(recompute=recompute)
+    computed: list[Any] = []
+    for layer in model.transformer.layers:
+        layer.register_forward_pre_hook(lambda module, _inputs: computed.append(module))
+    loss = choice_losses(model, batch).sum()
+    after_forward = len(computed)
+    loss.backward()
+    assert [after_forward, len(computed)] == expected
+
+
 def test_dropout_is_on_in_training_alone(batch: dict[str, Any]) -> None:
     model = small_model(dropout=0.5, attention_dropout=0.5)
     assert not torch.equal(model(**batch["inputs"]), model(**batch["inputs"]))

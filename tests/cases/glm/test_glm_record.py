@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,21 @@ def test_training_has_a_sample_for_every_answer_which_is_its_first_candidate() -
     assert all(sample.right == {0} for sample in samples)
 
 
-def test_training_has_nine_wrong_candidates_at_most_and_always_the_same() -> None:
+def test_training_has_nine_wrong_candidates_at_most_drawn_for_every_sample_and_always_the_same() -> None:
     first, second = training_clozes([crowd(30)])
-    assert len(first.candidates) == 10
-    assert first.candidates[1:] == second.candidates[1:] != tuple(f"P{number:02d}" for number in range(2, 11))
-    assert not {"P00", "P01"} & set(first.candidates[1:])
+    wrong = [f"P{number:02d}" for number in range(2, 30)]
+    order = random.Random(42)
+    for answer, sample in (("P00", first), ("P01", second)):
+        drawn = list(wrong)
+        order.shuffle(drawn)
+        assert sample.candidates == (answer, *drawn[:9])
+    assert first.candidates[1:] != second.candidates[1:]
     assert list(training_clozes([crowd(30)])) == [first, second]
+
+
+def test_nine_wrong_candidates_are_taken_as_they_are() -> None:
+    first, _ = training_clozes([crowd(11)])
+    assert first.candidates == ("P00", *(f"P{number:02d}" for number in range(2, 11)))
 
 
 def test_evaluation_has_a_sample_for_every_query_with_all_entities() -> None:

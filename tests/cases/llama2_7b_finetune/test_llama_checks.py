@@ -178,6 +178,8 @@ def test_a_tokenizer_that_is_larger_than_the_model_is_refused(data_dir: Path) ->
         ({"model__heads": 16, "model__kv_heads": 16}, "a head of 1 numbers"),
         ({"model__sequence": 5000}, "model.sequence=5000 is more than model.positions=4096"),
         ({"lora__targets": []}, "lora.targets is empty"),
+        ({"lora__targets": ["q_proj", "v_porj"]}, "unknown layer 'v_porj'; did you mean v_proj"),
+        ({"model__save_to": f"{__file__}/merged"}, f"cannot be made in {__file__}"),
         ({"model__save_to": "merged"}, "model.save_to=merged is relative"),
         ({"model__save_to": "/"}, "model.save_to=/ exists already"),
     ],

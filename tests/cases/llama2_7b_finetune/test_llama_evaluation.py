@@ -13,9 +13,11 @@ from flagperf.api import precision
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from flagperf_cases.llama2_7b_finetune.data import load_data  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.evaluation import (  # noqa: E402
     ACCURACY,
     answered_right,
+    evaluate_loss,
     evaluate_mmlu,
     letter_logits,
 )
@@ -83,6 +85,25 @@ def test_dropout_is_off_while_evaluating_and_on_again_after_it(model: Any) -> No
     with evaluating(model):
         pass
     assert not model.training
+
+
+def test_no_part_is_in_training_mode_while_loss_and_answers_are_taken(model: Any) -> None:
+    ctx = context(data__eval_rows=4, evaluation__questions=2)
+    data = load_data(ctx.config, None)
+    modes: list[bool] = []
+    hook = model.register_forward_pre_hook(
+        lambda module, _inputs: modes.append(any(part.training for part in module.modules()))
+    )
+    for evaluate in (
+        lambda: evaluate_loss(ctx, model, data.validation, "val_loss"),
+        lambda: evaluate_mmlu(ctx, model, data),
+    ):
+        model.train()
+        modes.clear()
+        evaluate()
+        assert modes and not any(modes)
+        assert all(part.training for part in model.modules())
+    hook.remove()
 
 
 class Oracle(torch.nn.Module):

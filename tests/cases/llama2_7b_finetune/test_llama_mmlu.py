@@ -52,6 +52,7 @@ def test_questions_keep_their_commas_quotes_line_ends_and_the_word_none(tmp_path
         (b"q,1,2,3,4,A\n\n", "row 2 has 0 columns"),
         (b'"q,1,2,3,4,A\n', "cannot read"),
         (b"\xff\xfe,1,2,3,4,A\n", "is not UTF-8"),
+        (b"\xef\xbb\xbfq,1,2,3,4,A\n", "begins with a byte order mark"),
     ],
 )
 def test_a_look_alike_is_refused_with_its_row(tmp_path: Path, content: bytes, words: str) -> None:
