@@ -29,7 +29,7 @@ def load_inert(path: Path, advice: str, *, mmap: bool = False) -> Any:
 
 
 def refuse_unmappable(path: Path, advice: str) -> None:
-    """What `load_inert` would fail at in a run: torch lists what a file names, and maps it, in its newer form alone."""
+    """What `load_inert` with mmap would fail at in a run: torch maps files in its newer form alone."""
     if not zipfile.is_zipfile(path):
         raise BadInput(f"{path} is in the form of torch before 1.6; load it with torch and save it again, or {advice}")
 

@@ -1,7 +1,8 @@
 """How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
 
-0 stands for "as fits the devices": two ways of tensor (inside a node) and two of pipeline parallelism where the number
-of devices allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism takes all devices.
+0 stands for "as fits the devices": two ways of tensor parallelism (inside a node) and two of pipeline parallelism where
+the number of devices allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism
+takes all devices.
 """
 
 from __future__ import annotations

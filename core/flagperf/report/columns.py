@@ -7,7 +7,7 @@ Every quality that a case declares is a column of that case as well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flagperf import units
 from flagperf.errors import unknown_name
@@ -44,6 +44,8 @@ class Column:
 def columns(manifest: Manifest) -> tuple[Column, ...]:
     """The case's columns in its order. Raises BadInput for a name that is neither here nor a quality of the case."""
     known = {**COLUMNS, **{quality.name: quality_column(quality) for quality in manifest.qualities}}
+    if manifest.kind == "inference":
+        known |= {name: replace(known[name], head="*" + known[name].head) for name in STARRED}
     for name in manifest.page.columns:
         if name not in known:
             raise unknown_name("column", name, known, f"(page.columns of case {manifest.name})")
@@ -111,6 +113,9 @@ def _aligned_of_run(run: Run, _lang: Lang) -> Cell:
         return empty(NO_REFERENCE.reason or "", NO_REFERENCE.detail)
     return metric_cell(run, LOSS_ALIGNED.name, verdict_word)
 
+
+STARRED = ("p_val_core", "p_infer_core", "mfu")
+"""The headline metrics of inference pages, whose heads have a star in that family."""
 
 INFERENCE_SPEEDS = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 

@@ -39,11 +39,17 @@ def _setting(content: PageRuns, notes: Notes) -> list[str]:
     if content.manifest.kind == "inference":
         return inference_sections(content, _subject(content), notes)
     return [
+        *_downloads(content),
         "### " + escape(say("heading", content.lang, subject=_subject(content))),
         "#### " + label("environment", content.lang),
         *environment(content, notes),
         *strategies(content),
     ]
+
+
+def _downloads(content: PageRuns) -> list[str]:
+    sections = content.manifest.page.downloads.items()
+    return [f"### {label(f'download_{name}', content.lang)}\n\n{escape(link)}" for name, link in sections]
 
 
 def _subject(content: PageRuns) -> str:

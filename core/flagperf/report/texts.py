@@ -56,6 +56,8 @@ def clauses(items: list[str], lang: Lang) -> str:
 
 LABELS: dict[str, dict[Lang, str]] = {
     # sections and tables
+    "download_checkpoint": {"en": "Model checkpoint", "zh": "模型Checkpoint下载"},
+    "download_dataset": {"en": "Test dataset", "zh": "测试数据集下载"},
     "environment": {"en": "Environment", "zh": "环境配置"},
     "hardware": {"en": "Hardware", "zh": "硬件环境"},
     "software": {"en": "Software", "zh": "软件环境"},

@@ -56,6 +56,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimisation: Text = {}
     """The method, for the part `optimisation`; its details are the values of `optimisation_keys`."""
     optimisation_keys: tuple[str, ...] = ()
+    downloads: dict[Literal["checkpoint", "dataset"], str] = {}
+    """Where to get them: a section with a link each, above all others of a training page."""
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -60,19 +60,18 @@ def test_tiny_fits_its_layout_to_the_devices(devices: int, layout: tuple[int, in
     ("nodes", "devices", "asked", "layout"),
     [(2, 3, "", (1, 2, 3)), (2, 1, "", (1, 2, 1)), (2, 4, "TP4", (4, 1, 2)), (2, 4, "TP8", (8, 1, 1))],
 )
-def test_tensor_parallel_groups_fill_nodes(
-    nodes: int, devices: int, asked: str, layout: tuple[int, int, int]
-) -> None:
+def test_tensor_parallel_groups_fill_nodes(nodes: int, devices: int, asked: str, layout: tuple[int, int, int]) -> None:
     found = manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), *([parallel_layer(asked, found)] if asked else [])]
-    parallel = fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=nodes, devices=devices)).values["parallel"]
+    spec = RunSpec("llama2_70b", nodes=nodes, devices=devices)
+    parallel = fit_layout(resolve(found, layers), spec).values["parallel"]
     assert (parallel["tp"], parallel["pp"], parallel["dp"]) == layout
 
 
 def test_a_tensor_parallel_group_across_two_nodes_in_part_is_refused() -> None:
     found = manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer("TP2", found)]
-    with pytest.raises(BadInput, match="parallel.tp=2 does not fit nodes of 3 devices"):
+    with pytest.raises(BadInput, match="tp=2 does not fit nodes of 3 devices"):
         fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=2, devices=3))
 
 
