@@ -18,8 +18,8 @@ from flagperf.plugins import Given, Plugins, load_plugins
 from flagperf.spec import DescribeRequest, Fact, NodeFacts, VendorFacts
 
 PACKAGES = (
-    "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "datasets", "numpy",
-    "pluggy", "psutil", "triton",
+    "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "sentencepiece",
+    "datasets", "numpy", "pluggy", "psutil", "triton",
 )  # fmt: skip
 
 
