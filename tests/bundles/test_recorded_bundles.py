@@ -1,0 +1,111 @@
+"""Bundles that older versions recorded. They are never edited; everything that reads bundles works on them for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flagperf.cli import cli, run_cli
+from flagperf.errors import FlagPerfError
+from flagperf.store import list_runs, read_bundle
+from flagperf.verify import verify_bundle
+
+HERE = Path(__file__).parent
+BUNDLES = sorted(path for path in HERE.glob("v*/*") if path.is_dir())
+UNFINISHED = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+"""Its parent was killed: it has no ending and no MANIFEST."""
+FINISHED = [path for path in BUNDLES if path.name != UNFINISHED]
+
+each_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+each_finished = pytest.mark.parametrize("bundle", FINISHED, ids=lambda path: path.name)
+
+
+def flagperf(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def listed_hashes(version: str) -> dict[str, str]:
+    lines = (HERE / f"{version}.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split("  ") for line in lines)}
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in HERE.glob("v*") if path.is_dir()))
+def test_no_recorded_file_was_edited(version: str) -> None:
+    files = {str(path.relative_to(HERE)): path for path in (HERE / version).rglob("*") if path.is_file()}
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == listed_hashes(
+        version
+    )
+
+
+def test_every_case_and_every_ending_was_recorded() -> None:
+    runs = [read_bundle(path).run for path in BUNDLES]
+    assert {run.manifest.name for run in runs} >= {
+        "distilbert", "glm", "llama2_7b_finetune", "llama2_70b", "aquila_33b",
+    }  # fmt: skip
+    assert {run.ending.status if run.ending else None for run in runs} == {
+        "succeeded", "failed", "out_of_memory", "timed_out", "unsupported", "target_missed", "interrupted", None,
+    }  # fmt: skip
+    assert {run.simulated for run in runs} == {True, False}
+
+
+@each_finished
+def test_it_verifies(bundle: Path) -> None:
+    verification = verify_bundle(bundle)
+    assert verification.problems == ()
+    assert verification.num_metrics >= 38
+
+
+def test_one_that_was_never_finished_says_so() -> None:
+    (bundle,) = [path for path in BUNDLES if path.name == UNFINISHED]
+    assert verify_bundle(bundle).problems == ("MANIFEST is missing: the run was never finished",)
+
+
+@each_bundle
+@pytest.mark.parametrize("form", ["table", "json", "md"])
+def test_it_is_reported(bundle: Path, form: str) -> None:
+    run = read_bundle(bundle).run
+    simulated = ["--allow-simulated"] if form == "md" else []
+    done = flagperf("report", bundle, "--format", form, *simulated)
+    assert done.exit_code == 0, done.output
+    assert run.job.precision.name in done.stdout
+    if form == "json":
+        assert json.loads(done.stdout)["runs"][0]["id"] == run.id
+
+
+@each_bundle
+def test_its_page_is_written_in_chinese(bundle: Path) -> None:
+    done = flagperf("report", bundle, "--format", "md", "--lang", "zh", "--allow-simulated")
+    assert done.exit_code == 0, done.output
+    assert "运行情况" in done.stdout
+
+
+@each_bundle
+def test_it_is_shown(bundle: Path) -> None:
+    done = flagperf("runs", "show", bundle)
+    assert done.exit_code == 0, done.output
+
+
+def test_all_are_listed() -> None:
+    lines = list_runs(HERE / "v1")
+    assert [line.id for line in lines] == [path.name for path in BUNDLES if path.parent.name == "v1"]
+    assert "unreadable" not in {line.status for line in lines}
+
+
+@each_finished
+def test_a_training_run_follows_itself(bundle: Path) -> None:
+    run = read_bundle(bundle).run
+    if run.manifest.kind != "training" or run.ending is None or run.ending.status not in ("succeeded", "target_missed"):
+        with pytest.raises(FlagPerfError, match="has no loss curve"):
+            flagperf_raising("align", bundle, bundle, "--rule", "exact")
+        return
+    has_diverged = "a591a0" in run.id
+    assert run_cli(["align", str(bundle), str(bundle), "--rule", "exact", "-q"]) == (7 if has_diverged else 0)
+    assert flagperf("runs", "curve", bundle).stdout.startswith("# flagperf loss curve 1\n")
+
+
+def flagperf_raising(*arguments: object) -> None:
+    cli.main([str(argument) for argument in arguments], prog_name="flagperf", standalone_mode=False)
