@@ -26,8 +26,9 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
-docs: $(VENV)/.dev  ## Write docs/cli.md anew from the commands' own help.
+docs: $(VENV)/.dev  ## Rewrite docs/cli.md from the commands' help, and the index of docs/metrics.md from its entries.
 	$(BIN)/python tests/cli/write_cli_docs.py
+	$(BIN)/python tests/metrics/write_metrics_docs.py
 
 golden: $(VENV)/.dev  ## Write the golden pages anew; look at the difference before you commit it.
 	FLAGPERF_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/report

@@ -20,6 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
 from bench.workload import make_context
+from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
@@ -79,7 +80,7 @@ def _on_one_process(folder: Path) -> Iterator[Figure]:
 
 
 def _values() -> dict[str, Any]:
-    manifest = read_manifest(Path(case.__file__).with_name("case.toml"))
+    manifest = read_manifest(Path(case.__file__).with_name("case.toml"), vocabulary())
     return resolve(manifest, [Layer("tiny", manifest.profiles["tiny"].values), Layer("bench", CHANGES)]).values
 
 

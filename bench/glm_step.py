@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
 from bench.workload import make_context
+from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
 from flagperf_cases.glm import case
@@ -52,7 +53,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _values() -> dict[str, Any]:
-    manifest = read_manifest(Path(case.__file__).with_name("case.toml"))
+    manifest = read_manifest(Path(case.__file__).with_name("case.toml"), vocabulary())
     return resolve(manifest, [Layer("tiny", manifest.profiles["tiny"].values), Layer("shape", SHAPE)]).values
 
 

@@ -14,6 +14,7 @@ from bench.measure import Figure, NotMeasured, interleaved, median_interval, sec
 from flagperf.api import Machine, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import EventWriter
+from flagperf.kinds import KINDS
 from flagperf.plugins import load_plugins
 from flagperf.spec import Layer, Manifest, nest, resolve
 from flagperf.worker import Context
@@ -48,17 +49,28 @@ def _context(events: Path) -> Context:
     layers = [Layer("tiny", manifest.profiles["tiny"].values), Layer("bench", nest(CHANGES))]
     backend = CpuBackend()
     return Context(
-        backend=backend, activation=backend.activate(0, 1, backend.devices(Machine())), precision=precision("fp32"),
-        config=resolve(manifest, layers).values, sink=EventWriter(events),
-    )  # fmt: skip
+        backend=backend,
+        activation=backend.activate(0, 1, backend.devices(Machine())),
+        precision=precision("fp32"),
+        kind=KINDS["training"],
+        config=resolve(manifest, layers).values,
+        sink=EventWriter(events),
+    )
 
 
 def _steps(context: Context) -> list[list[dict[str, Any]]]:
     training, data = context.config.training, load_data(context.config, None)
     rows = TrainingRows(
-        len(data.train), batch_size=training.batch_size, accumulate=1, epochs=1, max_steps=0, seed=0, rank=0,
-        world_size=1, shuffle=False,
-    )  # fmt: skip
+        len(data.train),
+        batch_size=training.batch_size,
+        accumulate=1,
+        epochs=1,
+        max_steps=0,
+        seed=0,
+        rank=0,
+        world_size=1,
+        shuffle=False,
+    )
     return list(training_loader(data.train, rows, num_workers=0))[:-1]  # the last one is short
 
 

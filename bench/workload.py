@@ -13,6 +13,7 @@ from bench.measure import seconds_of
 from flagperf.api import Machine, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import EventWriter
+from flagperf.kinds import KINDS
 from flagperf.worker import Context
 
 STEP_SECONDS = 0.06
@@ -51,6 +52,10 @@ def make_context(events: Path, config: dict[str, Any] | None = None) -> Context:
     """As a worker makes it, with the real backend and a real file."""
     backend = CpuBackend()
     return Context(
-        backend=backend, activation=backend.activate(0, 1, backend.devices(Machine())), precision=precision("fp32"),
-        config=config or {"training": {"warmup_steps": 2}}, sink=EventWriter(events),
-    )  # fmt: skip
+        backend=backend,
+        activation=backend.activate(0, 1, backend.devices(Machine())),
+        precision=precision("fp32"),
+        kind=KINDS["training"],
+        config=config or {"training": {"warmup_steps": 2}},
+        sink=EventWriter(events),
+    )

@@ -10,16 +10,43 @@ from flagperf.store import STORE_SCHEMA, Run
 def make_run(run_id: str) -> Run:
     device = Device("cpu:0", "Some CPU", "CPU", 0, 1 << 34)
     job = Job(
-        run_id=run_id, case="demo", case_version=1, case_target="demo.case:run", profile="tiny",
-        precision=precision("fp32"), vendor="cpu", vendor_title={"en": "CPU"}, adapter="flagperf 0.1.0",
+        run_id=run_id,
+        case="demo",
+        case_version=1,
+        kind="training",
+        case_target="demo.case:run",
+        profile="tiny",
+        precision=precision("fp32"),
+        vendor="cpu",
+        vendor_title={"en": "CPU"},
+        adapter="flagperf 0.1.0",
         config=Resolved({"precision": "fp32"}, {"precision": "case"}, {}),
-        nodes=(NodePart(0, "127.0.0.1", "host", (device,), 2),), master_address="127.0.0.1", master_port=29500,
-        host_workers=1, memory_scope="host", has_allocator=False, peak=None, accept_low_peaks=False,
-        oversubscribed=False, sample_seconds=1.0, timeout_seconds=None, data_dir=None, data_files=(),
-    )  # fmt: skip
+        nodes=(NodePart(0, "127.0.0.1", "host", (device,), 2),),
+        master_address="127.0.0.1",
+        master_port=29500,
+        host_workers=1,
+        memory_scope="host",
+        has_allocator=False,
+        peaks=(),
+        accept_low_peaks=False,
+        oversubscribed=False,
+        sample_seconds=1.0,
+        timeout_seconds=None,
+        data_dir=None,
+        data_files=(),
+    )
     manifest = Manifest(
-        name="demo", version=1, kind="training", title={"en": "Demo"}, task={"en": "Demo"}, model="none",
-        dataset="none", precisions=("fp32",), default_profile="tiny", page=Page((), ()), values={"precision": "fp32"},
+        name="demo",
+        version=1,
+        kind="training",
+        title={"en": "Demo"},
+        task={"en": "Demo"},
+        model="none",
+        dataset="none",
+        precisions=("fp32",),
+        default_profile="tiny",
+        page=Page((), ()),
+        values={"precision": "fp32"},
         profiles={"tiny": Profile({"en": "small"})},
-    )  # fmt: skip
+    )
     return Run(STORE_SCHEMA, run_id, "2026-01-01T00:00:00+00:00", "0.1.0", RunSpec("demo"), job, manifest)

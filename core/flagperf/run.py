@@ -14,7 +14,7 @@ import msgspec
 
 from flagperf.errors import BadInput
 from flagperf.launch import OnProgress, carry_out, signals_restored
-from flagperf.metrics import compute_metrics
+from flagperf.metrics import compute_metrics, measured_rows, metric_versions
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
@@ -56,14 +56,23 @@ def execute(
     plan: Plan, plugins: Plugins, runs_dir: Path, on_progress: OnProgress = lambda _node, _progress: None
 ) -> RecordedRun:
     run = Run(
-        schema=STORE_SCHEMA, id=plan.job.run_id, created=_now(), flagperf_version=core_version(), spec=plan.spec,
-        job=plan.job, manifest=plan.manifest, simulated=plan.job.simulated, commands=plan.commands,
-    )  # fmt: skip
+        schema=STORE_SCHEMA,
+        id=plan.job.run_id,
+        created=_now(),
+        flagperf_version=core_version(),
+        spec=plan.spec,
+        job=plan.job,
+        manifest=plan.manifest,
+        metric_versions=metric_versions(plan.manifest),
+        simulated=plan.job.simulated,
+        commands=plan.commands,
+    )
     check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)
     ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
-    metrics = compute_metrics(plan.job, plan.manifest, read_record(bundle))
-    measured = msgspec.structs.replace(run, metrics=metrics)
+    record = read_record(bundle)
+    metrics = compute_metrics(plan.job, plan.manifest, record)
+    measured = msgspec.structs.replace(run, metrics=metrics, rows=measured_rows(record))
     write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 GIB = 1 << 30
+SECOND_NS = 1_000_000_000
 
 
 def gib(num_bytes: int | float) -> str:
@@ -52,7 +53,11 @@ def count(value: int | float) -> str:
 
 
 def teraflops(flops_per_second: float) -> str:
-    return f"{flops_per_second / 1e12:.4g}"
+    return four_digits(flops_per_second / 1e12)
+
+
+def four_digits(value: float) -> str:
+    return f"{value:.4g}"
 
 
 def milliseconds(seconds: float) -> str:

@@ -3,7 +3,7 @@ files, and what it says was run against what the processes of the run wrote down
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +11,10 @@ import msgspec
 
 from flagperf.errors import BadInput
 from flagperf.events import ProbeStarted, RunEnded, RunStarted, Sampled, WorkerStarted
-from flagperf.metrics import Metric, Record, compute_metrics
-from flagperf.metrics.ranks import failure, of, rank_records
+from flagperf.kinds import KINDS
+from flagperf.metrics import Metric, Record, measured_rows, recompute_metrics
+from flagperf.metrics.ranks import failure_of, of, rank_records
+from flagperf.metrics.registry import REMOVED
 from flagperf.spec import Job, NodePart
 from flagperf.store import (
     RUN_FILE,
@@ -53,7 +55,8 @@ def verify_bundle(path: Path) -> Verification:
 
 def _problems(path: Path, run: Run, record: Record) -> list[str]:
     return [
-        *_metric_problems(run.metrics, compute_metrics(run.job, run.manifest, record)),
+        *_metric_problems(run, record),
+        *_row_problems(run, record),
         *_ending_problems(run, record),
         *_plan_problems(path, record),
         *_worker_problems(run.job, job_fingerprint(path), record),
@@ -64,25 +67,57 @@ def _problems(path: Path, run: Run, record: Record) -> list[str]:
 # --- numbers and ending ---------------------------------------------------------------------------------------------
 
 
-def _metric_problems(stored: tuple[Metric, ...], recomputed: tuple[Metric, ...]) -> Iterator[str]:
-    """Each field of each metric, whoever reads it: value, unit, definition, scope, interval, reason, marks, inputs."""
-    before, again = {metric.name: metric for metric in stored}, {metric.name: metric for metric in recomputed}
-    if len(before) != len(stored):
-        yield f"run.json: {len(stored) - len(before)} metrics are there twice"
-    for name in sorted(set(before) | set(again)):
-        if name not in again or name not in before:
-            yield f"{name}: stored {_value(before.get(name))}, recomputed {_value(again.get(name))}"
-        elif before[name] != again[name]:
-            yield from _field_problems(before[name], again[name])
+def _metric_problems(run: Run, record: Record) -> Iterator[str]:
+    """Each stored metric, recomputed by the version of its formula that is stored with it. A metric that a later
+    flagperf has added is no problem of an older run."""
+    stored = {metric.name: metric for metric in run.metrics}
+    if len(stored) != len(run.metrics):
+        yield f"run.json: {len(run.metrics) - len(stored)} metrics are there twice"
+    yield from _version_problems(run.metric_versions, stored)
+    versions = {name: metric.version for name, metric in stored.items()}
+    again = {metric.name: metric for metric in recompute_metrics(run.job, run.manifest, record, versions)}
+    for name, metric in stored.items():
+        if name in again:
+            yield from _field_problems(metric, again[name], _compared_fields(run))
+        elif name not in REMOVED:
+            yield f"{name}: this flagperf has no version {metric.version} of it; install the newest one"
 
 
-def _field_problems(stored: Metric, recomputed: Metric) -> Iterator[str]:
+def _version_problems(expected: Mapping[str, int], stored: Mapping[str, Metric]) -> Iterator[str]:
+    """Which metrics a run has to hold was decided when it began."""
+    for name in sorted(set(expected) | set(stored)):
+        before, now = expected.get(name), stored[name].version if name in stored else None
+        if before != now:
+            yield f"{name}: run.json has {_version(now)}, the run began with {_version(before)}"
+
+
+def _version(version: int | None) -> str:
+    return "no such metric" if version is None else f"version {version} of it"
+
+
+def _compared_fields(run: Run) -> list[str]:
+    """Not the English sentence, which a later version may word differently: code and parameters are. Runs of schema 1
+    have the sentence alone."""
+    passed_over = ("detail", "message") if run.schema == 1 else ("detail",)
+    return [field for field in Metric.__struct_fields__ if field not in passed_over]
+
+
+def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -> Iterator[str]:
     if (stored.value, stored.reason) != (recomputed.value, recomputed.reason):
         yield f"{stored.name}: stored {_value(stored)}, recomputed {_value(recomputed)}"
-    for field in Metric.__struct_fields__:
-        before, again = getattr(stored, field), getattr(recomputed, field)
+    for field in fields:
+        before, again = (msgspec.to_builtins(getattr(metric, field)) for metric in (stored, recomputed))
         if field not in ("value", "reason") and before != again:
             yield f"{stored.name}: stored {field} {_text(before)}, recomputed {_text(again)}"
+
+
+def _row_problems(run: Run, record: Record) -> Iterator[str]:
+    again = measured_rows(record)
+    if len(run.rows) != len(again):
+        yield f"run.json has {len(run.rows)} measured rows, the raw files {len(again)}"
+    for stored, recomputed in zip(run.rows, again, strict=False):
+        if stored != recomputed:
+            yield f"row {stored.name} {_text(stored.labels)}: stored {_text(stored)}, recomputed {_text(recomputed)}"
 
 
 def _value(metric: Metric | None) -> str:
@@ -102,12 +137,24 @@ def _ending_problems(run: Run, record: Record) -> Iterator[str]:
     if len(raw) != 1:
         yield f"ending: events/parent.jsonl holds {len(raw)} of them, a finished run has one"
         return
-    ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason), run)
-    if ending != run.ending:
+    ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
+    if not _is_same(run, ending):
         yield f"ending: stored {_ending(run.ending)}, the raw files say {_ending(ending)}"
-    unhappy = failure(run.job, rank_records(record.ranks))
+    unhappy = failure_of(run.job, rank_records(record.ranks, KINDS[run.manifest.kind]))
     if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
         yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
+
+
+def _is_same(run: Run, raw: Ending) -> bool:
+    """By code and parameters, or by the words of whoever has no code. Runs of schema 1 say in words what was found in
+    their metrics, and the metrics are compared by themselves."""
+    stored = run.ending
+    assert stored is not None
+    if stored.status != raw.status:
+        return False
+    if raw.message is None:
+        return stored.reason == raw.reason
+    return run.schema == 1 or msgspec.to_builtins(stored.message) == msgspec.to_builtins(raw.message)
 
 
 def _ending(ending: Ending) -> str:
@@ -131,7 +178,7 @@ def _plan_problems(path: Path, record: Record) -> Iterator[str]:
 
 
 def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:
-    for rank in rank_records(record.ranks):
+    for rank in rank_records(record.ranks, KINDS[job.kind]):
         started = rank.started
         named = list(_named_differences(job, started))
         yield from (f"rank {started.rank}: {difference}" for difference in named)

@@ -36,8 +36,8 @@ def test_memory_now_is_the_pool_where_slots_share_one() -> None:
 
 def test_requirements_that_are_not_met_come_with_what_was_found() -> None:
     missing = missing_requirements(["click>=8", "click>=99", "no-such-distribution>=1"])
-    assert missing[0].startswith("click>=99 (found ")
-    assert missing[1] == "no-such-distribution>=1 (not installed)"
+    assert str(missing[0]).startswith("click>=99 (found ")
+    assert str(missing[1]) == "no-such-distribution>=1 (not installed)"
     assert len(missing) == 2
 
 

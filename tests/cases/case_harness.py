@@ -15,6 +15,7 @@ from rank_processes import answers_of_ranks
 from flagperf.api import CaseReference, Device, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.events import Event, Reported, StepFinished
+from flagperf.metrics.registry import vocabulary
 from flagperf.plan.parallel import fit_layout
 from flagperf.spec import RunSpec
 from flagperf.spec.manifest import Manifest, read_manifest
@@ -30,13 +31,13 @@ class CaseHarness:
     name: str
 
     def manifest(self) -> Manifest:
-        return read_manifest(self._reference().manifest)
+        return read_manifest(self._reference().manifest, vocabulary())
 
     def values(self, profile: str = "tiny", devices: int = 1, **changes: Any) -> dict[str, Any]:
         """The resolved values of a profile."""
         manifest = self.manifest()
         dotted = {key.replace("__", "."): value for key, value in changes.items()}
-        layers = [Layer("profile", manifest.profiles[profile].values), Layer("test", nest(dotted), is_deviation=True)]
+        layers = [Layer("profile", manifest.profiles[profile].values), Layer("test", nest(dotted), source="user")]
         return fit_layout(resolve(manifest, layers), RunSpec(self.name, devices=devices)).values
 
     def settings(self, profile: str = "tiny", **changes: Any) -> SimpleNamespace:

@@ -10,10 +10,8 @@ import msgspec
 from flagperf.api import Device, Peak, Reading, precision
 from flagperf.events import (
     Clock,
-    Evaluated,
     Event,
     EventFile,
-    Logged,
     ModelDescribed,
     ProbeEnded,
     ProbeStarted,
@@ -21,9 +19,9 @@ from flagperf.events import (
     RunEnded,
     RunStarted,
     Sampled,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
     WarmupEnded,
     WorkerEnded,
     WorkersEnded,
@@ -39,9 +37,16 @@ EMPTY = EventFile(())
 
 # 6 x 680 + 12 x 160 = 6000 by `exact`; 6 x 1000 + 12 x 160 = 7920 by `palm`; 6 x 900 = 5400 by `nominal-6n`.
 MODEL = ModelDescribed(
-    t_ns=0, parameters=1000, matmul_parameters=680, layers=1, heads=1, head_size=10, sequence=16, causal=False,
+    t_ns=0,
+    parameters=1000,
+    matmul_parameters=680,
+    layers=1,
+    heads=1,
+    head_size=10,
+    sequence=16,
+    causal=False,
     nominal_parameters=900,
-)  # fmt: skip
+)
 PEAK = Peak(model="Card A", row="fp16", value=1e6, source="vendor manual, page 3", confidence="high")
 ACC = Quality("acc", "share", "right / all", minimum=0.0, maximum=1.0)
 
@@ -53,13 +58,31 @@ def ns(seconds: float) -> int:
 def make_job(devices_of_nodes: Sequence[int] = (1,), warmup_steps: int = 0, **changes: Any) -> Job:
     values = nest({"training.warmup_steps": warmup_steps, "evaluation.target": 0.75})
     job = Job(
-        run_id="r", case="toy", case_version=1, case_target="toy:run", profile="tiny", precision=precision("fp16"),
-        vendor="acme", vendor_title={"en": "Acme"}, adapter="flagperf-acme 1.0", config=Resolved(values, {}, {}),
+        run_id="r",
+        case="toy",
+        case_version=1,
+        kind="training",
+        case_target="toy:run",
+        profile="tiny",
+        precision=precision("fp16"),
+        vendor="acme",
+        vendor_title={"en": "Acme"},
+        adapter="flagperf-acme 1.0",
+        config=Resolved(values, {}, {}),
         nodes=tuple(_node(index, count) for index, count in enumerate(devices_of_nodes)),
-        master_address="localhost", master_port=1, host_workers=0, memory_scope="device", has_allocator=True, peak=PEAK,
-        accept_low_peaks=False, oversubscribed=False, sample_seconds=10.0, timeout_seconds=None, data_dir=None,
+        master_address="localhost",
+        master_port=1,
+        host_workers=0,
+        memory_scope="device",
+        has_allocator=True,
+        peaks=(PEAK,),
+        accept_low_peaks=False,
+        oversubscribed=False,
+        sample_seconds=10.0,
+        timeout_seconds=None,
+        data_dir=None,
         data_files=(),
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(job, **changes)
 
 
@@ -70,18 +93,38 @@ def _node(index: int, count: int) -> NodePart:
 
 def make_manifest(**changes: Any) -> Manifest:
     manifest = Manifest(
-        name="toy", version=1, kind="training", title={"en": "Toy"}, task={"en": "toy"}, model="toy", dataset="toy",
-        precisions=("fp16",), default_profile="tiny", page=Page(columns=(), rows=()), values={}, profiles={},
-        qualities=(ACC,), target=Target("acc"), mfu_formula="exact",
-    )  # fmt: skip
+        name="toy",
+        version=1,
+        kind="training",
+        title={"en": "Toy"},
+        task={"en": "toy"},
+        model="toy",
+        dataset="toy",
+        precisions=("fp16",),
+        default_profile="tiny",
+        page=Page(columns=(), rows=()),
+        values={},
+        profiles={},
+        qualities=(ACC,),
+        target=Target("acc"),
+        mfu_formula="exact",
+    )
     return msgspec.structs.replace(manifest, **changes)
 
 
 def started(rank: int = 0, node_index: int = 0, **changes: Any) -> WorkerStarted:
     event = WorkerStarted(
-        t_ns=0, schema=1, clock=clock(f"boot-{node_index}"), rank=rank, local_rank=rank, node_index=node_index,
-        world_size=1, device_id=f"card-{rank}", mapping="uuid", timing="device_events",
-    )  # fmt: skip
+        t_ns=0,
+        schema=2,
+        clock=clock(f"boot-{node_index}"),
+        rank=rank,
+        local_rank=rank,
+        node_index=node_index,
+        world_size=1,
+        device_id=f"card-{rank}",
+        mapping="uuid",
+        timing="device_events",
+    )
     return msgspec.structs.replace(event, **changes)
 
 
@@ -95,24 +138,24 @@ def succeeded(reserved_bytes: int | None = None, at: float = 1000.0) -> WorkerEn
     )
 
 
-def began(at: float) -> TrainingBegan:
-    return TrainingBegan(ns(at))
+def began(at: float, name: str = "training") -> SpanBegan:
+    return SpanBegan(ns(at), name)
 
 
 def warm(at: float, step: int) -> WarmupEnded:
     return WarmupEnded(ns(at), step)
 
 
-def ended(at: float) -> TrainingEnded:
-    return TrainingEnded(ns(at))
+def ended(at: float, name: str = "training") -> SpanEnded:
+    return SpanEnded(ns(at), name, began_ns=0, step=0)
 
 
-def evaluated(start: float, end: float) -> Evaluated:
-    return Evaluated(ns(end), began_ns=ns(start), step=0)
+def evaluated(start: float, end: float) -> SpanEnded:
+    return SpanEnded(ns(end), "evaluation", began_ns=ns(start), step=0)
 
 
-def logged(start: float, end: float) -> Logged:
-    return Logged(ns(end), began_ns=ns(start))
+def logged(start: float, end: float) -> SpanEnded:
+    return SpanEnded(ns(end), "logging", began_ns=ns(start), step=0)
 
 
 def reported(step: int = 0, **values: float) -> Reported:
@@ -126,12 +169,15 @@ def step(
     compute: float | None = None,
     wait: float = 0.0,
     samples: int = 1,
+    tokens: int = 0,
+    padded_tokens: int = 0,
     **more: Any,
 ) -> StepFinished:
     """Computes from start to end unless told otherwise."""
     compute_ns = ns(end - start if compute is None else compute)
+    work = {"samples": samples, "tokens": tokens, "padded_tokens": padded_tokens}
     return StepFinished(
-        ns(end), step=number, began_ns=ns(start), compute_ns=compute_ns, wait_ns=ns(wait), samples=samples, **more
+        ns(end), step=number, began_ns=ns(start), compute_ns=compute_ns, wait_ns=ns(wait), work=work, **more
     )
 
 
@@ -157,9 +203,14 @@ def sample(at: float, used: dict[str, int | None], total: int | None = 16 * GIB,
 
 def sample_file(*samples: Event, node_index: int = 0, cost: ProbeEnded | None = None) -> EventFile:
     start = ProbeStarted(
-        t_ns=0, schema=1, clock=clock(f"boot-{node_index}"), node_index=node_index, vendor="acme", probe="smi",
+        t_ns=0,
+        schema=2,
+        clock=clock(f"boot-{node_index}"),
+        node_index=node_index,
+        vendor="acme",
+        probe="smi",
         interval_seconds=10.0,
-    )  # fmt: skip
+    )
     return EventFile((start, *samples, *([cost] if cost else [])))
 
 

@@ -12,6 +12,10 @@ TWO_PERCENT, EXACT = RULES["flagperf-2pct"], RULES["exact"]
 REFERENCE = {step: 10 - 0.05 * step for step in range(1, 101)}
 
 
+def said(messages):
+    return [str(each) for each in messages]
+
+
 def scaled(factor_of_step):
     """The reference times a factor that depends on the step."""
     return curve({step: loss * factor_of_step(step) for step, loss in REFERENCE.items()})
@@ -19,7 +23,7 @@ def scaled(factor_of_step):
 
 def judged(run, reference=REFERENCE, rule=TWO_PERCENT):
     run, reference = (each if isinstance(each, msgspec.Struct) else curve(each) for each in (run, reference))
-    assert obstacles(run, reference, rule) == []
+    assert said(obstacles(run, reference, rule)) == []
     return align(run, reference, rule)
 
 
@@ -146,52 +150,52 @@ def test_nothing_is_relative_to_a_loss_of_zero():
         ),
         (
             {"data": (CurveData("train", "cd" * 32),)},
-            "data is train of sha256 abababababab in RUN, train of sha256 cdcdcdcdcdcd in REFERENCE",
+            "data is train (sha256 abababababab) in RUN, train (sha256 cdcdcdcdcdcd) in REFERENCE",
         ),
         (
             {"data": (*STATED["data"], CurveData("more", "cd" * 32))},
-            "data is less in RUN, more of sha256 cdcdcdcdcdcd in REFERENCE",
+            "data is less in RUN, more (sha256 cdcdcdcdcdcd) in REFERENCE",
         ),
         ({"samples": 16}, "step 1 has 8 samples in RUN, 16 in REFERENCE"),
     ],
 )
 def test_curves_of_different_experiments_are_refused(changes, words):
-    assert obstacles(curve(REFERENCE), curve(REFERENCE, **changes), TWO_PERCENT) == [words]
+    assert said(obstacles(curve(REFERENCE), curve(REFERENCE, **changes), TWO_PERCENT)) == [words]
 
 
 def test_steps_pair_one_to_one():
     shorter = {step: REFERENCE[step] for step in range(1, 100)}
     words = "RUN has steps 1 to 99, REFERENCE 1 to 100, and steps pair one to one"
-    assert obstacles(curve(shorter), curve(REFERENCE), TWO_PERCENT) == [words]
+    assert said(obstacles(curve(shorter), curve(REFERENCE), TWO_PERCENT)) == [words]
     later = {step + 100: loss for step, loss in REFERENCE.items()}
-    assert obstacles(curve(later), curve(REFERENCE), EXACT) == [words.replace("1 to 99", "101 to 200")]
+    assert said(obstacles(curve(later), curve(REFERENCE), EXACT)) == [words.replace("1 to 99", "101 to 200")]
 
 
 def test_a_rule_needs_steps_to_judge():
     short = curve([1.0] * 20)
-    assert obstacles(short, short, EXACT) == []
-    assert obstacles(short, short, TWO_PERCENT) == [
+    assert said(obstacles(short, short, EXACT)) == []
+    assert said(obstacles(short, short, TWO_PERCENT)) == [
         "rule flagperf-2pct judges steps from 21 on, the curves end with step 20"
     ]
 
 
 def test_every_obstacle_is_said_at_once():
-    found = obstacles(curve([1.0] * 30), curve([1.0] * 31, case_version=2, values={"training.seed": 1}), EXACT)
+    found = said(obstacles(curve([1.0] * 30), curve([1.0] * 31, case_version=2, values={"training.seed": 1}), EXACT))
     assert len(found) == 3
 
 
 def test_what_one_of_the_two_does_not_say_is_listed_and_not_compared():
     bare = curve(REFERENCE, samples=None, case_version=None, model={}, data=(), values={})
-    assert obstacles(curve(REFERENCE), bare, TWO_PERCENT) == []
+    assert said(obstacles(curve(REFERENCE), bare, TWO_PERCENT)) == []
     everything = ["the version of the case", "training.seed", "model", "data", "samples per step"]
-    assert unstated(curve(REFERENCE), bare) == unstated(bare, curve(REFERENCE)) == everything
-    assert unstated(curve(REFERENCE), curve(REFERENCE)) == []
+    assert said(unstated(curve(REFERENCE), bare)) == said(unstated(bare, curve(REFERENCE))) == everything
+    assert said(unstated(curve(REFERENCE), curve(REFERENCE))) == []
 
 
 def test_other_values_may_differ_and_are_listed():
     here = curve(REFERENCE, values={"training.seed": 0, "parallel.tp": 1, "precision": "fp32", "only.here": 1})
     there = curve(REFERENCE, values={"training.seed": 0, "parallel.tp": 2, "precision": "bf16"})
-    assert obstacles(here, there, EXACT) == []
+    assert said(obstacles(here, there, EXACT)) == []
     assert changed_values(here, there) == {"parallel.tp": (1, 2), "precision": ("fp32", "bf16")}
 
 

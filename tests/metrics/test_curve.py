@@ -13,12 +13,11 @@ from metric_builders import (
     started,
     step,
 )
-from test_replays import JOB, REPLAYS
+from test_replays import JOB, replay_record
 
 from flagperf.api import DataFile
 from flagperf.events import DataDescribed, EventFile
 from flagperf.metrics import CurveData, CurvePoint, loss_curve
-from flagperf.store import read_record
 
 
 def curve_of(*ranks, events=(), job=None, **manifest):
@@ -38,7 +37,7 @@ def test_a_loss_is_the_mean_over_the_samples_of_all_ranks():
 
 def test_warm_up_belongs_to_the_curve():
     """Ten steps, two of them warm-up; the last one (0.5 x 3 + 0.9 x 1) / 4 = 0.6."""
-    curve = loss_curve(JOB, make_manifest(), read_record(REPLAYS / "clean-2-ranks"))
+    curve = loss_curve(JOB, make_manifest(), replay_record("clean-2-ranks"))
     assert (curve.first_step, curve.last_step) == (1, 10)
     assert curve.points[0] == CurvePoint(1, 2.5, 8)
     assert curve.points[-1] == CurvePoint(10, pytest.approx(0.6), 4)
@@ -46,7 +45,7 @@ def test_warm_up_belongs_to_the_curve():
 
 @pytest.mark.parametrize("name", ["one-rank-dead", "torn-last-line", "empty"])
 def test_a_run_that_was_not_finished_has_no_curve_but_a_reason(name):
-    assert loss_curve(JOB, make_manifest(), read_record(REPLAYS / name)).reason == "run_failed"
+    assert loss_curve(JOB, make_manifest(), replay_record(name)).reason == "run_failed"
 
 
 def test_a_step_without_a_loss_stays_in_the_curve_with_the_reason():
@@ -66,7 +65,7 @@ def test_a_run_that_diverged_has_a_curve_that_says_so():
     [
         ([(None, 1), (None, 1)], "training", "no loss was recorded at any step"),
         ([], "training", "no step was finished"),
-        ([(1.0, 1)], "inference", "an inference case has no training steps"),
+        ([(1.0, 1)], "inference", "not measured by a case of kind inference"),
     ],
 )
 def test_where_there_are_no_losses_there_is_no_curve(steps, kind, words):

@@ -6,6 +6,7 @@ import statistics
 
 import pytest
 
+from flagperf.messages import message, render
 from flagperf.metrics.interval import METHOD, batch_means
 
 RHO, MEAN, SIGMA = 0.8, 1_000_000, 50_000
@@ -54,7 +55,7 @@ def test_interval_by_hand():
     assert interval.low == pytest.approx(4.0 * (1 - 0.0837778), abs=1e-6)
     assert interval.high == pytest.approx(4.0 * (1 + 0.0837778), abs=1e-6)
     assert interval.method == METHOD
-    assert "batch means" in METHOD
+    assert "batch means" in render(message(f"interval.{METHOD}"))
 
 
 def test_batches_are_contiguous_and_use_every_step():

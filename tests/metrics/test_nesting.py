@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_builders import MODEL, make_job, metrics_of, rank_file, record_of
 
-from flagperf.events import Evaluated, Logged, StepFinished, TrainingBegan, TrainingEnded, WarmupEnded
+from flagperf.events import SpanBegan, SpanEnded, StepFinished, WarmupEnded
 
 MS = 1_000_000
 moments = st.integers(0, 50 * MS)
@@ -41,7 +41,7 @@ moves = st.builds(
 def simulate(rank, moves, warmup_steps, start_ns):
     """A worker with timing events: the device runs behind the host, also through the next step's wait."""
     host = device = start_ns
-    events = [MODEL, TrainingBegan(start_ns)]
+    events = [MODEL, SpanBegan(start_ns, "training")]
     for number, move in enumerate(moves, start=1):
         host += move.wait_ns
         began_ns, device = host, max(host, device) + move.device_ns
@@ -53,21 +53,18 @@ def simulate(rank, moves, warmup_steps, start_ns):
                 began_ns=began_ns,
                 compute_ns=move.device_ns,
                 wait_ns=move.wait_ns,
-                samples=move.samples,
-                tokens=move.tokens,
-                padded_tokens=move.padded_tokens,
+                work={"samples": move.samples, "tokens": move.tokens, "padded_tokens": move.padded_tokens},
             )
         )
-        pauses = [(Logged, move.log_ns, {}), (Evaluated, move.evaluation_ns, {"step": number})]
-        for kind, length_ns, more in pauses:
+        for name, length_ns in (("logging", move.log_ns), ("evaluation", move.evaluation_ns)):
             if length_ns:
                 host = max(host, device)
-                events.append(kind(host + length_ns, began_ns=host, **more))
+                events.append(SpanEnded(host + length_ns, name, began_ns=host, step=number))
                 host += length_ns
         if number == warmup_steps:
             host = max(host, device)
             events.append(WarmupEnded(host, number))
-    return rank_file(*events, TrainingEnded(max(host, device)), rank=rank)
+    return rank_file(*events, SpanEnded(max(host, device), "training", 0, 0), rank=rank)
 
 
 @st.composite
@@ -89,7 +86,7 @@ def _paced(move, factor):
 
 def measured(ranks, warmup_steps, starts):
     files = [simulate(rank, moves, warmup_steps, starts[rank]) for rank, moves in enumerate(ranks)]
-    return metrics_of(make_job([len(ranks)], warmup_steps, peak=None), record_of(*files))
+    return metrics_of(make_job([len(ranks)], warmup_steps, peaks=()), record_of(*files))
 
 
 @settings(deadline=None, max_examples=100)
@@ -155,9 +152,8 @@ def test_compute_beyond_the_window_is_refused(run, excess_ns, data):
 def _overfilled(file, excess_ns):
     """The last step claims the whole training, and more than clocks drift apart, as compute."""
     events = list(file.events)
-    training_ns = next(e.t_ns for e in events if isinstance(e, TrainingEnded)) - next(
-        e.t_ns for e in events if isinstance(e, TrainingBegan)
-    )
+    began_ns = next(event.t_ns for event in events if isinstance(event, SpanBegan))
+    training_ns = next(e.t_ns for e in events if isinstance(e, SpanEnded) and e.name == "training") - began_ns
     last = max(index for index, event in enumerate(events) if isinstance(event, StepFinished))
     events[last] = msgspec.structs.replace(events[last], compute_ns=training_ns + training_ns // 500 + excess_ns)
     return msgspec.structs.replace(file, events=tuple(events))

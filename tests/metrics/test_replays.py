@@ -11,7 +11,12 @@ from flagperf.metrics import Record
 REPLAYS = Path(__file__).parent.parent / "replays"
 JOB = make_job([2], warmup_steps=2)
 
-INFERENCE = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
+POWER = (
+    "power_mean", "power_max", "energy", "energy_per_sample", "energy_per_token", "utilisation_mean",
+    "temperature_max", "throttled_share",
+)  # fmt: skip
+"""The probe of these records reads memory alone."""
+
 FINISHED = (
     "e2e_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
     "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
@@ -25,14 +30,18 @@ OBSERVED = ("init_time", "mem_used", "mem_total", "mem_baseline", "probe_cost", 
 """What is known of a run that failed as well."""
 
 
-def replay(name):
+def replay_record(name):
+    """The files are of event schema 1."""
     folder = REPLAYS / name
-    record = Record(
+    return Record(
         parent=read_events(folder / "events" / "parent.jsonl"),
-        ranks=read_all(folder.glob("events/rank-*.jsonl")),
+        ranks=read_all(folder.glob("events/rank-*.jsonl"), "training"),
         samples=read_all(folder.glob("samples/node-*.jsonl")),
     )
-    return metrics_of(JOB, record)
+
+
+def replay(name):
+    return metrics_of(JOB, replay_record(name))
 
 
 # Two ranks, two warm-up steps, then eight steps of one second each from 115 to 119 and from 122 to 126 s, with 0.5 s
@@ -48,11 +57,6 @@ CLEAN = {
     "p_core": 60 / 6,  # 2 x 0.5 + 4 x 0.75 + 2 x 1
     "p_whole_all": 76 / 15,  # 2 x 8 warm-up samples more
     "token/p/s": 600 / 8 / 2,
-    "p_val_whole": None,
-    "p_val_core": None,
-    "p_infer_whole": None,
-    "p_infer_core": None,
-    "p_infer_padded": None,
     "step_time_p50": 0.75,  # the 4th of 8
     "step_time_p90": 1.0,  # the 8th: 0.9 x 8 = 7.2
     "step_time_p99": 1.0,
@@ -64,14 +68,15 @@ CLEAN = {
     "tflops_per_device": 80 * 6000 / 1e12,  # 960 positions / 6 s / 2 devices; 6 x 680 + 12 x 10 x 16 = 6000 FLOPs
     "mfu": 0.48,  # 480,000 of 1e6
     "mfu_useful": 0.30,  # 600 / 6 / 2 x 6000 / 1e6
-    "mfu_nominal-6n": 0.432,  # 80 x 6 x 900 / 1e6
     "mfu_nominal-2n": 0.144,  # 80 x 2 x 900 / 1e6
     "mfu_palm": 0.6336,  # 80 x (6 x 1000 + 1920) / 1e6
+    "mfu_nominal-6n": 0.432,  # 80 x 6 x 900 / 1e6
     "mem_used": 10 * GIB,
     "mem_total": 16 * GIB,
     "mem_baseline": 1 * GIB,
     "mem_allocator": 8 * GIB,
     "mem_remainder": 2 * GIB,  # rank 0's card: 10 - 8
+    **dict.fromkeys(POWER),
     "probe_cost": 0.01,  # 0.4 of 40 s
     "cpu_others": 0.125,  # of 2 cores 1.5 busy, 1.25 with our own
     "loss": 0.6,  # (0.5 x 3 + 0.9 x 1) / 4
@@ -99,7 +104,7 @@ def test_one_rank_dead():
     }
     assert metrics["acc"].reason == metrics["target"].reason == "run_failed"
     assert [metrics[name].value for name in OBSERVED] == [11, 10 * GIB, 16 * GIB, GIB, 0.01, 0.125]
-    assert set(metrics) == {*FINISHED, *OBSERVED, *INFERENCE}
+    assert set(metrics) == {*FINISHED, *OBSERVED, *POWER}
 
 
 def test_torn_last_line():
@@ -115,7 +120,7 @@ def test_empty():
     metrics = replay("empty")
     assert {metrics[name].value for name in metrics} == {None}
     assert {metrics[name].reason for name in FINISHED} == {"run_failed"}
-    assert {metrics[name].reason for name in INFERENCE} == {"not_applicable"}
+    assert {metrics[name].reason for name in POWER} == {"run_failed"}
     assert metrics["p_core"].detail == "no record of ranks 0, 1: 0 of 2 started"
     assert metrics["init_time"].reason == "run_failed"
     assert {metrics[name].reason for name in OBSERVED[1:]} == {"not_measured"}

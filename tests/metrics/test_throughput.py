@@ -232,7 +232,7 @@ def test_no_compute_at_all_is_no_throughput():
         ([began(0), step(1, 0, 1, samples=-1), ended(4)], 0, "negative"),
         ([began(0), step(1, 0, 1, wait=-1), ended(4)], 0, "negative"),
         ([began(0), step(1, 0, 1), evaluated(3, 2), ended(4)], 0, "before it began"),
-        ([began(0), step(1, 0, 1), ended(4), ended(5)], 0, "2 ends of training"),
+        ([began(0), step(1, 0, 1), ended(4), ended(5)], 0, "2 ends of its measured span"),
         ([began(0), began(0), step(1, 0, 1), ended(4)], 0, "2 beginnings"),
         ([began(0), step(1, 0, 1), warm(1, 1), warm(1, 1), ended(4)], 1, "2 ends of warm-up"),
         ([began(0), *steps_of_a_second(3), warm(1, 1), ended(4)], 2, "training.warmup_steps is 2"),
@@ -291,14 +291,6 @@ def test_no_samples_and_no_tokens():
     assert metrics["mfu"].reason == "not_measured"
 
 
-def test_inference_has_no_training_metrics():
-    manifest = make_manifest(kind="inference")
-    metrics = metrics_of(make_job(), record_of(rank_file(began(0), step(1, 0, 1), ended(1))), manifest)
-    names = ("p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "train_time", "loss", "mfu_nominal-6n")
-    assert refused(metrics, names) == ("not_applicable", "an inference case has no training steps")
-    assert metrics["init_time"].reason == "not_applicable"
-
-
 # --- marks and units -----------------------------------------------------------------------------------------------
 
 
@@ -316,8 +308,10 @@ def test_a_torn_rank_file_marks_every_value_and_only_values():
         assert metric.marks == (() if metric.value is None else ("torn_record",))
 
 
-@pytest.mark.parametrize(("sample_unit", "unit"), [("images/s", "images/s"), ("tokens/s", "samples/s")])
-def test_unit_of_the_throughputs(sample_unit, unit):
+@pytest.mark.parametrize(
+    ("sample_unit", "counts", "unit"), [("images/s", "samples", "images/s"), ("tokens/s", "tokens", "samples/s")]
+)
+def test_unit_of_the_throughputs(sample_unit, counts, unit):
     record = record_of(rank_file(began(0), step(1, 0, 1), ended(1)))
-    metrics = metrics_of(make_job(), record, make_manifest(sample_unit=sample_unit))
+    metrics = metrics_of(make_job(), record, make_manifest(sample_unit=sample_unit, counts=counts))
     assert metrics["p_core"].unit == metrics["p_whole_all"].unit == unit

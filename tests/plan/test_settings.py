@@ -18,7 +18,7 @@ from flagperf.plan.settings import (
 from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Resolved, RunSpec
 
-TUNING = Layer("tuning acme A1 (note)", {"training": {"batch_size": 64, "learning_rate": 0.2}}, is_deviation=True)
+TUNING = Layer("tuning acme A1 (note)", {"training": {"batch_size": 64, "learning_rate": 0.2}}, source="vendor")
 NO_FILE = UserFile()
 FILE = UserFile(cases={"toy": {"training": {"batch_size": 96}}}, path="flagperf.toml")
 
@@ -105,7 +105,7 @@ def test_a_key_that_is_set_twice_is_bad_input(assignments: tuple[str, ...]) -> N
     ("arguments", "layer"),
     [
         ({"user_file": UserFile(cases={"toy": {"training": {"bach_size": 1}}}, path="my.toml")}, "file my.toml"),
-        ({"tuning": Layer("tuning acme", {"training": {"bach_size": 1}}, is_deviation=True)}, "tuning acme"),
+        ({"tuning": Layer("tuning acme", {"training": {"bach_size": 1}}, source="vendor")}, "tuning acme"),
     ],
 )
 def test_a_wrong_key_names_its_layer_and_near_matches(arguments: dict[str, Any], layer: str) -> None:

@@ -13,7 +13,7 @@ from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import UserFile, site
 from flagperf.plan.site import Site, find_site
 from flagperf.plugins import Given, PluginStatus
-from flagperf.spec import Environment, Fact, NodeFacts, RunSpec
+from flagperf.spec import Environment, Fact, MissingRequirement, NodeFacts, RunSpec
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
 SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))
@@ -122,7 +122,7 @@ def test_cards_are_never_oversubscribed(find: Any) -> None:
 
 
 def test_what_the_case_needs_and_a_node_lacks_comes_with_the_command(find: Any) -> None:
-    lacking = msgspec.structs.replace(node(CPU), missing_requirements=("accelerate>=0.30 (not installed)",))
+    lacking = msgspec.structs.replace(node(CPU), missing_requirements=(MissingRequirement("accelerate>=0.30"),))
     with pytest.raises(MissingPart) as caught:
         find(node(CPU), lacking)
     assert "case toy cannot run on host1: accelerate>=0.30 (not installed)" in str(caught.value)

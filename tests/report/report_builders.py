@@ -31,12 +31,33 @@ from flagperf.store.run import Ending, RecordedRun, Run
 GIB = 1 << 30
 
 COLUMNS = (
-    "configuration", "precision", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "acc", "mem", "mfu",
-)  # fmt: skip
+    "configuration",
+    "precision",
+    "fix_hp",
+    "e2e_time",
+    "p_whole",
+    "p_train",
+    "p_core",
+    "acc",
+    "mem",
+    "mfu",
+)
 ROWS = (
-    "task", "model", "dataset", "precision", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train", "p_core",
-    "mfu", "result", "extra",
-)  # fmt: skip
+    "task",
+    "model",
+    "dataset",
+    "precision",
+    "fix_hp",
+    "device",
+    "mem",
+    "e2e_time",
+    "p_whole",
+    "p_train",
+    "p_core",
+    "mfu",
+    "result",
+    "extra",
+)
 
 MANIFEST = Manifest(
     name="distilbert",
@@ -64,16 +85,35 @@ MANIFEST = Manifest(
     sequence_key="model.sequence",
     references=(
         Reference(
-            "nvidia", "A100-SXM4-40GB", 1, 8, "fp32", "none", "training/nvidia/distilbert-pytorch/README.md",
-            {"e2e_time": 361.0, "p_whole": 1764.0, "p_train": 1861.9, "p_core": 1942.6, "acc": 0.915,
-             "mem_used": 13.9 * GIB, "mem_total": 40.0 * GIB},
+            "nvidia",
+            "A100-SXM4-40GB",
+            1,
+            8,
+            "fp32",
+            "none",
+            "training/nvidia/distilbert-pytorch/README.md",
+            {
+                "e2e_time": 361.0,
+                "p_whole": 1764.0,
+                "p_train": 1861.9,
+                "p_core": 1942.6,
+                "acc": 0.915,
+                "mem_used": 13.9 * GIB,
+                "mem_total": 40.0 * GIB,
+            },
         ),
         Reference(
-            "metax", "C500-64GB", 1, 8, "fp32", "none", "training/metax/distilbert-pytorch/README.md",
+            "metax",
+            "C500-64GB",
+            1,
+            8,
+            "fp32",
+            "none",
+            "training/metax/distilbert-pytorch/README.md",
             {"acc": 0.908, "mem_used": 37.0 * GIB, "mem_total": 64.0 * GIB},
         ),
     ),
-)  # fmt: skip
+)
 
 PEAK = Peak("MetaX C500", "fp32", 15e12, "MetaX C500 product brief", "high")
 
@@ -87,21 +127,40 @@ def metric(name: str, value: float | None = None, **fields: Any) -> Metric:
 def metrics(**values: float | None) -> dict[str, Metric]:
     """A full set that keeps every rule; `values` replace some of it, with `_` for what a name may not have."""
     found = {
-        "e2e_time": 420.25, "p_whole": 1621.04, "p_train": 1702.96, "p_core": 1755.55, "steps_kept": 2620,
-        "steps_dropped": 20, "samples_kept": 670_000, "padding_ratio": 0.974, "step_time_p50": 0.1461,
-        "step_time_p90": 0.1502, "step_time_p99": 0.1644, "loss": 0.1234, "loss_first": 0.6931, "acc": 0.9128,
-        "mem_used": 37.04 * GIB, "mem_total": 64.0 * GIB, "mfu": 0.2345, "tflops_per_device": 3.5175, **values,
-    }  # fmt: skip
+        "e2e_time": 420.25,
+        "p_whole": 1621.04,
+        "p_train": 1702.96,
+        "p_core": 1755.55,
+        "steps_kept": 2620,
+        "steps_dropped": 20,
+        "samples_kept": 670_000,
+        "padding_ratio": 0.974,
+        "step_time_p50": 0.1461,
+        "step_time_p90": 0.1502,
+        "step_time_p99": 0.1644,
+        "loss": 0.1234,
+        "loss_first": 0.6931,
+        "acc": 0.9128,
+        "mem_used": 37.04 * GIB,
+        "mem_total": 64.0 * GIB,
+        "mfu": 0.2345,
+        "tflops_per_device": 3.5175,
+        **values,
+    }
     made = {name: metric(name, value) for name, value in found.items()}
     made["token/p/s"] = metric("token/p/s", 2917.3)
     made["target"] = metric("target", 1, inputs={"metric": "acc", "target": 0.91, "got": found["acc"]})
     made["mem_used"] = changed(
         made["mem_used"],
         inputs={
-            "device_id": "0000:05:00.0", "peak_seconds": 212.5, "probe": "mx-smi", "interval_seconds": 1.0,
-            "num_samples": 418, "largest_gap_seconds": 1.42,
+            "device_id": "0000:05:00.0",
+            "peak_seconds": 212.5,
+            "probe": "mx-smi",
+            "interval_seconds": 1.0,
+            "num_samples": 418,
+            "largest_gap_seconds": 1.42,
         },
-    )  # fmt: skip
+    )
     made["acc"] = changed(made["acc"], inputs={"evaluated": 872})
     made["mfu"] = changed(
         made["mfu"], inputs={"formula": "exact", "parameters": 66_955_010, "matmul_parameters": 43_057_920}
@@ -147,13 +206,31 @@ def job(
         for index in range(nodes)
     )
     plan = Job(
-        run_id=run_id, case=manifest.name, case_version=manifest.version, case_target="cases.example:run",
-        profile=profile, precision=precision("fp32"), vendor="metax", vendor_title={"en": "MetaX", "zh": "沐曦"},
-        adapter="flagperf-metax 0.1.0", config=resolve(manifest, layers), nodes=parts, master_address="node0",
-        master_port=29500, host_workers=devices, memory_scope="device", has_allocator=True, peak=PEAK,
-        accept_low_peaks=False, oversubscribed=False, sample_seconds=1.0, timeout_seconds=None, data_dir="/data",
+        run_id=run_id,
+        case=manifest.name,
+        case_version=manifest.version,
+        kind=manifest.kind,
+        case_target="cases.example:run",
+        profile=profile,
+        precision=precision("fp32"),
+        vendor="metax",
+        vendor_title={"en": "MetaX", "zh": "沐曦"},
+        adapter="flagperf-metax 0.1.0",
+        config=resolve(manifest, layers),
+        nodes=parts,
+        master_address="node0",
+        master_port=29500,
+        host_workers=devices,
+        memory_scope="device",
+        has_allocator=True,
+        peaks=(PEAK,),
+        accept_low_peaks=False,
+        oversubscribed=False,
+        sample_seconds=1.0,
+        timeout_seconds=None,
+        data_dir="/data",
         data_files=(DataFile("dataset/train_dataset.npz", 1000, "ab" * 32),),
-    )  # fmt: skip
+    )
     return changed(plan, **fields)
 
 
@@ -193,8 +270,17 @@ def recorded(
     plan = plan or job(run_id=run_id, manifest=manifest, **job_fields)
     found = metrics() if figures is None else figures
     run = Run(
-        1, run_id, created, "0.1.0", RunSpec("distilbert"), plan, manifest, ending, tuple(found.values()), simulated,
-    )  # fmt: skip
+        1,
+        run_id,
+        created,
+        "0.1.0",
+        RunSpec("distilbert"),
+        plan,
+        manifest,
+        ending,
+        tuple(found.values()),
+        simulated,
+    )
     return RecordedRun(run, nodes or tuple(node(host=part.host) for part in plan.nodes), f"runs/{run_id}")
 
 
@@ -239,19 +325,31 @@ def cpu_run() -> RecordedRun:
     run_id = "20250103T030405Z-distilbert-cpu-1x2-dddd"
     part = NodePart(0, "localhost", "laptop", (cpu_slot(0), cpu_slot(1)), 1)
     plan = job(
-        run_id=run_id, profile="tiny", vendor="cpu", vendor_title={"en": "CPU", "zh": "CPU"},
-        adapter="flagperf 0.1.0", memory_scope="host", has_allocator=False, peak=None, oversubscribed=True,
-        data_dir=None, data_files=(),
-    )  # fmt: skip
+        run_id=run_id,
+        profile="tiny",
+        vendor="cpu",
+        vendor_title={"en": "CPU", "zh": "CPU"},
+        adapter="flagperf 0.1.0",
+        memory_scope="host",
+        has_allocator=False,
+        peaks=(),
+        oversubscribed=True,
+        data_dir=None,
+        data_files=(),
+    )
     figures = metrics(e2e_time=21.4, p_whole=12.31, p_train=12.9, p_core=13.05, samples_kept=96, mem_used=0.61 * GIB)
     for name in ("p_whole", "p_train", "p_core"):
         figures[name] = changed(figures[name], marks=("oversubscribed",), interval=None)
     figures["mem_total"] = metric("mem_total", 16 * GIB)
     figures["cpu_others"] = metric("cpu_others", 0.034, inputs={"cores": 1})
     inputs = {
-        "device_id": "cpu:0", "peak_seconds": -1.25, "probe": "pss", "interval_seconds": 0.5, "num_samples": 41,
+        "device_id": "cpu:0",
+        "peak_seconds": -1.25,
+        "probe": "pss",
+        "interval_seconds": 0.5,
+        "num_samples": 41,
         "largest_gap_seconds": 0.5,
-    }  # fmt: skip
+    }
     figures["mem_used"] = changed(figures["mem_used"], inputs=inputs)
     figures["mfu"] = metric(
         "mfu",

@@ -6,6 +6,7 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import Metric
+from flagperf.metrics.registry import vocabulary
 from flagperf.spec.manifest import Manifest, read_manifest
 from flagperf.store.run import RecordedRun
 from flagperf_cases import flagperf_cases
@@ -19,7 +20,7 @@ FILES = (
 
 def llama_manifest() -> Manifest:
     (path,) = [case.manifest for case in flagperf_cases() if case.manifest.parent.name == "llama2_7b_finetune"]
-    return read_manifest(path)
+    return read_manifest(path, vocabulary())
 
 
 def llama_runs() -> list[RecordedRun]:
@@ -31,7 +32,7 @@ def _run(shape: str, devices: int, name: str, changes: dict[str, int], figures: 
     run_id = f"20250104T030405Z-llama2_7b_finetune-metax-{shape}-eeee"
     plan = job(
         run_id=run_id, devices=devices, set_values=changes, manifest=llama_manifest(), data_files=FILES,
-        precision=precision(name), peak=Peak("MetaX C500", name, 280e12, "MetaX C500 product brief", "medium"),
+        precision=precision(name), peaks=(Peak("MetaX C500", name, 280e12, "MetaX C500 product brief", "medium"),),
     )  # fmt: skip
     return recorded(run_id, plan=plan, manifest=llama_manifest(), figures=figures, created="2025-01-04T03:04:05Z")
 

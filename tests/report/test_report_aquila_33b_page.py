@@ -11,11 +11,12 @@ from report_parsing import LANGUAGES, performance, tables
 from flagperf.api import DataFile, Peak, precision
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric
+from flagperf.metrics.registry import vocabulary
 from flagperf.report import page
 from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/aquila_33b/case.toml")
+MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/aquila_33b/case.toml", vocabulary())
 PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
 FILES = (
     "ckpts/latest_checkpointed_iteration.txt",
@@ -29,7 +30,7 @@ NO_FRAMEWORK = "the case computes by its engine alone, not by a plain framework 
 def aquila_run(**speeds):
     plan = job(
         run_id="20250102T030405Z-aquila_33b-metax-1x8-aaaa", nodes=1, manifest=MANIFEST, precision=precision("bf16"),
-        peak=PEAK, tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1}, set_values={},
+        peaks=(PEAK,), tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1}, set_values={},
         data_files=tuple(DataFile(path, 1000, "4a" * 32) for path in FILES),
     )  # fmt: skip
     tflops = 2400.0 / 8 * 66_217_000_000 / 1e12

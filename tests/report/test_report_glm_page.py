@@ -8,19 +8,20 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, performance, tables
 
 from flagperf.api import DataFile, Peak, precision
+from flagperf.metrics.registry import vocabulary
 from flagperf.report import page
 from flagperf.spec import read_manifest
 from flagperf.store.run import Ending
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/glm/case.toml")
+MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/glm/case.toml", vocabulary())
 PEAK = Peak("MetaX C500", "fp16", 240e12, "MetaX C500 product brief", "high")
 
 
 def run_of(run_id, *, nodes, tuning, ending=Ending("succeeded"), figures=None):  # noqa: B008
     plan = job(
         run_id=run_id, nodes=nodes, manifest=MANIFEST, tuning={"precision": "fp16", **tuning},
-        precision=precision("fp16"), peak=PEAK,
+        precision=precision("fp16"), peaks=(PEAK,),
         data_files=(DataFile("ReCoRD/train.jsonl", 1000, "cd" * 32), DataFile("ReCoRD/val.jsonl", 100, "ef" * 32)),
     )  # fmt: skip
     return recorded(run_id, plan=plan, manifest=MANIFEST, ending=ending, figures=figures)

@@ -10,11 +10,12 @@ from report_parsing import LANGUAGES, notes, performance, tables
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
+from flagperf.metrics.registry import vocabulary
 from flagperf.report import page, summary_table, to_json
 from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/llama2_70b/case.toml")
+MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/llama2_70b/case.toml", vocabulary())
 PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
 STAGES = [9, 9, 10, 10, 10, 11, 11, 10]
 
@@ -39,7 +40,7 @@ def judged(run, factor, samples):
 
 def run_of(run_id, *, set_values, tokens):
     plan = job(
-        run_id=run_id, nodes=4, manifest=MANIFEST, precision=precision("amp-bf16"), peak=PEAK,
+        run_id=run_id, nodes=4, manifest=MANIFEST, precision=precision("amp-bf16"), peaks=(PEAK,),
         tuning={"parallel.tp": 4, "parallel.pp": 8, "parallel.dp": 1, "parallel.stages": STAGES},
         set_values=set_values, data_files=(DataFile("llama_00_text_document.bin", 1000, "cd" * 32),),
     )  # fmt: skip

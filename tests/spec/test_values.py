@@ -30,7 +30,7 @@ MANIFEST = Manifest(
 
 
 def resolved(key: str, value: Any, layer: str = "--set") -> Resolved:
-    return resolve(MANIFEST, [Layer(layer, nest({key: value}), is_deviation=True)])
+    return resolve(MANIFEST, [Layer(layer, nest({key: value}), source="user")])
 
 
 def value_of(key: str, value: Any) -> Any:
@@ -196,7 +196,7 @@ def test_a_value_is_no_group() -> None:
 
 
 def test_an_empty_group_changes_nothing() -> None:
-    assert resolve(MANIFEST, [Layer("file", {"training": {}}, is_deviation=True)]).deviations == {}
+    assert resolve(MANIFEST, [Layer("file", {"training": {}}, source="user")]).deviations == {}
 
 
 # Layers
@@ -219,8 +219,8 @@ def test_a_profile_sets_the_standard_and_what_comes_after_deviates() -> None:
         MANIFEST,
         [
             Layer("profile tiny", {"training": {"epochs": 1, "batch_size": 4}}),
-            Layer("tuning", {"training": {"batch_size": 8}}, is_deviation=True),
-            Layer("--set", {"training": {"batch_size": 4, "epochs": 2}}, is_deviation=True),
+            Layer("tuning", {"training": {"batch_size": 8}}, source="vendor"),
+            Layer("--set", {"training": {"batch_size": 4, "epochs": 2}}, source="user"),
         ],
     )
     assert found.values["training"]["batch_size"] == 4

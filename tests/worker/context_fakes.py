@@ -6,6 +6,7 @@ from typing import Any
 
 from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEvent, precision
 from flagperf.events import Clock, Event, EventFile, WorkerEnded, WorkerStarted
+from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Record, compute_metrics
 from flagperf.spec import Job, Manifest, NodePart, Page, Resolved
 from flagperf.worker import Context
@@ -128,21 +129,36 @@ def make_context(
     flush_seconds: float = 1.0,
     config: dict[str, Any] | None = None,
     world_size: int = 1,
+    kind: str = "training",
 ) -> Context:
     backend = SpyBackendWithEvents(world) if events else SpyBackend(world)
     return Context(
-        backend=backend, activation=backend.activate(0, 1, []), precision=precision("fp32"),
-        config=config or {"training": {"warmup_steps": warmup_steps}}, sink=world, clock=world.clock,
-        flush_seconds=flush_seconds, world_size=world_size,
-    )  # fmt: skip
+        backend=backend,
+        activation=backend.activate(0, 1, []),
+        precision=precision("fp32"),
+        kind=KINDS[kind],
+        config=config or {"training": {"warmup_steps": warmup_steps}},
+        sink=world,
+        clock=world.clock,
+        flush_seconds=flush_seconds,
+        world_size=world_size,
+    )
 
 
 def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> dict[str, Metric]:
     """What the world's events amount to as the only rank of a run that succeeded."""
     started = WorkerStarted(
-        t_ns=0, schema=1, clock=Clock("h", "b", 1, "2025-01-02T03:04:05+00:00"), rank=0, local_rank=0, node_index=0,
-        world_size=1, device_id="card-0", mapping="uuid", timing="device_events" if events else "synchronize",
-    )  # fmt: skip
+        t_ns=0,
+        schema=2,
+        clock=Clock("h", "b", 1, "2025-01-02T03:04:05+00:00"),
+        rank=0,
+        local_rank=0,
+        node_index=0,
+        world_size=1,
+        device_id="card-0",
+        mapping="uuid",
+        timing="device_events" if events else "synchronize",
+    )
     rank = EventFile((started, *world.events, WorkerEnded(world.now_ns, "succeeded")))  # type: ignore[arg-type]
     record = Record(EventFile(()), (rank,), ())
     return {metric.name: metric for metric in compute_metrics(_job(warmup_steps), _manifest(), record)}
@@ -152,16 +168,45 @@ def _job(warmup_steps: int) -> Job:
     node = NodePart(0, "localhost", "h", (Device("card-0", "Card", "Card", 0),), 1)
     values = {"training": {"warmup_steps": warmup_steps}}
     return Job(
-        run_id="r", case="toy", case_version=1, case_target="toy:run", profile="tiny", precision=precision("fp32"),
-        vendor="spy", vendor_title={"en": "Spy"}, adapter="spy 1", config=Resolved(values, {}, {}), nodes=(node,),
-        master_address="localhost", master_port=1, host_workers=1, memory_scope="device", has_allocator=False,
-        peak=None, accept_low_peaks=False, oversubscribed=False, sample_seconds=1.0, timeout_seconds=None,
-        data_dir=None, data_files=(),
-    )  # fmt: skip
+        run_id="r",
+        case="toy",
+        case_version=1,
+        kind="training",
+        case_target="toy:run",
+        profile="tiny",
+        precision=precision("fp32"),
+        vendor="spy",
+        vendor_title={"en": "Spy"},
+        adapter="spy 1",
+        config=Resolved(values, {}, {}),
+        nodes=(node,),
+        master_address="localhost",
+        master_port=1,
+        host_workers=1,
+        memory_scope="device",
+        has_allocator=False,
+        peaks=(),
+        accept_low_peaks=False,
+        oversubscribed=False,
+        sample_seconds=1.0,
+        timeout_seconds=None,
+        data_dir=None,
+        data_files=(),
+    )
 
 
 def _manifest() -> Manifest:
     return Manifest(
-        name="toy", version=1, kind="training", title={"en": "Toy"}, task={"en": "toy"}, model="toy", dataset="toy",
-        precisions=("fp32",), default_profile="tiny", page=Page((), ()), values={}, profiles={},
-    )  # fmt: skip
+        name="toy",
+        version=1,
+        kind="training",
+        title={"en": "Toy"},
+        task={"en": "toy"},
+        model="toy",
+        dataset="toy",
+        precisions=("fp32",),
+        default_profile="tiny",
+        page=Page((), ()),
+        values={},
+        profiles={},
+    )

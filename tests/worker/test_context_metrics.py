@@ -150,7 +150,7 @@ def test_batches_moves_named_tuples():
 
 def test_an_inference_case_drops_its_own_warm_up():
     world = World()
-    context = make_context(world, config={"inference": {"warmup_steps": 2}})
+    context = make_context(world, config={"inference": {"warmup_steps": 2}}, kind="inference")
     with context.inference(planned_steps=3):
         for _ in range(3):
             queue_step(world, context, MS, MS)

@@ -15,7 +15,7 @@ from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine, allowed_cores
 from flagperf.plugins import Given, Plugins, load_plugins
-from flagperf.spec import DescribeRequest, Fact, NodeFacts, VendorFacts
+from flagperf.spec import DescribeRequest, Fact, MissingRequirement, NodeFacts, VendorFacts
 
 PACKAGES = (
     "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "sentencepiece",
@@ -47,7 +47,7 @@ def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> No
     )
 
 
-def missing_requirements(requirements: Sequence[str]) -> list[str]:
+def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement]:
     """Each requirement that this Python does not meet, with what was found."""
     from packaging.requirements import Requirement
 
@@ -57,10 +57,10 @@ def missing_requirements(requirements: Sequence[str]) -> list[str]:
         try:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
-            missing.append(f"{text} (not installed)")
+            missing.append(MissingRequirement(text))
             continue
         if not requirement.specifier.contains(version, prereleases=True):
-            missing.append(f"{text} (found {version})")
+            missing.append(MissingRequirement(text, version))
     return missing
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from flagperf.events import (
     AnyEvent,
-    Evaluated,
     EvaluationAdvanced,
     ProbeFailed,
     ProbeStarted,
     Sampled,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
     decode_events,
 )
 from flagperf.spec import EvaluationProgress, Progress
@@ -67,7 +66,7 @@ class RankSteps:
         elif isinstance(event, EvaluationAdvanced) and event.rows:
             seconds = (event.t_ns - event.began_ns) / 1e9
             self.evaluation = EvaluationProgress(event.rows, event.planned_rows, event.rows / seconds)
-        elif isinstance(event, Evaluated):
+        elif isinstance(event, SpanEnded) and event.name == "evaluation":
             self.evaluation = None
 
     @property
@@ -98,6 +97,7 @@ class ProgressFollower:
         self._shown_bytes: int | None = None
         self._silent_seconds = _SILENT_SECONDS
         self._phase = "starting"
+        self._measured_span = ""
 
     def look(self) -> Progress | None:
         """The new state, or None where nothing has changed."""
@@ -111,9 +111,9 @@ class ProgressFollower:
         return self._progress()
 
     def _take(self, event: AnyEvent) -> None:
-        if isinstance(event, TrainingBegan):
-            self._planned_steps, self._phase = event.planned_steps, "training"
-        elif isinstance(event, TrainingEnded):
+        if isinstance(event, SpanBegan):
+            self._planned_steps, self._phase, self._measured_span = event.planned_steps, event.name, event.name
+        elif isinstance(event, SpanEnded) and event.name == self._measured_span:
             self._phase = "finishing"
         elif isinstance(event, Sampled) and not event.baseline:
             # Workers that are not there yet, or not any more, have no figure: nothing to show.
@@ -145,7 +145,7 @@ class ProgressFollower:
     def _seconds_left(self) -> float | None:
         first = self._ranks[0]
         seconds_per_step = first.seconds_per_step()
-        if not (first.last and self._planned_steps and seconds_per_step and self._phase == "training"):
+        if not (first.last and self._planned_steps and seconds_per_step and self._phase == self._measured_span):
             return None
         since_last = (time.monotonic_ns() - first.last.t_ns) / 1e9
         return max(0.0, (self._planned_steps - first.last.step) * seconds_per_step - since_last)

@@ -46,7 +46,7 @@ def align(
 def _check(curve: LossCurve, reference: LossCurve, rule: Rule, run_word: str, reference_word: str) -> None:
     found = obstacles(curve, reference, rule)
     if found:
-        raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(found)}; {ADVICE}")
+        raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(map(str, found))}; {ADVICE}")
 
 
 def _hint(alignment: Alignment) -> None:

@@ -126,7 +126,7 @@ def print_plan(made: Plan, as_json: bool) -> None:
 
 def _print_whole(made: Plan) -> None:
     job = made.job
-    missing = [text for node in made.nodes for text in node.missing_requirements]
+    missing = [str(each) for node in made.nodes for each in node.missing_requirements]
     data = job.data_dir or "made by the case"
     echo_columns(
         ["case", f"{job.case} (version {job.case_version})"],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import os
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
@@ -19,8 +21,13 @@ from flagperf.files import read_regular
 MAX_EVENT_BYTES = 2 << 30
 """About ten million steps. All of a file is in memory when metrics are made."""
 
-_decoder = msgspec.json.Decoder(AnyEvent)
 _encoder = msgspec.json.Encoder()
+
+
+@functools.cache
+def _decoder() -> msgspec.json.Decoder[AnyEvent]:
+    """Made when a file is read: that takes longer than most commands need for all else."""
+    return msgspec.json.Decoder(AnyEvent)
 
 
 class EventWriter:
@@ -63,33 +70,57 @@ class EventFile(msgspec.Struct, frozen=True):
     torn: bool = False
 
 
-def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
-    """A line that does not decode is an error, except the last one without its newline: a process died writing it."""
-    events: list[AnyEvent] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            event = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if number == len(lines) and not line.endswith(b"\n"):
-                return EventFile(tuple(events), torn=True)
-            raise BadInput(f"{origin}: line {number} is not an event of this version: {error}") from None
-        schema = getattr(event, "schema", EVENT_SCHEMA)
-        if schema != EVENT_SCHEMA:
-            raise BadInput(f"{origin} has event schema {schema}, this flagperf reads {EVENT_SCHEMA}")
-        events.append(event)
-    return EventFile(tuple(events))
+def decode_events(lines: Sequence[bytes], origin: str, measured_span: str = "") -> EventFile:
+    """A line that does not decode is an error, except the last one without its newline: a process died writing it.
+
+    `measured_span` names the loop in files of schema 1, which do not.
+    """
+    schema = _schema_of(lines)
+    if schema == EVENT_SCHEMA:
+        return _decode_lines(lines, origin, _decoder())
+    if schema == 1:
+        from flagperf.events import schema1  # not at the top: few files are that old
+
+        old = _decode_lines(lines, origin, schema1.decoder())
+        return EventFile(tuple(schema1.converted(old.events, measured_span)), old.torn)
+    raise BadInput(f"{origin} has event schema {schema}; this flagperf reads 1 to {EVENT_SCHEMA}: install a newer one")
 
 
-def read_events(path: Path) -> EventFile:
+def read_events(path: Path, measured_span: str = "") -> EventFile:
     try:
         content = read_regular(path, MAX_EVENT_BYTES)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    return decode_events(content.splitlines(keepends=True), str(path))
+    return decode_events(content.splitlines(keepends=True), str(path), measured_span)
 
 
-def read_all(paths: Iterable[Path]) -> tuple[EventFile, ...]:
-    return tuple(read_events(path) for path in sorted(paths))
+class _Head(msgspec.Struct, frozen=True):
+    """What tells the schema of a file: its first line says it."""
+
+    schema: int = EVENT_SCHEMA
+
+
+def _schema_of(lines: Sequence[bytes]) -> int:
+    try:
+        return msgspec.json.decode(lines[0], type=_Head).schema if lines else EVENT_SCHEMA
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return EVENT_SCHEMA  # decoding the line says what is wrong with it
+
+
+def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Decoder[Any]) -> EventFile:
+    events: list[AnyEvent] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            events.append(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if number == len(lines) and not line.endswith(b"\n"):
+                return EventFile(tuple(events), torn=True)
+            raise BadInput(f"{origin}: line {number} is not an event of this version: {error}") from None
+    return EventFile(tuple(events))
+
+
+def read_all(paths: Iterable[Path], measured_span: str = "") -> tuple[EventFile, ...]:
+    return tuple(read_events(path, measured_span) for path in sorted(paths))
 
 
 def this_clock() -> Clock:

@@ -4,7 +4,7 @@ All times are time.monotonic_ns() of the machine named in the file's first line;
 subtracted from each other. Three kinds of file, each opened by its own first line:
 
     events/parent.jsonl       RunStarted, then every node's WorkersLaunched and WorkersEnded as they arrived, RunEnded
-    events/rank-00000.jsonl   WorkerStarted, then what the case did
+    events/rank-00000.jsonl   WorkerStarted, then what the case did, WorkerEnded
     samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded; ProbeFailed in place of an end
 """
 
@@ -15,16 +15,18 @@ from typing import Literal, Union
 import msgspec
 
 from flagperf.api.memory import ProcessReading, Reading
+from flagperf.messages import Message
 
-EVENT_SCHEMA = 1
-"""Moves when a struct of this file changes in a way that an older reader would misread."""
+EVENT_SCHEMA = 2
+"""Moves when a struct of this file changes in a way that an older reader would misread. `schema1.py` reads the files of
+schema 1."""
 
 
-def _snake(name: str) -> str:
+def snake_case(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="type", tag=_snake, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case, omit_defaults=True):
     t_ns: int
     """When it was noted, or for a span, when it ended."""
 
@@ -68,6 +70,9 @@ class WorkersEnded(Event, frozen=True):
 class RunEnded(Event, frozen=True):
     status: str
     reason: str = ""
+    """In English."""
+    message: Message | None = None
+    """The reason as data."""
 
 
 # --- worker ---------------------------------------------------------------------------------------------------------
@@ -117,10 +122,12 @@ class DataDescribed(Event, frozen=True):
     sha256: str
 
 
-class TrainingBegan(Event, frozen=True):
-    """Device synchronised."""
+class SpanBegan(Event, frozen=True):
+    """The measured span of the case (`training`, `inference`). Device synchronised."""
 
+    name: str
     planned_steps: int | None = None
+    """For progress only."""
 
 
 class WarmupEnded(Event, frozen=True):
@@ -138,27 +145,54 @@ class StepFinished(Event, frozen=True):
     compute_ns: int
     wait_ns: int
     """From the end of the previous step's bookkeeping: waiting for the batch and copying it to the device."""
-    samples: int
-    tokens: int = 0
-    """Real tokens."""
-    padded_tokens: int = 0
-    """Positions that hold padding; the model computed `tokens + padded_tokens` positions."""
+    work: dict[str, int]
+    """What the step did, as amounts of WORK. Those that a step does not have are left out."""
     loss: float | None = None
     """Mean over this rank's real samples of the step."""
     diverged: bool = False
     """The loss was not a finite number; `loss` is then None."""
 
+    @property
+    def samples(self) -> int:
+        return self.work.get("samples", 0)
 
-class Logged(Event, frozen=True):
-    """The context's own writing."""
+    @property
+    def tokens(self) -> int:
+        return self.work.get("tokens", 0)
 
-    began_ns: int
+    @property
+    def padded_tokens(self) -> int:
+        return self.work.get("padded_tokens", 0)
 
 
-class Evaluated(Event, frozen=True):
+WORK = ("samples", "tokens", "padded_tokens", "flops", "bytes")
+"""Amounts of work. `tokens` are real ones; `padded_tokens` are positions that hold padding, so that the model computed
+`tokens + padded_tokens` positions; `flops` and `bytes` are what an operator needs at least."""
+
+
+class SpanEnded(Event, frozen=True):
+    """A span that the case or the context named: the measured one (device synchronised), `evaluation`, `logging` (the
+    context's own writing), or any other."""
+
+    name: str
     began_ns: int
     step: int
-    """Steps finished before it."""
+    """Steps finished before its end."""
+
+
+class RowMeasured(Event, frozen=True):
+    """One row of a table of measurements: an operator, a message size, a precision, with every repeat."""
+
+    name: str
+    """What was measured: rows of one name have the same labels and unit."""
+    labels: dict[str, str]
+    unit: str
+    values: tuple[float, ...]
+    """Each repeat, in the order in which they were made. Empty where it could not be measured."""
+    work: dict[str, int] = {}
+    """Of one repeat, as amounts of WORK."""
+    problem: str = ""
+    """Why it could not be measured."""
 
 
 class EvaluationAdvanced(Event, frozen=True):
@@ -168,10 +202,6 @@ class EvaluationAdvanced(Event, frozen=True):
     rows: int
     """Of all ranks, where those are as far as this one."""
     planned_rows: int
-
-
-class TrainingEnded(Event, frozen=True):
-    """Device synchronised."""
 
 
 class Reported(Event, frozen=True):
@@ -248,11 +278,12 @@ class ProbeFailed(Event, frozen=True):
     """Written by the agent: the probe did not get ready, died, or had to be killed. `t_ns` is when that was noticed."""
 
     reason: str
+    message: Message | None = None
 
 
 AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
     RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
-    WorkerStarted, ModelDescribed, DataDescribed, TrainingBegan, WarmupEnded, StepFinished, Logged, Evaluated,
-    EvaluationAdvanced, TrainingEnded, Reported, PartsReported, WorkerEnded,
+    WorkerStarted, ModelDescribed, DataDescribed, SpanBegan, WarmupEnded, StepFinished, SpanEnded, EvaluationAdvanced,
+    RowMeasured, Reported, PartsReported, WorkerEnded,
     ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded, ProbeFailed,
 ]  # fmt: skip

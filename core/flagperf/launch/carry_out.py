@@ -38,7 +38,7 @@ def carry_out(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress)
         ending = _run_agents(job, nodes, cluster, bundle, note, on_progress)
         for node in nodes:
             cluster.collect(node, str(bundle))
-        note(RunEnded(time.monotonic_ns(), ending.status, ending.reason))
+        note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
 
 

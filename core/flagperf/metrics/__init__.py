@@ -2,12 +2,37 @@
 
 from flagperf.metrics.align import RULES, Alignment, Gap, Rule, StepError, align, changed_values, obstacles, unstated
 from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
-from flagperf.metrics.compute import compute_metrics
+from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
 from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
 from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
+from flagperf.metrics.rows import MeasuredRow, measured_rows
 
 __all__ = [
-    "LOSS_ALIGNED", "NO_REFERENCE", "RULES", "Alignment", "CurveData", "CurvePoint", "Gap", "Interval", "LossCurve",
-    "Mark", "Metric", "Reason", "Record", "Rule", "StepError", "align", "alignment_fields", "changed_values",
-    "compute_metrics", "loss_aligned", "loss_curve", "obstacles", "unstated",
-]  # fmt: skip
+    "LOSS_ALIGNED",
+    "NO_REFERENCE",
+    "RULES",
+    "Alignment",
+    "CurveData",
+    "CurvePoint",
+    "Gap",
+    "Interval",
+    "LossCurve",
+    "Mark",
+    "MeasuredRow",
+    "Metric",
+    "Reason",
+    "Record",
+    "Rule",
+    "StepError",
+    "align",
+    "alignment_fields",
+    "changed_values",
+    "compute_metrics",
+    "loss_aligned",
+    "loss_curve",
+    "measured_rows",
+    "metric_versions",
+    "obstacles",
+    "recompute_metrics",
+    "unstated",
+]

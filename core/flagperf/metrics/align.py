@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from flagperf.messages import Message, message
 from flagperf.metrics.curve import CurvePoint, LossCurve
 
 SLACK = 1e-12
@@ -71,24 +72,25 @@ class Alignment(msgspec.Struct, frozen=True):
         return self.last_step - self.first_step + 1
 
 
-def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[str]:
+def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[Message]:
     """Why the two cannot be judged by this rule, one clause each. Empty where they can."""
     if curve.case != reference.case:
-        return [f"RUN is of case {curve.case}, REFERENCE of {reference.case}"]
+        return [message("align.other_case", case=curve.case, other=reference.case)]
     wrong = [_contrast(name, a, b) for name, a, b in _conditions(curve, reference) if _are_known(a, b) and a != b]
-    if _ends(curve) != _ends(reference):
-        return [*wrong, f"RUN has steps {_ends(curve)}, REFERENCE {_ends(reference)}, and steps pair one to one"]
+    if (curve.first_step, curve.last_step) != (reference.first_step, reference.last_step):
+        ends = {"a": curve.first_step, "b": curve.last_step, "c": reference.first_step, "d": reference.last_step}
+        return [*wrong, message("align.other_steps", **ends)]
     if curve.last_step < rule.first_step:
-        judged = f"rule {rule.id} judges steps from {rule.first_step} on"
-        return [*wrong, f"{judged}, the curves end with step {curve.last_step}"]
+        steps = {"first": rule.first_step, "last": curve.last_step}
+        return [*wrong, message("align.too_short", rule=rule.id, **steps)]
     return wrong + _unequal_samples(curve, reference)
 
 
-def unstated(curve: LossCurve, reference: LossCurve) -> list[str]:
+def unstated(curve: LossCurve, reference: LossCurve) -> list[Message]:
     """What decides a curve but was not compared, because one of the two does not say it."""
     names = [name for name, a, b in _conditions(curve, reference) if not _are_known(a, b)]
     is_counted = all(point.samples is not None for point in curve.points + reference.points)
-    return names if is_counted else [*names, "samples per step"]
+    return names if is_counted else [*names, message("align.samples_per_step")]
 
 
 def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[Any, Any]]:
@@ -155,13 +157,13 @@ def _slope(errors: Sequence[StepError]) -> float | None:
 # --- what decides a curve -------------------------------------------------------------------------------------------
 
 
-def _conditions(curve: LossCurve, reference: LossCurve) -> list[tuple[str, Any, Any]]:
+def _conditions(curve: LossCurve, reference: LossCurve) -> list[tuple[Message, Any, Any]]:
     """Name, value of the run, value of the reference."""
     return [
-        ("the version of the case", curve.case_version, reference.case_version),
-        (SEED_KEY, curve.values.get(SEED_KEY), reference.values.get(SEED_KEY)),
-        ("model", curve.model, reference.model),
-        ("data", curve.data, reference.data),
+        (message("align.case_version"), curve.case_version, reference.case_version),
+        (message("align.key", key=SEED_KEY), curve.values.get(SEED_KEY), reference.values.get(SEED_KEY)),
+        (message("align.model"), curve.model, reference.model),
+        (message("align.data"), curve.data, reference.data),
     ]
 
 
@@ -169,26 +171,24 @@ def _are_known(*values: Any) -> bool:
     return not any(value is None or value in ({}, ()) for value in values)
 
 
-def _contrast(name: str, a: Any, b: Any) -> str:
-    return f"{name} is {_listed(a, b)} in RUN, {_listed(b, a)} in REFERENCE"
+def _contrast(name: Message, a: Any, b: Any) -> Message:
+    return message("align.contrast", name=name, value=_listed(a, b), other=_listed(b, a))
 
 
-def _listed(value: Any, other: Any) -> str:
+def _listed(value: Any, other: Any) -> Message | str:
     """Of several parts those that the other does not have."""
     if isinstance(value, dict):
-        return ", ".join(f"{count} {name}" for name, count in value.items() if count != other.get(name)) or "less"
+        parts = [f"{count} {name}" for name, count in value.items() if count != other.get(name)]
+        return ", ".join(parts) or message("align.less")
     if isinstance(value, tuple):
-        own = [f"{data.name} of sha256 {data.sha256[:12]}" for data in value if data not in other]
-        return ", ".join(own[:_NAMED_DATA]) + (" ..." if len(own) > _NAMED_DATA else "") if own else "less"
+        own = [f"{data.name} (sha256 {data.sha256[:12]})" for data in value if data not in other]
+        rest = " ..." if len(own) > _NAMED_DATA else ""
+        return ", ".join(own[:_NAMED_DATA]) + rest if own else message("align.less")
     return str(value)
 
 
-def _ends(curve: LossCurve) -> str:
-    return f"{curve.first_step} to {curve.last_step}"
-
-
-def _unequal_samples(curve: LossCurve, reference: LossCurve) -> list[str]:
+def _unequal_samples(curve: LossCurve, reference: LossCurve) -> list[Message]:
     for a, b in zip(curve.points, reference.points, strict=True):
         if None not in (a.samples, b.samples) and a.samples != b.samples:
-            return [f"step {a.step} has {a.samples} samples in RUN, {b.samples} in REFERENCE"]
+            return [message("align.other_samples", step=a.step, samples=a.samples, others=b.samples)]
     return []

@@ -7,22 +7,36 @@ from typing import Any
 
 import msgspec
 
+from flagperf.messages import message
 from flagperf.metrics.align import Alignment, Rule, align, changed_values, obstacles, unstated
 from flagperf.metrics.curve import LossCurve
-from flagperf.metrics.definitions import Definition
-from flagperf.metrics.finding import Absent, Finding, Found
+from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.metric import Metric
 
-LOSS_ALIGNED = Definition("loss_aligned", "", "system", heading="Alignment")
+LOSS_ALIGNED = MetricEntry(
+    name="loss_aligned",
+    unit="",
+    group="alignment",
+    scope="system",
+    formula=lambda _run: absent("not_applicable", "align.no_reference"),
+    format=lambda value: str(bool(value)),
+    title={"en": "Loss alignment", "zh": "精度对齐"},
+    remark={
+        "en": "whether the loss follows a reference step by step; rule, reference and mean error are in the notes",
+        "zh": "各步损失是否与参考曲线一致，规则、参考与平均相对误差见注",
+    },
+    heading="Alignment",
+)
 
-NO_REFERENCE = LOSS_ALIGNED.metric(Absent("not_applicable", "no reference curve was given"))
+NO_REFERENCE = LOSS_ALIGNED.metric(absent("not_applicable", "align.no_reference"), unit="")
 
 
 def loss_aligned(curve: LossCurve | Absent, reference: LossCurve, rule: Rule, reference_name: str) -> Metric:
     """1 where the curve follows the reference, 0 where it does not; without a value where that cannot be judged."""
     finding = _verdict(curve, reference, rule)
     named = {"reference_name": reference_name, **finding.inputs}
-    return LOSS_ALIGNED.metric(msgspec.structs.replace(finding, inputs=named))
+    return LOSS_ALIGNED.metric(msgspec.structs.replace(finding, inputs=named), unit="")
 
 
 def alignment_fields(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> dict[str, Any]:
@@ -33,7 +47,8 @@ def alignment_fields(alignment: Alignment, curve: LossCurve, reference: LossCurv
         **msgspec.to_builtins(alignment),
         "num_judged": alignment.num_judged,
         "differences": changed_values(curve, reference),
-        "unstated": unstated(curve, reference),
+        "unstated": [str(name) for name in unstated(curve, reference)],
+        "unstated_messages": msgspec.to_builtins(unstated(curve, reference)),
     }
 
 
@@ -42,8 +57,8 @@ def _verdict(curve: LossCurve | Absent, reference: LossCurve, rule: Rule) -> Fin
         return curve
     found = obstacles(curve, reference, rule)
     if found:
-        detail = f"the reference is of another experiment: {found[0]}"
-        return Absent("not_applicable", detail, {"reference": _identity(reference), "obstacles": found})
+        inputs = {"reference": _identity(reference), "obstacles": [str(each) for each in found]}
+        return Absent("not_applicable", message("align.other_experiment", why=found[0]), inputs)
     alignment = align(curve, reference, rule)
     return Found(int(alignment.aligned), alignment_fields(alignment, curve, reference))
 

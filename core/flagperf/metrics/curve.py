@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from flagperf.events import DataDescribed, ModelDescribed, StepFinished
-from flagperf.metrics.finding import Absent
+from flagperf.metrics.finding import Absent, absent
 from flagperf.metrics.metric import Record
+from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import global_loss
-from flagperf.metrics.ranks import failure, of, rank_records
-from flagperf.metrics.training import NO_TRAINING, training_of
-from flagperf.spec import Job, Manifest, flatten
+from flagperf.metrics.ranks import of
+from flagperf.spec import Job, Manifest
 
 MODEL_FIELDS = ("parameters", "layers", "heads", "sequence")
 
@@ -62,24 +62,31 @@ class LossCurve(msgspec.Struct, frozen=True):
 
 
 def loss_curve(job: Job, manifest: Manifest, record: Record) -> LossCurve | Absent:
-    if manifest.kind == "inference":
-        return NO_TRAINING
-    ranks = rank_records(record.ranks)
-    training = training_of(job, manifest, ranks, failure(job, ranks))
-    if isinstance(training, Absent):
-        return training
-    if not training.steps:
-        return Absent("not_measured", "no step was finished")
-    points = tuple(map(_point, training.steps))
-    has_diverged = any(step.diverged for steps in training.steps for step in steps)
+    run = Observed(job, manifest, record)
+    if "losses" not in run.kind.metrics:
+        return absent("not_applicable", "kind.not_measured", kind=run.kind.name)
+    if isinstance(run.loop, Absent):
+        return run.loop
+    steps = run.loop.steps
+    if not steps:
+        return absent("not_measured", "quality.no_step")
+    points = tuple(map(_point, steps))
+    has_diverged = any(one.diverged for ranks in steps for one in ranks)
     if not has_diverged and all(point.loss is None for point in points):
-        return Absent("not_measured", "no loss was recorded at any step")
+        return absent("not_measured", "quality.no_loss_at_any_step")
     return LossCurve(
-        case=job.case, points=points, case_version=job.case_version, run=job.run_id,
-        vendor=f"{job.vendor} (simulated)" if job.simulated else job.vendor, device=job.device_model.short_name,
-        shape=job.shape, profile=job.profile, model=_model(record), data=_data(job, record),
-        values=dict(flatten(job.config.values)),
-    )  # fmt: skip
+        case=job.case,
+        points=points,
+        case_version=job.case_version,
+        run=job.run_id,
+        vendor=f"{job.vendor} (simulated)" if job.simulated else job.vendor,
+        device=job.device_model.short_name,
+        shape=job.shape,
+        profile=job.profile,
+        model=_model(record),
+        data=_data(job, record),
+        values=run.values,
+    )
 
 
 def _point(steps: Sequence[StepFinished]) -> CurvePoint:

@@ -6,9 +6,13 @@ half of it where a token sees only the ones before it; backward costs twice the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
+
+from flagperf.events import ModelDescribed
+from flagperf.metrics.finding import Absent, absent
+from flagperf.metrics.ranks import RankRecord
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -35,6 +39,29 @@ class ModelFacts(msgspec.Struct, frozen=True):
     def attention(self) -> int:
         """Forward FLOPs of attention per token, of the positions that are really attended."""
         return (2 if self.causal else 4) * self.width_times_length
+
+
+def model_facts(ranks: Sequence[RankRecord]) -> ModelFacts | Absent:
+    described = [msgspec.structs.replace(model, t_ns=0) for record in ranks for model in record.models]
+    if not described:
+        return absent("not_measured", "flops.no_model")
+    if any(model != described[0] for model in described):
+        return absent("invalid_telemetry", "flops.different_models")
+    return _facts(described[0])
+
+
+def _facts(model: ModelDescribed) -> ModelFacts:
+    return ModelFacts(
+        parameters=model.parameters,
+        matmul_parameters=model.matmul_parameters,
+        layers=model.layers,
+        heads=model.heads,
+        head_size=model.head_size,
+        sequence=model.sequence,
+        causal=model.causal,
+        nominal_parameters=model.nominal_parameters,
+        lora_parameters=model.lora_parameters,
+    )
 
 
 def nominal_6n(model: ModelFacts) -> int:

@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from flagperf.metrics.finding import Absent, Findings
-from flagperf.metrics.mfu import counts_tokens
-from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.throughput import throughput
+from flagperf import units
+from flagperf.metrics.entry import SPEED, Formula, MetricEntry, work_per_second
+from flagperf.metrics.finding import Finding, absent
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.throughput import of_window, throughput
 from flagperf.metrics.window import Window
-from flagperf.spec import Manifest
-
-OF_FRAMEWORK = ("p_val_whole", "p_val_core")
-OF_ENGINE = ("p_infer_whole", "p_infer_core", "p_infer_padded")
-NAMES = (*OF_FRAMEWORK, *OF_ENGINE)
 
 
-def rates(manifest: Manifest, ranks: Sequence[RankRecord], window: Window | Absent) -> Findings:
-    unmeasured = Absent("not_applicable", "the case computes by its engine alone, not by a plain framework beside it")
-    framework = dict.fromkeys(OF_FRAMEWORK, unmeasured)
-    if isinstance(window, Absent):
-        return {**framework, **dict.fromkeys(OF_ENGINE, window)}
-    in_tokens = counts_tokens(manifest)
-    real = window.per_step(lambda step: step.tokens if in_tokens else step.samples)
-    padded = window.per_step(lambda step: step.tokens + step.padded_tokens)
-    core = window.step_computes_ns
-    inputs = {"timing": ", ".join(window.timing), "engine": _engine(manifest, ranks)}
-    return {
-        **framework,
-        "p_infer_whole": throughput(window, real, lambda rank: rank.whole_ns),
-        "p_infer_core": throughput(window, real, lambda rank: rank.core_ns, core, inputs=inputs),
-        "p_infer_padded": throughput(window, padded, lambda rank: rank.core_ns, core)
-        if in_tokens
-        else Absent("not_applicable", "the case counts no tokens"),
-    }
+def by_framework(_run: Observed) -> Finding:
+    return absent("not_applicable", "inference.engine_alone")
 
 
-def no_rates(why: Absent) -> Findings:
-    return dict.fromkeys(NAMES, why)
+def _work(window: Window, run: Observed) -> list[int]:
+    in_tokens = run.manifest.counts == "tokens"
+    return window.per_step(lambda step: step.tokens if in_tokens else step.samples)
 
 
-def _engine(manifest: Manifest, ranks: Sequence[RankRecord]) -> str:
+def p_infer_whole(window: Window, run: Observed) -> Finding:
+    return throughput(window, _work(window, run), lambda rank: rank.whole_ns)
+
+
+def p_infer_core(window: Window, run: Observed) -> Finding:
+    inputs = {"timing": ", ".join(window.timing), "engine": _engine(run)}
+    core_ns = window.step_computes_ns
+    return throughput(window, _work(window, run), lambda rank: rank.core_ns, core_ns, inputs=inputs)
+
+
+def p_infer_padded(window: Window, run: Observed) -> Finding:
+    if run.manifest.counts != "tokens":
+        return absent("not_applicable", "throughput.no_tokens_counted")
+    positions = window.per_step(lambda step: step.tokens + step.padded_tokens)
+    return throughput(window, positions, lambda rank: rank.core_ns, window.step_computes_ns)
+
+
+def _engine(run: Observed) -> str:
     """As the page has it: `engine (torch 2.6)`."""
-    found = ranks[0].started.framework if ranks else {}
+    found = run.ranks[0].started.framework if run.ranks else {}
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if name == "torch")
-    return f"{manifest.engine} ({versions})" if versions else manifest.engine
+    return f"{run.manifest.engine} ({versions})" if versions else run.manifest.engine
+
+
+def _speed(name: str, formula: Formula, title: dict[str, str], remark: dict[str, str]) -> MetricEntry:
+    return MetricEntry(
+        name=name,
+        unit=work_per_second,
+        group="inference_speed",
+        scope="system",
+        formula=formula,
+        format=units.per_second,
+        marks=SPEED,
+        title=title,
+        remark=remark,
+    )
+
+
+BY_FRAMEWORK = {"en": "by the plain framework, {unit}", "zh": "由框架直接推理，单位{unit}"}
+
+METRICS = (
+    _speed("p_val_whole", by_framework, {"en": "Framework throughput, overall", "zh": "验证总吞吐量"}, BY_FRAMEWORK),
+    _speed("p_val_core", by_framework, {"en": "Framework throughput, compute", "zh": "验证计算吞吐量"}, BY_FRAMEWORK),
+    _speed(
+        "p_infer_whole",
+        of_window(p_infer_whole),
+        {"en": "Engine throughput, overall", "zh": "推理总吞吐量"},
+        {
+            "en": "of the whole system; real work over the time of the whole loop, {unit}",
+            "zh": "全系统，真实工作量÷推理循环总时间，单位{unit}",
+        },
+    ),
+    _speed(
+        "p_infer_core",
+        of_window(p_infer_core),
+        {"en": "Engine throughput, compute", "zh": "推理计算吞吐量"},
+        {
+            "en": "compute and communication only; p_infer_core ≥ p_infer_whole, {unit}",
+            "zh": "只含计算与通信，p_infer_core≥p_infer_whole，单位{unit}",
+        },
+    ),
+    _speed(
+        "p_infer_padded",
+        of_window(p_infer_padded),
+        {"en": "The same, padding counted", "zh": "推理计算吞吐量（含填充）"},
+        {
+            "en": "as p_infer_core, with the positions that held padding counted too, {unit}",
+            "zh": "同p_infer_core，但计入填充位置，单位{unit}",
+        },
+    ),
+)

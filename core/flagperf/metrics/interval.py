@@ -7,7 +7,6 @@ of those that treat the steps as independent, 49 % do.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -17,7 +16,7 @@ NUM_BATCHES = 10
 STUDENT_T = 2.262
 """97.5 % quantile for NUM_BATCHES - 1 degrees of freedom."""
 
-METHOD = "95 %, batch means"
+METHOD = "batch_means_95"
 
 
 def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]) -> Interval | None:
@@ -28,6 +27,8 @@ def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]
     totals_ns = [sum(durations_ns[batch]) for batch in batches]
     if min(totals_ns) <= 0:
         return None
+    import statistics  # not at the top: it is expensive to import, and `cases list` imports this module
+
     rates = [sum(counts[batch]) / total_ns for batch, total_ns in zip(batches, totals_ns, strict=True)]
     relative = STUDENT_T * statistics.stdev(rates) / math.sqrt(NUM_BATCHES) / statistics.fmean(rates)
     return Interval(max(0.0, value * (1 - relative)), value * (1 + relative), METHOD)

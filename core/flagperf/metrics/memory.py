@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from flagperf import units
 from flagperf.api import Reading
-from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
-from flagperf.metrics.metric import Mark
+from flagperf.kinds.kind import Text
+from flagperf.metrics.entry import CARD, Formula, MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent, named
+from flagperf.metrics.metric import Mark, Scope
+from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord
 from flagperf.metrics.samples import Card, DeviceSamples, card_name
-from flagperf.metrics.throughput import SECOND_NS
 from flagperf.spec import Job
+from flagperf.units import SECOND_NS
 
 TOLERANCE_BYTES = 64 << 20
 """Cards round, and are read between two allocations. A card that says less than the allocator by more is misread."""
@@ -25,24 +29,72 @@ ROUNDING = 1.01
 Devices = Mapping[Card, DeviceSamples]
 
 
-def memory(job: Job, devices: Devices | Absent, ranks: Sequence[RankRecord], failure: Absent | None) -> Findings:
-    allocator = _allocator(job, ranks, failure)
-    if isinstance(devices, Absent):
-        remainder = allocator if isinstance(allocator, Absent) else devices
-        card = dict.fromkeys(("mem_used", "mem_total", "mem_baseline"), devices)
-        return {**card, "mem_allocator": allocator, "mem_remainder": remainder}
-    fullest = max(devices.values(), key=lambda device: device.peak_bytes)
-    implausible = _implausible(devices) or _pool_overdrawn(job, devices) or _below_allocator(devices, ranks)
-    findings: dict[str, Finding] = {
-        "mem_used": implausible or Found(fullest.peak_bytes, _inputs(fullest, devices, ranks)),
-        "mem_total": _total(fullest),
-        "mem_baseline": _baseline(fullest, devices),
-        "mem_remainder": _remainder(devices, allocator, ranks) if isinstance(allocator, Found) else allocator,
+def of_devices(formula: Callable[[Devices, Observed], Finding]) -> Formula:
+    """A formula over the samples of all cards, marked with what the readings themselves say against it."""
+
+    def guarded(run: Observed) -> Finding:
+        if isinstance(run.devices, Absent):
+            return run.devices
+        return _marked(formula(run.devices, run), device_marks(run.job, run.devices))
+
+    return guarded
+
+
+def mem_used(devices: Devices, run: Observed) -> Finding:
+    fullest = fullest_of(devices)
+    return _implausible_memory(devices, run) or Found(fullest.peak_bytes, _inputs(fullest, devices, run.ranks))
+
+
+def mem_total(devices: Devices, _run: Observed) -> Finding:
+    device = fullest_of(devices)
+    if device.total_bytes is None:
+        return _unread("memory.no_total", device.card, device.peak[1], "total_bytes")
+    if device.total_bytes <= 0:
+        return absent("invalid_telemetry", "memory.bad_total", card=card_name(device.card), total=device.total_bytes)
+    return Found(device.total_bytes, {"device_id": device.card[1]})
+
+
+def mem_baseline(devices: Devices, _run: Observed) -> Finding:
+    fullest = fullest_of(devices)
+    baseline = fullest.baseline
+    if baseline is None or baseline.used_bytes is None:
+        return _unread("memory.no_baseline", fullest.card, baseline, "used_bytes")
+    known = {
+        card: device.baseline.used_bytes
+        for card, device in devices.items()
+        if device.baseline is not None and device.baseline.used_bytes is not None
     }
-    if implausible and isinstance(allocator, Found):
-        findings["mem_remainder"] = implausible
-    doubts = device_marks(job, devices)
-    return {**{name: _marked(finding, doubts) for name, finding in findings.items()}, "mem_allocator": allocator}
+    return Found(baseline.used_bytes, {"device_id": fullest.card[1], "per_device": per_device(known)})
+
+
+def mem_allocator(run: Observed) -> Finding:
+    if not run.job.has_allocator:
+        return absent("not_applicable", "memory.no_allocator", vendor=run.job.vendor)
+    reserved = {record.rank: _reserved(record) for record in run.ranks}
+    silent = [rank for rank in range(run.job.world_size) if reserved.get(rank) is None]
+    if silent:
+        return run.failure or absent("not_measured", "memory.no_allocator_peak", who=named("rank", silent))
+    fullest = max(run.ranks, key=lambda record: _reserved(record) or 0)
+    node_index, device_id = _card(fullest)
+    figures = per_device({_card(record): _reserved(record) or 0 for record in run.ranks})
+    inputs = {"rank": fullest.rank, "node_index": node_index, "device_id": device_id, "per_device": figures}
+    return Found(_reserved(fullest) or 0, inputs)
+
+
+def mem_remainder(run: Observed) -> Finding:
+    """Of the card of the rank whose allocator took most. May be negative by less than the tolerance."""
+    allocator = mem_allocator(run)
+    if isinstance(allocator, Absent):
+        return allocator
+    return of_devices(lambda devices, _run: _remainder(devices, allocator, run))(run)
+
+
+def fullest_of(devices: Devices) -> DeviceSamples:
+    return max(devices.values(), key=lambda device: device.peak_bytes)
+
+
+def _implausible_memory(devices: Devices, run: Observed) -> Absent | None:
+    return _implausible(devices) or _pool_overdrawn(run.job, devices) or _below_allocator(devices, run.ranks)
 
 
 def device_marks(job: Job, devices: Devices) -> tuple[Mark, ...]:
@@ -74,7 +126,7 @@ def _inputs(fullest: DeviceSamples, devices: Devices, ranks: Sequence[RankRecord
         "interval_seconds": fullest.interval_seconds,
         "num_samples": len(fullest.readings),
         "largest_gap_seconds": fullest.gap.seconds,
-        "per_device": _per_device({card: device.peak_bytes for card, device in devices.items()}),
+        "per_device": per_device({card: device.peak_bytes for card, device in devices.items()}),
     }
 
 
@@ -85,85 +137,52 @@ def _since_training_seconds(device: DeviceSamples, ranks: Sequence[RankRecord]) 
         began.t_ns
         for record in ranks
         if record.started.node_index == device.card[0] and record.started.clock.boot_id == device.boot_id
-        for began in record.began
+        for began in record.loop_began
     ]
     return (device.peak[0] - min(began_ns)) / SECOND_NS if began_ns else None
 
 
-def _per_device(figures: Mapping[Card, int]) -> dict[str, int]:
+def per_device(figures: Mapping[Card, Any]) -> dict[str, Any]:
     return {f"{node}/{device_id}": figure for (node, device_id), figure in figures.items()}
 
 
-def _total(device: DeviceSamples) -> Finding:
-    if device.total_bytes is None:
-        return Absent(
-            "not_measured", f"{card_name(device.card)} reported no total{_why(device.peak[1], 'total_bytes')}"
-        )
-    if device.total_bytes <= 0:
-        return Absent("invalid_telemetry", f"{card_name(device.card)} reported a total of {device.total_bytes} bytes")
-    return Found(device.total_bytes, {"device_id": device.card[1]})
+def _unread(code: str, card: Card, reading: Reading | None, field: str) -> Absent:
+    """With the probe's reason, where it gave one."""
+    why = reading.missing.get(field) if reading else None
+    if why is None:
+        return absent("not_measured", code, card=card_name(card))
+    return absent("not_measured", f"{code}_because", card=card_name(card), why=why)
 
 
-def _baseline(fullest: DeviceSamples, devices: Devices) -> Finding:
-    baseline = fullest.baseline
-    if baseline is None or baseline.used_bytes is None:
-        why = _why(baseline, "used_bytes") if baseline else ""
-        return Absent("not_measured", f"{card_name(fullest.card)} was not read before the workers started{why}")
-    known = {
-        card: device.baseline.used_bytes
-        for card, device in devices.items()
-        if device.baseline is not None and device.baseline.used_bytes is not None
-    }
-    return Found(baseline.used_bytes, {"device_id": fullest.card[1], "per_device": _per_device(known)})
-
-
-def _why(reading: Reading, field: str) -> str:
-    return f": {reading.missing[field]}" if field in reading.missing else ""
-
-
-def _allocator(job: Job, ranks: Sequence[RankRecord], failure: Absent | None) -> Finding:
-    if not job.has_allocator:
-        return Absent("not_applicable", f"vendor {job.vendor} has no allocator with figures of its own")
-    reserved = {record.rank: _reserved(record) for record in ranks}
-    silent = [rank for rank in range(job.world_size) if reserved.get(rank) is None]
-    if silent:
-        return failure or Absent("not_measured", f"{named('rank', silent)} recorded no allocator peak")
-    fullest = max(ranks, key=lambda record: _reserved(record) or 0)
-    node_index, device_id = _card(fullest)
-    figures = {_card(record): _reserved(record) or 0 for record in ranks}
-    inputs = {
-        "rank": fullest.rank, "node_index": node_index, "device_id": device_id, "per_device": _per_device(figures),
-    }  # fmt: skip
-    return Found(_reserved(fullest) or 0, inputs)
-
-
-def _remainder(devices: Devices, allocator: Found, ranks: Sequence[RankRecord]) -> Finding:
-    """Of the card of the rank whose allocator took most. May be negative by less than the tolerance."""
+def _remainder(devices: Devices, allocator: Found, run: Observed) -> Finding:
+    implausible = _implausible_memory(devices, run)
+    if implausible:
+        return implausible
     rank, card = allocator.inputs["rank"], (allocator.inputs["node_index"], allocator.inputs["device_id"])
     device = devices.get(card)
     if device is None:
-        return Absent("not_measured", f"{card_name(card)}, of rank {rank}, is not among the sampled ones")
+        return absent("not_measured", "memory.card_not_sampled", card=card_name(card), rank=rank)
     remainder = int(device.peak_bytes - allocator.value)
     if remainder < -TOLERANCE_BYTES:
-        return Absent("invalid_telemetry", _below(device, rank, int(allocator.value)))
+        return _below(device, rank, int(allocator.value))
     figures = {
         _card(record): devices[_card(record)].peak_bytes - (_reserved(record) or 0)
-        for record in ranks
+        for record in run.ranks
         if _card(record) in devices
     }
-    return Found(remainder, {**allocator.inputs, "per_device": _per_device(figures)})
+    return Found(remainder, {**allocator.inputs, "per_device": per_device(figures)})
 
 
 def _implausible(devices: Devices) -> Absent | None:
     for device in devices.values():
         if device.peak_bytes <= 0:
-            return Absent("invalid_telemetry", f"{card_name(device.card)} used {device.peak_bytes} bytes at its peak")
+            peak = {"card": card_name(device.card), "used": device.peak_bytes}
+            return absent("invalid_telemetry", "memory.peak_not_positive", **peak)
         for t_ns, reading in device.readings:
             used, total = reading.used_bytes or 0, reading.total_bytes
             if used < 0 or (total is not None and used > total):
-                return Absent(
-                    "invalid_telemetry", f"{card_name(device.card)} used {used} of {total} bytes at {t_ns} ns"
-                )
+                figures = {"used": used, "total": total, "at": t_ns}
+                return absent("invalid_telemetry", "memory.over_total", card=card_name(device.card), **figures)
     return None
 
 
@@ -177,8 +196,8 @@ def _pool_overdrawn(job: Job, devices: Devices) -> Absent | None:
             moment = (device.card[0], t_ns)
             used[moment] += reading.used_bytes or 0
             if reading.total_bytes is not None and used[moment] > reading.total_bytes:
-                figures = f"used {used[moment]} of {reading.total_bytes} bytes at {t_ns} ns"
-                return Absent("invalid_telemetry", f"the slots of node {device.card[0]} together {figures}")
+                figures = {"used": used[moment], "total": reading.total_bytes, "at": t_ns}
+                return absent("invalid_telemetry", "memory.pool_overdrawn", node=device.card[0], **figures)
     return None
 
 
@@ -190,14 +209,13 @@ def _below_allocator(devices: Devices, ranks: Sequence[RankRecord]) -> Absent | 
         if device is None or reserved is None or record.started.mapping == "none":
             continue
         if device.peak_bytes + TOLERANCE_BYTES < reserved:
-            return Absent("invalid_telemetry", _below(device, record.rank, reserved))
+            return _below(device, record.rank, reserved)
     return None
 
 
-def _below(device: DeviceSamples, rank: int, reserved: int) -> str:
-    return (
-        f"{card_name(device.card)} says {device.peak_bytes} bytes at its peak, the allocator of rank {rank} {reserved}"
-    )
+def _below(device: DeviceSamples, rank: int, reserved: int) -> Absent:
+    figures = {"peak": device.peak_bytes, "rank": rank, "reserved": reserved}
+    return absent("invalid_telemetry", "memory.below_allocator", card=card_name(device.card), **figures)
 
 
 def _reserved(record: RankRecord) -> int | None:
@@ -206,3 +224,57 @@ def _reserved(record: RankRecord) -> int | None:
 
 def _card(record: RankRecord) -> Card:
     return record.started.node_index, record.started.device_id
+
+
+def _entry(name: str, scope: Scope, formula: Formula, title: Text, remark: Text) -> MetricEntry:
+    return MetricEntry(
+        name=name,
+        unit="bytes",
+        group="memory",
+        scope=scope,
+        formula=formula,
+        format=units.gib,
+        shown_unit="GiB",
+        marks=CARD,
+        title=title,
+        remark=remark,
+    )
+
+
+METRICS = (
+    _entry(
+        "mem_used",
+        "device",
+        of_devices(mem_used),
+        {"en": "Device memory used", "zh": "硬件存储峰值"},
+        {"en": "peak of one device, GiB", "zh": "单卡峰值，单位GiB"},
+    ),
+    _entry(
+        "mem_total",
+        "device",
+        of_devices(mem_total),
+        {"en": "Device memory", "zh": "硬件存储总量"},
+        {"en": "as the device reports it, GiB", "zh": "设备报告的总量，单位GiB"},
+    ),
+    _entry(
+        "mem_baseline",
+        "device",
+        of_devices(mem_baseline),
+        {"en": "Memory before the workers", "zh": "启动前的硬件存储使用"},
+        {"en": "on the same device, GiB", "zh": "同一设备，单位GiB"},
+    ),
+    _entry(
+        "mem_allocator",
+        "rank",
+        mem_allocator,
+        {"en": "Memory of the allocator", "zh": "框架分配器的存储"},
+        {"en": "what the framework reserved at its peak, GiB", "zh": "框架保留的峰值，单位GiB"},
+    ),
+    _entry(
+        "mem_remainder",
+        "device",
+        mem_remainder,
+        {"en": "Memory outside the allocator", "zh": "分配器之外的存储"},
+        {"en": "device peak without the allocator's, GiB", "zh": "设备峰值减去分配器峰值，单位GiB"},
+    ),
+)

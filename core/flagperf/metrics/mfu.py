@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from flagperf import units
 from flagperf.api import Peak
-from flagperf.events import ModelDescribed
-from flagperf.metrics.finding import Absent, Finding, Findings, Found
-from flagperf.metrics.flops import FORMULAS, ModelFacts, utilisation
+from flagperf.kinds.kind import Text
+from flagperf.messages import message
+from flagperf.metrics.entry import CARD, SPEED, Formula, MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent
+from flagperf.metrics.flops import FORMULAS, utilisation
 from flagperf.metrics.metric import Mark
-from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.throughput import SECOND_NS
-from flagperf.metrics.training import NO_TRAINING
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.throughput import of_window
 from flagperf.metrics.window import Window
-from flagperf.spec import Job, Manifest
+from flagperf.spec import Job
+from flagperf.units import SECOND_NS
 
-NAMES = ("tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")
 TERA = 1e12
 
 
@@ -34,66 +36,54 @@ class Work(msgspec.Struct, frozen=True):
         return self.tokens_per_second * self.flops_per_token
 
 
-def model_flops(job: Job, manifest: Manifest, ranks: Sequence[RankRecord], window: Window | Absent) -> Findings:
-    if isinstance(window, Absent):
-        return dict.fromkeys(NAMES, window)
-    model = model_facts(ranks)
-    is_inference = manifest.kind == "inference"
-    seconds = (window.train_ns if counts_tokens(manifest) and not is_inference else window.core_ns) / SECOND_NS
-    positions = window.positions / seconds / job.world_size
-    tokens = window.tokens / seconds / job.world_size
-    work = _work(manifest.mfu_formula, model, positions)
-    headline = _share(job, work)
-    useful = _share(job, _work(manifest.mfu_formula, model, tokens))
-    return {
-        "tflops_per_device": _tflops(headline, work),
-        "mfu": headline,
-        "mfu_useful": headline if isinstance(headline, Absent) else useful,
-        "mfu_nominal-6n": NO_TRAINING if is_inference else _share(job, _work("nominal-6n", model, positions)),
-        "mfu_nominal-2n": _share(job, _work("nominal-2n", model, positions)),
-        "mfu_palm": _share(job, _work("palm-infer" if is_inference else "palm", model, positions)),
-    }
+def tflops_per_device(window: Window, run: Observed) -> Finding:
+    work = _work(run, run.manifest.mfu_formula, _per_device(window, run, window.positions))
+    if isinstance(work, Absent):
+        return work
+    headline = _share(run.job, work)
+    if isinstance(headline, Absent) and headline.reason == "invalid_telemetry":
+        return headline
+    return Found(work.flops_per_second / TERA, work.inputs)
 
 
-def counts_tokens(manifest: Manifest) -> bool:
-    """Cases whose throughput is in tokens publish by p_train's span, the others by p_core's."""
-    return "token" in manifest.sample_unit
+def mfu(window: Window, run: Observed) -> Finding:
+    return _share(run.job, _work(run, run.manifest.mfu_formula, _per_device(window, run, window.positions)))
 
 
-def model_facts(ranks: Sequence[RankRecord]) -> ModelFacts | Absent:
-    described = [msgspec.structs.replace(model, t_ns=0) for record in ranks for model in record.models]
-    if not described:
-        return Absent("not_measured", "the worker did not describe its model")
-    if any(model != described[0] for model in described):
-        return Absent("invalid_telemetry", "the ranks describe different models")
-    return _facts(described[0])
+def mfu_useful(window: Window, run: Observed) -> Finding:
+    headline = mfu(window, run)
+    if isinstance(headline, Absent):
+        return headline
+    return _share(run.job, _work(run, run.manifest.mfu_formula, _per_device(window, run, window.tokens)))
 
 
-def _facts(model: ModelDescribed) -> ModelFacts:
-    return ModelFacts(
-        parameters=model.parameters,
-        matmul_parameters=model.matmul_parameters,
-        layers=model.layers,
-        heads=model.heads,
-        head_size=model.head_size,
-        sequence=model.sequence,
-        causal=model.causal,
-        nominal_parameters=model.nominal_parameters,
-        lora_parameters=model.lora_parameters,
-    )
+def by_formula(name: str) -> Callable[[Window, Observed], Finding]:
+    """For comparison with published figures of that formula. Which it is, the kind of the case says."""
+
+    def formula(window: Window, run: Observed) -> Finding:
+        return _share(run.job, _work(run, run.kind.mfu_formulas[name], _per_device(window, run, window.positions)))
+
+    return formula
 
 
-def _work(formula: str | None, model: ModelFacts | Absent, tokens_per_second: float) -> Work | Absent:
+def _per_device(window: Window, run: Observed, tokens: int) -> float:
+    """Per second. Of training, cases that count tokens publish by p_train's duration and the others by p_core's."""
+    is_core = run.kind.mfu_duration[run.manifest.counts] == "core"
+    return tokens / ((window.core_ns if is_core else window.train_ns) / SECOND_NS) / run.job.world_size
+
+
+def _work(run: Observed, formula: str | None, tokens_per_second: float) -> Work | Absent:
+    model = run.model
     if formula is None:
-        return Absent("not_applicable", "the case declares no formula for its FLOPs")
+        return absent("not_applicable", "flops.no_formula")
     if formula not in FORMULAS:
-        return Absent("unsupported", f"unknown formula {formula!r}; known: {', '.join(FORMULAS)}")
+        return absent("unsupported", "flops.unknown_formula", formula=formula, known=list(FORMULAS))
     if isinstance(model, Absent):
         return model
     if formula == "exact-lora" and model.lora_parameters is None:
-        return Absent("not_measured", "the worker did not say how many parameters its adapters have")
+        return absent("not_measured", "flops.no_adapters")
     if not tokens_per_second:
-        return Absent("not_measured", "the kept steps counted no tokens")
+        return absent("not_measured", "flops.no_tokens")
     flops = FORMULAS[formula](model)
     inputs = {
         "formula": formula,
@@ -102,14 +92,6 @@ def _work(formula: str | None, model: ModelFacts | Absent, tokens_per_second: fl
         "tokens_per_second_per_device": tokens_per_second,
     }
     return Work(tokens_per_second, flops, inputs)
-
-
-def _tflops(headline: Finding, work: Work | Absent) -> Finding:
-    if isinstance(work, Absent):
-        return work
-    if isinstance(headline, Absent) and headline.reason == "invalid_telemetry":
-        return headline
-    return Found(work.flops_per_second / TERA, work.inputs)
 
 
 def _share(job: Job, work: Work | Absent) -> Finding:
@@ -122,18 +104,18 @@ def _share(job: Job, work: Work | Absent) -> Finding:
     value = utilisation(work.tokens_per_second, work.flops_per_token, peak.value)
     if value > 1:
         figures = f"{work.flops_per_second / TERA:.4g} of {peak.value / TERA:.4g} TFLOP/s ({peak.model}, {peak.row})"
-        return Absent("invalid_telemetry", f"above the peak for this precision: {figures}", inputs)
+        return Absent("invalid_telemetry", message("flops.above_peak", figures=figures), inputs)
     return Found(value, inputs, marks=_peak_marks(peak))
 
 
 def _peak(job: Job) -> Peak | Absent:
     device = job.device_model
     model = f"{device.model} ({device.slice})" if device.slice else device.model
-    wanted = f"vendor {job.vendor}, model {model}, precision row {job.precision.peak_row}"
+    wanted = message("flops.wanted_peak", vendor=job.vendor, model=model, row=job.precision.peak_row)
     if job.peak is None or job.peak.value <= 0:
-        return Absent("unknown_peak", f"no peak is known for {wanted}")
+        return absent("unknown_peak", "flops.no_peak", wanted=wanted)
     if job.peak.confidence == "low" and not job.accept_low_peaks:
-        return Absent("unknown_peak", f"the peak for {wanted} is of low confidence", _peak_inputs(job.peak))
+        return Absent("unknown_peak", message("flops.low_peak", wanted=wanted), _peak_inputs(job.peak))
     return job.peak
 
 
@@ -150,3 +132,66 @@ def _peak_inputs(peak: Peak) -> dict[str, Any]:
 def _peak_marks(peak: Peak) -> tuple[Mark, ...]:
     marks: dict[str, tuple[Mark, ...]] = {"high": (), "medium": ("medium_peak",), "low": ("low_peak",)}
     return marks[peak.confidence]
+
+
+def _mfu_entry(
+    name: str, formula: Formula, title: Text, remark: Text, head: str = "", group: str = "flops"
+) -> MetricEntry:
+    return MetricEntry(
+        name=name,
+        unit="share",
+        group=group,
+        scope="device",
+        formula=formula,
+        format=units.percent,
+        marks=SPEED + CARD,
+        title=title,
+        remark=remark,
+        head=head,
+    )
+
+
+def _by_formula_entry(name: str, group: str = "flops") -> MetricEntry:
+    formula = name.removeprefix("mfu_")
+    return _mfu_entry(
+        name,
+        of_window(by_formula(name)),
+        {"en": f"MFU by formula {formula}", "zh": f"计算使用率（公式{formula}）"},
+        {"en": "for comparison with figures of that formula only", "zh": "只可与同一公式的数值比较"},
+        group=group,
+    )
+
+
+METRICS = (
+    MetricEntry(
+        name="tflops_per_device",
+        unit="TFLOP/s",
+        group="flops",
+        scope="device",
+        formula=of_window(tflops_per_device),
+        format=units.four_digits,
+        shown_unit="TFLOP/s",
+        marks=SPEED,
+        title={"en": "Model TFLOP/s per device", "zh": "每卡模型算力"},
+        remark={"en": "formula {formula}, TFLOP/s", "zh": "公式{formula}，单位TFLOP/s"},
+    ),
+    _mfu_entry(
+        "mfu",
+        of_window(mfu),
+        {"en": "MFU", "zh": "计算使用率"},
+        {
+            "en": "formula {formula}; N, peak and the peak's source are in the notes",
+            "zh": "公式{formula}，N、峰值及其来源见注",
+        },
+        head="MFU",
+    ),
+    _mfu_entry(
+        "mfu_useful",
+        of_window(mfu_useful),
+        {"en": "MFU of real tokens", "zh": "计算使用率（只计真实token）"},
+        {"en": "without padding and repeats", "zh": "不含填充与重复"},
+    ),
+    _by_formula_entry("mfu_nominal-6n", "training_flops"),
+    _by_formula_entry("mfu_nominal-2n"),
+    _by_formula_entry("mfu_palm"),
+)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from flagperf import units
 from flagperf.events import StepFinished
-from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
+from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent, named
+from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.training import Training
-from flagperf.spec import Job, Manifest, Quality, flatten
+from flagperf.metrics.spans import Loop
+from flagperf.metrics.throughput import of_loop
+from flagperf.spec import Manifest, Quality
 
 
-def losses(training: Training | Absent) -> Findings:
-    if isinstance(training, Absent):
-        return dict.fromkeys(("loss", "loss_first"), training)
-    steps = training.steps
-    if not steps:
-        return dict.fromkeys(("loss", "loss_first"), Absent("not_measured", "no step was finished"))
-    return {"loss": global_loss(steps[-1]), "loss_first": global_loss(steps[0])}
+def loss(loop: Loop) -> Finding:
+    """Of the last step."""
+    return global_loss(loop.steps[-1]) if loop.steps else absent("not_measured", "quality.no_step")
+
+
+def loss_first(loop: Loop) -> Finding:
+    return global_loss(loop.steps[0]) if loop.steps else absent("not_measured", "quality.no_step")
 
 
 def global_loss(steps: Sequence[StepFinished]) -> Finding:
@@ -26,31 +30,39 @@ def global_loss(steps: Sequence[StepFinished]) -> Finding:
     counted = [(rank, step) for rank, step in enumerate(steps) if step.samples]
     silent = [rank for rank, step in counted if step.loss is None or not math.isfinite(step.loss)]
     if silent or not counted:
-        who = named("rank", silent) if silent else "all ranks"
-        if any(step.diverged for step in steps):
-            return Absent("not_measured", f"training diverged: the loss of step {steps[0].step} is not a finite number")
-        return Absent("not_measured", f"step {steps[0].step} has no finite loss on {who}")
+        return _no_loss(steps, silent)
     total = sum((step.loss or 0.0) * step.samples for _, step in counted)
     samples = sum(step.samples for _, step in counted)
     return Found(total / samples, {"step": steps[0].step, "samples": samples})
 
 
-def quality(wanted: Quality, ranks: Sequence[RankRecord], failure: Absent | None) -> Finding:
+def _no_loss(steps: Sequence[StepFinished], silent: Sequence[int]) -> Absent:
+    number = steps[0].step
+    if any(step.diverged for step in steps):
+        return absent("not_measured", "quality.diverged", step=number)
+    if not silent:
+        return absent("not_measured", "quality.no_loss_anywhere", step=number)
+    return absent("not_measured", "quality.no_loss", step=number, who=named("rank", silent))
+
+
+def quality(wanted: Quality, run: Observed) -> Finding:
     """The last value that rank 0 reported."""
-    if failure is not None:
-        return failure
-    reports = [report for record in ranks if record.rank == 0 for report in record.reports]
+    if run.failure is not None:
+        return run.failure
+    reports = [report for record in run.ranks if record.rank == 0 for report in record.reports]
     report = next((report for report in reversed(reports) if wanted.name in report.values), None)
     if report is None:
-        return Absent("not_measured", f"the case did not report {wanted.name}")
+        return absent("not_measured", "quality.not_reported", name=wanted.name)
     value = report.values[wanted.name]
     low = -math.inf if wanted.minimum is None else wanted.minimum
     high = math.inf if wanted.maximum is None else wanted.maximum
     if not (math.isfinite(value) and low <= value <= high):
-        return Absent("invalid_telemetry", f"{wanted.name} is {value}, not a number from {low:g} to {high:g}")
+        limits = {"low": f"{low:g}", "high": f"{high:g}"}
+        return absent("invalid_telemetry", "quality.out_of_range", name=wanted.name, value=str(value), **limits)
     evaluated = report.values.get("evaluated")
     rows = {} if evaluated is None else {"evaluated": int(evaluated)}
-    return Found(value, {"definition": wanted.definition, "step": report.step, **rows, **_parts(wanted.name, ranks)})
+    inputs = {"definition": wanted.definition, "step": report.step, **rows, **_parts(wanted.name, run.ranks)}
+    return Found(value, inputs)
 
 
 def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[str, float]]]:
@@ -59,17 +71,20 @@ def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[s
     return {"parts": {parts.by: parts.values for parts in reported}} if reported else {}
 
 
-def target(job: Job, manifest: Manifest, findings: Mapping[str, Finding]) -> Finding:
+def target(run: Observed, findings: Mapping[str, Finding]) -> Finding:
     """1 where the value is at the target or on its good side, else 0. Losses fall, all other values rise."""
+    manifest = run.manifest
     if manifest.target is None:
-        return Absent("not_applicable", "the case declares no target")
+        return absent("not_applicable", "quality.no_target")
     name, key = manifest.target.metric, manifest.target.key
-    goal = dict(flatten(job.config.values)).get(key)
+    goal = run.values.get(key)
     if isinstance(goal, bool) or not isinstance(goal, int | float):
-        return Absent("not_measured", f"the configuration has no number at {key}")
-    finding = findings.get(name) or Absent("not_measured", f"there is no metric of that name in case {manifest.name}")
+        return absent("not_measured", "quality.no_number", key=key)
+    finding = findings.get(name) or absent("not_measured", "quality.no_such_metric", case=manifest.name)
     if isinstance(finding, Absent):
-        return Absent(finding.reason, f"{name}: {finding.detail}", {"metric": name, "target": goal})
+        inputs = {"metric": name, "target": goal}
+        why = absent(finding.reason, "quality.target_without_value", metric=name, why=finding.message)
+        return Absent(why.reason, why.message, inputs)
     reached = finding.value <= goal if _falls(manifest, name) else finding.value >= goal
     return Found(int(reached), {"metric": name, "target": goal, "got": finding.value})
 
@@ -77,3 +92,67 @@ def target(job: Job, manifest: Manifest, findings: Mapping[str, Finding]) -> Fin
 def _falls(manifest: Manifest, name: str) -> bool:
     formats = {entry.name: entry.format for entry in manifest.qualities}
     return formats.get(name, name) in ("loss", "loss_first")
+
+
+FORMATS = {
+    "fraction": units.fraction,
+    "loss": units.loss,
+    "one_decimal": units.one_decimal,
+    "count": units.count,
+}
+"""Of the qualities that a case declares."""
+
+
+def quality_entry(wanted: Quality) -> MetricEntry:
+    return MetricEntry(
+        name=wanted.name,
+        unit=wanted.unit,
+        group="quality",
+        scope="job",
+        formula=lambda run: quality(wanted, run),
+        format=FORMATS[wanted.format],
+        title={"en": wanted.name},
+        remark={"en": _literal(wanted.definition)},
+        heading="quality",
+    )
+
+
+def _literal(text: str) -> str:
+    """A remark without fields: braces stand for themselves."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def target_entry(findings: Mapping[str, Finding]) -> MetricEntry:
+    """Comes last, after the qualities of the case, whose findings it judges."""
+    return MetricEntry(
+        name="target",
+        unit="",
+        group="quality",
+        scope="job",
+        formula=lambda run: target(run, findings),
+        format=units.count,
+        title={"en": "Target reached", "zh": "是否达到目标"},
+    )
+
+
+METRICS = (
+    MetricEntry(
+        name="loss",
+        unit="",
+        group="losses",
+        scope="system",
+        formula=of_loop(loss),
+        format=units.loss,
+        title={"en": "Loss", "zh": "训练损失"},
+        remark={"en": "training loss of the last step", "zh": "训练最后一步的损失"},
+    ),
+    MetricEntry(
+        name="loss_first",
+        unit="",
+        group="losses",
+        scope="system",
+        formula=of_loop(loss_first),
+        format=units.loss,
+        title={"en": "Loss of the first step", "zh": "首步训练损失"},
+    ),
+)

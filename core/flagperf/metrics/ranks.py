@@ -10,20 +10,21 @@ import msgspec
 
 from flagperf.events import (
     AnyEvent,
-    Evaluated,
     EventFile,
-    Logged,
     ModelDescribed,
     PartsReported,
     Reported,
+    RowMeasured,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
     WarmupEnded,
     WorkerEnded,
     WorkerStarted,
 )
-from flagperf.metrics.finding import Absent, named
+from flagperf.kinds import Kind
+from flagperf.messages import Message, message
+from flagperf.metrics.finding import Absent, absent, named
 from flagperf.spec import Job
 
 E = TypeVar("E")
@@ -32,11 +33,13 @@ E = TypeVar("E")
 class RankRecord(msgspec.Struct, frozen=True):
     started: WorkerStarted
     models: tuple[ModelDescribed, ...]
-    began: tuple[TrainingBegan, ...]
+    loop_began: tuple[SpanBegan, ...]
+    """Of the measured span, as `loop_ended`."""
     warmups: tuple[WarmupEnded, ...]
     steps: tuple[StepFinished, ...]
-    pauses: tuple[Evaluated | Logged, ...]
-    training_ended: tuple[TrainingEnded, ...]
+    pauses: tuple[SpanEnded, ...]
+    loop_ended: tuple[SpanEnded, ...]
+    rows: tuple[RowMeasured, ...]
     reports: tuple[Reported, ...]
     parts: tuple[PartsReported, ...]
     ended: WorkerEnded | None
@@ -50,46 +53,50 @@ def of(events: Iterable[AnyEvent], kind: type[E]) -> tuple[E, ...]:
     return tuple(event for event in events if isinstance(event, kind))
 
 
-def rank_records(files: Iterable[EventFile]) -> tuple[RankRecord, ...]:
+def rank_records(files: Iterable[EventFile], kind: Kind) -> tuple[RankRecord, ...]:
     """By rank. A file in which no worker started has nothing to say and is left out."""
-    records = (_rank_record(file.events) for file in files if of(file.events, WorkerStarted))
+    records = (_rank_record(file.events, kind) for file in files if of(file.events, WorkerStarted))
     return tuple(sorted(records, key=lambda record: record.rank))
 
 
-def failure(job: Job, ranks: Sequence[RankRecord]) -> Absent | None:
+def failure_of(job: Job, ranks: Sequence[RankRecord]) -> Absent | None:
     """Why a finished job's numbers cannot be had from these ranks, or None where all are there and succeeded."""
     counts = Counter(record.rank for record in ranks)
     strange = [rank for rank, count in counts.items() if count > 1 or not 0 <= rank < job.world_size]
     if strange:
-        return Absent("invalid_telemetry", f"{named('rank', strange)} recorded twice or not of this job")
+        return absent("invalid_telemetry", "rank.repeated", who=named("rank", strange))
     missing = [rank for rank in range(job.world_size) if rank not in counts]
     if missing:
-        return Absent("run_failed", f"no record of {named('rank', missing)}: {len(ranks)} of {job.world_size} started")
+        return absent("run_failed", "rank.missing", who=named("rank", missing), count=len(ranks), all=job.world_size)
     unhappy = [record for record in ranks if record.ended is None or record.ended.status != "succeeded"]
     if unhappy:
-        return Absent("run_failed", f"{named('rank', [r.rank for r in unhappy])} did not succeed: {_end(unhappy[0])}")
+        who = named("rank", [record.rank for record in unhappy])
+        return absent("run_failed", "rank.unsuccessful", who=who, why=_end(unhappy[0]))
     return None
 
 
-def _rank_record(events: Sequence[AnyEvent]) -> RankRecord:
-    ended = of(events, WorkerEnded)
+def _rank_record(events: Sequence[AnyEvent], kind: Kind) -> RankRecord:
+    ended, spans = of(events, WorkerEnded), of(events, SpanEnded)
     return RankRecord(
         started=of(events, WorkerStarted)[0],
         models=of(events, ModelDescribed),
-        began=of(events, TrainingBegan),
+        loop_began=tuple(span for span in of(events, SpanBegan) if span.name == kind.name),
         warmups=of(events, WarmupEnded),
         steps=of(events, StepFinished),
-        pauses=of(events, Evaluated) + of(events, Logged),
-        training_ended=of(events, TrainingEnded),
+        pauses=tuple(span for span in spans if span.name in kind.pauses),
+        loop_ended=tuple(span for span in spans if span.name == kind.name),
+        rows=of(events, RowMeasured),
         reports=of(events, Reported),
         parts=of(events, PartsReported),
         ended=ended[-1] if ended else None,
     )
 
 
-def _end(record: RankRecord) -> str:
+def _end(record: RankRecord) -> Message:
+    if record.ended is not None and record.ended.reason:
+        return message("rank.ended_because", rank=record.rank, status=record.ended.status, reason=record.ended.reason)
     if record.ended is not None:
-        reason = f" ({record.ended.reason})" if record.ended.reason else ""
-        return f"rank {record.rank} ended as {record.ended.status}{reason}"
-    where = f"step {record.steps[-1].step}" if record.steps else "its start, before the first step was finished"
-    return f"the record of rank {record.rank} stops after {where}"
+        return message("rank.ended", rank=record.rank, status=record.ended.status)
+    if record.steps:
+        return message("rank.stops_after_step", rank=record.rank, step=record.steps[-1].step)
+    return message("rank.stops_after_start", rank=record.rank)

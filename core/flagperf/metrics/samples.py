@@ -1,16 +1,16 @@
-"""DeviceSamples: what the probes said of each card of the job, and what the probes themselves cost."""
+"""DeviceSamples: what the probes said of each card of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from flagperf.api import Reading
 from flagperf.events import (
     EventFile,
-    ProbeEnded,
     ProbeFailed,
     ProbeStarted,
     Sampled,
@@ -18,17 +18,19 @@ from flagperf.events import (
     WorkersEnded,
     WorkersLaunched,
 )
-from flagperf.metrics.finding import Absent, Finding, Found, named
+from flagperf.messages import Message, message
+from flagperf.metrics.finding import Absent, absent, named
+from flagperf.metrics.metric import Reason
 from flagperf.metrics.ranks import of
-from flagperf.metrics.throughput import SECOND_NS
 from flagperf.spec import Job
+from flagperf.units import SECOND_NS
 
 Card = tuple[int, str]
 """Node index and device id: PCI addresses of two nodes may be equal."""
 
 LATE_INTERVALS, LATE_SECONDS = 15, 30.0
-"""Samples that are late by no more than the larger of both are those of a busy machine. A probe whose samples are dear
-pauses for up to 10 intervals by itself."""
+"""Samples that are late by no more than the larger of both are those of a busy machine. A probe whose sampling is
+expensive pauses for up to 10 intervals by itself."""
 
 SILENT_SHARE = 0.05
 """Of the time that the workers ran: a longer gap may hide the peak."""
@@ -91,19 +93,6 @@ def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> d
     if missing:
         return _nothing(missing, files)
     return _died(parent, files) or _silent(found, files) or found
-
-
-def probe_cost(job: Job, files: Sequence[EventFile]) -> Finding:
-    costs: dict[str, float] = {}
-    for started, file in probe_files(files):
-        for ended in of(file.events, ProbeEnded)[:1]:
-            if ended.wall_seconds <= 0 or ended.cpu_seconds < 0:
-                return Absent("invalid_telemetry", f"the probe of node {started.node_index} ran {ended.wall_seconds} s")
-            costs[str(started.node_index)] = ended.cpu_seconds / ended.wall_seconds
-    missing = [node.index for node in job.nodes if str(node.index) not in costs]
-    if missing:
-        return Absent("not_measured", f"the probe of {named('node', missing)} did not record its end")
-    return Found(max(costs.values()), {"per_node": costs})
 
 
 def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:
@@ -169,7 +158,7 @@ def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
         ]
         for failed in of(file.events, ProbeFailed):
             if not ends_ns or failed.t_ns < max(ends_ns):
-                return Absent("invalid_telemetry", f"node {started.node_index}: {failed.reason}")
+                return absent("invalid_telemetry", "samples.probe_died", node=started.node_index, why=_why(failed))
     return None
 
 
@@ -177,8 +166,8 @@ def _silent(devices: Mapping[Card, DeviceSamples], files: Sequence[EventFile]) -
     for device in devices.values():
         if device.was_silent:
             reasons = [reason for t_ns, reason in _reasons([device.card], files) if _within(t_ns, device.gap)]
-            span = f"{device.gap.seconds:.1f} of {device.watched_seconds:.1f} s"
-            return Absent("invalid_telemetry", f"no sample of {card_name(device.card)} for {span}{_because(reasons)}")
+            spans = {"part": f"{device.gap.seconds:.1f}", "whole": f"{device.watched_seconds:.1f}"}
+            return _because("invalid_telemetry", "samples.silent", reasons, card=card_name(device.card), **spans)
     return None
 
 
@@ -188,30 +177,37 @@ def _within(t_ns: int, gap: Gap) -> bool:
 
 def _nothing(missing: Sequence[Card], files: Sequence[EventFile]) -> Absent:
     node = missing[0][0]
-    cards = f"{named('device', [device_id for node_index, device_id in missing if node_index == node])} of node {node}"
+    names = named("device", [device_id for node_index, device_id in missing if node_index == node])
     reasons = [reason for _, reason in _reasons(missing, files)]
-    return Absent("not_measured", f"no memory was sampled of {cards}{_because(reasons)}")
+    return _because("not_measured", "samples.none", reasons, cards=message("name.of_node", what=names, node=node))
 
 
-def _because(reasons: Sequence[str]) -> str:
-    return f": {reasons[-1]}" if reasons else ""
+def _because(reason: Reason, code: str, reasons: Sequence[Message | str], /, **params: Any) -> Absent:
+    """With the last of the reasons, where there are any."""
+    return absent(reason, f"{code}_because", why=reasons[-1], **params) if reasons else absent(reason, code, **params)
 
 
-def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[int, str]]:
+def _why(failed: ProbeFailed) -> Message | str:
+    return failed.message or failed.reason
+
+
+def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[int, Message | str]]:
     """Why these cards were not read, each with its time, in the order of their files. A probe that never got so far as
     to say whose it is may be theirs."""
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, Message | str]] = []
     for file in files:
         nodes = {started.node_index for started in of(file.events, ProbeStarted)}
         ids = {device_id for node_index, device_id in cards if node_index in nodes}
         if nodes and not ids:
             continue
         for event in file.events:
-            if isinstance(event, SampleMissed | ProbeFailed):
+            if isinstance(event, ProbeFailed):
+                found.append((event.t_ns, _why(event)))
+            elif isinstance(event, SampleMissed):
                 found.append((event.t_ns, event.reason))
             elif isinstance(event, Sampled):
-                found += [(event.t_ns, reason) for each in event.readings if each.device_id in ids
-                          for reason in _missing_used(each)]  # fmt: skip
+                own = [reading for reading in event.readings if reading.device_id in ids]
+                found += [(event.t_ns, reason) for reading in own for reason in _missing_used(reading)]
     return found
 
 
@@ -222,5 +218,5 @@ def _missing_used(reading: Reading) -> list[str]:
     return [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
 
 
-def card_name(card: Card) -> str:
-    return f"device {card[1]} of node {card[0]}"
+def card_name(card: Card) -> Message:
+    return message("name.of_node", what=named("device", [card[1]]), node=card[0])

@@ -1,68 +1,36 @@
-"""Samples and tokens per second, the times of steps, and what was counted."""
+"""Samples and tokens per second of a training loop, and of any loop the times of steps and what was counted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flagperf.metrics.finding import Absent, Finding, Findings, Found
+from flagperf import units
+from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_second
+from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
-from flagperf.metrics.training import Training
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.spans import Loop
 from flagperf.metrics.window import RankWindow, Window
-
-SECOND_NS = 1_000_000_000
-
-RATES = ("p_whole", "p_train", "p_core", "token/p/s")
-STEP_TIMES = {"step_time_p50": 50, "step_time_p90": 90, "step_time_p99": 99}
-COUNTS = ("p_whole_all", "steps_kept", "steps_dropped", "samples_kept")
+from flagperf.units import SECOND_NS
 
 
-def rates(window: Window | Absent, num_devices: int) -> Findings:
-    if isinstance(window, Absent):
-        return dict.fromkeys(RATES, window)
-    samples = window.per_step(lambda step: step.samples)
-    tokens = window.per_step(lambda step: step.tokens)
-    timing = {"timing": ", ".join(window.timing)}
-    return {
-        "p_whole": throughput(window, samples, lambda rank: rank.whole_ns),
-        "p_train": throughput(window, samples, lambda rank: rank.train_ns, window.step_periods_ns),
-        "p_core": throughput(window, samples, lambda rank: rank.core_ns, window.step_computes_ns, inputs=timing),
-        "token/p/s": _tokens_per_device(window, tokens, num_devices),
-    }
+def of_window(formula: Callable[[Window, Observed], Finding]) -> Formula:
+    """A formula that needs the window: without one its finding is the reason why there is none."""
+
+    def guarded(run: Observed) -> Finding:
+        return run.window if isinstance(run.window, Absent) else formula(run.window, run)
+
+    return guarded
 
 
-def no_rates(why: Absent) -> Findings:
-    return dict.fromkeys((*RATES, "p_whole_all"), why)
+def of_loop(formula: Callable[[Loop], Finding]) -> Formula:
+    """A formula that needs no window: also there where all steps were warm-up."""
 
+    def guarded(run: Observed) -> Finding:
+        return run.loop if isinstance(run.loop, Absent) else formula(run.loop)
 
-def step_times(window: Window | Absent) -> Findings:
-    if isinstance(window, Absent):
-        return dict.fromkeys(STEP_TIMES, window)
-    ordered = sorted(window.step_computes_ns)
-    return {name: Found(nearest_rank(ordered, percent) / SECOND_NS) for name, percent in STEP_TIMES.items()}
-
-
-def counts(training: Training | Absent) -> Findings:
-    """What needs no window: also there where all steps were warm-up."""
-    if isinstance(training, Absent):
-        return dict.fromkeys(COUNTS, training)
-    return {
-        "p_whole_all": _all_steps(training),
-        "steps_kept": Found(training.steps_kept),
-        "steps_dropped": Found(training.steps_dropped),
-        "samples_kept": Found(sum(step.samples for rank in training.ranks for step in rank.kept)),
-    }
-
-
-def shares(window: Window | Absent) -> Findings:
-    if isinstance(window, Absent):
-        return dict.fromkeys(("data_wait_share", "padding_ratio"), window)
-    return {"data_wait_share": _data_wait(window), "padding_ratio": _padding(window)}
-
-
-def nearest_rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that `percent` of all values do not exceed: always a value that was measured."""
-    return ordered[-(-len(ordered) * percent // 100) - 1]
+    return guarded
 
 
 def throughput(
@@ -77,35 +45,218 @@ def throughput(
     seconds = duration_ns(longest) / SECOND_NS
     count = sum(counts)
     if not count:
-        return Absent("not_measured", "the kept steps counted no samples")
+        return absent("not_measured", "throughput.no_samples")
     value = count / seconds / num_devices
     interval = batch_means(value, counts, step_durations_ns) if step_durations_ns else None
     return Found(value, {"count": count, "seconds": seconds, "rank": longest.rank, **(inputs or {})}, interval)
 
 
-def _tokens_per_device(window: Window, tokens: Sequence[int], num_devices: int) -> Finding:
-    if not any(tokens):
-        return Absent("not_applicable", "the case counts no tokens")
-    devices = {"devices": num_devices}
-    return throughput(window, tokens, lambda rank: rank.train_ns, window.step_periods_ns, num_devices, devices)
+def nearest_rank(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that `percent` of all values do not exceed: always a value that was measured."""
+    return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
-def _all_steps(training: Training) -> Finding:
-    samples = sum(step.samples for rank in training.ranks for step in (*rank.dropped, *rank.kept))
-    longest = max(training.ranks, key=lambda rank: rank.span.length_ns)
+# --- speeds ---------------------------------------------------------------------------------------------------------
+
+
+def _samples(window: Window) -> list[int]:
+    return window.per_step(lambda step: step.samples)
+
+
+def p_whole(window: Window, _run: Observed) -> Finding:
+    return throughput(window, _samples(window), lambda rank: rank.whole_ns)
+
+
+def p_train(window: Window, _run: Observed) -> Finding:
+    return throughput(window, _samples(window), lambda rank: rank.train_ns, window.step_periods_ns)
+
+
+def p_core(window: Window, _run: Observed) -> Finding:
+    timing = {"timing": ", ".join(window.timing)}
+    return throughput(window, _samples(window), lambda rank: rank.core_ns, window.step_computes_ns, inputs=timing)
+
+
+def p_whole_all(loop: Loop) -> Finding:
+    samples = sum(step.samples for rank in loop.ranks for step in (*rank.dropped, *rank.kept))
+    longest = max(loop.ranks, key=lambda rank: rank.span.length_ns)
     seconds = longest.span.length_ns / SECOND_NS
     if not samples or not seconds:
-        return Absent("not_measured", f"{samples} samples were counted in {seconds} s of training")
+        return absent("not_measured", "throughput.no_samples_or_time", samples=samples, seconds=seconds)
     return Found(samples / seconds, {"count": samples, "seconds": seconds, "rank": longest.rank})
 
 
-def _data_wait(window: Window) -> Finding:
+def tokens_per_device(window: Window, run: Observed) -> Finding:
+    tokens = window.per_step(lambda step: step.tokens)
+    if not any(tokens):
+        return absent("not_applicable", "throughput.no_tokens_counted")
+    devices = run.job.world_size
+    return throughput(window, tokens, lambda rank: rank.train_ns, window.step_periods_ns, devices, {"devices": devices})
+
+
+# --- steps ----------------------------------------------------------------------------------------------------------
+
+
+def _step_time(percent: int) -> Formula:
+    def formula(window: Window, _run: Observed) -> Finding:
+        return Found(nearest_rank(sorted(window.step_computes_ns), percent) / SECOND_NS)
+
+    return of_window(formula)
+
+
+def data_wait_share(window: Window, _run: Observed) -> Finding:
     waiting = max(window.ranks, key=lambda rank: rank.wait_ns / rank.train_ns)
     return Found(min(1.0, waiting.wait_ns / waiting.train_ns), {"rank": waiting.rank})
 
 
-def _padding(window: Window) -> Finding:
+def padding_ratio(window: Window, _run: Observed) -> Finding:
     if not window.positions:
-        return Absent("not_applicable", "the case counts no tokens")
+        return absent("not_applicable", "throughput.no_tokens_counted")
     padded = window.positions - window.tokens
     return Found(padded / window.positions, {"tokens": window.tokens, "padded_tokens": padded})
+
+
+def steps_kept(loop: Loop) -> Finding:
+    return Found(loop.steps_kept)
+
+
+def steps_dropped(loop: Loop) -> Finding:
+    return Found(loop.steps_dropped)
+
+
+def samples_kept(loop: Loop) -> Finding:
+    return Found(sum(step.samples for rank in loop.ranks for step in rank.kept))
+
+
+def _speed(name: str, formula: Formula, title: dict[str, str], remark: dict[str, str]) -> MetricEntry:
+    return MetricEntry(
+        name=name,
+        unit=samples_per_second,
+        group="training_speed",
+        scope="system",
+        formula=formula,
+        format=units.per_second,
+        marks=SPEED,
+        title=title,
+        remark=remark,
+    )
+
+
+def _step_percentile(percent: int) -> MetricEntry:
+    return MetricEntry(
+        name=f"step_time_p{percent}",
+        unit="s",
+        group="steps",
+        scope="system",
+        formula=_step_time(percent),
+        format=units.milliseconds,
+        shown_unit="ms",
+        marks=SPEED,
+        title={"en": f"Step time, {percent}th percentile", "zh": f"单步时间（{percent}分位）"},
+        remark={
+            "en": f"{percent} % of the kept steps compute no longer, ms",
+            "zh": f"{percent} %的保留步的计算时间不超过该值，单位毫秒",
+        },
+    )
+
+
+METRICS = (
+    _speed(
+        "p_whole",
+        of_window(p_whole),
+        {"en": "Overall throughput", "zh": "总吞吐量"},
+        {
+            "en": "real samples of the steps after warm-up over the time from then to the end of training, evaluation "
+            "included, {unit}",
+            "zh": "预热后各步的真实样本数÷从预热结束到训练结束的时间（含评估），单位{unit}",
+        },
+    ),
+    _speed(
+        "p_train",
+        of_window(p_train),
+        {"en": "Training throughput", "zh": "训练吞吐量"},
+        {"en": "without evaluation and logging, {unit}", "zh": "不含评估与日志，单位{unit}"},
+    ),
+    _speed(
+        "p_core",
+        of_window(p_core),
+        {"en": "Compute throughput", "zh": "计算吞吐量"},
+        {
+            "en": "compute and communication only; p_core ≥ p_train ≥ p_whole, {unit}",
+            "zh": "只含计算与通信，p_core≥p_train≥p_whole，单位{unit}",
+        },
+    ),
+    _speed(
+        "p_whole_all",
+        of_loop(p_whole_all),
+        {"en": "Overall throughput, warm-up included", "zh": "总吞吐量（含预热）"},
+        {"en": "all steps, as older pages count, {unit}", "zh": "计入全部步，同旧版页面，单位{unit}"},
+    ),
+    MetricEntry(
+        name="token/p/s",
+        unit="tokens/s",
+        group="training_speed",
+        scope="device",
+        formula=of_window(tokens_per_device),
+        format=units.tokens_per_second,
+        shown_unit="tokens/s per device",
+        marks=SPEED,
+        title={"en": "Tokens per second per device", "zh": "吞吐量"},
+        remark={
+            "en": "real tokens per device and second, padding excluded",
+            "zh": "每卡每秒处理的真实token数（不含填充）",
+        },
+    ),
+    _step_percentile(50),
+    _step_percentile(90),
+    _step_percentile(99),
+    MetricEntry(
+        name="data_wait_share",
+        unit="share",
+        group="steps",
+        scope="rank",
+        formula=of_window(data_wait_share),
+        format=units.percent,
+        title={"en": "Waiting for data", "zh": "数据等待占比"},
+        remark={"en": "share of the training time, worst rank", "zh": "占训练时间的比例，取最差的rank"},
+    ),
+    MetricEntry(
+        name="padding_ratio",
+        unit="share",
+        group="steps",
+        scope="system",
+        formula=of_window(padding_ratio),
+        format=units.percent,
+        title={"en": "Padding ratio", "zh": "填充比例"},
+        remark={"en": "padding among all computed positions", "zh": "全部计算位置中的填充占比"},
+    ),
+    MetricEntry(
+        name="steps_kept",
+        unit="steps",
+        group="steps",
+        scope="job",
+        formula=of_loop(steps_kept),
+        format=units.count,
+        title={"en": "Steps kept", "zh": "保留步数"},
+        remark={"en": "steps after warm-up", "zh": "预热后的步数"},
+    ),
+    MetricEntry(
+        name="steps_dropped",
+        unit="steps",
+        group="steps",
+        scope="job",
+        formula=of_loop(steps_dropped),
+        format=units.count,
+        title={"en": "Steps dropped", "zh": "丢弃步数"},
+        remark={"en": "warm-up steps", "zh": "预热步数"},
+    ),
+    MetricEntry(
+        name="samples_kept",
+        unit="samples",
+        group="steps",
+        scope="system",
+        formula=of_loop(samples_kept),
+        format=units.count,
+        title={"en": "Samples kept", "zh": "保留样本数"},
+        remark={"en": "real samples of the steps after warm-up", "zh": "预热后各步的真实样本数"},
+    ),
+)

@@ -4,54 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flagperf.events import EventFile, WorkersEnded, WorkersLaunched
-from flagperf.metrics.finding import Absent, Finding, Findings, Found, named
+from flagperf import units
+from flagperf.events import WorkersEnded, WorkersLaunched
+from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent, named
+from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord, of
-from flagperf.metrics.throughput import SECOND_NS
-from flagperf.metrics.training import NO_TRAINING, Training
-from flagperf.spec import Job, Manifest
+from flagperf.units import SECOND_NS
 
 
-def times(
-    job: Job,
-    manifest: Manifest,
-    parent: EventFile,
-    ranks: Sequence[RankRecord],
-    training: Training | Absent,
-    failure: Absent | None,
-) -> Findings:
-    launched = of(parent.events, WorkersLaunched)
-    return {
-        "e2e_time": failure or _e2e_time(job, launched, of(parent.events, WorkersEnded)),
-        "init_time": _init_time(job, manifest, launched, ranks),
-        "train_time": NO_TRAINING if manifest.kind == "inference" else _train_time(training),
-    }
-
-
-def _e2e_time(job: Job, launched: Sequence[WorkersLaunched], ended: Sequence[WorkersEnded]) -> Finding:
+def e2e_time(run: Observed) -> Finding:
     """On the parent's clock, to which all nodes report."""
-    for what, events in (("launch", launched), ("end", ended)):
-        missing = sorted({node.index for node in job.nodes} - {event.node_index for event in events})
+    if run.failure:
+        return run.failure
+    events = run.record.parent.events
+    launched, ended = of(events, WorkersLaunched), of(events, WorkersEnded)
+    wanted = {node.index for node in run.job.nodes}
+    for code, found in (("times.no_launch", launched), ("times.no_end", ended)):
+        missing = sorted(wanted - {event.node_index for event in found})
         if missing:
-            return Absent("run_failed", f"the parent recorded no {what} of the workers of {named('node', missing)}")
+            return absent("run_failed", code, nodes=named("node", missing))
     failed = [event.node_index for event in ended if event.returncode]
     if failed:
-        return Absent("run_failed", f"the workers of {named('node', failed)} ended with a code other than 0")
+        return absent("run_failed", "times.nonzero_code", nodes=named("node", failed))
     span_ns = max(event.t_ns for event in ended) - min(event.t_ns for event in launched)
     if span_ns <= 0:
-        return Absent("invalid_telemetry", f"the last workers ended {-span_ns} ns before the first were launched")
+        return absent("invalid_telemetry", "times.ended_before_launch", ns=-span_ns)
     return Found(span_ns / SECOND_NS)
 
 
-def _init_time(
-    job: Job, manifest: Manifest, launched: Sequence[WorkersLaunched], ranks: Sequence[RankRecord]
-) -> Finding:
-    if manifest.kind == "inference":
-        return Absent("not_applicable", "an inference case has no beginning of training")
+def init_time(run: Observed) -> Finding:
+    launched = of(run.record.parent.events, WorkersLaunched)
     per_node: dict[str, float] = {}
-    for node in job.nodes:
+    for node in run.job.nodes:
         start = next((event for event in launched if event.node_index == node.index), None)
-        own = [record for record in ranks if record.started.node_index == node.index]
+        own = [record for record in run.ranks if record.started.node_index == node.index]
         seconds = _node_init_seconds(node.index, len(node.devices), start, own)
         if isinstance(seconds, Absent):
             return seconds
@@ -63,21 +50,61 @@ def _node_init_seconds(
     node_index: int, num_ranks: int, start: WorkersLaunched | None, ranks: Sequence[RankRecord]
 ) -> float | Absent:
     if start is None:
-        return Absent("run_failed", f"the parent recorded no launch of the workers of node {node_index}")
-    began = [record.began[0].t_ns for record in ranks if record.began]
+        return absent("run_failed", "times.no_launch", nodes=named("node", [node_index]))
+    began = [record.loop_began[0].t_ns for record in ranks if record.loop_began]
     if len(began) < num_ranks:
-        return Absent("run_failed", f"{len(began)} of {num_ranks} ranks of node {node_index} began training")
+        return absent("run_failed", "times.few_began", count=len(began), all=num_ranks, node=node_index)
     boots = {record.started.clock.boot_id for record in ranks}
     if len(boots) > 1:
-        return Absent("invalid_telemetry", f"ranks of node {node_index} have clocks of {len(boots)} machines")
+        return absent("invalid_telemetry", "times.several_clocks", node=node_index, count=len(boots))
     span_ns = max(began) - start.node_t_ns
     if span_ns < 0:
-        return Absent("invalid_telemetry", f"node {node_index} began training {-span_ns} ns before its launch")
+        return absent("invalid_telemetry", "times.began_before_launch", node=node_index, ns=-span_ns)
     return span_ns / SECOND_NS
 
 
-def _train_time(training: Training | Absent) -> Finding:
-    if isinstance(training, Absent):
-        return training
-    longest = max(training.ranks, key=lambda rank: rank.span.length_ns)
+def train_time(run: Observed) -> Finding:
+    if isinstance(run.loop, Absent):
+        return run.loop
+    longest = max(run.loop.ranks, key=lambda rank: rank.span.length_ns)
     return Found(longest.span.length_ns / SECOND_NS, {"rank": longest.rank})
+
+
+METRICS = (
+    MetricEntry(
+        name="e2e_time",
+        unit="s",
+        group="job",
+        scope="job",
+        formula=e2e_time,
+        format=units.one_decimal,
+        title={"en": "End-to-end time", "zh": "端到端时间"},
+        remark={
+            "en": "from the start of the first process to the end of the last, s",
+            "zh": "从首个进程启动到最后一个进程结束，单位秒",
+        },
+    ),
+    MetricEntry(
+        name="init_time",
+        unit="s",
+        group="training_times",
+        scope="job",
+        formula=init_time,
+        format=units.one_decimal,
+        title={"en": "Start-up time", "zh": "启动时间"},
+        remark={
+            "en": "from the start of a node's first process to the start of training, s",
+            "zh": "从节点首个进程启动到训练开始，单位秒",
+        },
+    ),
+    MetricEntry(
+        name="train_time",
+        unit="s",
+        group="training_times",
+        scope="job",
+        formula=train_time,
+        format=units.one_decimal,
+        title={"en": "Training time", "zh": "训练时间"},
+        remark={"en": "all steps and evaluations, s", "zh": "全部训练步与评估，单位秒"},
+    ),
+)

@@ -9,8 +9,9 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from flagperf.events import StepFinished
-from flagperf.metrics.finding import Absent
-from flagperf.metrics.training import RankTraining, Span, Training
+from flagperf.messages import message
+from flagperf.metrics.finding import Absent, absent
+from flagperf.metrics.spans import Loop, RankLoop, Span
 
 DRIFT = 1e-3
 """A device's clock and the host's run apart, by some 20 ppm as crystals go; more than this share is no drift."""
@@ -74,22 +75,22 @@ class Window(msgspec.Struct, frozen=True):
         return [max(periods) for periods in zip(*(rank.periods_ns for rank in self.ranks), strict=True)]
 
 
-def window_of(training: Training | Absent) -> Window | Absent:
-    if isinstance(training, Absent):
-        return training
-    if not training.steps_kept:
-        return Absent("not_measured", f"all {training.steps_dropped} steps were warm-up: no step is left to measure")
+def window_of(loop: Loop | Absent) -> Window | Absent:
+    if isinstance(loop, Absent):
+        return loop
+    if not loop.steps_kept:
+        return absent("not_measured", "window.all_warmup", count=loop.steps_dropped)
     ranks: list[RankWindow] = []
-    for rank in training.ranks:
+    for rank in loop.ranks:
         window = _rank_window(rank)
-        absent = _overlap(rank) or _broken_nesting(window, sum(step.compute_ns for step in rank.kept))
-        if absent:
-            return absent
+        problem = _overlap(rank) or _broken_nesting(window, sum(step.compute_ns for step in rank.kept))
+        if problem:
+            return problem
         ranks.append(window)
-    return Window(tuple(ranks), tuple(sorted({rank.timing for rank in training.ranks})))
+    return Window(tuple(ranks), tuple(sorted({rank.timing for rank in loop.ranks})))
 
 
-def _rank_window(rank: RankTraining) -> RankWindow:
+def _rank_window(rank: RankLoop) -> RankWindow:
     train_ns = rank.window.length_ns - sum(pause.length_ns for pause in rank.pauses)
     return RankWindow(
         rank=rank.rank,
@@ -102,7 +103,7 @@ def _rank_window(rank: RankTraining) -> RankWindow:
     )
 
 
-def _periods_ns(rank: RankTraining) -> tuple[int, ...]:
+def _periods_ns(rank: RankLoop) -> tuple[int, ...]:
     moments = [rank.window.began_ns, *(step.t_ns for step in rank.kept)]
     paused = _paused_until(rank.pauses, moments)
     running = [moment - pause for moment, pause in zip(moments, paused, strict=True)]
@@ -121,25 +122,19 @@ def _paused_until(pauses: Sequence[Span], moments: Sequence[int]) -> list[int]:
     return paused
 
 
-def _overlap(rank: RankTraining) -> Absent | None:
+def _overlap(rank: RankLoop) -> Absent | None:
     for earlier, later in pairwise(rank.pauses):
         if later.began_ns < earlier.ended_ns:
-            return _invalid(
-                rank.rank,
-                f"evaluation or logging from {later.began_ns} ns overlaps the one until {earlier.ended_ns} ns",
-            )
+            moments = {"began": later.began_ns, "ended": earlier.ended_ns}
+            return absent("invalid_telemetry", "window.pauses_overlap", rank=rank.rank, **moments)
     return None
 
 
 def _broken_nesting(window: RankWindow, compute_ns: int) -> Absent | None:
-    parts = f"the window of {window.whole_ns} ns leaves {window.train_ns} ns without evaluation and logging"
-    for what, part_ns in (("computing", compute_ns), ("waiting for data", window.wait_ns)):
+    parts = message("window.parts", whole=window.whole_ns, train=window.train_ns)
+    for code, part_ns in (("window.compute_too_long", compute_ns), ("window.wait_too_long", window.wait_ns)):
         if part_ns > window.train_ns * (1 + DRIFT) + ROUNDING_NS:
-            return _invalid(window.rank, f"{part_ns} ns of {what} do not fit: {parts}")
+            return absent("invalid_telemetry", code, rank=window.rank, part=part_ns, parts=parts)
     if window.core_ns <= 0:
-        return _invalid(window.rank, f"{compute_ns} ns of computing is no duration: {parts}")
+        return absent("invalid_telemetry", "window.no_compute", rank=window.rank, part=compute_ns, parts=parts)
     return None
-
-
-def _invalid(rank: int, what: str) -> Absent:
-    return Absent("invalid_telemetry", f"rank {rank}: {what}")

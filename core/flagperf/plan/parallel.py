@@ -27,7 +27,7 @@ def parallel_layer(text: str, manifest: Manifest) -> Layer:
     tp, pp, dp = parse_parallel(text)
     # The rest of the group, such as layers per stage, goes back to the case's own: it was meant for another layout.
     layout = {**manifest.values["parallel"], "tp": tp, "pp": pp, "dp": dp}
-    return Layer("--parallel", {"parallel": layout}, is_deviation=True)
+    return Layer("--parallel", {"parallel": layout}, source="user")
 
 
 def parse_parallel(text: str) -> tuple[int, int, int]:

@@ -109,6 +109,7 @@ def _job(
         run_id=_run_id(spec, site.backend.vendor),
         case=case.manifest.name,
         case_version=case.manifest.version,
+        kind=case.manifest.kind,
         case_target=case.reference.target,
         profile=settings.profile,
         precision=settings.precision,
@@ -122,7 +123,7 @@ def _job(
         host_workers=site.host_workers,
         memory_scope=site.backend.memory_scope,
         has_allocator=site.backend.has_allocator and not site.choice.facts.simulated,
-        peak=_peak(peaks, site.device, settings.precision.peak_row),
+        peaks=_peaks(peaks, site.device),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=site.oversubscribed,
         simulated=site.choice.facts.simulated,
@@ -133,10 +134,9 @@ def _job(
     )
 
 
-def _peak(peaks: Sequence[Peak], device: Device, row: str) -> Peak | None:
-    if device.slice:
-        return None
-    return next((peak for peak in peaks if peak.model == device.model and peak.row == row), None)
+def _peaks(peaks: Sequence[Peak], device: Device) -> tuple[Peak, ...]:
+    """Of the whole card: a slice has none."""
+    return () if device.slice else tuple(peak for peak in peaks if peak.model == device.model)
 
 
 def _absolute(data_dir: str | None) -> str | None:

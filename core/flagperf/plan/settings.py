@@ -58,13 +58,13 @@ def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tunin
     if tuning is not None:
         layers.append(tuning)
     if manifest.name in user_file.cases:
-        layers.append(Layer(f"file {user_file.path}", user_file.cases[manifest.name], is_deviation=True))
+        layers.append(Layer(f"file {user_file.path}", user_file.cases[manifest.name], source="user"))
     if spec.parallel is not None:
         layers.append(parallel_layer(spec.parallel, manifest))
     if spec.set:
-        layers.append(Layer("--set", _assignments(spec.set), is_deviation=True))
+        layers.append(Layer("--set", _assignments(spec.set), source="user"))
     if spec.precision is not None:
-        layers.append(Layer("--precision", {"precision": precision(spec.precision).name}, is_deviation=True))
+        layers.append(Layer("--precision", {"precision": precision(spec.precision).name}, source="user"))
     return resolve(manifest, layers)
 
 

@@ -67,11 +67,11 @@ def with_stated(node: NodeFacts, user_file: UserFile) -> NodeFacts:
 
 def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
     for node in facts:
-        too_old = [text for text in node.missing_requirements if "(found " in text]
+        too_old = [str(missing) for missing in node.missing_requirements if missing.found]
         if too_old:
             raise Unsupported(f"case {case} cannot run on {node.host}: it needs {', '.join(too_old)}")
         if node.missing_requirements:
-            missing = ", ".join(node.missing_requirements)
+            missing = ", ".join(map(str, node.missing_requirements))
             raise MissingPart(
                 f"case {case} cannot run on {node.host}: {missing}. Install your vendor's torch first (for the CPU: "
                 f"`{pip_command('install', 'torch')}`): where there is none, pip takes one of its own choice. Then the "

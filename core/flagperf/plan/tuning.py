@@ -19,7 +19,7 @@ import msgspec
 from flagperf.api import DeviceBackend
 from flagperf.errors import BadInput
 from flagperf.plan.settings import choose_profile
-from flagperf.spec import TUNING_LAYER, Layer, Manifest, RunSpec, Values, read_toml
+from flagperf.spec import Layer, Manifest, RunSpec, Values, read_toml
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Ma
     tuning = find_tuning(backend.tuning_folder(), manifest.name, model, spec.nodes, spec.devices, profile)
     if tuning is None:
         return None
-    return Layer(f"{TUNING_LAYER}{backend.vendor} {model} ({tuning.source})", tuning.values, is_deviation=True)
+    return Layer(f"tuning {backend.vendor} {model} ({tuning.source})", tuning.values, source="vendor")
 
 
 def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices: int, profile: str) -> Tuning | None:

@@ -13,6 +13,7 @@ import pluggy
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
+from flagperf.metrics.registry import vocabulary
 from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
 from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
@@ -232,7 +233,7 @@ def _case(reference: CaseReference) -> Case:
         raise BadInput(f"the manifest of {reference.target!r} has to be a pathlib.Path; got {reference.manifest!r}")
     if not isinstance(reference.target, str) or not is_object_reference(reference.target):
         raise BadInput(f"{reference.manifest}: its target is written module:function; got {reference.target!r}")
-    return Case(reference, read_manifest(reference.manifest))
+    return Case(reference, read_manifest(reference.manifest, vocabulary()))
 
 
 def _intended_name(reference: CaseReference) -> str:

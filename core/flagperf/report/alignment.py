@@ -134,7 +134,7 @@ def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[Cells]:
         yield "values that differ", units.count(len(named)), ", ".join(named[:_NAMED_VALUES]) + rest
     unknown = unstated(curve, reference)
     if unknown:
-        yield "not compared", units.count(len(unknown)), f"{', '.join(unknown)}: one of the two does not say"
+        yield "not compared", units.count(len(unknown)), f"{', '.join(map(str, unknown))}: one of the two does not say"
 
 
 def _reason(alignment: Alignment) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagperf import units
 from flagperf.report.texts import NUM_NODES_ZH, Lang, choose
-from flagperf.spec import TUNING_LAYER, Manifest, flatten, page_name
+from flagperf.spec import Manifest, flatten, page_name
 from flagperf.store.run import Run
 
 
@@ -73,7 +73,7 @@ def changes_by_layer(run: Run) -> dict[str, list[str]]:
 def is_published(run: Run) -> bool:
     """Whether this is the configuration that published results belong to: their profile, in which nothing but a
     vendor's tuning has changed a value."""
-    return has_published_profile(run) and all(layer.startswith(TUNING_LAYER) for layer in changes_by_layer(run))
+    return has_published_profile(run) and not run.job.config.user_deviations
 
 
 def has_published_profile(run: Run) -> bool:

@@ -1,7 +1,8 @@
 """What is asked for and what it means: the request, the case's manifest, layered values, the job."""
 
+from flagperf.kinds.kind import Text
 from flagperf.spec.check import is_object_reference
-from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, NodeFacts, VendorFacts
+from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, MissingRequirement, NodeFacts, VendorFacts
 from flagperf.spec.fingerprint import fingerprint
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
@@ -11,9 +12,9 @@ from flagperf.spec.manifest import (
     Quality,
     Reference,
     Target,
-    Text,
     read_manifest,
     read_toml,
+    with_counts,
 )
 from flagperf.spec.messages import (
     AgentMessage,
@@ -31,7 +32,6 @@ from flagperf.spec.messages import (
 from flagperf.spec.runspec import RunSpec
 from flagperf.spec.stated import state_environment
 from flagperf.spec.values import (
-    TUNING_LAYER,
     Layer,
     Limit,
     Resolved,
@@ -42,12 +42,51 @@ from flagperf.spec.values import (
     parse_assignment,
     resolve,
 )
+from flagperf.spec.vocabulary import Vocabulary
 
 __all__ = [
-    "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer", "CheckRequest",
-    "DescribeRequest", "Environment", "EvaluationProgress", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
-    "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
-    "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
-    "fingerprint", "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest",
-    "read_toml", "resolve", "state_environment",
-]  # fmt: skip
+    "ENVIRONMENT_FACTS",
+    "WORKER_MODULE",
+    "AgentMessage",
+    "CheckAnswer",
+    "CheckRequest",
+    "DescribeRequest",
+    "Environment",
+    "EvaluationProgress",
+    "Fact",
+    "Failure",
+    "Job",
+    "Layer",
+    "Limit",
+    "Manifest",
+    "MissingRequirement",
+    "NodeFacts",
+    "NodePart",
+    "Page",
+    "ProbeRequest",
+    "Profile",
+    "Progress",
+    "Quality",
+    "Reference",
+    "Resolved",
+    "RunSpec",
+    "Target",
+    "Text",
+    "Values",
+    "VendorFacts",
+    "Vocabulary",
+    "WorkOrder",
+    "WorkersHaveEnded",
+    "WorkersHaveLaunched",
+    "fingerprint",
+    "flatten",
+    "is_object_reference",
+    "nest",
+    "page_name",
+    "parse_assignment",
+    "read_manifest",
+    "read_toml",
+    "resolve",
+    "state_environment",
+    "with_counts",
+]

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput, unknown_name
+from flagperf.messages import LANGUAGES
 from flagperf.spec.values import Layer, Limit, flatten, resolve
-from flagperf.spec.vocabulary import (
-    FORMULAS,
-    LANGUAGES,
-    METRICS,
-    PAGE_COLUMNS,
-    PAGE_PARTS,
-    PAGE_ROWS,
-    REPORT_METRICS,
-)
+from flagperf.spec.vocabulary import PAGE_PARTS, REPORT_METRICS, Vocabulary
 
 if TYPE_CHECKING:
     from flagperf.spec.manifest import Manifest, Quality, Reference
@@ -32,10 +25,12 @@ _PLAIN_REQUIREMENT = re.compile(
 """Most of what is ever written. For the rest `packaging` decides, whose import takes longer than listing all cases."""
 
 
-def problems(manifest: Manifest) -> Iterator[str]:
+def problems(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     """In the order of the file, as long as anyone asks."""
     for rule in _RULES:
         yield from rule(manifest)
+    for name_rule in _NAME_RULES:
+        yield from name_rule(manifest, vocabulary)
 
 
 # --- identity -------------------------------------------------------------------------------------------------------
@@ -169,14 +164,18 @@ def _keys(manifest: Manifest) -> Iterator[str]:
 # --- results --------------------------------------------------------------------------------------------------------
 
 
-def _qualities(manifest: Manifest) -> Iterator[str]:
+def _kind(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+    yield from _unknown("kind", "kind", [manifest.kind], vocabulary.kinds)
+
+
+def _qualities(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     yield from _repeated("[[qualities]] name", [quality.name for quality in manifest.qualities])
     for number, quality in enumerate(manifest.qualities, 1):
-        yield from _quality(f"[[qualities]] {number}", quality)
+        yield from _quality(f"[[qualities]] {number}", quality, vocabulary)
 
 
-def _quality(place: str, quality: Quality) -> Iterator[str]:
-    taken = {*METRICS, *REPORT_METRICS} - {"loss"}  # a case may have a better one than that of the last step
+def _quality(place: str, quality: Quality, vocabulary: Vocabulary) -> Iterator[str]:
+    taken = {*vocabulary.metrics, *REPORT_METRICS} - {"loss"}  # a case may have a better one than that of the last step
     if quality.name in taken:
         yield f"{place} name: {quality.name!r} is a metric of every run; choose another name"
     for key in ("name", "definition"):
@@ -186,19 +185,19 @@ def _quality(place: str, quality: Quality) -> Iterator[str]:
         yield f"{place}: no number is from {quality.minimum:g} to {quality.maximum:g}"
 
 
-def _target(manifest: Manifest) -> Iterator[str]:
+def _target(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     if manifest.target is not None:
-        yield from _unknown("[target] metric", "metric", [manifest.target.metric], _metrics(manifest))
+        yield from _unknown("[target] metric", "metric", [manifest.target.metric], _metrics(manifest, vocabulary))
 
 
-def _formula(manifest: Manifest) -> Iterator[str]:
+def _formula(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     if manifest.mfu_formula is not None:
-        yield from _unknown("mfu_formula", "formula", [manifest.mfu_formula], FORMULAS)
+        yield from _unknown("mfu_formula", "formula", [manifest.mfu_formula], vocabulary.formulas)
 
 
-def _page(manifest: Manifest) -> Iterator[str]:
+def _page(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     page, qualities = manifest.page, [quality.name for quality in manifest.qualities]
-    for name, given, known in (("columns", page.columns, PAGE_COLUMNS), ("rows", page.rows, PAGE_ROWS)):
+    for name, given, known in (("columns", page.columns, vocabulary.columns), ("rows", page.rows, vocabulary.rows)):
         if not given:
             yield f"[page] {name}: it is empty"
         yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
@@ -211,9 +210,10 @@ def _page(manifest: Manifest) -> Iterator[str]:
     )
 
 
-def _references(manifest: Manifest) -> Iterator[str]:
+def _references(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+    metrics = [*_metrics(manifest, vocabulary), *REPORT_METRICS]
     for number, reference in enumerate(manifest.references, 1):
-        yield from _reference(f"[[references]] {number}", reference, [*_metrics(manifest), *REPORT_METRICS])
+        yield from _reference(f"[[references]] {number}", reference, metrics)
 
 
 def _reference(place: str, reference: Reference, metrics: Collection[str]) -> Iterator[str]:
@@ -230,8 +230,8 @@ def _reference(place: str, reference: Reference, metrics: Collection[str]) -> It
             yield f"{place} values: {name} is {value}; leave out what was not published"
 
 
-def _metrics(manifest: Manifest) -> list[str]:
-    return [*METRICS, *(quality.name for quality in manifest.qualities)]
+def _metrics(manifest: Manifest, vocabulary: Vocabulary) -> list[str]:
+    return [*vocabulary.metrics, *(quality.name for quality in manifest.qualities)]
 
 
 # --- wording --------------------------------------------------------------------------------------------------------
@@ -245,7 +245,5 @@ def _repeated(place: str, names: Sequence[str]) -> Iterator[str]:
     return (f"{place}: {name!r} is there twice" for name in dict.fromkeys(names) if names.count(name) > 1)
 
 
-_RULES = (
-    _identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys, _qualities,
-    _target, _formula, _page, _references,
-)  # fmt: skip
+_RULES = (_identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys)
+_NAME_RULES = (_kind, _qualities, _target, _formula, _page, _references)

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from flagperf.api import Device, Presence, Reading
+from flagperf.messages import Message
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -15,6 +16,9 @@ class Fact(msgspec.Struct, frozen=True):
     value: str | None
     how: Literal["captured", "stated", "absent"] = "captured"
     reason: str = ""
+    """In English."""
+    message: Message | None = None
+    """The reason as data."""
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -66,11 +70,21 @@ class VendorFacts(msgspec.Struct, frozen=True):
         return f"{self.vendor} (simulated)" if self.simulated else self.vendor
 
 
+class MissingRequirement(msgspec.Struct, frozen=True):
+    requirement: str
+    """As case.toml writes it: `torch>=2.1`."""
+    found: str | None = None
+    """The version that is installed and does not fit; None where there is none."""
+
+    def __str__(self) -> str:
+        return f"{self.requirement} ({f'found {self.found}' if self.found else 'not installed'})"
+
+
 class NodeFacts(msgspec.Struct, frozen=True):
     host: str
     environment: Environment
     vendors: tuple[VendorFacts, ...]
     allowed_cores: int
     free_port: int
-    missing_requirements: tuple[str, ...] = ()
-    """Distributions that the case requires and this node's Python does not have, with what was found."""
+    missing_requirements: tuple[MissingRequirement, ...] = ()
+    """Distributions that the case requires and this node's Python does not have."""

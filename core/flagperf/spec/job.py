@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import DataFile, Device, NodeShare, Peak, Precision
+from flagperf.kinds import KINDS
 from flagperf.spec.values import Resolved
 
 WORKER_MODULE = "flagperf.worker"
@@ -22,6 +23,8 @@ class Job(msgspec.Struct, frozen=True):
     run_id: str
     case: str
     case_version: int
+    kind: str
+    """Of the case: a module of flagperf.kinds."""
     case_target: str
     """`module:function` of the case."""
     profile: str
@@ -37,8 +40,8 @@ class Job(msgspec.Struct, frozen=True):
     host_workers: int
     memory_scope: str
     has_allocator: bool
-    peak: Peak | None
-    """The ceiling that MFU divides by: of this model and this precision, or None."""
+    peaks: tuple[Peak, ...]
+    """All ceilings of the card: a row for each precision, memory_bandwidth, tdp. None for a slice of a card."""
     accept_low_peaks: bool
     oversubscribed: bool
     sample_seconds: float
@@ -55,9 +58,13 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def batch_size(self) -> int | None:
         """Of one device; None for a case that does not work in batches."""
-        values = self.config.values
-        size = (values.get("training") or values.get("inference") or {}).get("batch_size")
+        size = self.config.values.get(KINDS[self.kind].values, {}).get("batch_size")
         return size if isinstance(size, int) else None
+
+    @property
+    def peak(self) -> Peak | None:
+        """The ceiling that MFU divides by: of this precision."""
+        return next((peak for peak in self.peaks if peak.row == self.precision.peak_row), None)
 
     @property
     def devices_per_node(self) -> int:
@@ -75,6 +82,11 @@ class Job(msgspec.Struct, frozen=True):
     def share(self, node: NodePart) -> NodeShare:
         """What the vendor's launcher is told of one node."""
         return NodeShare(
-            node_index=node.index, num_nodes=len(self.nodes), devices=node.devices, master_address=self.master_address,
-            master_port=self.master_port, allowed_cores=node.allowed_cores, host_workers=self.host_workers,
-        )  # fmt: skip
+            node_index=node.index,
+            num_nodes=len(self.nodes),
+            devices=node.devices,
+            master_address=self.master_address,
+            master_port=self.master_port,
+            allowed_cores=node.allowed_cores,
+            host_workers=self.host_workers,
+        )

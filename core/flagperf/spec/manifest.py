@@ -9,17 +9,16 @@ from typing import Any, Literal
 import msgspec
 
 from flagperf.errors import BadInput
+from flagperf.kinds.kind import Text
 from flagperf.spec.check import problems
 from flagperf.spec.tables import misfit
 from flagperf.spec.values import Limit, Values
+from flagperf.spec.vocabulary import Vocabulary
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-Text = dict[str, str]
-"""One text in several languages: {"en": ..., "zh": ...}."""
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +89,8 @@ class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     version: int
-    kind: Literal["training", "inference"]
+    kind: str
+    """What it is measured by: a module of flagperf.kinds."""
     title: Text
     task: Text
     model: str
@@ -105,6 +105,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mfu_formula: str | None = None
     """Formula id of docs/metrics.md for the headline MFU."""
     sample_unit: str = "samples/s"
+    """How pages write its throughput."""
+    counts: Literal["samples", "tokens"] = "samples"
+    """What that throughput counts; it also decides the duration that MFU divides by."""
     sequence_key: str | None = None
     """The key whose value is the length of a sample, for the remark of the throughput rows."""
     page_names: dict[str, str] = {}
@@ -131,13 +134,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} is not valid TOML: {error}") from None
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Raises BadInput for the first fault, with file, table and key. What is returned holds together."""
-    content = read_toml(path)
+def with_counts(content: dict[str, Any]) -> dict[str, Any]:
+    """A manifest from before `counts` was a key said by its unit what it counts."""
+    is_old = "counts" not in content and "token" in str(content.get("sample_unit", ""))
+    return {**content, "counts": "tokens"} if is_old else content
+
+
+def read_manifest(path: Path, vocabulary: Vocabulary) -> Manifest:
+    """Raises BadInput for the first fault, with file, table and key. What is returned is consistent."""
+    content = with_counts(read_toml(path))
     try:
         manifest = msgspec.convert(content, Manifest)
     except msgspec.ValidationError:
         raise BadInput(f"{path}: {misfit(content, Manifest)}") from None
-    for problem in problems(manifest):
+    for problem in problems(manifest, vocabulary):
         raise BadInput(f"{path}: {problem}")
     return manifest

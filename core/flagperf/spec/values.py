@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -37,8 +37,12 @@ class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     choices: tuple[str, ...] = ()
 
 
-SHARED_PAGE_NAMES = {"training.batch_size": "bs", "training.learning_rate": "lr", "training.accumulate": "GAS",
-                     "inference.batch_size": "bs"}  # fmt: skip
+SHARED_PAGE_NAMES = {
+    "training.batch_size": "bs",
+    "training.learning_rate": "lr",
+    "training.accumulate": "GAS",
+    "inference.batch_size": "bs",
+}
 """Names on published pages of the keys that all cases share."""
 
 SHARED_LIMITS = {
@@ -58,17 +62,13 @@ SHARED_LIMITS = {
 }
 
 
-TUNING_LAYER = "tuning "
-"""How the name of a layer begins that holds a vendor's tuning; pages list what such a layer changed."""
-
-
 class Layer(msgspec.Struct, frozen=True):
     """`name` is what `flagperf plan` prints: `case`, `profile tiny`, `tuning acme`, `file flagperf.toml`, `--set`."""
 
     name: str
     values: Values
-    is_deviation: bool = False
-    """True for layers after the profile: what they change is listed in the report."""
+    source: Literal["case", "vendor", "user"] = "case"
+    """Whose layer it is. What vendor and user change is listed in the report."""
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -77,6 +77,13 @@ class Resolved(msgspec.Struct, frozen=True):
     """Dotted key -> name of the layer its value came from."""
     deviations: dict[str, str]
     """Keys whose value differs from what case and profile say -> the layer that changed it."""
+    user_layers: tuple[str, ...] = ()
+    """Those of the layers that are the user's. Without deviations by them a run is as published."""
+
+    @property
+    def user_deviations(self) -> tuple[str, ...]:
+        """Keys that the user changed."""
+        return tuple(key for key, layer in self.deviations.items() if layer in self.user_layers)
 
 
 def resolve(manifest: Manifest, layers: Sequence[Layer]) -> Resolved:
@@ -88,10 +95,11 @@ def resolve(manifest: Manifest, layers: Sequence[Layer]) -> Resolved:
         for key, value in flatten(layer.values):
             merged[key] = _checked(manifest, key, value, merged, layer.name)
             origin[key] = layer.name
-        if not layer.is_deviation:
+        if layer.source == "case":
             standard = dict(merged)
     changed = {key: origin[key] for key in merged if merged[key] != standard[key]}
-    return Resolved(nest(merged), origin, changed)
+    users = tuple(layer.name for layer in layers if layer.source == "user")
+    return Resolved(nest(merged), origin, changed, users)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

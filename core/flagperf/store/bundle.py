@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_all, read_events
 from flagperf.events.files import MAX_EVENT_BYTES, EventFile
 from flagperf.files import kind_of, read_regular
+from flagperf.kinds import KINDS
 from flagperf.metrics import Record
 from flagperf.spec import NodeFacts, fingerprint
+from flagperf.store import schema1
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
 RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MANIFEST"
@@ -80,23 +82,60 @@ def seal(path: Path) -> None:
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    run: Run = read_json(path / RUN_FILE, Run)
-    if run.schema != STORE_SCHEMA:
-        raise BadInput(f"{path} has store schema {run.schema}, this flagperf reads {STORE_SCHEMA}")
+    """Of this schema, or of an older one in the form of this one."""
+    content = read_json(path / RUN_FILE)
+    schema = content.get("schema")
+    if schema not in range(1, STORE_SCHEMA + 1):
+        advice = "install a newer flagperf" if isinstance(schema, int) and schema > STORE_SCHEMA else "it is damaged"
+        raise BadInput(f"{path} has store schema {schema!r}, this flagperf reads 1 to {STORE_SCHEMA}: {advice}")
+    nodes = read_json(path / ENVIRONMENT_FILE, list)
+    run = _converted(path / RUN_FILE, content, schema1.upgraded_run, Run, schema)
+    facts = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes, tuple[NodeFacts, ...], schema)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
         raise BadInput(f"{path / RUN_FILE} is not what this flagperf writes: a node without devices")
-    nodes = read_json(path / ENVIRONMENT_FILE, tuple[NodeFacts, ...])
-    return RecordedRun(run, nodes, str(path))
+    if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
+        raise BadInput(f"{path / RUN_FILE}: this flagperf knows no kind of case {run.manifest.kind!r}")
+    if schema == 1 and run.ending is not None:
+        run = _with_messages(run, path)
+    return RecordedRun(run, facts, str(path))
+
+
+def _with_messages(run: Run, path: Path) -> Run:
+    try:
+        return schema1.with_messages(run, read_record(path))
+    except BadInput:  # damaged: what is stored is shown, `runs verify` says what is wrong
+        return run
+
+
+def _converted(path: Path, content: Any, upgrade: Callable[[Any], Any], kind: Any, schema: int) -> Any:
+    try:
+        return msgspec.convert(upgrade(content) if schema == 1 else content, kind)
+    except (msgspec.ValidationError, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path} is not what flagperf writes: {error}") from None
 
 
 def read_record(path: Path) -> Record:
     """The raw files. A parent file that is not there reads as empty: the run ended before it began."""
-    parent = path / PARENT_EVENTS
+    parent, span = path / PARENT_EVENTS, _measured_span(path)
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=read_all((path / "events").glob("rank-*.jsonl")),
+        ranks=read_all((path / "events").glob("rank-*.jsonl"), span),
         samples=read_all((path / "samples").glob("node-*.jsonl")),
     )
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    kind: str
+
+
+class _Run(msgspec.Struct, frozen=True):
+    manifest: _Manifest
+
+
+def _measured_span(path: Path) -> str:
+    """What event files of schema 1 leave to run.json."""
+    run: _Run = read_json(path / RUN_FILE, _Run)
+    return run.manifest.kind
 
 
 def broken_files(path: Path) -> list[str]:
@@ -140,12 +179,15 @@ def _refusal(entry: Path) -> str:
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
 
+ADDED_AT_THE_END = ("ending", "metrics", "rows")
+
+
 def planned_fields(path: Path) -> dict[str, str]:
     """Field of run.json -> its fingerprint, for all but those that a run's end adds. A job's fields stand each by
     itself, so that a difference has a name."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
-    fields = {**{name: value for name, value in content.items() if name not in ("ending", "metrics")}, **job}
+    fields = {**{name: value for name, value in content.items() if name not in ADDED_AT_THE_END}, **job}
     return {name: fingerprint(value) for name, value in fields.items()}
 
 

@@ -7,23 +7,33 @@ from typing import Literal
 import msgspec
 
 from flagperf.api import LaunchCommand
-from flagperf.metrics import Metric
+from flagperf.messages import Message, message
+from flagperf.metrics import MeasuredRow, Metric
 from flagperf.spec import Job, Manifest, NodeFacts, RunSpec
 
-STORE_SCHEMA = 1
-"""Moves when run.json or environment.json change in a way that an older reader would misread."""
+STORE_SCHEMA = 2
+"""Moves when run.json or environment.json change in a way that an older reader would misread. `schema1.py` reads the
+bundles of schema 1."""
 
 Status = Literal["succeeded", "failed", "out_of_memory", "timed_out", "unsupported", "target_missed", "interrupted"]
 
 EXIT_CODES: dict[Status, int] = {
-    "succeeded": 0, "failed": 3, "out_of_memory": 4, "timed_out": 5, "unsupported": 6, "target_missed": 7,
+    "succeeded": 0,
+    "failed": 3,
+    "out_of_memory": 4,
+    "timed_out": 5,
+    "unsupported": 6,
+    "target_missed": 7,
     "interrupted": 130,
-}  # fmt: skip
+}
 
 
 class Ending(msgspec.Struct, frozen=True):
     status: Status
     reason: str = ""
+    """In English."""
+    message: Message | None = None
+    """The reason as data."""
 
     @property
     def exit_code(self) -> int:
@@ -41,7 +51,11 @@ class Run(msgspec.Struct, frozen=True):
     manifest: Manifest
     ending: Ending | None = None
     """None while it runs, and for ever where the parent was killed."""
+    metric_versions: dict[str, int] = {}
+    """What the run is measured by, decided when it began: metric -> version of its formula."""
     metrics: tuple[Metric, ...] = ()
+    rows: tuple[MeasuredRow, ...] = ()
+    """Tables of measurements, of cases that make them."""
     simulated: bool = False
     commands: tuple[LaunchCommand, ...] = ()
     """One per node: how the workers were started, and the variables they were given."""
@@ -56,9 +70,14 @@ def gated(ending: Ending, run: Run) -> Ending:
     if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
         return ending
     if verdict.value is None:
-        return Ending("target_missed", f"{target.metric} was not measured: {verdict.detail}")
+        why = verdict.message or verdict.detail
+        return ended("target_missed", message("ending.target_not_measured", metric=target.metric, why=why))
     got, wanted = verdict.inputs["got"], verdict.inputs["target"]
-    return Ending("target_missed", f"{target.metric} is {got}, its target is {wanted}")
+    return ended("target_missed", message("ending.target_missed", metric=target.metric, got=got, target=wanted))
+
+
+def ended(status: Status, why: Message) -> Ending:
+    return Ending(status, str(why), why)
 
 
 class RecordedRun(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """The process that computes: takes a device, gives the case its Context, writes events."""
 
-from flagperf.worker.context import Context, Evaluation, Step
+from flagperf.worker.context import Context
+from flagperf.worker.evaluation import Evaluation
+from flagperf.worker.step import Step
 
 __all__ = ["Context", "Evaluation", "Step"]

@@ -16,6 +16,7 @@ import msgspec
 from flagperf.api import DeviceBackend
 from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
+from flagperf.kinds import KINDS
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, WorkOrder, fingerprint
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
@@ -55,9 +56,16 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
     )  # fmt: skip
     _join_group(backend, job)
     context = Context(
-        backend=backend, activation=activation, precision=job.precision, config=job.config.values, sink=writer,
-        rank=rank, world_size=job.world_size, data_dir=Path(job.data_dir) if job.data_dir else None,
-    )  # fmt: skip
+        backend=backend,
+        activation=activation,
+        precision=job.precision,
+        kind=KINDS[job.kind],
+        config=job.config.values,
+        sink=writer,
+        rank=rank,
+        world_size=job.world_size,
+        data_dir=Path(job.data_dir) if job.data_dir else None,
+    )
     _case_function(job.case_target)(context)
     _leave_group()
 

@@ -1,12 +1,14 @@
 """Context: what a case is given. The spans that a case runs in are the events that the metrics are made of.
 
-    with ctx.training(planned_steps=n):
+    with ctx.training(planned_steps=n):          # the measured span; ctx.inference() in a case of that kind
         for batch in ctx.batches(loader):        # waiting for data, and the copy to the device
             with ctx.step() as step:             # one optimizer step, all its micro-batches
                 ...
                 step.done(samples=..., loss=loss)
         with ctx.evaluation(): ...               # outside p_train and p_core
     ctx.report(acc=...)
+
+Everything without a leading underscore is the contract of case authors, frozen like the hooks: docs/add-a-case.md.
 
 What the context does between steps (reading losses, writing lines) is the logging span. Nothing is written, and no
 loss is read, inside a step.
@@ -17,37 +19,34 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from flagperf.api import Activation, DeviceBackend, Precision, TimingEvent
+from flagperf.api import Activation, DeviceBackend, Precision
 from flagperf.events import (
     DataDescribed,
-    Evaluated,
-    EvaluationAdvanced,
     Event,
-    Logged,
     ModelDescribed,
     PartsReported,
     Reported,
+    RowMeasured,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
     WarmupEnded,
 )
+from flagperf.kinds import Kind
 from flagperf.worker.collectives import sum_over_ranks
+from flagperf.worker.evaluation import Evaluation, EventSink
+from flagperf.worker.step import MeasuredStep, Step, checked_work
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 FLUSH_SECONDS = 1.0
 """Steps are written at most this often: one write costs about 0.1 ms, and live progress needs no more."""
-
-
-class EventSink(Protocol):
-    def write(self, *events: Event) -> None: ...
 
 
 class Context:
@@ -57,6 +56,7 @@ class Context:
         backend: DeviceBackend,
         activation: Activation,
         precision: Precision,
+        kind: Kind,
         config: dict[str, Any],
         sink: EventSink,
         rank: int = 0,
@@ -77,14 +77,14 @@ class Context:
         self._clock = clock
         self._flush_ns = int(flush_seconds * 1e9)
         self._flushed_ns = 0
-        measured = config.get("training") or config.get("inference") or {}
-        self._warmup_steps = int(measured.get("warmup_steps", 0))
+        self._kind = kind
+        self._warmup_steps = int(config.get(kind.values, {}).get("warmup_steps", 0))
         self._num_steps = 0
         self._wait_ns = 0
-        self._in_training = False
-        self._in_evaluation = False
+        self._in_measured = False
+        self._in_pause = False
         self._in_step = False
-        self._pending: list[_Measured] = []
+        self._pending: list[MeasuredStep] = []
 
     # --- what the case says of itself -------------------------------------------------------------------------------
 
@@ -108,13 +108,13 @@ class Context:
     def _report(self, event_at: Callable[[int], Event]) -> None:
         if self._in_step:
             raise RuntimeError("ctx.report was called inside a step: report after it, nothing is written in a step")
-        is_logging = self._in_training and not self._in_evaluation
+        is_logging = self._in_measured and not self._in_pause
         if is_logging:
             self._backend.synchronize()
         began_ns = self._clock()
         self._sink.write(event_at(began_ns))
         if is_logging:
-            self._sink.write(Logged(t_ns=self._clock(), began_ns=began_ns))
+            self._sink.write(self._ended("logging", began_ns))
 
     # --- helpers that every case needs ------------------------------------------------------------------------------
 
@@ -130,23 +130,62 @@ class Context:
 
     # --- spans ------------------------------------------------------------------------------------------------------
 
+    def training(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
+        """The measured span of a case of kind `training`. `planned_steps` is for progress only."""
+        return self._of_kind("training", planned_steps)
+
+    def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
+        """The measured span of a case of kind `inference`: its loop over the data, a step for each batch."""
+        return self._of_kind("inference", planned_steps)
+
+    def _of_kind(self, name: str, planned_steps: int | None) -> contextlib.AbstractContextManager[None]:
+        if name != self._kind.name:
+            raise RuntimeError(f"ctx.{name}() was called by a case of kind {self._kind.name!r}, as case.toml says")
+        return self.measured(planned_steps)
+
     @contextlib.contextmanager
-    def training(self, planned_steps: int | None = None) -> Iterator[None]:
-        """The published training span. `planned_steps` is for progress only."""
+    def measured(self, planned_steps: int | None = None) -> Iterator[None]:
+        """The measured span, whatever the kind of the case calls it."""
         self._backend.synchronize()
-        self._in_training = True
+        self._in_measured = True
         self._wait_ns = 0
-        self._flushed_ns = self._clock()
-        self._sink.write(TrainingBegan(t_ns=self._flushed_ns, planned_steps=planned_steps))
+        self._flushed_ns = began_ns = self._clock()
+        self._sink.write(SpanBegan(began_ns, self._kind.name, planned_steps))
         yield
         self._backend.synchronize()
         ended_ns = self._clock()
-        self._in_training = False
-        self._sink.write(*self._take_pending(), TrainingEnded(t_ns=ended_ns))
+        self._in_measured = False
+        self._sink.write(*self._take_pending(), SpanEnded(ended_ns, self._kind.name, began_ns, self._num_steps))
 
-    def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
-        """The published span of an inference case: its loop over the data, a step for each batch."""
-        return self.training(planned_steps)
+    @contextlib.contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """Any other part of the run that has a name: loading, compiling. Inside the measured span, what the kind calls
+        a pause is not work of it."""
+        self._flush()
+        began_ns = self._clock()
+        was_in_pause, wait_ns = self._in_pause, self._wait_ns
+        self._in_pause = True
+        yield
+        self._backend.synchronize()
+        self._in_pause, self._wait_ns = was_in_pause, wait_ns  # its batches are not what the next step waited for
+        self._sink.write(self._ended(name, began_ns))
+
+    def row(
+        self,
+        name: str,
+        labels: Mapping[str, object],
+        values: Sequence[float],
+        unit: str,
+        problem: str = "",
+        **work: int,
+    ) -> None:
+        """One row of a table of measurements, with every repeat: row("copy", {"bytes": 1 << 20}, seconds, "s"). Rows
+        of one name have the same labels and unit. `work` are amounts of events.WORK, of one repeat. A row that could
+        not be measured has no values and says its problem."""
+        texts = {key: str(label) for key, label in labels.items()}
+        numbers = tuple(map(float, values))
+        amounts = checked_work(work)
+        self._report(lambda now_ns: RowMeasured(now_ns, name, texts, unit, numbers, amounts, problem))
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The loader's batches, on the device."""
@@ -163,20 +202,15 @@ class Context:
     @contextlib.contextmanager
     def evaluation(self, planned_rows: int | None = None) -> Iterator[Evaluation]:
         """`planned_rows`, of all ranks, is for progress only; the case then says what it has done."""
-        self._flush()
-        began_ns = self._clock()
-        self._in_evaluation, wait_ns = True, self._wait_ns
-        yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
-        self._backend.synchronize()
-        self._in_evaluation, self._wait_ns = False, wait_ns  # batches of an evaluation are not the next step's wait
-        self._sink.write(Evaluated(t_ns=self._clock(), began_ns=began_ns, step=self._num_steps))
+        with self.span("evaluation"):
+            yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
 
     # --- bookkeeping ------------------------------------------------------------------------------------------------
 
     def _begin_step(self) -> None:
         self._in_step = True
 
-    def _finish_step(self, measured: _Measured) -> None:
+    def _finish_step(self, measured: MeasuredStep) -> None:
         self._in_step = False
         self._num_steps += 1
         measured.step = self._num_steps
@@ -195,115 +229,15 @@ class Context:
         pending = self._take_pending()
         if pending:
             self._sink.write(*pending)
-            self._sink.write(Logged(t_ns=self._clock(), began_ns=began_ns))
+            self._sink.write(self._ended("logging", began_ns))
         self._flushed_ns = began_ns
 
     def _take_pending(self) -> list[StepFinished]:
         taken, self._pending = self._pending, []
         return [measured.event() for measured in taken]
 
-
-class Step:
-    """One optimizer step. With timing events it never synchronises; without, exactly at both ends."""
-
-    def __init__(
-        self,
-        backend: DeviceBackend,
-        clock: Callable[[], int],
-        begin: Callable[[], None],
-        finish: Callable[[_Measured], None],
-    ) -> None:
-        self._backend = backend
-        self._clock = clock
-        self._begin = begin
-        self._finish = finish
-        self._measured = _Measured()
-
-    def done(self, *, samples: int, tokens: int = 0, padded_tokens: int = 0, loss: Any = None) -> None:
-        """What the step did, on this rank: real samples, real tokens, positions that held padding, and the mean loss
-        over its real samples as a detached tensor (or a number), which is read after the span."""
-        measured = self._measured
-        measured.counts = (samples, tokens, padded_tokens)
-        measured.loss = loss
-
-    def __enter__(self) -> Step:
-        self._begin()
-        measured = self._measured
-        if self._backend.has_timing_events:
-            measured.began_event = self._backend.timing_event()
-            measured.began_event.record()
-        else:
-            self._backend.synchronize()
-        measured.began_ns = self._clock()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            return
-        measured = self._measured
-        if measured.began_event is not None:
-            measured.ended_event = self._backend.timing_event()
-            measured.ended_event.record()
-        else:
-            self._backend.synchronize()
-        measured.ended_ns = self._clock()
-        if measured.counts is None:
-            raise RuntimeError("a step ended without step.done(samples=...): the case has to say what the step did")
-        self._finish(measured)
-
-
-class Evaluation:
-    """An evaluation under way. Says how far it is at most once a second, and never waits for the device."""
-
-    def __init__(
-        self, sink: EventSink, clock: Callable[[], int], pause_ns: int, planned_rows: int | None, world_size: int
-    ) -> None:
-        self._sink = sink
-        self._clock = clock
-        self._pause_ns = pause_ns
-        self._planned_rows = planned_rows
-        self._world_size = world_size
-        self._rows = 0
-        self._began_ns = self._said_ns = clock()
-
-    def done(self, rows: int) -> None:
-        """So many more rows of this rank."""
-        self._rows += rows
-        now_ns = self._clock()
-        if self._planned_rows is not None and now_ns - self._said_ns > self._pause_ns:
-            self._said_ns = now_ns
-            rows_of_all = min(self._rows * self._world_size, self._planned_rows)
-            self._sink.write(EvaluationAdvanced(now_ns, self._began_ns, rows_of_all, self._planned_rows))
-
-
-class _Measured:
-    """A finished step whose loss and device time have not been read yet."""
-
-    step = 0
-    began_ns = 0
-    ended_ns = 0
-    wait_ns = 0
-    counts: tuple[int, int, int] | None = None
-    loss: Any = None
-    began_event: TimingEvent | None = None
-    ended_event: TimingEvent | None = None
-
-    def event(self) -> StepFinished:
-        assert self.counts is not None
-        samples, tokens, padded_tokens = self.counts
-        if self.began_event is not None and self.ended_event is not None:
-            compute_ns = self.began_event.elapsed_ns(self.ended_event)
-        else:
-            compute_ns = self.ended_ns - self.began_ns
-        loss = None if self.loss is None else float(self.loss)
-        diverged = loss is not None and not math.isfinite(loss)
-        return StepFinished(
-            t_ns=self.ended_ns, step=self.step, began_ns=self.began_ns, compute_ns=compute_ns, wait_ns=self.wait_ns,
-            samples=int(samples), tokens=int(tokens), padded_tokens=int(padded_tokens),
-            loss=None if diverged else loss, diverged=diverged,
-        )  # fmt: skip
+    def _ended(self, name: str, began_ns: int) -> SpanEnded:
+        return SpanEnded(self._clock(), name, began_ns, self._num_steps)
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -20,7 +20,7 @@ def tuned(vendor: str, model: str, nodes: int, devices: int) -> dict[str, Any] |
     if tuning is None:
         return None
     found = manifest()
-    layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, is_deviation=True)]
+    layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, source="vendor")]
     return resolve(found, layers).values
 
 

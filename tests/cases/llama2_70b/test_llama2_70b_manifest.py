@@ -40,7 +40,7 @@ def test_published_rows_have_their_layout(
     found, folder = manifest(), PLUGINS / vendor / f"src/flagperf_{vendor}/tuning"
     tuning = find_tuning(folder, "llama2_70b", model, nodes, 8, "standard")
     assert tuning is not None
-    layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, is_deviation=True)]
+    layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, source="vendor")]
     config = fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=nodes, devices=8)).values
     parallel = config["parallel"]
     assert (parallel["tp"], parallel["pp"], parallel["dp"]) == layout

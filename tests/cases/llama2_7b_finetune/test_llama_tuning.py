@@ -23,7 +23,7 @@ def test_published_rows_are_run_with_their_values(
     folder = PLUGINS / vendor / f"src/flagperf_{vendor}/tuning"
     tuning = find_tuning(folder, "llama2_7b_finetune", model, 1, 1, "standard")
     assert tuning is not None
-    values = resolve(manifest(), [Layer("tuning", tuning.values, is_deviation=True)]).values
+    values = resolve(manifest(), [Layer("tuning", tuning.values, source="vendor")]).values
     assert values["precision"] == precision
     assert (values["training"]["batch_size"], values["training"]["learning_rate"]) == (batch_size, learning_rate)
     assert find_tuning(folder, "llama2_7b_finetune", model, 1, 8, "standard") is None  # nobody has published that

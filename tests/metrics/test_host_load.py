@@ -1,8 +1,8 @@
 import pytest
-from metric_builders import GIB, clock, make_job, metrics_of, ns, rank_file, record_of, steps_of_a_second
+from metric_builders import GIB, began, clock, ended, make_job, metrics_of, ns, rank_file, record_of, steps_of_a_second
 
 from flagperf.api import Reading
-from flagperf.events import CpuUse, EventFile, ProbeStarted, Sampled, TrainingBegan, TrainingEnded
+from flagperf.events import CpuUse, EventFile, ProbeStarted, Sampled
 
 
 def probe_file(*uses, node_index=0, boot_id="boot-0"):
@@ -50,7 +50,7 @@ def test_fewer_than_two_samples_say_nothing(uses):
 )
 def test_a_busy_host_marks_the_speed_of_cpu_workers(busy, scope, marks):
     """10 s of four cores are 40 core seconds, of which 20 were ours: 4 more are 10 %."""
-    worker = rank_file(TrainingBegan(0), *steps_of_a_second(3), TrainingEnded(ns(3)))
+    worker = rank_file(began(0), *steps_of_a_second(3), ended(3))
     record = record_of(worker, samples=[probe_file((0, 0), (busy, 20))])
     metrics = metrics_of(make_job(memory_scope=scope), record)
     assert metrics["p_core"].marks == metrics["step_time_p50"].marks == marks

@@ -1,0 +1,242 @@
+"""Power, energy, utilisation, temperature and throttling of the cards over the measured window.
+
+Energy follows the rules of the field (docs/metrics.md): the card's own counter before sums of samples, no gaps, enough
+samples. Where they are not met there is no figure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from flagperf import units
+from flagperf.kinds.kind import Text
+from flagperf.metrics.entry import CARD, Formula, MetricEntry
+from flagperf.metrics.finding import Absent, Finding, Found, absent
+from flagperf.metrics.memory import per_device
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.samples import Card, card_name
+from flagperf.metrics.series import Series
+from flagperf.metrics.window import Window
+from flagperf.units import SECOND_NS
+
+MIN_SAMPLES = 60
+MAX_GAP_SECONDS = 3.0
+MISMATCH = 0.05
+"""Counter and samples of one card that differ by more contradict each other."""
+
+
+def of_series(field: str, formula: Callable[[Mapping[Card, Series], Observed], Finding]) -> Formula:
+    def guarded(run: Observed) -> Finding:
+        found = run.series(field)
+        return found if isinstance(found, Absent) else formula(found, run)
+
+    return guarded
+
+
+# --- power and energy -----------------------------------------------------------------------------------------------
+
+
+def power_mean(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+    means = {card: sum(one.inside) / len(one.inside) for card, one in cards.items()}
+    return _negative(cards) or Found(sum(means.values()) / len(means), _inputs(cards, means))
+
+
+def power_max(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+    return _negative(cards) or _highest(cards)
+
+
+def energy(run: Observed) -> Finding:
+    """Of all cards, in joules."""
+    counted, sampled = run.series("energy_joules"), run.series("power_watts")
+    if isinstance(counted, Absent) and isinstance(sampled, Absent):
+        return sampled
+    best = sampled if isinstance(counted, Absent) else counted
+    assert not isinstance(best, Absent)
+    problem = _rule_broken(best) or (_falling(best) if best is counted else _negative(best))
+    if problem:
+        return problem
+    joules = {card: (_counted if best is counted else _integrated)(one) for card, one in best.items()}
+    grade = "board counter" if best is counted else "board sampled"
+    finding = Found(sum(joules.values()), {"grade": grade, **_inputs(best, joules)})
+    is_checked = best is counted and not isinstance(sampled, Absent) and _rule_broken(sampled) is None
+    if is_checked and _differ(joules, sampled):
+        return msgspec.structs.replace(finding, marks=("energy_mismatch",))
+    return finding
+
+
+def energy_per(amount: str) -> Formula:
+    """`samples` or `tokens`, the real ones of the kept steps."""
+
+    def formula(run: Observed) -> Finding:
+        joules = energy(run)
+        if isinstance(joules, Absent):
+            return joules
+        assert isinstance(run.window, Window)
+        count = run.window.samples if amount == "samples" else run.window.tokens
+        if not count:
+            return absent("not_applicable", f"power.no_{amount}")
+        inputs = {"energy": joules.value, "count": count, "grade": joules.inputs["grade"]}
+        return Found(joules.value / count, inputs, marks=joules.marks)
+
+    return formula
+
+
+def _rule_broken(cards: Mapping[Card, Series]) -> Absent | None:
+    for one in cards.values():
+        if len(one.inside) < MIN_SAMPLES:
+            counts = {"count": len(one.inside), "needed": MIN_SAMPLES}
+            return absent("not_measured", "power.few_samples", card=card_name(one.card), **counts)
+        if one.largest_gap_seconds > MAX_GAP_SECONDS:
+            spans = {"seconds": f"{one.largest_gap_seconds:.1f}", "allowed": f"{MAX_GAP_SECONDS:g}"}
+            return absent("invalid_telemetry", "power.gap", card=card_name(one.card), **spans)
+    return None
+
+
+def _negative(cards: Mapping[Card, Series]) -> Absent | None:
+    for one in cards.values():
+        if min(one.values) < 0:
+            return absent("invalid_telemetry", "power.negative", card=card_name(one.card), value=min(one.values))
+    return None
+
+
+def _falling(cards: Mapping[Card, Series]) -> Absent | None:
+    for one in cards.values():
+        if any(later < earlier for earlier, later in pairwise(one.values)):
+            return absent("invalid_telemetry", "power.counter_fell", card=card_name(one.card))
+    return None
+
+
+def _counted(one: Series) -> float:
+    return one.at(one.window.ended_ns) - one.at(one.window.began_ns)
+
+
+def _integrated(one: Series) -> float:
+    """Trapezoids; at the edges of the window the power is interpolated, or that of the nearest sample."""
+    window, first, last = one.window, one.times_ns[0], one.times_ns[-1]
+    edges = {t_ns: one.at(min(max(t_ns, first), last)) for t_ns in (window.began_ns, window.ended_ns)}
+    pairs = zip(one.times_ns, one.values, strict=True)
+    inside = {t_ns: value for t_ns, value in pairs if window.began_ns < t_ns < window.ended_ns}
+    points = sorted({**inside, **edges}.items())
+    return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairwise(points)))
+
+
+def _differ(joules: Mapping[Card, float], sampled: Mapping[Card, Series] | Absent) -> bool:
+    assert not isinstance(sampled, Absent)
+    return any(abs(_integrated(one) - joules[card]) > MISMATCH * joules[card] for card, one in sampled.items())
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def utilisation_mean(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+    for one in cards.values():
+        if not 0 <= min(one.inside) <= max(one.inside) <= 100:
+            figures = {"low": min(one.inside), "high": max(one.inside)}
+            return absent("invalid_telemetry", "power.bad_utilisation", card=card_name(one.card), **figures)
+    means = {card: sum(one.inside) / len(one.inside) / 100 for card, one in cards.items()}
+    return Found(sum(means.values()) / len(means), _inputs(cards, means))
+
+
+def temperature_max(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+    return _highest(cards)
+
+
+def throttled_share(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+    """Of the samples of the card that was throttled most."""
+    shares = {card: sum(map(bool, one.inside)) / len(one.inside) for card, one in cards.items()}
+    worst = max(cards, key=lambda card: shares[card])
+    reasons = Counter(reason for one in cards.values() for words in one.inside for reason in words)
+    inputs = {"device_id": worst[1], "reasons": dict(reasons), **_inputs(cards, shares)}
+    return Found(shares[worst], inputs)
+
+
+def _highest(cards: Mapping[Card, Series]) -> Found:
+    highest = {card: max(one.inside) for card, one in cards.items()}
+    card = max(highest, key=lambda each: highest[each])
+    return Found(highest[card], {"node_index": card[0], "device_id": card[1], **_inputs(cards, highest)})
+
+
+def _inputs(cards: Mapping[Card, Series], figures: Mapping[Card, float]) -> dict[str, Any]:
+    return {
+        "num_samples": min(len(one.inside) for one in cards.values()),
+        "largest_gap_seconds": max(one.largest_gap_seconds for one in cards.values()),
+        "per_device": per_device(figures),
+    }
+
+
+def _entry(name: str, unit: str, formula: Formula, title: Text, remark: Text, **more: Any) -> MetricEntry:
+    fields = {"group": "power", "scope": "device", "format": units.one_decimal, "marks": CARD, "noted": "power", **more}
+    return MetricEntry(name=name, unit=unit, formula=formula, title=title, remark=remark, **fields)
+
+
+METRICS = (
+    _entry(
+        "power_mean",
+        "W",
+        of_series("power_watts", power_mean),
+        {"en": "Mean power", "zh": "平均功率"},
+        {"en": "of one device over the measured window, W", "zh": "测量窗口内单卡平均，单位W"},
+    ),
+    _entry(
+        "power_max",
+        "W",
+        of_series("power_watts", power_max),
+        {"en": "Highest power", "zh": "最高功率"},
+        {"en": "of one device at one moment, W", "zh": "单卡单次读数的最大值，单位W"},
+    ),
+    _entry(
+        "energy",
+        "J",
+        energy,
+        {"en": "Energy", "zh": "能耗"},
+        {"en": "of all devices over the measured window, J", "zh": "测量窗口内全部卡，单位J"},
+        scope="system",
+        format=units.four_digits,
+    ),
+    _entry(
+        "energy_per_sample",
+        "J/sample",
+        energy_per("samples"),
+        {"en": "Energy per sample", "zh": "每样本能耗"},
+        {"en": "over real samples, J", "zh": "只计真实样本，单位J"},
+        scope="system",
+        format=units.four_digits,
+    ),
+    _entry(
+        "energy_per_token",
+        "J/token",
+        energy_per("tokens"),
+        {"en": "Energy per token", "zh": "每token能耗"},
+        {"en": "over real tokens, J", "zh": "只计真实token，单位J"},
+        scope="system",
+        format=units.four_digits,
+    ),
+    _entry(
+        "utilisation_mean",
+        "share",
+        of_series("utilisation_percent", utilisation_mean),
+        {"en": "Device utilisation", "zh": "设备利用率"},
+        {"en": "as the vendor's tool says, mean over devices and samples", "zh": "厂商工具所报，对设备与采样取平均"},
+        format=units.percent,
+    ),
+    _entry(
+        "temperature_max",
+        "°C",
+        of_series("temperature_celsius", temperature_max),
+        {"en": "Highest temperature", "zh": "最高温度"},
+        {"en": "of one device, °C", "zh": "单卡，单位°C"},
+    ),
+    _entry(
+        "throttled_share",
+        "share",
+        of_series("throttle_reasons", throttled_share),
+        {"en": "Throttled", "zh": "降频占比"},
+        {"en": "share of samples in which the device said so", "zh": "设备报告降频的采样所占比例"},
+        format=units.percent,
+    ),
+)

@@ -1,0 +1,50 @@
+"""Tables of measurements: the rows that a case measured, beside steps, each with the spread of its repeats."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from flagperf.events import RowMeasured, WorkerStarted
+from flagperf.metrics.metric import Record
+from flagperf.metrics.ranks import of
+
+
+class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of one rank. The repeats themselves are in the events."""
+
+    name: str
+    labels: dict[str, str]
+    unit: str
+    rank: int = 0
+    num_repeats: int = 0
+    median: float | None = None
+    low: float | None = None
+    """The lowest repeat, and `high` the highest."""
+    high: float | None = None
+    work: dict[str, int] = {}
+    problem: str = ""
+    """Why there is no value."""
+
+
+def measured_rows(record: Record) -> tuple[MeasuredRow, ...]:
+    """In the order in which they were measured, rank by rank."""
+    return tuple(
+        _row(started.rank, row)
+        for file in record.ranks
+        for started in of(file.events, WorkerStarted)[:1]
+        for row in of(file.events, RowMeasured)
+    )
+
+
+def _row(rank: int, row: RowMeasured) -> MeasuredRow:
+    found = MeasuredRow(row.name, row.labels, row.unit, rank, len(row.values), work=row.work, problem=row.problem)
+    if not row.values or not all(map(math.isfinite, row.values)):
+        return found
+    return msgspec.structs.replace(found, median=_median(row.values), low=min(row.values), high=max(row.values))
+
+
+def _median(values: tuple[float, ...]) -> float:
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

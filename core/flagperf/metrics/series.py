@@ -1,0 +1,94 @@
+"""Series: one figure of one card over time, and the measured window on that card's node."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from flagperf.events import EventFile, Sampled
+from flagperf.metrics.finding import Absent, absent
+from flagperf.metrics.ranks import RankRecord, of
+from flagperf.metrics.samples import Card, card_name, probe_files
+from flagperf.metrics.spans import Loop, Span
+from flagperf.spec import Job
+from flagperf.units import SECOND_NS
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One figure of one card: when it was read, on the node's clock, and what it was. At least one reading."""
+
+    card: Card
+    times_ns: tuple[int, ...]
+    values: tuple[Any, ...]
+    window: Span
+
+    @property
+    def inside(self) -> Sequence[Any]:
+        """Values that were read inside the window."""
+        first = bisect_left(self.times_ns, self.window.began_ns)
+        return self.values[first : bisect_right(self.times_ns, self.window.ended_ns)]
+
+    @property
+    def largest_gap_seconds(self) -> float:
+        """Inside the window, its ends included."""
+        window = self.window
+        moments = [t_ns for t_ns in self.times_ns if window.began_ns < t_ns < window.ended_ns]
+        before = self.times_ns[: bisect_right(self.times_ns, window.began_ns)][-1:] or [window.began_ns]
+        after = self.times_ns[bisect_left(self.times_ns, window.ended_ns) :][:1] or [window.ended_ns]
+        gaps_ns: list[int] = [later - earlier for earlier, later in pairwise([*before, *moments, *after])]
+        return max(gaps_ns) / SECOND_NS
+
+    def at(self, t_ns: int) -> float:
+        """On the straight line between the neighbours; outside all readings, on the line through the nearest two."""
+        if len(self.times_ns) == 1:
+            return float(self.values[0])
+        index = min(max(1, bisect_left(self.times_ns, t_ns)), len(self.times_ns) - 1)
+        (t0, t1), (v0, v1) = self.times_ns[index - 1 : index + 1], self.values[index - 1 : index + 1]
+        return float(v0 + (v1 - v0) * (t_ns - t0) / (t1 - t0))
+
+
+NodeWindows = Mapping[tuple[int, str], Span]
+"""Node and clock -> from the first opening of a rank's window to the last end."""
+
+
+def node_windows(ranks: Sequence[RankRecord], loop: Loop) -> NodeWindows:
+    found: dict[tuple[int, str], Span] = {}
+    for record, rank in zip(ranks, loop.ranks, strict=True):
+        key, own = (record.started.node_index, record.started.clock.boot_id), rank.window
+        other = found.get(key, own)
+        found[key] = Span(min(own.began_ns, other.began_ns), max(own.ended_ns, other.ended_ns))
+    return found
+
+
+def series_of(job: Job, files: Sequence[EventFile], windows: NodeWindows, field: str) -> Mapping[Card, Series] | Absent:
+    """`field` of Reading, of all cards of the job. Readings outside the window stay in, for its edges."""
+    found: dict[Card, Series] = {}
+    for started, file in probe_files(files):
+        window = windows.get((started.node_index, started.clock.boot_id))
+        if window is not None:
+            found |= _node_series(started.node_index, of(file.events, Sampled), field, window)
+    wanted = [(node.index, device.id) for node in job.nodes for device in node.devices]
+    missing = [card for card in wanted if card not in found]
+    if missing:
+        return absent("not_measured", f"power.no_{field}", card=card_name(missing[0]))
+    return {card: found[card] for card in wanted}
+
+
+def _node_series(node_index: int, samples: Sequence[Sampled], field: str, window: Span) -> dict[Card, Series]:
+    read: dict[str, list[tuple[int, Any]]] = {}
+    for sample in samples:
+        for reading in sample.readings:
+            value = getattr(reading, field)
+            if value is not None and not sample.baseline:
+                read.setdefault(reading.device_id, []).append((sample.t_ns, value))
+    found: dict[Card, Series] = {}
+    for device_id, pairs in read.items():
+        times_ns, values = zip(*sorted(pairs), strict=True)
+        one = Series((node_index, device_id), times_ns, values, window)
+        if one.inside:
+            found[one.card] = one
+    return found

@@ -1,0 +1,112 @@
+"""Step: one optimizer step of a rank, timed by the device's own events or between two synchronisations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from flagperf.api import DeviceBackend, TimingEvent
+from flagperf.events import WORK, StepFinished
+
+
+class Step:
+    """One optimizer step. With timing events it never synchronises; without, exactly at both ends."""
+
+    def __init__(
+        self,
+        backend: DeviceBackend,
+        clock: Callable[[], int],
+        begin: Callable[[], None],
+        finish: Callable[[MeasuredStep], None],
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._begin = begin
+        self._finish = finish
+        self._measured = MeasuredStep()
+
+    def done(
+        self,
+        *,
+        samples: int = 0,
+        tokens: int = 0,
+        padded_tokens: int = 0,
+        flops: int = 0,
+        bytes: int = 0,
+        loss: Any = None,
+    ) -> None:
+        """What the step did, on this rank: real samples, real tokens, positions that held padding, the FLOPs and bytes
+        that it needed at least, and the mean loss over its real samples as a detached tensor (or a number), which is
+        read after the span."""
+        work = {"samples": samples, "tokens": tokens, "padded_tokens": padded_tokens, "flops": flops, "bytes": bytes}
+        self._measured.work = checked_work(work)
+        self._measured.loss = loss
+
+    def __enter__(self) -> Step:
+        self._begin()
+        measured = self._measured
+        if self._backend.has_timing_events:
+            measured.began_event = self._backend.timing_event()
+            measured.began_event.record()
+        else:
+            self._backend.synchronize()
+        measured.began_ns = self._clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return
+        measured = self._measured
+        if measured.began_event is not None:
+            measured.ended_event = self._backend.timing_event()
+            measured.ended_event.record()
+        else:
+            self._backend.synchronize()
+        measured.ended_ns = self._clock()
+        if measured.work is None:
+            raise RuntimeError("a step ended without step.done(samples=...): the case has to say what the step did")
+        self._finish(measured)
+
+
+class MeasuredStep:
+    """A finished step whose loss and device time have not been read yet."""
+
+    step = 0
+    began_ns = 0
+    ended_ns = 0
+    wait_ns = 0
+    work: dict[str, int] | None = None
+    loss: Any = None
+    began_event: TimingEvent | None = None
+    ended_event: TimingEvent | None = None
+
+    def event(self) -> StepFinished:
+        assert self.work is not None
+        if self.began_event is not None and self.ended_event is not None:
+            compute_ns = self.began_event.elapsed_ns(self.ended_event)
+        else:
+            compute_ns = self.ended_ns - self.began_ns
+        loss = None if self.loss is None else float(self.loss)
+        diverged = loss is not None and not math.isfinite(loss)
+        return StepFinished(
+            t_ns=self.ended_ns,
+            step=self.step,
+            began_ns=self.began_ns,
+            compute_ns=compute_ns,
+            wait_ns=self.wait_ns,
+            work=self.work,
+            loss=None if diverged else loss,
+            diverged=diverged,
+        )
+
+
+def checked_work(work: dict[str, int]) -> dict[str, int]:
+    """Amounts of 0 are left out. Raises TypeError for a name that is no amount of work."""
+    unknown = [name for name in work if name not in WORK]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no amount of work; there are {', '.join(WORK)}")
+    return {name: int(amount) for name, amount in work.items() if int(amount)}
