@@ -15,6 +15,7 @@ from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Record, measured_rows, recompute_metrics
 from flagperf.metrics.ranks import failure_of, of, rank_records
 from flagperf.metrics.registry import REMOVED
+from flagperf.plugins import core_version
 from flagperf.spec import Job, NodePart
 from flagperf.store import (
     RUN_FILE,
@@ -96,9 +97,10 @@ def _version(version: int | None) -> str:
 
 
 def _compared_fields(run: Run) -> list[str]:
-    """Not the English sentence, which a later version may word differently: code and parameters are. Runs of schema 1
-    have the sentence alone."""
-    passed_over = ("detail", "message") if run.schema == 1 else ("detail",)
+    """Of another version not the English sentence, which may be worded differently now: code and parameters are
+    compared. Runs of schema 1 have the sentence alone."""
+    passed_over = () if run.flagperf_version == core_version() else ("detail",)
+    passed_over = ("detail", "message") if run.schema == 1 else passed_over
     return [field for field in Metric.__struct_fields__ if field not in passed_over]
 
 

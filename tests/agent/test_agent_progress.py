@@ -8,15 +8,14 @@ from flagperf.agent.progress import GrowingFile, ProgressFollower
 from flagperf.api import Reading
 from flagperf.events import (
     Clock,
-    Evaluated,
     EvaluationAdvanced,
     EventWriter,
     ProbeFailed,
     ProbeStarted,
     Sampled,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
 )
 from flagperf.spec import EvaluationProgress, Progress
 
@@ -24,7 +23,9 @@ SECOND = 1_000_000_000
 
 
 def step(number: int, loss: float | None = 0.5, samples: int = 4) -> StepFinished:
-    return StepFinished(number * SECOND, step=number, began_ns=0, compute_ns=1, wait_ns=0, samples=samples, loss=loss)
+    return StepFinished(
+        number * SECOND, step=number, began_ns=0, compute_ns=1, wait_ns=0, work={"samples": samples}, loss=loss
+    )
 
 
 def test_a_line_that_is_still_being_written_waits_for_its_end(tmp_path: Path) -> None:
@@ -32,11 +33,11 @@ def test_a_line_that_is_still_being_written_waits_for_its_end(tmp_path: Path) ->
     growing = GrowingFile(path)
     assert growing.new_events() == ()
     with path.open("wb", buffering=0) as file:
-        file.write(b'{"type":"training_began","t_ns":1}\n{"type":"training')
-        assert growing.new_events() == (TrainingBegan(1),)
+        file.write(b'{"type":"span_began","t_ns":1,"name":"training"}\n{"type":"span')
+        assert growing.new_events() == (SpanBegan(1, "training"),)
         assert growing.new_events() == ()
-        file.write(b'_ended","t_ns":2}\n')
-        assert growing.new_events() == (TrainingEnded(2),)
+        file.write(b'_ended","t_ns":2,"name":"training","began_ns":1,"step":0}\n')
+        assert growing.new_events() == (SpanEnded(2, "training", 1, 0),)
 
 
 def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +46,9 @@ def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypat
     follower = ProgressFollower([events, other], samples)
     assert follower.look() is None
     with EventWriter(events) as writer:
-        writer.write(TrainingBegan(0, planned_steps=10), step(1), step(2), step(3, loss=0.25))
+        writer.write(SpanBegan(0, "training", planned_steps=10), step(1), step(2), step(3, loss=0.25))
     with EventWriter(other) as writer:
-        writer.write(TrainingBegan(0, planned_steps=10), step(1), step(2))
+        writer.write(SpanBegan(0, "training", planned_steps=10), step(1), step(2))
     with EventWriter(samples) as writer:
         writer.write(Sampled(1, (Reading("a", used_bytes=99),), baseline=True))
         writer.write(Sampled(2, (Reading("a", used_bytes=5), Reading("b", used_bytes=7), Reading("c"))))
@@ -128,7 +129,7 @@ def test_an_evaluation_is_shown_until_it_ends(tmp_path: Path) -> None:
         found = evaluation(follower.look())
         assert found == EvaluationProgress(rows=4, planned_rows=10, rows_per_second=2.0)
         assert found.seconds_left == 3.0
-        writer.write(Evaluated(5 * SECOND, began_ns=2 * SECOND, step=0))
+        writer.write(SpanEnded(5 * SECOND, "evaluation", began_ns=2 * SECOND, step=0))
         assert evaluation(follower.look()) is None
 
 
@@ -141,7 +142,9 @@ def test_after_training_no_steps_are_left(tmp_path: Path) -> None:
     events = tmp_path / "rank.jsonl"
     follower = ProgressFollower([events], tmp_path / "none.jsonl")
     with EventWriter(events) as writer:
-        writer.write(TrainingBegan(0, planned_steps=2), step(1), step(2), TrainingEnded(2 * SECOND))
+        writer.write(
+            SpanBegan(0, "training", planned_steps=2), step(1), step(2), SpanEnded(2 * SECOND, "training", 0, 2)
+        )
     progress = follower.look()
     assert progress is not None
     assert (progress.step, progress.seconds_left, progress.phase) == (2, None, "finishing")
@@ -151,7 +154,7 @@ def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:
     events = tmp_path / "rank.jsonl"
     follower = ProgressFollower([events], tmp_path / "none.jsonl")
     with EventWriter(events) as writer:
-        writer.write(TrainingBegan(0), step(1))
+        writer.write(SpanBegan(0, "training"), step(1))
     progress = follower.look()
     assert progress is not None
     assert progress.samples_per_second is None

@@ -10,18 +10,22 @@ from flagperf.events import (
     EventWriter,
     RunStarted,
     Sampled,
+    SpanBegan,
     StepFinished,
-    TrainingBegan,
     decode_events,
     read_events,
     this_clock,
 )
 
-STEP = StepFinished(t_ns=30, step=1, began_ns=10, compute_ns=20, wait_ns=5, samples=4, tokens=40, loss=0.5)
+STEP = StepFinished(t_ns=30, step=1, began_ns=10, compute_ns=20, wait_ns=5, work={"samples": 4, "tokens": 40}, loss=0.5)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    events = (TrainingBegan(1, planned_steps=7), STEP, Sampled(40, (Reading("cpu:0", used_bytes=0, total_bytes=9),)))
+    events = (
+        SpanBegan(1, "training", planned_steps=7),
+        STEP,
+        Sampled(40, (Reading("cpu:0", used_bytes=0, total_bytes=9),)),
+    )
     with EventWriter(tmp_path / "events" / "rank-00000.jsonl") as writer:
         writer.write(*events)
     read = read_events(tmp_path / "events" / "rank-00000.jsonl")
@@ -41,11 +45,11 @@ def test_a_reading_of_zero_bytes_is_not_an_absent_one(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_noted_and_the_rest_is_read(tmp_path: Path) -> None:
     path = tmp_path / "rank.jsonl"
     with EventWriter(path) as writer:
-        writer.write(TrainingBegan(1), STEP)
+        writer.write(SpanBegan(1, "training"), STEP)
     path.write_bytes(path.read_bytes()[:-10])
     read = read_events(path)
     assert read.torn
-    assert read.events == (TrainingBegan(1),)
+    assert read.events == (SpanBegan(1, "training"),)
 
 
 def test_every_write_reaches_the_file_at_once(tmp_path: Path) -> None:
@@ -56,7 +60,7 @@ def test_every_write_reaches_the_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_bad_line_in_the_middle_is_an_error_with_its_number() -> None:
-    good = b'{"type":"training_began","t_ns":1}\n'
+    good = b'{"type":"span_began","t_ns":1,"name":"training"}\n'
     with pytest.raises(BadInput, match=r"rank\.jsonl: line 2"):
         decode_events([good, b"nonsense\n", good], "rank.jsonl")
 
@@ -80,7 +84,9 @@ def test_an_empty_file_has_no_events() -> None:
 def test_a_nan_loss_is_no_number_and_still_reads(tmp_path: Path) -> None:
     path = tmp_path / "rank.jsonl"
     with EventWriter(path) as writer:
-        writer.write(StepFinished(30, step=1, began_ns=10, compute_ns=20, wait_ns=5, samples=4, loss=float("nan")))
+        writer.write(
+            StepFinished(30, step=1, began_ns=10, compute_ns=20, wait_ns=5, work={"samples": 4}, loss=float("nan"))
+        )
     (step,) = read_events(path).events
     assert isinstance(step, StepFinished)
     assert step.loss is None

@@ -11,7 +11,7 @@ from flagperf.events import (
     ProbeFailed,
     ProbeStarted,
     Sampled,
-    TrainingBegan,
+    SpanBegan,
     WorkerEnded,
     WorkersEnded,
     WorkersLaunched,
@@ -32,7 +32,7 @@ def worker(rank: int, mapping: str = "pci") -> EventFile:
         mapping=mapping, timing="device_events",
     )  # fmt: skip
     ended = WorkerEnded(60 * SECOND, "succeeded", allocator_peak_reserved_bytes=20 * GIB)
-    return EventFile((started, TrainingBegan(10 * SECOND), ended))
+    return EventFile((started, SpanBegan(10 * SECOND, "training"), ended))
 
 
 def sample(second: int, gib: float, fullest: int, fullest_gib: float, baseline: bool = False) -> Sampled:

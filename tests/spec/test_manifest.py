@@ -101,7 +101,7 @@ def test_a_missing_table_is_named(path: Path) -> None:
     [
         ('name = "toy"', "name = 7", "name: expected a text, got a whole number"),
         ("version = 1", 'version = "1"', "version: expected a whole number, got a text"),
-        ('"training"', '"traning"', "kind: unknown value 'traning'; did you mean training?"),
+        ('"training"', '"traning"', "kind: unknown kind 'traning'; did you mean training?"),
         ('precisions = ["fp32"]', 'precisions = "fp32"', "precisions: expected a list, got a text"),
         ('title = { en = "Toy" }', 'title = "Toy"', "title: expected a table, got a text"),
         ('model = "none"', 'model = "none"\nmodle = "x"', "unknown key 'modle'; did you mean model?"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from flagperf.errors import BadInput, BundleFailed
-from flagperf.events import EventWriter, RunStarted, TrainingBegan, this_clock
+from flagperf.events import EVENT_SCHEMA, EventWriter, RunStarted, SpanBegan, this_clock
 from flagperf.store import (
     Ending,
     broken_files,
@@ -30,7 +30,7 @@ def finished_bundle(folder: Path, name: str = "20260101T000000Z-demo-cpu-1x1-abc
     run = make_run(name)
     bundle = create_bundle(folder, run, ())
     with EventWriter(bundle / "events" / "parent.jsonl") as writer:
-        writer.write(RunStarted(1, schema=1, clock=this_clock()))
+        writer.write(RunStarted(1, schema=EVENT_SCHEMA, clock=this_clock()))
     write_run(bundle, msgspec.structs.replace(run, ending=Ending("succeeded")))
     seal(bundle)
     return bundle
@@ -98,7 +98,7 @@ def test_a_bundle_that_was_removed_is_said_to_be(tmp_path: Path) -> None:
 def test_a_record_without_a_parent_file_is_empty(tmp_path: Path) -> None:
     bundle = create_bundle(tmp_path, make_run("a"), ())
     with EventWriter(bundle / "events" / "rank-00001.jsonl") as writer:
-        writer.write(TrainingBegan(1))
+        writer.write(SpanBegan(1, "training"))
     (bundle / "events" / "rank-00000.jsonl").touch()
     record = read_record(bundle)
     assert record.parent.events == ()

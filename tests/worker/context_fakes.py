@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEvent, precision
-from flagperf.events import Clock, Event, EventFile, WorkerEnded, WorkerStarted
+from flagperf.events import Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Record, compute_metrics
 from flagperf.spec import Job, Manifest, NodePart, Page, Resolved
@@ -35,7 +35,7 @@ class World:
 
     def write(self, *events: Event) -> None:
         """The sink."""
-        self.journal += [f"write {type(event).__name__}" for event in events]
+        self.journal += [f"write {kind_of(event)}" for event in events]
         self.events += events
         self.now_ns += self.write_ns
 
@@ -45,10 +45,20 @@ class World:
             yield batch
 
     def kinds(self) -> list[str]:
-        return [type(event).__name__ for event in self.events]
+        return [kind_of(event) for event in self.events]
 
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
+
+    def spans(self, name: str) -> list[SpanEnded]:
+        return [span for span in self.of(SpanEnded) if span.name == name]
+
+
+def kind_of(event: Event) -> str:
+    """`StepFinished`, `logging ended`."""
+    if isinstance(event, SpanBegan):
+        return f"{event.name} began"
+    return f"{event.name} ended" if isinstance(event, SpanEnded) else type(event).__name__
 
 
 class SpyBackend(DeviceBackend):

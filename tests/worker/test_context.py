@@ -4,14 +4,13 @@ import pytest
 from context_fakes import Batch, Loss, World, make_context
 
 from flagperf.events import (
-    Evaluated,
     EvaluationAdvanced,
-    Logged,
     PartsReported,
     Reported,
+    RowMeasured,
+    SpanBegan,
+    SpanEnded,
     StepFinished,
-    TrainingBegan,
-    TrainingEnded,
     WarmupEnded,
 )
 
@@ -52,7 +51,7 @@ def test_with_timing_events_a_flush_waits_for_the_device_after_the_step_has_ende
             "synchronize",
             "elapsed",
             "write StepFinished",
-            "write Logged",
+            "write logging ended",
         ]
 
 
@@ -90,7 +89,7 @@ def test_timed_steps_take_the_devices_time_while_the_host_runs_ahead():
     first, second = world.of(StepFinished)
     assert (first.began_ns, first.t_ns, first.compute_ns) == (1000, 1010, 510)
     assert (second.began_ns, second.t_ns, second.compute_ns) == (1010, 1020, 500)
-    assert world.of(TrainingEnded) == [TrainingEnded(2010)]
+    assert world.spans("training") == [SpanEnded(2010, "training", began_ns=1000, step=2)]
 
 
 # --- what is written, exactly ---------------------------------------------------------------------------------------
@@ -108,16 +107,17 @@ def test_a_whole_training_by_the_clock():
         world.host(11)
     context.report(acc=0.75)
 
-    counts = {"compute_ns": 100, "wait_ns": 23, "samples": 4, "tokens": 9, "padded_tokens": 1, "loss": 0.5}
+    work = {"samples": 4, "tokens": 9, "padded_tokens": 1}
+    counts = {"compute_ns": 100, "wait_ns": 23, "work": work, "loss": 0.5}
     assert world.events == [
-        TrainingBegan(1000, planned_steps=2),  # written until 1007; then 23 of wait and copy
+        SpanBegan(1000, "training", planned_steps=2),  # written until 1007; then 23 of wait and copy
         StepFinished(1130, step=1, began_ns=1030, **counts),
-        Logged(1137, began_ns=1130),  # written until 1144
+        SpanEnded(1137, "logging", began_ns=1130, step=1),  # written until 1144
         WarmupEnded(1144, step=1),  # written until 1151; then wait and copy
         StepFinished(1274, step=2, began_ns=1174, **counts),  # written before the evaluation, from 1274 to 1281
-        Logged(1281, began_ns=1274),
-        Evaluated(1338, began_ns=1288, step=2),  # written until 1345
-        TrainingEnded(1356),
+        SpanEnded(1281, "logging", began_ns=1274, step=2),
+        SpanEnded(1338, "evaluation", began_ns=1288, step=2),  # written until 1345
+        SpanEnded(1356, "training", began_ns=1000, step=2),
         Reported(1363, step=2, values={"acc": 0.75}),
     ]
 
@@ -128,7 +128,7 @@ def test_device_is_done_when_training_begins_and_ends():
     world.launch(200)
     with context.training():
         world.launch(300)
-    assert world.events == [TrainingBegan(1200), TrainingEnded(1500)]
+    assert world.events == [SpanBegan(1200, "training"), SpanEnded(1500, "training", began_ns=1200, step=0)]
 
 
 def test_warmup_ends_when_the_device_is_done_with_its_last_step():
@@ -145,7 +145,7 @@ def test_without_warmup_steps_none_ends():
     context = make_context(world, warmup_steps=0)
     with context.training():
         run_step(world, context)
-    assert world.kinds() == ["TrainingBegan", "StepFinished", "TrainingEnded"]
+    assert world.kinds() == ["training began", "StepFinished", "training ended"]
 
 
 def test_config_is_read_by_attribute():
@@ -157,7 +157,7 @@ def test_evaluation_ends_when_the_device_is_done():
     context = make_context(world)
     with context.evaluation():
         world.launch(70)
-    assert world.events == [Evaluated(1070, began_ns=1000, step=0)]
+    assert world.events == [SpanEnded(1070, "evaluation", began_ns=1000, step=0)]
 
 
 def test_evaluation_begins_when_the_device_is_done_with_the_steps():
@@ -169,8 +169,8 @@ def test_evaluation_begins_when_the_device_is_done_with_the_steps():
             step.done(samples=1)
         with context.evaluation():
             world.host(60)
-    assert world.of(Logged) == [Logged(1514, began_ns=1507)]
-    assert world.of(Evaluated) == [Evaluated(1581, began_ns=1521, step=1)]
+    assert world.spans("logging") == [SpanEnded(1514, "logging", began_ns=1507, step=1)]
+    assert world.spans("evaluation") == [SpanEnded(1581, "evaluation", began_ns=1521, step=1)]
 
 
 def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
@@ -184,8 +184,8 @@ def test_an_evaluation_says_how_far_all_ranks_are_and_not_too_often():
         EvaluationAdvanced(2200, began_ns=1000, rows=6, planned_rows=9),
         EvaluationAdvanced(3400, began_ns=1000, rows=9, planned_rows=9),  # the other rank has one row less
     ]
-    assert world.journal == ["synchronize", "write EvaluationAdvanced", "write EvaluationAdvanced", "synchronize",
-                             "write Evaluated"]  # fmt: skip
+    advanced = ["write EvaluationAdvanced"] * 2
+    assert world.journal == ["synchronize", *advanced, "synchronize", "write evaluation ended"]
 
 
 def test_an_evaluation_of_unknown_length_says_nothing():
@@ -194,7 +194,7 @@ def test_an_evaluation_of_unknown_length_says_nothing():
     with context.evaluation() as evaluation:
         world.host(600)
         evaluation.done(2)
-    assert world.kinds() == ["Evaluated"]
+    assert world.kinds() == ["evaluation ended"]
 
 
 def test_descriptions_are_written_at_once():
@@ -229,7 +229,7 @@ def test_nothing_is_written_inside_a_step_that_is_longer_than_the_interval():
             world.host(5_000_000_000)
             step.done(samples=1)
             assert world.journal == []
-        assert world.kinds() == ["TrainingBegan", "StepFinished", "StepFinished", "Logged"]
+        assert world.kinds() == ["training began", "StepFinished", "StepFinished", "logging ended"]
 
 
 def test_steps_are_written_when_the_interval_has_passed():
@@ -243,7 +243,7 @@ def test_steps_are_written_when_the_interval_has_passed():
             written.append(len(world.of(StepFinished)))
     assert written == [0, 0, 3, 3, 3, 6, 6]
     assert len(world.of(StepFinished)) == 7
-    assert len(world.of(Logged)) == 2
+    assert len(world.spans("logging")) == 2
 
 
 def test_what_is_left_at_the_end_is_written_outside_of_training():
@@ -251,8 +251,8 @@ def test_what_is_left_at_the_end_is_written_outside_of_training():
     context = make_context(world, flush_seconds=NEVER)
     with context.training():
         run_step(world, context)
-    assert world.kinds() == ["TrainingBegan", "StepFinished", "TrainingEnded"]
-    assert world.of(TrainingEnded)[0].t_ns == world.of(StepFinished)[0].t_ns
+    assert world.kinds() == ["training began", "StepFinished", "training ended"]
+    assert world.spans("training")[0].t_ns == world.of(StepFinished)[0].t_ns
 
 
 # --- what is counted ------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_report_inside_training_is_logging():
         run_step(world, context)
         context.report(acc=0.5, evaluated=8)
     assert world.of(Reported) == [Reported(1107, step=1, values={"acc": 0.5, "evaluated": 8})]
-    assert world.of(Logged) == [Logged(1114, began_ns=1107)]
+    assert world.spans("logging") == [SpanEnded(1114, "logging", began_ns=1107, step=1)]
 
 
 def test_parts_are_reported_as_a_value_is():
@@ -322,7 +322,7 @@ def test_parts_are_reported_as_a_value_is():
         context.report_parts("acc", "subject", {"law": 1, "logic": 0.5})
     (parts,) = world.of(PartsReported)
     assert (parts.step, parts.name, parts.by, parts.values) == (0, "acc", "subject", {"law": 1.0, "logic": 0.5})
-    assert len(world.of(Logged)) == 1
+    assert len(world.spans("logging")) == 1
     with pytest.raises(ValueError, match="the case reported law = nan"):
         context.report_parts("acc", "subject", {"law": float("nan")})
 
@@ -332,7 +332,44 @@ def test_report_inside_an_evaluation_is_no_logging_of_its_own():
     context = make_context(world)
     with context.training(), context.evaluation():
         context.report(acc=0.5)
-    assert world.kinds() == ["TrainingBegan", "Reported", "Evaluated", "TrainingEnded"]
+    assert world.kinds() == ["training began", "Reported", "evaluation ended", "training ended"]
+
+
+def test_any_other_part_of_a_run_has_a_name_too():
+    world = World(write_ns=7)
+    context = make_context(world)
+    with context.span("compiling"):
+        world.launch(60)
+    assert world.events == [SpanEnded(1060, "compiling", began_ns=1000, step=0)]
+
+
+def test_the_measured_span_is_called_what_the_kind_calls_it():
+    world = World()
+    with make_context(world, kind="inference", config={}).measured(planned_steps=3):
+        pass
+    assert world.events[0] == SpanBegan(1000, "inference", planned_steps=3)
+
+
+def test_a_case_of_another_kind_is_told_so():
+    with pytest.raises(RuntimeError, match=r"ctx\.inference\(\) was called by a case of kind 'training'"):
+        make_context(World()).inference()
+
+
+def test_a_row_has_every_repeat():
+    world = World()
+    make_context(world).row("copy", {"bytes": 1024}, [0.5, 0.25], "s", bytes=2048)
+    assert world.events == [RowMeasured(1000, "copy", {"bytes": "1024"}, "s", (0.5, 0.25), {"bytes": 2048})]
+
+
+def test_a_row_that_could_not_be_measured_says_why():
+    world = World()
+    make_context(world).row("copy", {"bytes": 1024}, [], "s", problem="out of memory")
+    assert (world.events[0].values, world.events[0].problem) == ((), "out of memory")
+
+
+def test_an_amount_of_work_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="'pixels' is no amount of work; there are samples, tokens"):
+        make_context(World()).row("copy", {}, [1.0], "s", pixels=3)
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------------
@@ -364,7 +401,7 @@ def test_an_exception_inside_training_leaves_no_end_of_it():
     context = make_context(world)
     with pytest.raises(ZeroDivisionError), context.training():
         raise ZeroDivisionError
-    assert world.kinds() == ["TrainingBegan"]
+    assert world.kinds() == ["training began"]
 
 
 def test_an_exception_inside_an_evaluation_leaves_none():

@@ -85,14 +85,17 @@ def read_bundle(path: Path) -> RecordedRun:
     """Of this schema, or of an older one in the form of this one."""
     content = read_json(path / RUN_FILE)
     schema = content.get("schema")
-    if schema not in range(1, STORE_SCHEMA + 1):
-        advice = "install a newer flagperf" if isinstance(schema, int) and schema > STORE_SCHEMA else "it is damaged"
-        raise BadInput(f"{path} has store schema {schema!r}, this flagperf reads 1 to {STORE_SCHEMA}: {advice}")
+    if isinstance(schema, int) and schema > STORE_SCHEMA:
+        raise BadInput(
+            f"{path} has store schema {schema}, this flagperf reads 1 to {STORE_SCHEMA}; install a newer one"
+        )
+    if not isinstance(schema, int) or schema < 1:
+        raise BadInput(f"{path / RUN_FILE} is not what flagperf writes: its schema is {schema!r}")
     nodes = read_json(path / ENVIRONMENT_FILE, list)
     run = _converted(path / RUN_FILE, content, schema1.upgraded_run, Run, schema)
     facts = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes, tuple[NodeFacts, ...], schema)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
-        raise BadInput(f"{path / RUN_FILE} is not what this flagperf writes: a node without devices")
+        raise BadInput(f"{path / RUN_FILE} is not what flagperf writes: a node without devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
         raise BadInput(f"{path / RUN_FILE}: this flagperf knows no kind of case {run.manifest.kind!r}")
     if schema == 1 and run.ending is not None:
@@ -214,7 +217,7 @@ def read_json(path: Path, kind: Any = dict) -> Any:
     except OSError as error:
         raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not what this flagperf writes: {error}") from None
+        raise BadInput(f"{path} is not what flagperf writes: {error}") from None
 
 
 def _pretty(value: object) -> bytes:

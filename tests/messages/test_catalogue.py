@@ -1,0 +1,73 @@
+"""Every message in every language, with the same parameters; every code that the source says is in the catalogue."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flagperf.messages import LANGUAGES, Lang
+from flagperf.messages.catalogue import catalogue
+
+CORE = Path(__file__).parents[2] / "core" / "flagperf"
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_language_has_every_code_with_the_same_parameters(lang: Lang) -> None:
+    english, other = catalogue("en"), catalogue(lang)
+    assert list(other) == list(english)
+    assert {code: fields(text) for code, text in other.items()} == {c: fields(t) for c, t in english.items()}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_text_is_empty_and_all_parameters_have_names(lang: Lang) -> None:
+    for code, text in catalogue(lang).items():
+        assert text.strip() or code.startswith("separator."), code
+        assert all(field.isidentifier() for field in fields(text)), code
+
+
+def test_chinese_texts_are_chinese() -> None:
+    latin_alone = [
+        code
+        for code, text in catalogue("zh").items()
+        if not any("\u4e00" <= letter <= "\u9fff" or letter in "、；：，（）" for letter in text)
+    ]
+    assert latin_alone == LATIN
+
+
+LATIN = ["name.rank", "name.ranks", "align.key"]
+"""Names and parameters alone."""
+
+
+def said_codes() -> Iterator[tuple[str, str, set[str] | None]]:
+    """Place, code and parameters of every message(...) and absent(...) whose code is a literal."""
+    for path in CORE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("message", "absent"):
+                code = node.args[1 if node.func.id == "absent" else 0] if node.args else None
+                if isinstance(code, ast.Constant):
+                    names = {keyword.arg for keyword in node.keywords}
+                    known = None if None in names else {name for name in names if name}
+                    yield f"{path.relative_to(CORE)}:{node.lineno}", str(code.value), known
+
+
+def test_every_code_that_is_said_is_in_the_catalogue() -> None:
+    said = list(said_codes())
+    assert len(said) > 50
+    assert [(place, code) for place, code, _ in said if code not in catalogue("en")] == []
+
+
+def test_every_message_is_said_with_its_parameters() -> None:
+    wrong = [
+        (place, code)
+        for place, code, names in said_codes()
+        if names is not None and code in catalogue("en") and names != fields(catalogue("en")[code])
+    ]
+    assert wrong == []
