@@ -99,8 +99,9 @@ def _version(version: int | None) -> str:
 def _compared_fields(run: Run) -> list[str]:
     """Of another version not the English sentence, which may be worded differently now: code and parameters are
     compared. Runs of schema 1 have the sentence alone."""
-    passed_over = () if run.flagperf_version == core_version() else ("detail",)
-    passed_over = ("detail", "message") if run.schema == 1 else passed_over
+    passed_over = set() if run.flagperf_version == core_version() else {"detail"}
+    if run.schema == 1:
+        passed_over = {"detail", "message"}
     return [field for field in Metric.__struct_fields__ if field not in passed_over]
 
 
