@@ -13,19 +13,22 @@ import msgspec
 import pytest
 
 from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.builtin.local import LocalCluster
 from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
-from flagperf.launch import OnProgress, carry_out, signals_restored
+from flagperf.launch import OnProgress, agents, carry_out, signals_restored
 from flagperf.launch import supervision as launch_supervision
-from flagperf.spec import Failure, Progress, WorkersHaveEnded, WorkersHaveLaunched
+from flagperf.plugins import core_version
+from flagperf.spec import Failure, Progress, WorkersHaveEnded, WorkersHaveLaunched, hello_line
 from flagperf.store import Ending, create_bundle, read_record
 from run_builders import make_run
 
-HEAD = """
+HEAD = f"""
 import os, select, sys, time
-sys.stdin.readline()
+sys.stdin.readline(), sys.stdin.readline()
 def say(text):
     print(text, flush=True)
+say({hello_line(core_version()).decode().strip()!r})
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
@@ -154,6 +157,24 @@ def test_an_agent_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: P
         "see logs/agent-000.log"
     )
     assert (carried.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
+
+
+def test_an_agent_of_another_version_ends_the_run_with_both_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real agent, which refuses this command as well."""
+    monkeypatch.setattr(agents, "core_version", lambda: "9.8.7")
+    run = make_run("a")
+    bundle = create_bundle(tmp_path, run, ())
+    ending = carry_out(run.job, LocalCluster(), bundle, lambda _node, _progress: None)
+    address = run.job.nodes[0].address
+    assert ending == Ending(
+        "failed",
+        f"node 0 ({address}) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
+        f"version; install flagperf==9.8.7 there, or flagperf=={core_version()} here",
+    )
+    assert "the command that started it has flagperf 9.8.7" in (bundle / "logs" / "agent-000.log").read_text()
+    assert not list((bundle / "samples").iterdir())
 
 
 def test_an_agent_that_cannot_be_started_ends_the_run_and_those_that_were(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(stdin.read() or b"{}", type=DescribeRequest)
+    request = msgspec.json.decode(stdin.read(), type=DescribeRequest)
     stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
     return 0
 

@@ -20,7 +20,8 @@ import msgspec
 
 from flagperf.api import module_command
 from flagperf.events import EventWriter, ProbeFailed
-from flagperf.spec import ProbeRequest
+from flagperf.plugins import core_version
+from flagperf.spec import ProbeRequest, hello_line
 
 READY_SECONDS = 60.0
 """A vendor's library may be slow to load; what takes longer would keep the workers waiting for nothing."""
@@ -49,7 +50,7 @@ class ProbeProcess:
                 [*module_command(sys.executable, "flagperf.agent"), "probe"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
             )  # fmt: skip
-        self._send(msgspec.json.encode(request))
+        self._send(hello_line(core_version()) + msgspec.json.encode(request))
 
     @property
     def pid(self) -> int:
@@ -58,7 +59,7 @@ class ProbeProcess:
     def await_ready(self, stop: threading.Event) -> None:
         """One that is not ready in time is ended: its baseline would be taken beside the workers."""
         assert self._process.stdout
-        spoke, deadline = _set_at_first_line(self._process.stdout), time.monotonic() + READY_SECONDS
+        spoke, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
         while not spoke.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
                 self._process.kill()
@@ -106,11 +107,12 @@ class ProbeProcess:
             writer.write(ProbeFailed(time.monotonic_ns(), reason))
 
 
-def _set_at_first_line(stream: IO[bytes]) -> threading.Event:
-    """Also set when the stream ends without one."""
+def _set_when_ready(stream: IO[bytes]) -> threading.Event:
+    """Set by `ready`, the line after the hello, and also when the stream ends before that."""
     spoke = threading.Event()
 
     def read() -> None:
+        stream.readline()
         stream.readline()
         spoke.set()
 

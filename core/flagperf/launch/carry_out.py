@@ -74,7 +74,7 @@ def _run_started(bundle: Path) -> RunStarted:
 def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> Ending | None:
     for node in nodes:
         try:
-            agents.append(NodeAgent(node.index, cluster.start_agent(node, ["run"])))
+            agents.append(NodeAgent(node, cluster.start_agent(node, ["run"])))
         except (FlagPerfError, OSError) as error:
             return Ending("failed", f"the agent of node {node.index} was not started: {error}")
     return None
@@ -95,6 +95,8 @@ def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, 
 
 
 def _silence(index: int, agent: NodeAgent) -> str:
+    if agent.refusal:
+        return agent.refusal
     last_line = agent.last_line()
     words = f"; its last line: {last_line}; see logs/agent-{index:03d}.log" if last_line else ""
     return f"the agent on node {index} ended without a word of its workers{words}"

@@ -13,7 +13,8 @@ import msgspec
 
 from flagperf.api import Cluster, Node
 from flagperf.errors import NodeFailed
-from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts
+from flagperf.plugins import core_version
+from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts, check_hello, hello_line
 
 ADAPTER_SECONDS = 30.0
 """How long an adapter may look for its cards."""
@@ -58,7 +59,7 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
     agent = cluster.start_agent(node, [verb])
     output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
     with contextlib.suppress(BrokenPipeError):  # it ended before it read: its exit code and stderr say why
-        agent.stdin.write(msgspec.json.encode(request))
+        agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
         agent.stdin.close()
     try:
         code = agent.wait(timeout_seconds)
@@ -66,10 +67,14 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
         agent.kill()  # and with it whatever still holds its pipes; on Ctrl-C too
     if code is None:
         raise NodeFailed(f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s")
+    hello, _, content = output.content().partition(b"\n")
+    if hello or code == 0:
+        other = f"node {node.index} ({node.address})"
+        check_hello(hello, other=other, own="this command", own_version=core_version())
     if code != 0:
         why = errors.content().decode(errors="replace").strip()
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or _exit_words(code)}")
-    return msgspec.json.decode(output.content(), type=answer)
+    return msgspec.json.decode(content, type=answer)
 
 
 def _exit_words(code: int) -> str:

@@ -3,6 +3,7 @@
 from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, NodeFacts, VendorFacts
 from flagperf.spec.fingerprint import fingerprint
+from flagperf.spec.hello import check_hello, hello_line
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
     Manifest,
@@ -48,6 +49,7 @@ __all__ = [
     "DescribeRequest", "Environment", "EvaluationProgress", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
     "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
-    "fingerprint", "flatten", "is_object_reference", "nest", "page_name", "parse_assignment", "read_manifest",
+    "check_hello", "fingerprint", "flatten", "hello_line", "is_object_reference", "nest", "page_name",
+    "parse_assignment", "read_manifest",
     "read_toml", "resolve", "state_environment",
 ]  # fmt: skip
