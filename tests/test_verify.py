@@ -33,8 +33,7 @@ from flagperf.events import (
 )
 from flagperf.metrics import compute_metrics
 from flagperf.spec import Resolved
-from flagperf.store import (
-    Ending,
+from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
     job_fingerprint,
@@ -43,6 +42,7 @@ from flagperf.store import (
     seal,
     write_run,
 )
+from flagperf.store.run import Ending
 from flagperf.verify import verify_bundle
 from run_builders import make_run
 

@@ -19,19 +19,9 @@ from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
-from flagperf.store import (
-    STORE_SCHEMA,
-    RecordedRun,
-    Run,
-    check_writable,
-    create_bundle,
-    gated,
-    read_bundle,
-    read_record,
-    runs_directory,
-    seal,
-    write_run,
-)
+from flagperf.store.bundle import check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:

@@ -14,20 +14,17 @@ from flagperf.events import ProbeStarted, RunEnded, RunStarted, Sampled, WorkerS
 from flagperf.metrics import Metric, Record, compute_metrics
 from flagperf.metrics.ranks import failure, of, rank_records
 from flagperf.spec import Job, NodePart
-from flagperf.store import (
-    RUN_FILE,
-    Ending,
-    Run,
-    Status,
+from flagperf.store.bundle import (
     broken_files,
     environment_fingerprint,
-    gated,
     job_fingerprint,
     planned_fields,
     read_bundle,
     read_record,
     unreadable_files,
 )
+from flagperf.store.paths import PARENT_EVENTS, RUN_FILE
+from flagperf.store.run import Ending, Run, Status, gated
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -100,7 +97,7 @@ def _ending_problems(run: Run, record: Record) -> Iterator[str]:
     assert run.ending is not None
     raw = of(record.parent.events, RunEnded)
     if len(raw) != 1:
-        yield f"ending: events/parent.jsonl holds {len(raw)} of them, a finished run has one"
+        yield f"ending: {PARENT_EVENTS} holds {len(raw)} of them, a finished run has one"
         return
     ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason), run)
     if ending != run.ending:
@@ -120,7 +117,7 @@ def _ending(ending: Ending) -> str:
 def _plan_problems(path: Path, record: Record) -> Iterator[str]:
     started = of(record.parent.events, RunStarted)
     if not started or not started[0].planned:
-        yield "events/parent.jsonl does not say what was planned"
+        yield f"{PARENT_EVENTS} does not say what was planned"
         return
     before, now = started[0].planned, planned_fields(path)
     for name in sorted(set(before) | set(now)):

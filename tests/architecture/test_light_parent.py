@@ -14,7 +14,8 @@ import pytest
 from flagperf.plan import make_plan
 from flagperf.plugins import core_version, load_plugins
 from flagperf.spec import CheckRequest, Layer, RunSpec, hello_line, resolve
-from flagperf.store import STORE_SCHEMA, Ending, Run, create_bundle, seal
+from flagperf.store.bundle import create_bundle, seal
+from flagperf.store.run import STORE_SCHEMA, Ending, Run
 
 HELLO = hello_line(core_version()).decode()
 HEAVY = {"torch", "accelerate", "transformers", "peft", "pynvml", "numpy"}

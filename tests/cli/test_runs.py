@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.store import create_bundle, seal
+from flagperf.store.bundle import create_bundle, seal
 from run_builders import make_run
 
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"

@@ -20,7 +20,8 @@ from flagperf.launch import OnProgress, agents, carry_out, signals_restored
 from flagperf.launch import supervision as launch_supervision
 from flagperf.plugins import core_version
 from flagperf.spec import Failure, Progress, WorkersHaveEnded, WorkersHaveLaunched, hello_line
-from flagperf.store import Ending, create_bundle, read_record
+from flagperf.store.bundle import create_bundle, read_record
+from flagperf.store.run import Ending
 from run_builders import make_run
 
 HEAD = f"""

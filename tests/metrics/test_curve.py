@@ -18,7 +18,7 @@ from test_replays import JOB, REPLAYS
 from flagperf.api import DataFile
 from flagperf.events import DataDescribed, EventFile
 from flagperf.metrics import CurveData, CurvePoint, loss_curve
-from flagperf.store import read_record
+from flagperf.store.bundle import read_record
 
 
 def curve_of(*ranks, events=(), job=None, **manifest):

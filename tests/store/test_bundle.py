@@ -10,19 +10,9 @@ import pytest
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import EventWriter, RunStarted, TrainingBegan, this_clock
-from flagperf.store import (
-    Ending,
-    broken_files,
-    check_writable,
-    create_bundle,
-    find_run,
-    list_runs,
-    read_bundle,
-    read_record,
-    runs_directory,
-    seal,
-    write_run,
-)
+from flagperf.store.bundle import broken_files, check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.listing import find_run, list_runs, runs_directory
+from flagperf.store.run import Ending
 from run_builders import make_run
 
 

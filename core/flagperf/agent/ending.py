@@ -8,20 +8,21 @@ from pathlib import Path
 from flagperf.api import Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.spec import Failure, Job, NodePart
+from flagperf.store.paths import launcher_log, rank_events, rank_log
 
 
-def failure_of(
-    job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int, log: Path
-) -> Failure | None:
+def failure_of(job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int) -> Failure | None:
     """None where all went well. A rank that died without a word is the cause even if others complain about it."""
     first = sum(len(other.devices) for other in job.nodes[: node.index])
     ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
     if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
+    log = directory / launcher_log(node.index)
     listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _said(ends) or _stopped(silent, listed)
-    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; see logs/{log.name}")
+    see = f"see {launcher_log(node.index)}"
+    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; {see}")
 
 
 def _died(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
@@ -56,11 +57,11 @@ def _wordless(rank: int, description: str) -> Failure:
 
 
 def _see(rank: int) -> str:
-    return f"see logs/rank-{rank:05d}.log"
+    return f"see {rank_log(rank)}"
 
 
 def _end(directory: Path, rank: int) -> WorkerEnded | None:
-    path = directory / "events" / f"rank-{rank:05d}.jsonl"
+    path = directory / rank_events(rank)
     if not path.exists():
         return None
     return next((event for event in read_events(path).events if isinstance(event, WorkerEnded)), None)

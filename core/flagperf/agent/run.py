@@ -36,6 +36,7 @@ from flagperf.spec import (
     WorkersHaveLaunched,
     WorkOrder,
 )
+from flagperf.store.paths import FOLDERS, launcher_log, node_samples, probe_log, rank_events
 
 POLL_SECONDS = 0.2
 
@@ -45,9 +46,9 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     launcher = load_plugins().launcher(order.job.vendor)
-    for folder in ("events", "samples", "logs"):
+    for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
-    log = Path(order.directory) / "logs" / f"probe-{order.node_index:03d}.log"
+    log = Path(order.directory) / probe_log(order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
         probe_beside(_probe_request(order), log, stop) as probe,
@@ -67,7 +68,7 @@ def _run_workers(
     stdout: IO[bytes],
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    marker, log = f"{job.run_id}/{node.index}", directory / "logs" / f"node-{node.index:03d}.log"
+    marker, log = f"{job.run_id}/{node.index}", directory / launcher_log(node.index)
     try:
         workers = _start_workers(order, launcher, order_file, marker, log)
     except (OSError, subprocess.SubprocessError) as error:
@@ -83,7 +84,7 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        failure = failure_of(job, node, directory, launcher, workers.returncode, log)
+        failure = failure_of(job, node, directory, launcher, workers.returncode)
     except (FlagPerfError, OSError) as error:
         failure = Failure("failed", f"what the workers left cannot be read: {error}")
     _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
@@ -126,8 +127,8 @@ def _follow(
     first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
     ranks = range(first_rank, first_rank + len(job.nodes[order.node_index].devices))
     follower = ProgressFollower(
-        [directory / "events" / f"rank-{rank:05d}.jsonl" for rank in ranks],
-        directory / "samples" / f"node-{order.node_index:03d}.jsonl",
+        [directory / rank_events(rank) for rank in ranks],
+        directory / node_samples(order.node_index),
     )
     is_running = True
     while is_running and not stop.wait(POLL_SECONDS):
@@ -142,7 +143,7 @@ def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
         vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
-        path=str(Path(order.directory) / "samples" / f"node-{node.index:03d}.jsonl"),
+        path=str(Path(order.directory) / node_samples(node.index)),
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from flagperf.errors import BadInput
 from flagperf.metrics import Alignment, LossCurve, Rule, obstacles
 from flagperf.metrics import align as align_curves
 from flagperf.report import alignment_summary, alignment_to_json, print_table
-from flagperf.store import EXIT_CODES, runs_directory
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import EXIT_CODES
 
 
 @click.command()

@@ -74,7 +74,7 @@ def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.store import list_runs, runs_directory
+    from flagperf.store.listing import list_runs, runs_directory
 
     lines = list_runs(runs_directory(ctx.params.get("runs_dir")))
     return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the newest run")]

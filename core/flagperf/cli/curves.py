@@ -16,7 +16,8 @@ from flagperf.cli.complete import complete_file, complete_run
 from flagperf.cli.holds import warn_unless_it_holds
 from flagperf.errors import BadInput
 from flagperf.metrics import RULES, LossCurve, Rule
-from flagperf.store import curve_of_run, find_run, read_curve
+from flagperf.store.curves import curve_of_run, read_curve
+from flagperf.store.listing import find_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 

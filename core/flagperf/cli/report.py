@@ -17,7 +17,10 @@ from flagperf.cli.options import common, runs_dir_option, wants_color
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
 from flagperf.report import page, print_summary_table, summary_table, to_json
-from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_directory
+from flagperf.store.bundle import read_bundle
+from flagperf.store.curves import find_curve
+from flagperf.store.listing import find_run, runs_directory
+from flagperf.store.run import RecordedRun
 
 
 @click.command()

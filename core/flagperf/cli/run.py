@@ -18,7 +18,9 @@ from flagperf.plugins import load_plugins
 from flagperf.report import print_summary, summary, to_json
 from flagperf.run import execute
 from flagperf.spec import RunSpec
-from flagperf.store import RecordedRun, check_writable, runs_directory
+from flagperf.store.bundle import check_writable
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import RecordedRun
 
 
 @click.command(cls=RunRequestCommand)

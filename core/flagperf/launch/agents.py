@@ -13,6 +13,7 @@ from flagperf.api import AgentProcess, Node
 from flagperf.errors import NodeFailed
 from flagperf.plugins import core_version
 from flagperf.spec import AgentMessage, WorkOrder, check_hello, hello_line
+from flagperf.store.paths import agent_log
 
 STDERR_SECONDS = 10.0
 """How long stderr may stay open after its agent has ended: somebody else may hold it."""
@@ -59,7 +60,7 @@ class NodeAgent:
     def keep_errors(self, bundle: Path) -> None:
         content = self._all_errors()
         if content:
-            (bundle / "logs" / f"agent-{self._node.index:03d}.log").write_bytes(content)
+            (bundle / agent_log(self._node.index)).write_bytes(content)
 
     def last_line(self) -> str:
         lines = self._all_errors().decode(errors="replace").strip().splitlines()

@@ -18,7 +18,9 @@ from flagperf.launch.agents import NodeAgent
 from flagperf.launch.interruption import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.spec import Failure, Job, WorkOrder
-from flagperf.store import PARENT_EVENTS, Ending, Status, environment_fingerprint, planned_fields, writing
+from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
+from flagperf.store.paths import PARENT_EVENTS, agent_log
+from flagperf.store.run import Ending, Status
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -98,7 +100,7 @@ def _silence(index: int, agent: NodeAgent) -> str:
     if agent.refusal:
         return agent.refusal
     last_line = agent.last_line()
-    words = f"; its last line: {last_line}; see logs/agent-{index:03d}.log" if last_line else ""
+    words = f"; its last line: {last_line}; see {agent_log(index)}" if last_line else ""
     return f"the agent on node {index} ended without a word of its workers{words}"
 
 

@@ -20,10 +20,17 @@ from flagperf.events.files import MAX_EVENT_BYTES, EventFile
 from flagperf.files import kind_of, read_regular
 from flagperf.metrics import Record
 from flagperf.spec import NodeFacts, fingerprint
+from flagperf.store.paths import (
+    ALL_NODE_SAMPLES,
+    ALL_RANK_EVENTS,
+    ENVIRONMENT_FILE,
+    FOLDERS,
+    MANIFEST_FILE,
+    PARENT_EVENTS,
+    RUN_FILE,
+)
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
-RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MANIFEST"
-PARENT_EVENTS = Path("events") / "parent.jsonl"
 MAX_JSON_BYTES = 64 << 20
 """Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
 MAX_LOG_BYTES = 64 << 30
@@ -33,7 +40,7 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     """Make the folder of a run that is about to start."""
     path = runs_dir / run.id
     try:
-        for folder in ("events", "samples", "logs"):
+        for folder in FOLDERS:
             (path / folder).mkdir(parents=True)
         _write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
         _write_atomically(path / RUN_FILE, _pretty(run))
@@ -73,7 +80,7 @@ def write_run(path: Path, run: Run) -> None:
 
 def seal(path: Path) -> None:
     """Write the sha256 of every file, in the form that `sha256sum --check MANIFEST` reads."""
-    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE.name)
     with writing(path):
         lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
         _write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
@@ -94,8 +101,8 @@ def read_record(path: Path) -> Record:
     parent = path / PARENT_EVENTS
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=read_all((path / "events").glob("rank-*.jsonl")),
-        samples=read_all((path / "samples").glob("node-*.jsonl")),
+        ranks=read_all(path.glob(str(ALL_RANK_EVENTS))),
+        samples=read_all(path.glob(str(ALL_NODE_SAMPLES))),
     )
 
 
@@ -107,7 +114,7 @@ def broken_files(path: Path) -> list[str]:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
     except BadInput as error:
         return [str(error)]
-    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE}
+    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE.name}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]
     changed = [name for name in sorted(present & set(listed)) if sha256_of(path / name) != listed[name]]

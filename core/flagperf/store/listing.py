@@ -9,7 +9,8 @@ import msgspec
 
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.store.bundle import MANIFEST_FILE, PARENT_EVENTS, RUN_FILE, read_json
+from flagperf.store.bundle import read_json
+from flagperf.store.paths import EVENTS, MANIFEST_FILE, RUN_FILE
 from flagperf.store.run import Ending
 
 
@@ -70,7 +71,7 @@ def find_bundle(word: str, runs_dir: Path) -> Path:
 
 
 def _was_bundle(folder: Path) -> bool:
-    is_left = (folder / MANIFEST_FILE).exists() or (folder / PARENT_EVENTS.parent).is_dir()
+    is_left = (folder / MANIFEST_FILE).exists() or (folder / EVENTS).is_dir()
     return is_left and not os.path.lexists(folder / RUN_FILE)
 
 
