@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.api import Reading
+from flagperf.api import LaunchCommand, Reading, Setting
 from flagperf.cli import run_cli
 from flagperf.events import (
     EVENT_SCHEMA,
@@ -47,6 +47,7 @@ from flagperf.verify import verify_bundle
 from run_builders import make_run
 
 SECOND = 1_000_000_000
+COMMAND = LaunchCommand(("python", "-m", "torch.distributed.run"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),))
 CLOCK = Clock("host", "boot", 1, "2026-01-01T00:00:00+00:00")
 
 
@@ -63,7 +64,7 @@ def bundle(tmp_path: Path) -> Path:
             SECOND, schema=EVENT_SCHEMA, clock=CLOCK, planned=planned_fields(path),
             environment=environment_fingerprint(path),
         ),
-        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND),
+        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND, command=COMMAND),
         WorkersEnded(19 * SECOND, node_index=0, node_t_ns=19 * SECOND, returncode=0),
         RunEnded(20 * SECOND, "succeeded"),
     )  # fmt: skip
@@ -89,7 +90,7 @@ def bundle(tmp_path: Path) -> Path:
         ProbeEnded(19 * SECOND, cpu_seconds=0.1, wall_seconds=18.0),
     )
     metrics = compute_metrics(run.job, run.manifest, read_record(path))
-    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded")))
+    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
     seal(path)
     return path
 
@@ -121,6 +122,22 @@ def test_an_untouched_bundle_holds(bundle: Path) -> None:
     assert result.problems == ()
     assert result.num_metrics > 20
     assert result.num_files == 6
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda run: run["commands"][0]["argv"].append("--nproc-per-node=8"),
+        lambda run: run["commands"][0]["settings"][0].update(value="64"),
+        lambda run: run["commands"].clear(),
+        lambda run: run.pop("commands"),
+    ],
+)
+def test_commands_are_those_that_the_agents_ran(bundle: Path, edit: Callable[[Any], object]) -> None:
+    change(bundle, edit)
+    assert verify_bundle(bundle).problems == (
+        "run.json: commands are not those that events/parent.jsonl says the agents ran",
+    )
 
 
 def test_another_layout_of_the_same_json_holds(bundle: Path) -> None:

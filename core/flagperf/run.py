@@ -20,6 +20,7 @@ from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.commands import launched_commands
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
 
@@ -47,13 +48,14 @@ def execute(
 ) -> RecordedRun:
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created=_now(), flagperf_version=core_version(), spec=plan.spec,
-        job=plan.job, manifest=plan.manifest, simulated=plan.job.simulated, commands=plan.commands,
+        job=plan.job, manifest=plan.manifest, simulated=plan.job.simulated,
     )  # fmt: skip
     check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)
     ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
-    metrics = compute_metrics(plan.job, plan.manifest, read_record(bundle))
-    measured = msgspec.structs.replace(run, metrics=metrics)
+    record = read_record(bundle)
+    metrics = compute_metrics(plan.job, plan.manifest, record)
+    measured = msgspec.structs.replace(run, metrics=metrics, commands=launched_commands(record))
     write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)

@@ -23,6 +23,7 @@ from flagperf.store.bundle import (
     read_record,
     unreadable_files,
 )
+from flagperf.store.commands import launched_commands
 from flagperf.store.paths import PARENT_EVENTS, RUN_FILE
 from flagperf.store.run import Ending, Run, Status, gated
 
@@ -53,6 +54,7 @@ def _problems(path: Path, run: Run, record: Record) -> list[str]:
         *_metric_problems(run.metrics, compute_metrics(run.job, run.manifest, record)),
         *_ending_problems(run, record),
         *_plan_problems(path, record),
+        *_command_problems(run, record),
         *_worker_problems(run.job, job_fingerprint(path), record),
         *_probe_problems(run.job, record),
     ]
@@ -119,12 +121,20 @@ def _plan_problems(path: Path, record: Record) -> Iterator[str]:
     if not started or not started[0].planned:
         yield f"{PARENT_EVENTS} does not say what was planned"
         return
-    before, now = started[0].planned, planned_fields(path)
+    before = started[0].planned
+    now = planned_fields(path, also=before)  # `commands` was planned in runs of older versions
     for name in sorted(set(before) | set(now)):
         if before.get(name) != now.get(name):
             yield f"run.json: {name} is not what it was when the run began"
     if started[0].environment != environment_fingerprint(path):
         yield "environment.json is not what it was when the run began"
+
+
+def _command_problems(run: Run, record: Record) -> Iterator[str]:
+    """Older versions stored the planned commands, which `_plan_problems` compares."""
+    was_planned = any("commands" in event.planned for event in of(record.parent.events, RunStarted))
+    if not was_planned and run.commands != launched_commands(record):
+        yield f"run.json: commands are not those that {PARENT_EVENTS} says the agents ran"
 
 
 def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.api import AgentProcess, Cluster, LaunchCommand, Node, Setting
 from flagperf.builtin.local import LocalCluster
 from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
@@ -99,7 +99,8 @@ def ended(failure: Failure | None) -> str:
     return msgspec.json.encode(WorkersHaveEnded(5, 0 if failure is None else 1, failure)).decode()
 
 
-LAUNCHED = msgspec.json.encode(WorkersHaveLaunched(1)).decode()
+COMMAND = LaunchCommand(("python", "-m", "worker"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),), ("SECRET",))
+LAUNCHED = msgspec.json.encode(WorkersHaveLaunched(1, COMMAND, "/opt/acme/env.sh")).decode()
 PROGRESS = msgspec.json.encode(Progress(3, 9, None, None, None, None, "training")).decode()
 COMPLAINT = Failure("failed", "rank 0: RuntimeError: connection reset by peer")
 DEATH = Failure("failed", "rank 1: killed by SIGKILL", died=True)
@@ -111,6 +112,8 @@ def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
     assert [progress.step for progress in carried.progress] == [3]
     events = read_record(carried.bundle).parent.events
     assert isinstance(events[0], RunStarted) and "job.precision" in events[0].planned
+    assert isinstance(events[1], WorkersLaunched) and events[1].node_t_ns == 1
+    assert (events[1].command, events[1].env_script) == (COMMAND, "/opt/acme/env.sh")
     assert isinstance(events[2], WorkersEnded)
     assert isinstance(events[-1], RunEnded) and events[-1].status == "succeeded"
     assert not list((carried.bundle / "logs").iterdir())

@@ -24,7 +24,7 @@ from flagperf.agent.probe_process import ProbeProcess, probe_beside
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
-from flagperf.api import Launcher
+from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
@@ -69,14 +69,16 @@ def _run_workers(
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
     marker, log = f"{job.run_id}/{node.index}", directory / launcher_log(node.index)
+    command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
     try:
-        workers = _start_workers(order, launcher, order_file, marker, log)
+        workers = _start_workers(command, launcher, order_file, marker, log)
     except (OSError, subprocess.SubprocessError) as error:
         _say(
             stdout, WorkersHaveEnded(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_words(error)}"))
         )
         return 1
-    _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
+    env_script = launcher.env_script(node_machine()) or ""
+    _say(stdout, WorkersHaveLaunched(time.monotonic_ns(), command, env_script))
     try:
         probe.tell_launcher_pid(workers.pid)
         _follow(order, workers, probe, stop, stdout)
@@ -92,9 +94,8 @@ def _run_workers(
 
 
 def _start_workers(
-    order: WorkOrder, launcher: Launcher, order_file: Path, marker: str, log: Path
+    command: LaunchCommand, launcher: Launcher, order_file: Path, marker: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    command = launcher.command(order.job.share(order.job.nodes[order.node_index]), sys.executable, WORKER_MODULE)
     environment = {
         **command.environment(worker_environment(launcher, node_machine())),
         "FLAGPERF_ORDER": str(order_file),

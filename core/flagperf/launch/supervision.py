@@ -57,7 +57,7 @@ class Supervision:
         elif isinstance(message, Progress):
             self._on_progress(line.node_index, message)
         elif isinstance(message, WorkersHaveLaunched):
-            self._note(WorkersLaunched(now_ns, node_index=line.node_index, node_t_ns=message.t_ns))
+            self._note(_launched(line.node_index, message, now_ns))
         else:
             self.ended[line.node_index] = message
             ended = WorkersEnded(
@@ -97,3 +97,13 @@ class Supervision:
         self._phase, self._deadline = "stopping", time.monotonic() + STOP_SECONDS
         for agent in self._agents:
             agent.close_stdin()
+
+
+def _launched(node_index: int, message: WorkersHaveLaunched, now_ns: int) -> WorkersLaunched:
+    return WorkersLaunched(
+        now_ns,
+        node_index=node_index,
+        node_t_ns=message.t_ns,
+        command=message.command,
+        env_script=message.env_script,
+    )

@@ -6,7 +6,7 @@ from typing import Union
 
 import msgspec
 
-from flagperf.api import DataFile, Device
+from flagperf.api import DataFile, Device, LaunchCommand
 from flagperf.spec.job import Job
 from flagperf.spec.values import Values
 
@@ -63,6 +63,9 @@ class Message(msgspec.Struct, frozen=True, tag_field="type"):
 
 class WorkersHaveLaunched(Message, frozen=True, tag="workers_launched"):
     t_ns: int
+    command: LaunchCommand
+    env_script: str = ""
+    """The vendor's script that was sourced for it."""
 
 
 class EvaluationProgress(msgspec.Struct, frozen=True):

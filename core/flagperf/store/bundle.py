@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from flagperf.store.paths import (
 )
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
+ADDED_AT_THE_END = ("ending", "metrics", "commands")
+"""Fields of run.json that nobody knows when a run begins."""
 MAX_JSON_BYTES = 64 << 20
 """Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
 MAX_LOG_BYTES = 64 << 30
@@ -147,12 +149,13 @@ def _refusal(entry: Path) -> str:
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
 
-def planned_fields(path: Path) -> dict[str, str]:
-    """Field of run.json -> its fingerprint, for all but those that a run's end adds. A job's fields stand each by
-    itself, so that a difference has a name."""
+def planned_fields(path: Path, also: Collection[str] = ()) -> dict[str, str]:
+    """Field of run.json -> its fingerprint, for all but those that a run's end adds; of these, only those of `also`. A
+    job's fields stand each by itself, so that a difference has a name."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
-    fields = {**{name: value for name, value in content.items() if name not in ("ending", "metrics")}, **job}
+    added_later = {*ADDED_AT_THE_END} - {*also}
+    fields = {**{name: value for name, value in content.items() if name not in added_later}, **job}
     return {name: fingerprint(value) for name, value in fields.items()}
 
 
