@@ -301,7 +301,7 @@ def test_a_report_of_a_bundle_that_does_not_hold_is_printed_with_a_warning(
     assert run_cli(["report", str(bundle)]) == 0
     printed = capfd.readouterr()
     assert bundle.name in printed.out
-    assert f"warning: {bundle.name} does not hold: p_core: stored 9.5, recomputed 8.0" in printed.err
+    assert f"warning: {bundle.name} is not verified: p_core: stored 9.5, recomputed 8.0" in printed.err
     assert f"runs verify {bundle}`" in printed.err
     assert run_cli(["report", str(bundle), "-q"]) == 0
     assert capfd.readouterr().err == ""

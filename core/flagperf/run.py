@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.launch import OnProgress, carry_out, signals_restored
+from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import compute_metrics
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
@@ -52,7 +52,7 @@ def execute(
     )  # fmt: skip
     check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)
-    ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
+    ending = run_job(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
     record = read_record(bundle)
     metrics = compute_metrics(plan.job, plan.manifest, record)
     measured = msgspec.structs.replace(run, metrics=metrics, commands=launched_commands(record))

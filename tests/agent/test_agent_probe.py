@@ -56,7 +56,7 @@ def test_without_an_available_probe_there_is_none() -> None:
     ("cpu_seconds", "pause"),
     [(0.0, 1.0), (0.008, 1.0), (0.04, 5.0), (0.08, 10.0), (3.0, 10.0)],
 )
-def test_dear_samples_are_taken_more_rarely_so_that_they_take_less_than_1_percent_of_a_core(
+def test_expensive_samples_are_taken_less_often_so_that_they_take_less_than_1_percent_of_a_core(
     cpu_seconds: float, pause: float
 ) -> None:
     assert pause_seconds(1.0, cpu_seconds) == pytest.approx(pause)

@@ -133,7 +133,7 @@ def test_a_bundle_that_was_changed_is_compared_with_a_warning(capfd: pytest.Capt
     bundle = make_bundle("a", FALLING)
     (bundle / "logs" / "added").write_text("")
     assert run_cli(["align", "a", "a", "--rule", "exact"]) == 0
-    assert "warning: a does not hold: logs/added is not in MANIFEST" in capfd.readouterr().err
+    assert "warning: a is not verified: logs/added is not in MANIFEST" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flagperf.cli.progress import AllNodes, describe
+from flagperf.cli.progress import CombinedProgress, describe
 from flagperf.spec import EvaluationProgress, Progress
 
 
@@ -14,7 +14,7 @@ def test_the_time_left_is_an_upper_bound_since_a_case_may_stop_at_its_target() -
 def test_samples_and_loss_are_those_of_all_nodes() -> None:
     first = Progress(3, 10, samples_per_second=0.0, loss=None, used_bytes=5, seconds_left=9.0, phase="training")
     second = Progress(2, 10, samples_per_second=4.5, loss=0.5, used_bytes=7, seconds_left=8.0, phase="starting")
-    nodes = AllNodes()
+    nodes = CombinedProgress()
     assert nodes.update(0, first) == first
     both = Progress(3, 10, samples_per_second=4.5, loss=0.5, used_bytes=7, seconds_left=9.0, phase="training")
     assert nodes.update(1, second) == both

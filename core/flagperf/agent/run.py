@@ -1,7 +1,7 @@
-"""`agent run`: a node's share of a job, from the probe's baseline to the last worker gone.
+"""`agent run`: a node's share of a job, from the probe's baseline to the end of the last worker.
 
-A WorkOrder comes as the first line of stdin. When stdin ends or SIGTERM comes, everything that was started is stopped:
-that one rule serves Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
+A WorkOrder comes as the first line after the hello. When stdin ends or SIGTERM arrives, everything that was started is
+stopped: this one rule covers Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import IO
 
 import msgspec
 
-from flagperf.agent.ending import failure_of
 from flagperf.agent.env_script import worker_environment
-from flagperf.agent.probe_process import ProbeProcess, probe_beside
+from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
+from flagperf.agent.worker_failure import find_failure
 from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
@@ -32,8 +32,8 @@ from flagperf.spec import (
     AgentMessage,
     Failure,
     ProbeRequest,
-    WorkersHaveEnded,
-    WorkersHaveLaunched,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
     WorkOrder,
 )
 from flagperf.store.paths import FOLDERS, launcher_log, node_samples, probe_log, rank_events
@@ -51,7 +51,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     log = Path(order.directory) / probe_log(order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
-        probe_beside(_probe_request(order), log, stop) as probe,
+        running_probe(_probe_request(order), log, stop) as probe,
     ):
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
@@ -73,12 +73,13 @@ def _run_workers(
     try:
         workers = _start_workers(command, launcher, order_file, marker, log)
     except (OSError, subprocess.SubprocessError) as error:
-        _say(
-            stdout, WorkersHaveEnded(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_words(error)}"))
+        _send(
+            stdout,
+            WorkersEndedMessage(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_describe(error)}")),
         )
         return 1
     env_script = launcher.env_script(node_machine()) or ""
-    _say(stdout, WorkersHaveLaunched(time.monotonic_ns(), command, env_script))
+    _send(stdout, WorkersLaunchedMessage(time.monotonic_ns(), command, env_script))
     try:
         probe.tell_launcher_pid(workers.pid)
         _follow(order, workers, probe, stop, stdout)
@@ -86,10 +87,10 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        failure = failure_of(job, node, directory, launcher, workers.returncode)
+        failure = find_failure(job, node, directory, launcher, workers.returncode)
     except (FlagPerfError, OSError) as error:
         failure = Failure("failed", f"what the workers left cannot be read: {error}")
-    _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
+    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, failure))
     return workers.returncode
 
 
@@ -99,10 +100,10 @@ def _start_workers(
     environment = {
         **command.environment(worker_environment(launcher, node_machine())),
         "FLAGPERF_ORDER": str(order_file),
-        "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
+        "TMPDIR": str(order_file.parent),  # temporary files of workers and launcher are removed with ours
         MARKER: marker,
     }
-    # In our own folder, where no file of the user's stands that `python -m` would import instead of a library.
+    # In our own folder: `python -m` would import a user's file of the same name instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
@@ -110,8 +111,8 @@ def _start_workers(
         )  # fmt: skip
 
 
-def _words(error: OSError | subprocess.SubprocessError) -> str:
-    """The vendor's script speaks for itself on stderr."""
+def _describe(error: OSError | subprocess.SubprocessError) -> str:
+    """With the last line that the vendor's script printed on stderr."""
     printed = getattr(error, "stderr", None)
     last_line = printed.decode(errors="replace").strip().splitlines()[-1:] if printed else []
     return ": ".join([str(error), *last_line])
@@ -133,11 +134,11 @@ def _follow(
     )
     is_running = True
     while is_running and not stop.wait(POLL_SECONDS):
-        is_running = workers.poll() is None  # asked first: what they left at their end is looked at as well
-        probe.look()
-        progress = follower.look()
+        is_running = workers.poll() is None  # before reading, so that their last events are read too
+        probe.poll()
+        progress = follower.poll()
         if progress is not None:
-            _say(stdout, progress)
+            _send(stdout, progress)
 
 
 def _probe_request(order: WorkOrder) -> ProbeRequest:
@@ -148,8 +149,8 @@ def _probe_request(order: WorkOrder) -> ProbeRequest:
     )  # fmt: skip
 
 
-def _say(stdout: IO[bytes], message: AgentMessage) -> None:
-    """A parent that is gone closes stdin as well, which is what stops us."""
+def _send(stdout: IO[bytes], message: AgentMessage) -> None:
+    """A parent that has died closes stdin as well, which stops this agent."""
     with contextlib.suppress(BrokenPipeError):
         stdout.write(msgspec.json.encode(message) + b"\n")
         stdout.flush()

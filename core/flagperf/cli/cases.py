@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flagperf.cli.complete import complete_case
+from flagperf.cli.completers import complete_case
 from flagperf.cli.options import common, echo_columns, echo_json, note
 from flagperf.plugins import Case, load_plugins
 from flagperf.spec import flatten

@@ -12,8 +12,8 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from flagperf.cli.complete import complete_file, complete_run
-from flagperf.cli.holds import warn_unless_it_holds
+from flagperf.cli.completers import complete_file, complete_run
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import RULES, LossCurve, Rule
 from flagperf.store.curves import curve_of_run, read_curve
@@ -70,5 +70,5 @@ def named_curve(word: str, runs_dir: Path) -> LossCurve:
     except BadInput as error:
         raise BadInput(f"there is no file {word}, and {error}") from None
     curve = curve_of_run(found)
-    warn_unless_it_holds(found)
+    warn_unless_verified(found)
     return curve

@@ -6,10 +6,10 @@ from collections import Counter
 
 import click
 
-from flagperf.cli.complete import complete_file
+from flagperf.cli.completers import complete_file
 from flagperf.cli.options import common, echo_columns, echo_json
 from flagperf.errors import MissingPart
-from flagperf.plan import describe_machine, read_user_file, with_stated
+from flagperf.plan import describe_machine, read_user_file, with_stated_environment
 from flagperf.plugins import load_plugins
 from flagperf.spec import Fact, NodeFacts
 
@@ -26,7 +26,7 @@ from flagperf.spec import Fact, NodeFacts
 def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     """The environment as result pages give it: machine, cards, CPU, network, OS, kernel, driver, framework."""
     plugins = load_plugins()
-    node = with_stated(describe_machine(plugins.cluster("local")), read_user_file(config))
+    node = with_stated_environment(describe_machine(plugins.cluster("local")), read_user_file(config))
     if torch_constraint:
         constraint = _torch_constraint(node)
         echo_json({"constraint": constraint}) if as_json else click.echo(constraint)

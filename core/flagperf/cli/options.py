@@ -11,7 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from flagperf.cli.complete import (
+from flagperf.cli.completers import (
     complete_assignment,
     complete_case,
     complete_cluster,

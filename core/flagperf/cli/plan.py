@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from flagperf.api import LaunchCommand, Peak, Precision
-from flagperf.cli.complete import complete_device_model
+from flagperf.cli.completers import complete_device_model
 from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
 from flagperf.errors import BadInput
-from flagperf.plan import UNKNOWN, CardPlan, MemoryEstimate, Plan, make_plan, num_devices, plan_elsewhere
+from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, Resolved, RunSpec, flatten
 from flagperf.units import gib, percent, setting
@@ -45,10 +45,10 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
     if device_model is None:
         print_plan(make_plan(spec, plugins, needs_worker=False), as_json)
     else:
-        print_card_plan(plan_elsewhere(spec, plugins, device_model), spec.accept_low_peaks, as_json)
+        print_model_plan(plan_for_model(spec, plugins, device_model), spec.accept_low_peaks, as_json)
 
 
-def print_card_plan(made: CardPlan, accept_low_peaks: bool, as_json: bool) -> None:
+def print_model_plan(made: ModelPlan, accept_low_peaks: bool, as_json: bool) -> None:
     if as_json:
         echo_json(made)
         return

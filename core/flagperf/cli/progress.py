@@ -52,8 +52,8 @@ def _evaluation_text(evaluation: EvaluationProgress) -> str:
     return f"{done}  {speed}  about {seconds(evaluation.seconds_left)} of it left"
 
 
-class AllNodes:
-    """What the nodes said last, as one: step and phase are those of the first."""
+class CombinedProgress:
+    """The last progress of every node as one: step and phase are those of the first node."""
 
     def __init__(self) -> None:
         self._by_node: dict[int, Progress] = {}
@@ -72,7 +72,7 @@ class AllNodes:
 
 def _plain_lines() -> OnProgress:
     last = -PLAIN_LINE_SECONDS
-    nodes = AllNodes()
+    nodes = CombinedProgress()
 
     def update(node_index: int, progress: Progress) -> None:
         nonlocal last
@@ -97,7 +97,7 @@ class _Bar:
             SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"),
             console=Console(stderr=True), transient=True,
         )  # fmt: skip
-        self._nodes = AllNodes()
+        self._nodes = CombinedProgress()
         self._rich.start()
         self._task = self._rich.add_task("starting", total=None)
         return self

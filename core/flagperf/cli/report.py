@@ -10,10 +10,10 @@ from typing import Literal, cast
 import click
 import msgspec
 
-from flagperf.cli.complete import complete_run
+from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
-from flagperf.cli.holds import warn_unless_it_holds
 from flagperf.cli.options import common, runs_dir_option, wants_color
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
 from flagperf.report import page, print_summary_table, summary_table, to_json
@@ -59,7 +59,7 @@ def report(
     paths = _different([find_run(run, directory) for run in runs])
     recorded = [read_bundle(path) for path in paths]
     for path in paths:
-        warn_unless_it_holds(path)
+        warn_unless_verified(path)
     if reference is not None:
         curve, name = named_curve(reference, directory), Path(reference).name
         verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from flagperf.cli.complete import complete_run
+from flagperf.cli.completers import complete_run
 from flagperf.cli.options import common, echo_columns, echo_json, note, runs_dir_option, wants_color
 from flagperf.store.bundle import read_bundle
 from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
@@ -74,12 +74,12 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     """Print the loss of every step as a file that `flagperf align` takes as a reference."""
-    from flagperf.cli.holds import warn_unless_it_holds
+    from flagperf.cli.verified import warn_unless_verified
     from flagperf.store.curves import curve_of_run, curve_text
 
     found = find_run(run, runs_directory(runs_dir))
     losses = curve_of_run(found)
-    warn_unless_it_holds(found)
+    warn_unless_verified(found)
     if as_json:
         echo_json(losses)
     else:

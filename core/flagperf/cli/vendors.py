@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from flagperf.cli.options import common, echo_columns, echo_json, note
-from flagperf.cli.vendor_kit import check_vendor, new_vendor
+from flagperf.cli.vendors_check import check_vendor
+from flagperf.cli.vendors_new import new_vendor
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts

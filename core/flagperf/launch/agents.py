@@ -1,4 +1,4 @@
-"""NodeAgent: the agent of one node as the parent sees it. Its messages go to a queue, its stderr is kept."""
+"""NodeAgent: the parent's side of the agent on one node. Its messages go to a queue, its stderr is kept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from flagperf.spec import AgentMessage, WorkOrder, check_hello, hello_line
 from flagperf.store.paths import agent_log
 
 STDERR_SECONDS = 10.0
-"""How long stderr may stay open after its agent has ended: somebody else may hold it."""
+"""How long to wait for the end of stderr after an agent has ended: another process may hold it open."""
 
 _decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
 
-class Line(msgspec.Struct, frozen=True):
+class NodeMessage(msgspec.Struct, frozen=True):
     """A message of a node's agent; None when its stdout has ended."""
 
     node_index: int
@@ -37,11 +37,11 @@ class NodeAgent:
         self._errors = b""
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
 
-    def begin(self, order: WorkOrder, lines: queue.Queue[Line]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is gone already: its stdout ends, which is noticed
+    def begin(self, order: WorkOrder, messages: queue.Queue[NodeMessage]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has died: its stdout ends, which is noticed
             self._process.stdin.write(hello_line(core_version()) + msgspec.json.encode(order) + b"\n")
             self._process.stdin.flush()
-        threading.Thread(target=self._read_messages, args=(lines,), daemon=True).start()
+        threading.Thread(target=self._read_messages, args=(messages,), daemon=True).start()
         self._error_reader.start()
 
     def close_stdin(self) -> None:
@@ -49,7 +49,7 @@ class NodeAgent:
             self._process.stdin.close()
 
     def stop(self, timeout_seconds: float) -> None:
-        """It is not left behind."""
+        """Close stdin, wait, then kill."""
         self.close_stdin()
         if self._process.wait(timeout_seconds) is None:
             self.kill()
@@ -71,17 +71,17 @@ class NodeAgent:
             self._error_reader.join(STDERR_SECONDS)
         return self._errors
 
-    def _read_messages(self, lines: queue.Queue[Line]) -> None:
+    def _read_messages(self, messages: queue.Queue[NodeMessage]) -> None:
         """The end of stdout, a line that is no message, and a hello of another version end the conversation."""
         try:
             self._check_hello()
             for line in self._process.stdout:
-                lines.put(Line(self._node.index, _decoder.decode(line)))
+                messages.put(NodeMessage(self._node.index, _decoder.decode(line)))
         except NodeFailed as error:
             self.refusal = str(error)
         except msgspec.DecodeError:
             pass
-        lines.put(Line(self._node.index, None))
+        messages.put(NodeMessage(self._node.index, None))
 
     def _check_hello(self) -> None:
         line = self._process.stdout.readline()

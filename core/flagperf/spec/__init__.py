@@ -25,8 +25,8 @@ from flagperf.spec.messages import (
     Failure,
     ProbeRequest,
     Progress,
-    WorkersHaveEnded,
-    WorkersHaveLaunched,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
     WorkOrder,
 )
 from flagperf.spec.runspec import RunSpec
@@ -48,7 +48,7 @@ __all__ = [
     "ENVIRONMENT_FACTS", "TUNING_LAYER", "WORKER_MODULE", "AgentMessage", "CheckAnswer", "CheckRequest",
     "DescribeRequest", "Environment", "EvaluationProgress", "Fact", "Failure", "Job", "Layer", "Limit", "Manifest",
     "NodeFacts", "NodePart", "Page", "ProbeRequest", "Profile", "Progress", "Quality", "Reference", "Resolved",
-    "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersHaveEnded", "WorkersHaveLaunched",
+    "RunSpec", "Target", "Text", "Values", "VendorFacts", "WorkOrder", "WorkersEndedMessage", "WorkersLaunchedMessage",
     "check_hello", "fingerprint", "flatten", "hello_line", "is_object_reference", "nest", "page_name",
     "parse_assignment", "read_manifest",
     "read_toml", "resolve", "state_environment",

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.ending import failure_of
+from flagperf.agent.worker_failure import find_failure
 from flagperf.api import LaunchCommand, Launcher, NodeShare, RankFailure
 from flagperf.events import EventWriter, WorkerEnded
 from flagperf.spec import Failure
@@ -42,7 +42,7 @@ def failure(
             writer.write(end)
     (folder / "logs").mkdir(exist_ok=True)
     (folder / "logs" / "node-000.log").write_text("first line\nlast line\n")
-    return failure_of(job, node, folder, TellingLauncher(list(listed)), returncode)
+    return find_failure(job, node, folder, TellingLauncher(list(listed)), returncode)
 
 
 @pytest.mark.parametrize("listed", [(KILLED,), (RankFailure(0, "exit code 1"), KILLED)])

@@ -61,7 +61,7 @@ def test_without_a_machine_all_is_shown_that_the_adapter_knows(capsys: pytest.Ca
         "HIP_VISIBLE_DEVICES=0,1,2,3  # the cards of this run",
         "unset ROCR_VISIBLE_DEVICES  # it must never reach the workers",
         "driver  asked of the nodes",
-        "data    no file was looked at",
+        "data    no file was read",
     ):
         assert words in text, text
 
@@ -124,7 +124,7 @@ def test_data_that_cannot_be_used_is_said_beside_the_values(capsys: pytest.Captu
     printed = capsys.readouterr()
     assert "model.vocabulary          30522  case" in printed.out
     assert "data       cannot be used: the reason is below" in printed.out
-    assert printed.err.strip().endswith("says what has to be there)") and printed.err.count("\n") == 1
+    assert printed.err.strip().endswith("lists what has to be there)") and printed.err.count("\n") == 1
 
 
 def test_a_folder_without_the_data_is_said_beside_the_values(capsys: pytest.CaptureFixture[str]) -> None:

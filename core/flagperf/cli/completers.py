@@ -42,9 +42,9 @@ def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_device_model(_ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.plan import known_cards
+    from flagperf.plan import known_models
 
-    return [(card.name, card.vendor) for card in known_cards(_plugins(), None)[0]]
+    return [(card.name, card.vendor) for card in known_models(_plugins(), None)[0]]
 
 
 @_offers
