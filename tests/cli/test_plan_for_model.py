@@ -51,7 +51,7 @@ def test_without_a_machine_all_is_shown_that_the_adapter_knows(capsys: pytest.Ca
     assert run_cli(["plan", "glm", "--device-model", "k100", "--nodes", "2", "--devices", "4"]) == 0
     text = capsys.readouterr().out
     for words in (
-        "device model  K100 (need not be here)",
+        "device model  K100 (may be absent here)",
         "shape         2x4, 8 workers",
         "profile       standard",
         "memory_bandwidth  8.96e+11 bytes/s  low ",

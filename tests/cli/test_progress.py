@@ -4,11 +4,11 @@ from flagperf.cli.progress import CombinedProgress, describe
 from flagperf.spec import EvaluationProgress, Progress
 
 
-def test_the_time_left_is_an_upper_bound_since_a_case_may_stop_at_its_target() -> None:
+def test_the_time_left_is_shown_as_eta() -> None:
     progress = Progress(
         3, 10, samples_per_second=None, loss=None, used_bytes=None, seconds_left=125.0, phase="training"
     )
-    assert describe(progress) == "step 3/10  at most 2 min 05 s left"
+    assert describe(progress) == "step 3/10  ETA 2 min 05 s"
 
 
 def test_samples_and_loss_are_those_of_all_nodes() -> None:
@@ -26,4 +26,4 @@ def test_an_evaluation_stands_in_place_of_the_speed_of_training() -> None:
         2, 2, samples_per_second=3.0, loss=1.5, used_bytes=1, seconds_left=None, phase="finishing",
         evaluation=evaluation,
     )  # fmt: skip
-    assert describe(progress) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  about 2 min 05 s of it left"
+    assert describe(progress) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  ETA 2 min 05 s"

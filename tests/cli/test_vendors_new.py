@@ -22,7 +22,7 @@ def new(*arguments: str) -> Result:
 def test_a_vendor_word_is_one_lower_case_word(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     error = new(word).exception
-    assert isinstance(error, BadInput) and "is no vendor word" in str(error)
+    assert isinstance(error, BadInput) and "is not a vendor word" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -33,7 +33,7 @@ def test_the_word_of_an_installed_adapter_is_taken(tmp_path: Path) -> None:
 
 def test_the_name_of_an_installed_package_is_taken(tmp_path: Path) -> None:
     error = new("cases", "--folder", str(tmp_path / "package")).exception
-    assert isinstance(error, BadInput) and "a package flagperf_cases is installed already" in str(error)
+    assert isinstance(error, BadInput) and "a package flagperf_cases is already installed" in str(error)
 
 
 def test_nothing_is_written_over_and_nothing_is_left_half(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_run_is_found_by_path_prefix_or_latest(tmp_path: Path) -> None:
     assert find_run("latest", tmp_path) == last
     assert find_run("20260101", tmp_path) == first
     assert find_run(str(first), Path("/nowhere")) == first
-    with pytest.raises(BadInput, match="fits 2 runs"):
+    with pytest.raises(BadInput, match="is ambiguous: 2 runs match"):
         find_run("2026", tmp_path)
     with pytest.raises(BadInput, match="unknown run '2027'"):
         find_run("2027", tmp_path)

@@ -1,4 +1,4 @@
-"""Loss curves on the command line: what names one, and the rule that judges it."""
+"""Loss curves on the command line: how one is named, and the rule that judges it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rule_options(function: F) -> F:
         ),
         click.option(
             "--tolerance", type=click.FloatRange(0, max=1), metavar="SHARE",
-            help="With --rule exact: the relative error that every step may have, for example 1e-5 [default: 0].",
+            help="With --rule exact: the relative error allowed in each step, for example 1e-5 [default: 0].",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -55,14 +55,16 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
     if tolerance is None:
         return rule
     if math.isnan(tolerance):
-        raise BadInput("--tolerance is a share from 0 to 1, for example 1e-5; nan is no number")
+        raise BadInput("--tolerance: nan is not a number; give a share from 0 to 1, for example 1e-5")
     if rule.judges != "each":
-        raise BadInput(f"--tolerance is for --rule exact; rule {rule.id} has a limit of its own, {rule.limit:g}")
+        raise BadInput(
+            f"--tolerance is for --rule exact, rule {rule.id} has its own limit {rule.limit:g}; leave out one of them"
+        )
     return msgspec.structs.replace(rule, limit=tolerance)
 
 
 def named_curve(word: str, runs_dir: Path) -> LossCurve:
-    """Of a run, or of a file that stands for one."""
+    """Of a run, or of a file that `flagperf runs curve` wrote."""
     if os.path.lexists(word) and not Path(word).is_dir():
         return read_curve(Path(word))
     try:

@@ -27,16 +27,16 @@ TIGHT = 0.9
 @run_request
 @click.option(
     "--device-model", metavar="NAME", shell_complete=complete_device_model,
-    help="Plan for cards that need not be here, as C500; the published profile unless --profile is given.",
+    help="Plan for this card model, present or not, for example C500 [default profile: the published one].",
 )  # fmt: skip
 @common
 @click.pass_context
 def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **request: Any) -> None:
-    """What a run would do: values with the layer each came from, commands, environment. Starts nothing.
+    """Show what a run would do, without starting it: values and their layers, commands, environment.
 
-    With --parallel and without --devices, for as many devices as the layout needs. Where the case cannot use its data,
-    the plan is shown, the reason stands on stderr and the exit code is 2. With --device-model no machine is asked and
-    no data is read: what only they know is said to be unknown.
+    With --parallel and without --devices, it plans for as many devices as the layout needs. Where the case cannot use
+    its data, the plan is printed, the reason follows on stderr and the exit code is 2. With --device-model, no machine
+    is asked and no data is read: what depends on them is listed as unknown.
     """
     is_given = ctx.get_parameter_source("devices") is not click.core.ParameterSource.DEFAULT
     if request["parallel"] and not is_given:
@@ -58,7 +58,7 @@ def print_model_plan(made: ModelPlan, accept_low_peaks: bool, as_json: bool) -> 
             ["profile", made.profile],
             ["vendor", made.vendor],
             ["adapter", made.adapter],
-            ["device model", f"{made.device_model} (need not be here)"],
+            ["device model", f"{made.device_model} (may be absent here)"],
             ["shape", f"{made.shape}, {_workers(made.nodes * made.devices)}"],
             ["precision", precision_text(made.precision)],
             ["peak", peak_text(made.peak, accept_low_peaks)],

@@ -26,10 +26,10 @@ from flagperf.store.run import RecordedRun
 @click.command(cls=RunRequestCommand)
 @run_request
 @runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, without running it.")
 @common
 def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
-    """Run a case and leave a bundle whose every number can be recomputed."""
+    """Run a case and record it in a bundle, from which every metric can be recomputed."""
     raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)

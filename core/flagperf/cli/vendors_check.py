@@ -44,11 +44,11 @@ class TierResult(msgspec.Struct, frozen=True):
 
 @click.command("check")
 @click.argument("name")
-@click.option("--hardware", is_flag=True, help="Also test on the cards of this machine.")
-@click.option("--tests", metavar="DIR", help="The adapter's own tests, with its simulated cards, in place of ours.")
+@click.option("--hardware", is_flag=True, help="Also run the tests that need cards.")
+@click.option("--tests", metavar="DIR", help="Run the adapter's own tests, with its simulated cards, instead of ours.")
 @common
 def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) -> None:
-    """Run the conformance suites against an installed adapter: offline, and with --hardware on its cards."""
+    """Run the conformance suites against an installed adapter. With --hardware, also on the cards of this machine."""
     vendor = load_plugins().vendor_word(name)
     if importlib.util.find_spec("pytest") is None:
         raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")

@@ -21,10 +21,10 @@ TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
 
 @click.command("new")
 @click.argument("name")
-@click.option("--folder", metavar="DIR", help="Where to write it [default: ./flagperf-NAME].")
+@click.option("--folder", metavar="DIR", help="Folder to write [default: ./flagperf-NAME].")
 @common
 def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
-    """Write a complete adapter package whose tests pass as it comes. Change what is marked `Yours:`."""
+    """Write a new adapter package whose tests pass. Replace what is marked `Yours:`."""
     _check_word(name)
     target = Path(folder or f"flagperf-{name}")
     files = write_adapter(name, target)
@@ -38,20 +38,20 @@ def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
 
 def _check_word(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
-        raise BadInput(f"{name!r} is no vendor word: one lower-case word of letters and digits, such as acme")
+        raise BadInput(f"{name!r} is not a vendor word; use one lower-case word of letters and digits, such as acme")
     for given in load_plugins().device_backends():
         if name in (given.thing.vendor, *given.thing.aliases):
-            raise BadInput(f"{name!r} is the word of {given.adapter}: choose another one")
+            raise BadInput(f"{name!r} is already the word of {given.adapter}; choose another one")
     if importlib.util.find_spec(f"flagperf_{name}") is not None:
-        raise BadInput(f"a package flagperf_{name} is installed already: choose another word, or uninstall it")
+        raise BadInput(f"a package flagperf_{name} is already installed; choose another word, or uninstall it")
 
 
 def write_adapter(name: str, target: Path) -> list[str]:
-    """All of it or nothing."""
+    """Writes all files or none."""
     if target.exists():
-        raise BadInput(f"{target} exists: give another place with --folder, or remove it")
+        raise BadInput(f"{target} already exists; choose another folder with --folder, or remove it")
     if not target.parent.is_dir():
-        raise BadInput(f"{target.parent} is not a folder")
+        raise BadInput(f"{target.parent} is not a folder; create it, or choose another with --folder")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as beside:
             files = _write_files(name, Path(beside) / "package")
