@@ -58,7 +58,7 @@ def cli() -> None:
     """Measure AI accelerators of any vendor with the same benchmark cases.
 
     Exit codes: 0 succeeded; 1 a bug in flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out; 6 unsupported;
-    7 target missed or not aligned; 130 interrupted.
+    7 target missed or not aligned; 8 does not fit; 130 interrupted.
     """
 
 

@@ -21,6 +21,11 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
     def used_bytes(self) -> int:
         return sum(self.parts.values())
 
+    @property
+    def share(self) -> float | None:
+        """Of the card; None where its size is unknown."""
+        return self.used_bytes / self.total_bytes if self.total_bytes else None
+
 
 def estimate_memory(
     manifest: Manifest, config: Resolved, total_bytes: int | None, source: str
