@@ -15,7 +15,8 @@ from flagperf.metrics import Record, compute_metrics
 from flagperf.plan import make_plan
 from flagperf.plugins import core_version, load_plugins
 from flagperf.spec import RunSpec
-from flagperf.store import STORE_SCHEMA, Ending, Run, list_runs
+from flagperf.store.listing import list_runs
+from flagperf.store.run import STORE_SCHEMA, Ending, Run
 
 FEW, MANY = 100, 10_000
 NUM_ROUNDS = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagperf.api import Device, precision
 from flagperf.spec import Job, Manifest, NodePart, Page, Profile, Resolved, RunSpec
-from flagperf.store import STORE_SCHEMA, Run
+from flagperf.store.run import STORE_SCHEMA, Run
 
 
 def make_run(run_id: str) -> Run:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.api import Reading
+from flagperf.api import LaunchCommand, Reading, Setting
 from flagperf.cli import run_cli
 from flagperf.events import (
     EVENT_SCHEMA,
@@ -33,8 +33,7 @@ from flagperf.events import (
 )
 from flagperf.metrics import compute_metrics, metric_versions
 from flagperf.spec import Resolved
-from flagperf.store import (
-    Ending,
+from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
     job_fingerprint,
@@ -43,10 +42,12 @@ from flagperf.store import (
     seal,
     write_run,
 )
+from flagperf.store.run import Ending
 from flagperf.verify import verify_bundle
 from run_builders import make_run
 
 SECOND = 1_000_000_000
+COMMAND = LaunchCommand(("python", "-m", "torch.distributed.run"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),))
 CLOCK = Clock("host", "boot", 1, "2026-01-01T00:00:00+00:00")
 
 
@@ -64,7 +65,7 @@ def bundle(tmp_path: Path) -> Path:
             SECOND, schema=EVENT_SCHEMA, clock=CLOCK, planned=planned_fields(path),
             environment=environment_fingerprint(path),
         ),
-        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND),
+        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND, command=COMMAND),
         WorkersEnded(19 * SECOND, node_index=0, node_t_ns=19 * SECOND, returncode=0),
         RunEnded(20 * SECOND, "succeeded"),
     )  # fmt: skip
@@ -90,7 +91,7 @@ def bundle(tmp_path: Path) -> Path:
         ProbeEnded(19 * SECOND, cpu_seconds=0.1, wall_seconds=18.0),
     )
     metrics = compute_metrics(run.job, run.manifest, read_record(path))
-    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded")))
+    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
     seal(path)
     return path
 
@@ -124,6 +125,22 @@ def test_an_untouched_bundle_holds(bundle: Path) -> None:
     assert result.problems == ()
     assert result.num_metrics > 20
     assert result.num_files == 6
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda run: run["commands"][0]["argv"].append("--nproc-per-node=8"),
+        lambda run: run["commands"][0]["settings"][0].update(value="64"),
+        lambda run: run["commands"].clear(),
+        lambda run: run.pop("commands"),
+    ],
+)
+def test_commands_are_those_that_the_agents_ran(bundle: Path, edit: Callable[[Any], object]) -> None:
+    change(bundle, edit)
+    assert verify_bundle(bundle).problems == (
+        "run.json: commands are not those that events/parent.jsonl says the agents ran",
+    )
 
 
 def test_another_layout_of_the_same_json_holds(bundle: Path) -> None:
@@ -290,7 +307,7 @@ def test_a_report_of_a_bundle_that_does_not_hold_is_printed_with_a_warning(
     assert run_cli(["report", str(bundle)]) == 0
     printed = capfd.readouterr()
     assert bundle.name in printed.out
-    assert f"warning: {bundle.name} does not hold: p_core: stored 9.5, recomputed 8.0" in printed.err
+    assert f"warning: {bundle.name} is not verified: p_core: stored 9.5, recomputed 8.0" in printed.err
     assert f"runs verify {bundle}`" in printed.err
     assert run_cli(["report", str(bundle), "-q"]) == 0
     assert capfd.readouterr().err == ""

@@ -6,12 +6,13 @@
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
     |- ToolFailed        exit 3   a vendor's tool is not there, or ended with an error
-    |  |- ToolSilent     exit 3   it could not be started, or gave no answer in time: asking again is in vain
+    |  |- ToolSilent     exit 3   it could not be started, or gave no answer in time: do not retry
     |  `- UnknownLayout  exit 3   it printed something in a shape that its adapter has not seen
     |- BundleFailed      exit 3   the bundle of a run that was started cannot be written: full disk, removed folder
-    `- Unsupported       exit 6   this card, torch or case cannot do what was asked
+    |- Unsupported       exit 6   this card, torch or case cannot do what was asked
+    `- DoesNotFit        exit 8   a plan needs more memory than the card has
 
-Only `cli` turns these into exit codes. Anything else that escapes is a bug of ours: traceback, exit 1.
+Only `cli` turns these into exit codes. Anything else that escapes is a bug in flagperf: traceback, exit 1.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class PluginRefused(FlagPerfError):
 
 class Unsupported(FlagPerfError):
     exit_code = 6
+
+
+class DoesNotFit(FlagPerfError):
+    exit_code = 8
 
 
 class NodeFailed(FlagPerfError):

@@ -13,25 +13,16 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.launch import OnProgress, carry_out, signals_restored
+from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import compute_metrics, measured_rows, metric_versions
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
-from flagperf.store import (
-    STORE_SCHEMA,
-    RecordedRun,
-    Run,
-    check_writable,
-    create_bundle,
-    gated,
-    read_bundle,
-    read_record,
-    runs_directory,
-    seal,
-    write_run,
-)
+from flagperf.store.bundle import check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.commands import launched_commands
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
@@ -65,14 +56,15 @@ def execute(
         manifest=plan.manifest,
         metric_versions=metric_versions(plan.manifest),
         simulated=plan.job.simulated,
-        commands=plan.commands,
     )
     check_layout(plan.manifest)
     bundle = create_bundle(runs_dir, run, plan.nodes)
-    ending = carry_out(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
+    ending = run_job(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
     record = read_record(bundle)
     metrics = compute_metrics(plan.job, plan.manifest, record)
-    measured = msgspec.structs.replace(run, metrics=metrics, rows=measured_rows(record))
+    measured = msgspec.structs.replace(
+        run, metrics=metrics, rows=measured_rows(record), commands=launched_commands(record)
+    )
     write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)

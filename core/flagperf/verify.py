@@ -17,20 +17,18 @@ from flagperf.metrics.ranks import failure_of, of, rank_records
 from flagperf.metrics.registry import REMOVED
 from flagperf.plugins import core_version
 from flagperf.spec import Job, NodePart
-from flagperf.store import (
-    RUN_FILE,
-    Ending,
-    Run,
-    Status,
+from flagperf.store.bundle import (
     broken_files,
     environment_fingerprint,
-    gated,
     job_fingerprint,
     planned_fields,
     read_bundle,
     read_record,
     unreadable_files,
 )
+from flagperf.store.commands import launched_commands
+from flagperf.store.paths import PARENT_EVENTS, RUN_FILE
+from flagperf.store.run import Ending, Run, Status, gated
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -60,6 +58,7 @@ def _problems(path: Path, run: Run, record: Record) -> list[str]:
         *_row_problems(run, record),
         *_ending_problems(run, record),
         *_plan_problems(path, record),
+        *_command_problems(run, record),
         *_worker_problems(run.job, job_fingerprint(path), record),
         *_probe_problems(run.job, record),
     ]
@@ -138,7 +137,7 @@ def _ending_problems(run: Run, record: Record) -> Iterator[str]:
     assert run.ending is not None
     raw = of(record.parent.events, RunEnded)
     if len(raw) != 1:
-        yield f"ending: events/parent.jsonl holds {len(raw)} of them, a finished run has one"
+        yield f"ending: {PARENT_EVENTS} holds {len(raw)} of them, a finished run has one"
         return
     ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
     if not _is_same(run, ending):
@@ -170,14 +169,22 @@ def _ending(ending: Ending) -> str:
 def _plan_problems(path: Path, record: Record) -> Iterator[str]:
     started = of(record.parent.events, RunStarted)
     if not started or not started[0].planned:
-        yield "events/parent.jsonl does not say what was planned"
+        yield f"{PARENT_EVENTS} does not say what was planned"
         return
-    before, now = started[0].planned, planned_fields(path)
+    before = started[0].planned
+    now = planned_fields(path, also=before)  # `commands` was planned in runs of older versions
     for name in sorted(set(before) | set(now)):
         if before.get(name) != now.get(name):
             yield f"run.json: {name} is not what it was when the run began"
     if started[0].environment != environment_fingerprint(path):
         yield "environment.json is not what it was when the run began"
+
+
+def _command_problems(run: Run, record: Record) -> Iterator[str]:
+    """Older versions stored the planned commands, which `_plan_problems` compares."""
+    was_planned = any("commands" in event.planned for event in of(record.parent.events, RunStarted))
+    if not was_planned and run.commands != launched_commands(record):
+        yield f"run.json: commands are not those that {PARENT_EVENTS} says the agents ran"
 
 
 def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:

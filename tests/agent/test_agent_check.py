@@ -1,4 +1,4 @@
-"""A case's look at its data: what it finds, and what becomes of one that fails itself."""
+"""A case's check of its data: what it finds, and what happens where the check itself fails."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_a_look_that_fails_is_one_message_with_its_place(
 ) -> None:
     name = f"checktest_{request.node.callspec.indices['source']}"
     found = answer(tmp_path, monkeypatch, name, source)
-    assert found.problem.startswith(f"{name}:check_files, the case's look at its data, failed: ")
+    assert found.problem.startswith(f"{name}:check_files, the case's check of its data, failed: ")
     assert words.format(folder=tmp_path, name=name) in found.problem
     assert found.files == ()

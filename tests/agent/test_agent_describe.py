@@ -12,14 +12,18 @@ from flagperf.agent.check import check
 from flagperf.agent.describe import describe, missing_requirements
 from flagperf.agent.env_script import worker_environment
 from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare
-from flagperf.plugins import load_plugins
-from flagperf.spec import CheckRequest, DescribeRequest, NodeFacts
+from flagperf.plugins import core_version, load_plugins
+from flagperf.spec import CheckRequest, DescribeRequest, NodeFacts, hello_line
 
 
 def test_describe_prints_facts_of_this_node() -> None:
-    done = subprocess.run([sys.executable, "-m", "flagperf.agent", "describe"], input=b"{}", capture_output=True)
+    hello = hello_line(core_version())
+    done = subprocess.run(
+        [sys.executable, "-m", "flagperf.agent", "describe"], input=hello + b"{}", capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    facts = msgspec.json.decode(done.stdout, type=NodeFacts)
+    assert done.stdout.startswith(hello)
+    facts = msgspec.json.decode(done.stdout.removeprefix(hello), type=NodeFacts)
     (cpu,) = [vendor for vendor in facts.vendors if vendor.vendor == "cpu"]
     assert cpu.presence is not None and cpu.presence.state == "present"
     assert [device.id for device in cpu.devices] == [f"cpu:{slot}" for slot in range(64)]

@@ -14,7 +14,8 @@ import pytest
 from flagperf.agent.probe import choose_probe, declared, pause_seconds
 from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
-from flagperf.spec import ProbeRequest
+from flagperf.plugins import core_version
+from flagperf.spec import ProbeRequest, hello_line
 
 
 class Probe(MemoryProbe):
@@ -55,7 +56,7 @@ def test_without_an_available_probe_there_is_none() -> None:
     ("cpu_seconds", "pause"),
     [(0.0, 1.0), (0.008, 1.0), (0.04, 5.0), (0.08, 10.0), (3.0, 10.0)],
 )
-def test_dear_samples_are_taken_more_rarely_so_that_they_take_less_than_1_percent_of_a_core(
+def test_expensive_samples_are_taken_less_often_so_that_they_take_less_than_1_percent_of_a_core(
     cpu_seconds: float, pause: float
 ) -> None:
     assert pause_seconds(1.0, cpu_seconds) == pytest.approx(pause)
@@ -63,7 +64,8 @@ def test_dear_samples_are_taken_more_rarely_so_that_they_take_less_than_1_percen
 
 def request(path: Path, interval_seconds: float = 0.1) -> bytes:
     devices = (Device("cpu:0", "CPU", "CPU", 0),)
-    return msgspec.json.encode(ProbeRequest("cpu", 0, devices, interval_seconds, str(path))) + b"\n"
+    order = ProbeRequest("cpu", 0, devices, interval_seconds, str(path))
+    return hello_line(core_version()) + msgspec.json.encode(order) + b"\n"
 
 
 def start_probe() -> subprocess.Popen[bytes]:
@@ -83,6 +85,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
         assert probe.stdin and probe.stdout
         probe.stdin.write(request(path))
         probe.stdin.flush()
+        assert probe.stdout.readline() == hello_line(core_version())
         assert probe.stdout.readline() == b"ready\n"
         probe.stdin.write(f"{worker.pid}\n".encode())
         probe.stdin.flush()
@@ -109,13 +112,6 @@ def test_a_probe_whose_workers_never_start_ends_with_its_stdin(tmp_path: Path) -
     probe.communicate(request(tmp_path / "node.jsonl"), timeout=60)
     assert probe.returncode == 0
     assert isinstance(read_events(tmp_path / "node.jsonl").events[-1], ProbeEnded)
-
-
-@pytest.mark.parametrize("verb", [[], ["dance"]])
-def test_an_unknown_verb_is_answered_with_the_usage(verb: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", "flagperf.agent", *verb], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "usage" in done.stderr
 
 
 def test_a_figure_that_a_probe_does_not_declare_is_unsupported_whatever_it_gives() -> None:

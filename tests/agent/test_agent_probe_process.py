@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flagperf.agent import probe_process
-from flagperf.agent.probe_process import ProbeProcess, probe_beside
+from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.api import Device
 from flagperf.events import ProbeEnded, ProbeFailed, ProbeStarted, Sampled, read_events
 from flagperf.spec import ProbeRequest
@@ -56,18 +56,18 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
-    with probe_beside(request(tmp_path), tmp_path / "probe.log", NEVER) as probe:
-        probe.look()
+    with running_probe(request(tmp_path), tmp_path / "probe.log", NEVER) as probe:
+        probe.poll()
     events = read_events(tmp_path / "node-000.jsonl").events
     assert [type(event) for event in events] == [ProbeStarted, Sampled, ProbeEnded]
 
 
 def test_a_probe_that_is_killed_is_recorded_once_with_the_signal(started: Started) -> None:
-    started.probe.look()
+    started.probe.poll()
     started.signal(signal.SIGKILL)
     started.await_death()
-    started.probe.look()
-    started.probe.look()
+    started.probe.poll()
+    started.probe.poll()
     assert started.failures == ["the probe was killed by signal 9 (SIGKILL)"]
 
 
@@ -76,7 +76,7 @@ def test_the_half_line_of_a_dead_probe_is_cut_off_so_that_the_file_still_reads(s
     started.await_death()
     with started.samples.open("ab") as file:
         file.write(b'{"type":"sampled","t_ns":')
-    started.probe.look()
+    started.probe.poll()
     kinds = [type(event) for event in read_events(started.samples).events]
     assert kinds == [ProbeStarted, Sampled, ProbeFailed]
 

@@ -44,7 +44,7 @@ def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypat
     monkeypatch.setattr("time.monotonic_ns", lambda: 3 * SECOND)
     events, other, samples = tmp_path / "rank.jsonl", tmp_path / "other.jsonl", tmp_path / "node.jsonl"
     follower = ProgressFollower([events, other], samples)
-    assert follower.look() is None
+    assert follower.poll() is None
     with EventWriter(events) as writer:
         writer.write(SpanBegan(0, "training", planned_steps=10), step(1), step(2), step(3, loss=0.25))
     with EventWriter(other) as writer:
@@ -52,13 +52,13 @@ def test_progress_is_over_all_ranks_and_the_last_steps(tmp_path: Path, monkeypat
     with EventWriter(samples) as writer:
         writer.write(Sampled(1, (Reading("a", used_bytes=99),), baseline=True))
         writer.write(Sampled(2, (Reading("a", used_bytes=5), Reading("b", used_bytes=7), Reading("c"))))
-    progress = follower.look()
+    progress = follower.poll()
     assert progress is not None
     assert (progress.step, progress.planned_steps, progress.loss, progress.used_bytes) == (3, 10, 0.25, 7)
     assert progress.samples_per_second == 8.0  # 4 a second on each of 2 ranks, of which one has written less
     assert progress.seconds_left == 7.0
     assert progress.phase == "training"
-    assert follower.look() is None
+    assert follower.poll() is None
 
 
 def test_a_rank_that_leaves_counting_and_loss_to_another_hides_neither(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_rank_that_leaves_counting_and_loss_to_another_hides_neither(tmp_path:
         writer.write(*(step(number, loss=None, samples=0) for number in (1, 2, 3)))
     with EventWriter(counting) as writer:
         writer.write(*(step(number, loss=0.75, samples=6) for number in (1, 2, 3)))
-    progress = follower.look()
+    progress = follower.poll()
     assert progress is not None
     assert (progress.step, progress.samples_per_second, progress.loss) == (3, 6.0, 0.75)
 
@@ -88,16 +88,16 @@ def test_memory_is_not_shown_any_more_while_the_probe_is_silent(
     follower = ProgressFollower([tmp_path / "none.jsonl"], samples)
     with EventWriter(samples) as writer:
         writer.write(probe_started(interval_seconds), Sampled(0, (Reading("a", used_bytes=7),)))
-        assert used(follower.look()) == 7
+        assert used(follower.poll()) == 7
         now[0] = silent_seconds * SECOND
-        assert follower.look() is None
+        assert follower.poll() is None
         now[0] += 1
-        assert used(follower.look()) is None
-        assert follower.look() is None
+        assert used(follower.poll()) is None
+        assert follower.poll() is None
         writer.write(Sampled(now[0], (Reading("a", used_bytes=8),)))
-        assert used(follower.look()) == 8
+        assert used(follower.poll()) == 8
         writer.write(ProbeFailed(now[0], "killed"))
-        assert used(follower.look()) is None
+        assert used(follower.poll()) is None
 
 
 def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
@@ -111,7 +111,7 @@ def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
             writer.write(
                 Sampled(0, tuple(Reading(f"cpu:{slot}", used_bytes=each) for slot, each in enumerate(readings)))
             )
-            assert used(follower.look()) == shown
+            assert used(follower.poll()) == shown
 
 
 def used(progress: Progress | None) -> int | None:
@@ -124,13 +124,13 @@ def test_an_evaluation_is_shown_until_it_ends(tmp_path: Path) -> None:
     follower = ProgressFollower([events, tmp_path / "other.jsonl"], tmp_path / "none.jsonl")
     with EventWriter(events) as writer:
         writer.write(EvaluationAdvanced(3 * SECOND, began_ns=2 * SECOND, rows=0, planned_rows=10))
-        assert evaluation(follower.look()) is None
+        assert evaluation(follower.poll()) is None
         writer.write(EvaluationAdvanced(4 * SECOND, began_ns=2 * SECOND, rows=4, planned_rows=10))
-        found = evaluation(follower.look())
+        found = evaluation(follower.poll())
         assert found == EvaluationProgress(rows=4, planned_rows=10, rows_per_second=2.0)
         assert found.seconds_left == 3.0
         writer.write(SpanEnded(5 * SECOND, "evaluation", began_ns=2 * SECOND, step=0))
-        assert evaluation(follower.look()) is None
+        assert evaluation(follower.poll()) is None
 
 
 def evaluation(progress: Progress | None) -> EvaluationProgress | None:
@@ -145,7 +145,7 @@ def test_after_training_no_steps_are_left(tmp_path: Path) -> None:
         writer.write(
             SpanBegan(0, "training", planned_steps=2), step(1), step(2), SpanEnded(2 * SECOND, "training", 0, 2)
         )
-    progress = follower.look()
+    progress = follower.poll()
     assert progress is not None
     assert (progress.step, progress.seconds_left, progress.phase) == (2, None, "finishing")
 
@@ -155,7 +155,7 @@ def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:
     follower = ProgressFollower([events], tmp_path / "none.jsonl")
     with EventWriter(events) as writer:
         writer.write(SpanBegan(0, "training"), step(1))
-    progress = follower.look()
+    progress = follower.poll()
     assert progress is not None
     assert progress.samples_per_second is None
     assert progress.seconds_left is None

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from flagperf.api import module_command
+from flagperf.plugins import core_version
+from flagperf.spec import hello_line
 
 LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
+
+REQUEST = hello_line(core_version()).decode() + "{}"
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def imported_in(folder: Path) -> str:
 
 def start(command: tuple[str, ...], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=folder, env={**os.environ, **environ}, input="{}", capture_output=True, text=True, check=False
+        command, cwd=folder, env={**os.environ, **environ}, input=REQUEST, capture_output=True, text=True, check=False
     )
 
 

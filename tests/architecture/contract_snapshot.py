@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flagperf import api, events, hookspecs
-from flagperf.store import STORE_SCHEMA, RecordedRun
+from flagperf.store.run import STORE_SCHEMA, RecordedRun
 
 Description = Any
 """A text, a list of texts, or a dictionary of those."""

@@ -133,7 +133,7 @@ def _absolute(node: ast.ImportFrom, module: str, is_package: bool) -> str:
 
 
 def _part(module: str) -> str:
-    """`plan` of `flagperf.plan.site`, empty for flagperf itself, all of it for a module outside."""
+    """`plan` of `flagperf.plan.placement`, empty for flagperf itself, all of it for a module outside."""
     top, _, rest = module.partition(".")
     return rest.partition(".")[0] if top == "flagperf" else top
 

@@ -32,8 +32,8 @@ def test_every_part_of_core_has_its_stage() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("flagperf.plan.site", "from flagperf.api import Device"),
-        ("flagperf.plan.site", "from flagperf.plan.nodes import describe_nodes"),
+        ("flagperf.plan.placement", "from flagperf.api import Device"),
+        ("flagperf.plan.placement", "from flagperf.plan.nodes import describe_nodes"),
         ("flagperf.report.rows", "from flagperf import units"),
         ("flagperf.events.schema", "from flagperf.api.memory import Reading"),
         ("flagperf.cli.run", "import flagperf.run, flagperf.plan"),
@@ -60,15 +60,15 @@ def test_what_is_allowed(module: str, source: str) -> None:
         ("flagperf.spec.job", "from flagperf.plan import make_plan", "spec (stage 3) imports plan (stage 6)"),
         ("flagperf.spec.job", "def late():\n    from flagperf.plan import make_plan", "imports plan"),
         ("flagperf.spec.job", "if TYPE_CHECKING:\n    from flagperf.plan import Plan", "imports plan"),
-        ("flagperf.spec.job", "import flagperf.plan.site as site", "imports plan"),
+        ("flagperf.spec.job", "import flagperf.plan.placement as site", "imports plan"),
         ("flagperf.spec.job", "from flagperf import plan", "imports plan"),
-        ("flagperf.spec.job", "from ..plan.site import Site", "imports plan"),
+        ("flagperf.spec.job", "from ..plan.placement import Placement", "imports plan"),
         ("flagperf.spec.job", "from .. import plan", "imports plan"),
-        ("flagperf.plan.site", "from flagperf.agent.describe import describe", "(stage 6) imports agent (stage 6)"),
+        ("flagperf.plan.plan", "from flagperf.agent.describe import describe", "(stage 6) imports agent (stage 6)"),
         ("flagperf.plugins.load", "from flagperf.store import Run", "plugins (stage 5) imports store (stage 5)"),
         ("flagperf.units", "from flagperf.errors import BadInput", "units (stage 0) imports errors (stage 0)"),
-        ("flagperf.plan.site", "from flagperf import run_case", "run_case has no stage"),
-        ("flagperf.plan.site", "import flagperf", "flagperf itself has no stage"),
+        ("flagperf.plan.placement", "from flagperf import run_case", "run_case has no stage"),
+        ("flagperf.plan.placement", "import flagperf", "flagperf itself has no stage"),
         ("flagperf.novelty.a", "from flagperf.api import Device", "novelty has no stage"),
         ("flagperf", "from flagperf.cli import main", "nothing of cli"),
         ("flagperf.builtin.cpu", "from flagperf.spec import Job", "a vendor may import"),
@@ -91,10 +91,10 @@ def test_what_is_refused(module: str, source: str, reason: str) -> None:
 
 
 def test_a_package_resolves_relative_imports_from_itself() -> None:
-    assert problems("flagperf.plan", "from .site import Site", is_package=True) == []
+    assert problems("flagperf.plan", "from .placement import Placement", is_package=True) == []
     assert problems("flagperf.plan", "from ..cli import main", is_package=True) != []
 
 
 def test_modules_are_named_after_their_files(tmp_path: Path) -> None:
-    assert module_name(tmp_path / "flagperf" / "plan" / "site.py", tmp_path) == "flagperf.plan.site"
+    assert module_name(tmp_path / "flagperf" / "plan" / "placement.py", tmp_path) == "flagperf.plan.placement"
     assert module_name(tmp_path / "flagperf" / "plan" / "__init__.py", tmp_path) == "flagperf.plan"

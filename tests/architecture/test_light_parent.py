@@ -13,9 +13,11 @@ import pytest
 
 from flagperf.plan import make_plan
 from flagperf.plugins import core_version, load_plugins
-from flagperf.spec import CheckRequest, Layer, RunSpec, resolve
-from flagperf.store import STORE_SCHEMA, Ending, Run, create_bundle, seal
+from flagperf.spec import CheckRequest, Layer, RunSpec, hello_line, resolve
+from flagperf.store.bundle import create_bundle, seal
+from flagperf.store.run import STORE_SCHEMA, Ending, Run
 
+HELLO = hello_line(core_version()).decode()
 HEAVY = {"torch", "accelerate", "transformers", "peft", "pynvml", "numpy"}
 
 # Several commands in one fresh Python, with the top-level modules that are loaded after each.
@@ -96,12 +98,12 @@ def test_the_agent_looks_at_a_cases_data_without_a_framework(tmp_path: Path, nam
         pytest.skip(f"case {name} reads no data")
     config = resolve(manifest, [Layer("profile tiny", manifest.profiles["tiny"].values)])
     request = CheckRequest(manifest.check_files, None, config.values)
-    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=msgspec.json.encode(request).decode())
+    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=HELLO + msgspec.json.encode(request).decode())
     assert too_heavy(loaded, HEAVY) == {}
 
 
 def test_the_agent_describes_its_node_without_a_framework(tmp_path: Path) -> None:
-    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin='{"with_memory": true}')
+    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin=HELLO + '{"with_memory": true}')
     assert too_heavy(loaded, HEAVY) == {}
 
 

@@ -6,7 +6,8 @@ import msgspec
 
 from flagperf.api import Node
 from flagperf.builtin.local import LocalCluster
-from flagperf.spec import NodeFacts
+from flagperf.plugins import core_version
+from flagperf.spec import NodeFacts, hello_line
 
 
 def test_every_node_is_this_machine() -> None:
@@ -18,7 +19,9 @@ def test_every_node_is_this_machine() -> None:
 def test_an_agent_answers_in_a_session_of_its_own() -> None:
     agent = LocalCluster().start_agent(Node(0, "127.0.0.1"), ["describe"])
     assert os.getsid(agent._process.pid) == agent._process.pid  # type: ignore[attr-defined]
+    agent.stdin.write(hello_line(core_version()) + b"{}")
     agent.stdin.close()
+    assert agent.stdout.readline() == hello_line(core_version())
     facts = msgspec.json.decode(agent.stdout.read(), type=NodeFacts)
     assert agent.wait() == 0
     assert "cpu" in [vendor.vendor for vendor in facts.vendors]

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from flagperf.cli import cli, run_cli
 from flagperf.errors import FlagPerfError
-from flagperf.store import list_runs, read_bundle
+from flagperf.store.bundle import read_bundle
+from flagperf.store.listing import list_runs
 from flagperf.verify import verify_bundle
 
 HERE = Path(__file__).parent

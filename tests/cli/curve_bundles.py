@@ -11,7 +11,8 @@ from metric_builders import MODEL, began, ended, make_job, make_manifest, rank_f
 
 from flagperf.events import DataDescribed, EventWriter
 from flagperf.spec import Page, Resolved, nest
-from flagperf.store import Ending, create_bundle, seal
+from flagperf.store.bundle import create_bundle, seal
+from flagperf.store.run import Ending
 from run_builders import make_run
 
 FALLING = [10 - 0.05 * n for n in range(1, 31)]

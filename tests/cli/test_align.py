@@ -133,7 +133,7 @@ def test_a_bundle_that_was_changed_is_compared_with_a_warning(capfd: pytest.Capt
     bundle = make_bundle("a", FALLING)
     (bundle / "logs" / "added").write_text("")
     assert run_cli(["align", "a", "a", "--rule", "exact"]) == 0
-    assert "warning: a does not hold: logs/added is not in MANIFEST" in capfd.readouterr().err
+    assert "warning: a is not verified: logs/added is not in MANIFEST" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_runs_of_different_experiments_are_refused(
         ("runs curve empty", ["empty has no loss curve: run_failed, no record of ranks 0, 1"]),
         ("align a a --tolerance 1e-5", ["--tolerance is for --rule exact"]),
         ("align a a --rule exact --tolerance -1", ["--tolerance"]),
-        ("align a a --rule exact --tolerance nan", ["--tolerance is a share from 0 to 1"]),
+        ("align a a --rule exact --tolerance nan", ["give a share from 0 to 1"]),
         ("align a a --rule exacd", ["--rule"]),
         ("align a", ["REFERENCE"]),
     ],

@@ -24,4 +24,4 @@ def test_a_case_of_which_nothing_is_published_says_so(capfd: pytest.CaptureFixtu
     case = load_plugins().case("distilbert")
     bare = msgspec.structs.replace(case, manifest=msgspec.structs.replace(case.manifest, references=()))
     module._show_references(bare)
-    assert "no figures of this case are known" in capfd.readouterr().out
+    assert "Published results: none" in capfd.readouterr().out

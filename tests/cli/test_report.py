@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.store import create_bundle
+from flagperf.store.bundle import create_bundle
 from run_builders import make_run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.store import create_bundle, seal
+from flagperf.store.bundle import create_bundle, seal
 from run_builders import make_run
 
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
@@ -27,7 +27,7 @@ def test_a_folder_that_is_no_bundle_is_called_so(
     assert run_cli([*command, str(tmp_path), "--runs-dir", str(tmp_path / "runs")]) == 2
     printed = capfd.readouterr()
     assert printed.out == ""
-    assert printed.err == f"flagperf: {tmp_path} has no run.json: it is no run bundle, or it was damaged\n"
+    assert printed.err == f"flagperf: {tmp_path} has no run.json: it is not a bundle, or it is damaged\n"
 
 
 def test_a_bundle_that_lost_its_run_json_is_called_damaged_by_path_and_by_id(
@@ -35,7 +35,7 @@ def test_a_bundle_that_lost_its_run_json_is_called_damaged_by_path_and_by_id(
 ) -> None:
     for word in (str(damaged), RUN_ID):
         assert run_cli(["report", word, "--runs-dir", str(damaged.parent)]) == 2
-        assert f"{damaged} has no run.json: it is no run bundle, or it was damaged" in capfd.readouterr().err
+        assert f"{damaged} has no run.json: it is not a bundle, or it is damaged" in capfd.readouterr().err
 
 
 def test_verify_says_that_run_json_is_missing(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_verify_says_that_run_json_is_missing(damaged: Path, capfd: pytest.Captu
         assert run_cli(["runs", "verify", word, "--runs-dir", str(damaged.parent)]) == 3
         problem, verdict = capfd.readouterr().out.splitlines()
         assert problem == "run.json is missing"
-        assert verdict.startswith(f"{RUN_ID}: does not hold")
+        assert verdict.startswith(f"{RUN_ID}: not verified: ")
 
 
 def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.CaptureFixture[str]) -> None:

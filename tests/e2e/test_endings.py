@@ -122,7 +122,7 @@ def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Pa
     agent_process(process, "run").kill()
     process.communicate(timeout=300)
     assert process.returncode == 3
-    assert "ended without a word" in read_run(bundle)["ending"]["reason"]
+    assert "ended without reporting" in read_run(bundle)["ending"]["reason"]
     wait_until_gone(bundle)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import flagperf
 from flagperf.errors import BadInput
-from flagperf.store import read_bundle
+from flagperf.store.bundle import read_bundle
 
 SMALL = ("training.max_steps=4", "training.warmup_steps=1", "evaluation.max_rows=64")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
@@ -25,7 +26,16 @@ def test_two_nodes_are_two_agents_and_two_parts_of_one_bundle(tmp_path: Path) ->
         (1, 0, 2),
     ]
     assert starts[0]["clock"]["pid"] != starts[1]["clock"]["pid"]
-    assert metric(read_run(bundle), "mem_used")["value"] > 0
+    run = read_run(bundle)
+    assert metric(run, "mem_used")["value"] > 0
+    assert [f"--node-rank={rank}" in command["argv"] for rank, command in enumerate(run["commands"])] == [True, True]
+    assert run["commands"] == launched_commands(bundle)
+
+
+def launched_commands(bundle: Path) -> list[dict[str, Any]]:
+    events = [json.loads(line) for line in (bundle / "events" / "parent.jsonl").read_text().splitlines()]
+    launched = [event for event in events if event["type"] == "workers_launched"]
+    return [event["command"] for event in sorted(launched, key=lambda event: int(event["node_index"]))]
 
 
 def test_more_workers_than_cores_are_marked(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.cli.vendor_kit import write_adapter
+from flagperf.cli.vendors_new import write_adapter
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 VENDORS = ("nvidia", "metax", "hygon", "kunlun")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,13 +14,16 @@ from plan_builders import node as node_facts
 from plan_builders import vendor
 
 from flagperf.api import AgentProcess, Cluster, DataFile, Node
+from flagperf.builtin.local import LocalCluster
 from flagperf.errors import NodeFailed
 from flagperf.plan import nodes
 from flagperf.plan.nodes import check_nodes, describe_machine, describe_nodes
-from flagperf.spec import CheckAnswer, CheckRequest
+from flagperf.plugins import core_version
+from flagperf.spec import CheckAnswer, CheckRequest, hello_line
 
+HELLO = hello_line(core_version()).decode()
 FACTS = msgspec.json.encode(node_facts(vendor("cpu"))).decode()
-ANSWER = f"sys.stdin.read(); sys.stdout.write({FACTS!r})"
+ANSWER = f"sys.stdin.read(); sys.stdout.write({HELLO + FACTS!r})"
 
 
 class ScriptAgent(AgentProcess):
@@ -114,7 +118,7 @@ def test_much_on_stderr_does_not_stop_the_answer() -> None:
 
 
 def answering(answer: CheckAnswer) -> str:
-    return f"sys.stdin.read(); sys.stdout.write({msgspec.json.encode(answer).decode()!r})"
+    return f"sys.stdin.read(); sys.stdout.write({HELLO + msgspec.json.encode(answer).decode()!r})"
 
 
 GOOD = CheckAnswer((DataFile("a", 1, "00"),))
@@ -129,3 +133,49 @@ def test_the_first_nodes_files_are_recorded() -> None:
 def test_the_problem_of_any_node_counts() -> None:
     cluster = ScriptCluster(answering(GOOD), answering(CheckAnswer(problem="nothing here")))
     assert check_nodes(cluster, cluster.nodes(2), CHECK).problem == "nothing here"
+
+
+class RealAgentCluster(LocalCluster):
+    """Real agents, which find the distribution of another flagperf before their own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = folder / "flagperf-9.8.7.dist-info"
+        other.mkdir()
+        (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flagperf\nVersion: 9.8.7\n")
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def ask_describe(cluster: Cluster) -> object:
+    return describe_machine(cluster)
+
+
+def ask_check(cluster: Cluster) -> object:
+    return check_nodes(cluster, cluster.nodes(1), CHECK)
+
+
+@pytest.mark.parametrize("ask", [ask_describe, ask_check])
+def test_an_agent_of_another_version_is_refused_with_both_versions_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Cluster], object]
+) -> None:
+    cluster = RealAgentCluster(tmp_path, monkeypatch)
+    with pytest.raises(NodeFailed) as caught:
+        ask(cluster)
+    assert str(caught.value) == (
+        f"node 0 (127.0.0.1) has flagperf 9.8.7, this command has flagperf {core_version()}: both need the same "
+        f"version; install flagperf=={core_version()} there, or flagperf==9.8.7 here"
+    )
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("first_line", [FACTS, "not json", "[1]", "\\n"])
+def test_an_agent_that_says_no_version_is_refused(first_line: str) -> None:
+    cluster = ScriptCluster(f"sys.stdin.read(); print({first_line!r})")
+    with pytest.raises(NodeFailed, match="did not say its flagperf version"):
+        describe_machine(cluster)
+
+
+def test_an_answer_of_another_shape_does_not_hide_the_other_version() -> None:
+    hello = hello_line("9.8.7").decode()
+    cluster = ScriptCluster(f"sys.stdin.read(); sys.stdout.write({hello!r} + 'a new format'); sys.exit(1)")
+    with pytest.raises(NodeFailed, match=r"flagperf 9\.8\.7"):
+        describe_machine(cluster)

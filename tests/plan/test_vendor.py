@@ -39,7 +39,7 @@ def test_the_cpu_that_is_asked_for_is_taken_whatever_the_others_found(state: str
         ("absent", "looked for /dev/acme*"),
         ("partial", "acme on the bus; no node"),
         ("error", "its adapter flagperf-acme 1.0 failed: OSError: tool broke"),
-        ("unasked", "it was not looked for"),
+        ("unasked", "not searched for"),
     ],
 )
 def test_an_unusable_vendor_that_is_asked_for_says_what_was_found(state: str, finding: str) -> None:
@@ -50,7 +50,7 @@ def test_an_unusable_vendor_that_is_asked_for_says_what_was_found(state: str, fi
 def test_what_the_user_can_mend_is_not_called_a_failure_of_the_adapter() -> None:
     mistaken = vendor("acme", "error", error="A=0 and B=1 disagree: set them equal")
     assert refusal(CPU, mistaken, asked="acme").endswith("on host1. A=0 and B=1 disagree: set them equal")
-    assert "acme: A=0 and B=1 disagree: set them equal. Repair that" in refusal(CPU, mistaken)
+    assert "acme: A=0 and B=1 disagree: set them equal. Repair it" in refusal(CPU, mistaken)
 
 
 def test_cards_whose_adapter_raised_later_are_not_usable() -> None:
@@ -83,7 +83,7 @@ def test_without_adapters_the_cpu_is_taken_and_that_is_said() -> None:
 def test_unclear_evidence_stops_even_beside_a_good_card(state: str, other: str) -> None:
     message = refusal(CPU, vendor("acme", state), vendor("beta", other))
     assert message.startswith("cannot tell which vendor to use. acme: ")
-    assert "go on with --vendor cpu" in message
+    assert "or use --vendor cpu" in message
 
 
 def test_all_unclear_findings_are_told() -> None:

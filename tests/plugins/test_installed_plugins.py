@@ -137,7 +137,7 @@ def test_an_unknown_case_says_which_plugins_have_problems(crowded: FlagPerf) -> 
 def test_the_cpu_is_not_taken_unasked_where_an_adapter_could_not_look(crowded: FlagPerf) -> None:
     ended = crowded("plan", "toy", state="absent")
     assert ended.returncode == 2
-    assert "not every adapter could look" in ended.stderr
+    assert "not every adapter could be asked" in ended.stderr
     assert "No module named 'library_of_no_vendor'" in ended.stderr
     assert "no firmware table for this board" in ended.stderr
     assert "--vendor cpu" in ended.stderr

@@ -9,7 +9,7 @@ from report_builders import recorded
 from flagperf.cli import run_cli
 from flagperf.cli.run import page_command
 from flagperf.report import page, summary, summary_table
-from flagperf.store import create_bundle
+from flagperf.store.bundle import create_bundle
 
 WORD = "metax (simulated)"
 

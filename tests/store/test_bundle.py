@@ -10,19 +10,9 @@ import pytest
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import EVENT_SCHEMA, EventWriter, RunStarted, SpanBegan, this_clock
-from flagperf.store import (
-    Ending,
-    broken_files,
-    check_writable,
-    create_bundle,
-    find_run,
-    list_runs,
-    read_bundle,
-    read_record,
-    runs_directory,
-    seal,
-    write_run,
-)
+from flagperf.store.bundle import broken_files, check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.listing import find_run, list_runs, runs_directory
+from flagperf.store.run import Ending
 from run_builders import make_run
 
 
@@ -145,7 +135,7 @@ def test_a_run_is_found_by_path_prefix_or_latest(tmp_path: Path) -> None:
     assert find_run("latest", tmp_path) == last
     assert find_run("20260101", tmp_path) == first
     assert find_run(str(first), Path("/nowhere")) == first
-    with pytest.raises(BadInput, match="fits 2 runs"):
+    with pytest.raises(BadInput, match="is ambiguous: 2 runs match"):
         find_run("2026", tmp_path)
     with pytest.raises(BadInput, match="unknown run '2027'"):
         find_run("2027", tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flagperf.errors import BadInput
 from flagperf.metrics import CurveData, CurvePoint
-from flagperf.store import curve_text, read_curve
+from flagperf.store.curves import curve_text, read_curve
 
 WRITTEN = """\
 # flagperf loss curve 1

@@ -1,4 +1,4 @@
-"""`agent check`: the case's own look at its values and at the data on this node, before any process starts."""
+"""`agent check`: the case checks its values and the data on this node, before any process starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 
 def check(request: CheckRequest) -> CheckAnswer:
-    """Whatever else the case's function does than it should is the answer, with the line where it happened."""
+    """Whatever the case's function raises becomes the answer, with the line where it happened."""
     try:
         files = _function(request.check_files)(Path(request.data_dir) if request.data_dir else None, request.values)
         return CheckAnswer(msgspec.convert(msgspec.to_builtins(files), tuple[DataFile, ...]))
@@ -31,7 +31,7 @@ def check(request: CheckRequest) -> CheckAnswer:
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} ({place.filename} line {place.lineno})"
-        return CheckAnswer(problem=f"{request.check_files}, the case's look at its data, failed: {what}")
+        return CheckAnswer(problem=f"{request.check_files}, the case's check of its data, failed: {what}")
 
 
 def _function(reference: str) -> Callable[..., list[DataFile]]:

@@ -1,4 +1,4 @@
-"""How busy the cores are that a run may use, and how much of that is the run's own doing."""
+"""How busy the cores are that a run may use, and how much of that the run itself uses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 def cpu_use(launcher_pid: int, machine: Machine) -> CpuUse | None:
-    """Seconds since some beginning, to be subtracted from a later answer. None where the kernel does not say, and once
-    the launcher has ended: what it and its children used is then nobody's."""
+    """Seconds since an arbitrary start, to be subtracted from a later answer. None where the kernel does not say, and
+    once the launcher has ended: its and its children's use is no longer known."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     all_seconds = busy_seconds(machine.read("/proc/stat") or "", cores)
     try:

@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from flagperf.agent import adapter
+from flagperf.agent.adapter_query import finish_query, query_adapter, start_query
 from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine, allowed_cores
@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(stdin.read() or b"{}", type=DescribeRequest)
+    request = msgspec.json.decode(stdin.read(), type=DescribeRequest)
     stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
     return 0
 
@@ -34,7 +34,7 @@ def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> No
     visibility = [name for given in backends for name in given.thing.visibility_variables]
     packages = [*PACKAGES, *(name for given in backends for name in given.thing.packages)]
     asked = [given for given in backends if request.vendor in (None, given.thing.vendor)]
-    vendors = tuple(_look_at_all(asked, machine, plugins, request))
+    vendors = tuple(_query_all(asked, machine, plugins, request))
     environment = capture_environment(machine, packages, extra_variables=visibility)
     environment.facts.update(_driver(vendors))
     return NodeFacts(
@@ -64,20 +64,20 @@ def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement
     return missing
 
 
-def _look_at_all(
+def _query_all(
     backends: Sequence[Given], machine: Machine, plugins: Plugins, request: DescribeRequest
 ) -> list[VendorFacts]:
-    """Adapters side by side, each in its own process. A fallback looks for no hardware and needs none."""
+    """All adapters in parallel, each in its own process. A fallback looks for no hardware and needs no process."""
     deadline = time.monotonic() + request.adapter_seconds
-    children = [
-        None if given.thing.is_fallback else adapter.start(given, machine, plugins, request.with_memory)
+    queries = [
+        None if given.thing.is_fallback else start_query(given, machine, plugins, request.with_memory)
         for given in backends
     ]
     return [
-        adapter.look(given, machine, plugins, request.with_memory)
-        if child is None
-        else adapter.finish(child, deadline - time.monotonic())
-        for given, child in zip(backends, children, strict=True)
+        query_adapter(given, machine, plugins, request.with_memory)
+        if query is None
+        else finish_query(query, deadline - time.monotonic())
+        for given, query in zip(backends, queries, strict=True)
     ]
 
 

@@ -13,8 +13,8 @@ _SOURCE_AND_PRINT = 'env -0; printf "\\0"; . "$1" >/dev/null; status=$?; env -0;
 
 
 def worker_environment(launcher: Launcher, machine: Machine) -> dict[str, str]:
-    """A script whose last command was false (`[ -d x ] && ...`) has done its work all the same: one that ends with an
-    error has failed where it set nothing."""
+    """A script whose last command is false (`[ -d x ] && ...`) returns an error and has still worked: an error counts
+    only where the script set nothing."""
     script = launcher.env_script(machine)
     if script is None:
         return dict(os.environ)

@@ -33,8 +33,8 @@ from flagperf.plugins import load_plugins
 from flagperf.spec import ProbeRequest
 
 MAX_COST = 0.008
-"""Share of a core that sampling may take, so that all of the probe stays below 1 %: a sample that costs more is
-followed by a longer pause."""
+"""Share of a core that sampling may take, so that the whole probe stays below 1 %: after an expensive sample the pause
+is longer."""
 
 MAX_STRETCH = 10
 """Intervals; no pause is longer, whatever a sample costs."""
@@ -97,13 +97,13 @@ def _sample_until_closed(
     launcher_pid, closed = int(line), set_when_closed(stdin)
     due = time.monotonic()
     while not closed.wait(max(0.0, due - time.monotonic())):
-        began_cpu = time.process_time()  # a vendor's tool is not in it: how often that may run is the vendor's to say
+        began_cpu = time.process_time()  # without a vendor's tool: minimum_interval_seconds limits that
         _sample(probe, request, launcher_pid, writer)
         due = max(due + pause_seconds(interval, time.process_time() - began_cpu), time.monotonic())
 
 
 def pause_seconds(interval: float, sample_cpu_seconds: float) -> float:
-    """From one sample to the next: the interval, or longer where samples are dear."""
+    """From one sample to the next: the interval, or longer where sampling is expensive."""
     return min(max(interval, sample_cpu_seconds / MAX_COST), MAX_STRETCH * interval)
 
 
@@ -114,7 +114,7 @@ def _cpu_seconds() -> float:
 
 
 def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:
-    """Who else is on the cards. Asked at both ends only: it costs more than a sample."""
+    """Who else is on the cards. Only at the start and at the end: it costs more than a sample."""
     try:
         processes = tuple(probe.processes(request.devices))
     except Exception as error:  # noqa: BLE001  a plugin boundary
@@ -125,7 +125,7 @@ def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWrit
 
 
 def declared(reading: Reading, probe: MemoryProbe) -> Reading:
-    """Only what the probe says it can read: anything else is unsupported, whatever number came with it."""
+    """Only the figures that the probe declares: any other is unsupported, whatever number came with it."""
     unsupported = [figure for figure in FIGURES if figure not in probe.figures]
     if not unsupported:
         return reading

@@ -1,6 +1,6 @@
-"""The agent's hand on the probe: its baseline is taken before the workers start, and its death is noticed.
+"""ProbeProcess: the agent starts the probe, waits for its baseline before the workers start, and notices its death.
 
-What the probe cannot say of itself (it died, it hangs) the agent writes into the same file of samples, so that the
+What the probe cannot report itself (it died, it hangs) the agent writes into the same file of samples, so that the
 memory figures can be judged from the raw files alone.
 """
 
@@ -20,18 +20,19 @@ import msgspec
 
 from flagperf.api import module_command
 from flagperf.events import EventWriter, ProbeFailed
-from flagperf.spec import ProbeRequest
+from flagperf.plugins import core_version
+from flagperf.spec import ProbeRequest, hello_line
 
 READY_SECONDS = 60.0
-"""A vendor's library may be slow to load; what takes longer would keep the workers waiting for nothing."""
+"""A vendor's library may be slow to load. After this time the workers start without a probe."""
 
 END_SECONDS = 15.0
 POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def probe_beside(request: ProbeRequest, log: Path, stop: threading.Event) -> Iterator[ProbeProcess]:
-    """The probe, ready or given up; ended with the block. `stop` cuts the wait for it short."""
+def running_probe(request: ProbeRequest, log: Path, stop: threading.Event) -> Iterator[ProbeProcess]:
+    """The probe, ready or given up, until the block ends. `stop` cuts the wait for it short."""
     probe = ProbeProcess(request, log)
     try:
         probe.await_ready(stop)
@@ -49,29 +50,29 @@ class ProbeProcess:
                 [*module_command(sys.executable, "flagperf.agent"), "probe"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
             )  # fmt: skip
-        self._send(msgspec.json.encode(request))
+        self._send(hello_line(core_version()) + msgspec.json.encode(request))
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def await_ready(self, stop: threading.Event) -> None:
-        """One that is not ready in time is ended: its baseline would be taken beside the workers."""
+        """A probe that is not ready in time is killed: its baseline would be taken while the workers run."""
         assert self._process.stdout
-        spoke, deadline = _set_at_first_line(self._process.stdout), time.monotonic() + READY_SECONDS
+        spoke, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
         while not spoke.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
                 self._record(f"the probe was not ready within {READY_SECONDS:g} s")
                 return
-        self.look()
+        self.poll()
 
     def tell_launcher_pid(self, pid: int) -> None:
         self._send(str(pid).encode())
 
-    def look(self) -> None:
-        """Record its death, once."""
+    def poll(self) -> None:
+        """Record its death, once, if it has died."""
         if self._process.poll() is not None:
             self._record(_death(self._process.returncode))
 
@@ -91,26 +92,27 @@ class ProbeProcess:
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which `look` notices
+        with contextlib.suppress(BrokenPipeError):  # it is dead, which `poll` notices
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
 
     def _record(self, what: str) -> None:
-        """Only ever after its end, when nobody else writes to the file."""
+        """Called only after its end, when nobody else writes to the file."""
         if self._is_recorded:
             return
         self._is_recorded = True
-        _cut_half_line(self._samples)
+        _cut_torn_line(self._samples)
         reason = ": ".join(filter(None, [what, _last_line(self._log)]))
         with EventWriter(self._samples) as writer:
             writer.write(ProbeFailed(time.monotonic_ns(), reason))
 
 
-def _set_at_first_line(stream: IO[bytes]) -> threading.Event:
-    """Also set when the stream ends without one."""
+def _set_when_ready(stream: IO[bytes]) -> threading.Event:
+    """Set by `ready`, the line after the hello, and also when the stream ends before that."""
     spoke = threading.Event()
 
     def read() -> None:
+        stream.readline()
         stream.readline()
         spoke.set()
 
@@ -127,8 +129,8 @@ def _death(returncode: int) -> str:
         return f"the probe was killed by signal {-returncode}"
 
 
-def _cut_half_line(path: Path) -> None:
-    """What the probe was writing when it died, so that what follows stands on a line of its own."""
+def _cut_torn_line(path: Path) -> None:
+    """Remove what the probe was writing when it died, so that the next event starts a new line."""
     if path.exists():
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1

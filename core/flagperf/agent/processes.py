@@ -1,4 +1,4 @@
-"""Stopping everything that a node's share of a job started, orphans included."""
+"""Stopping every process that a node's share of a job started, orphans included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 import psutil
 
 MARKER = "FLAGPERF_WORKERS_OF"
-"""Set to run id and node in the environment of the launcher and so of all below it, wherever they are re-parented."""
+"""Set to run id and node in the environment of the launcher. All its descendants inherit it, re-parented ones too."""
 
 GRACE_SECONDS = 5.0
 
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """For a child, before it becomes its program: the kernel ends it when the agent dies without a word."""
+    """Called in a child between fork and exec: the kernel sends it SIGTERM when the agent dies."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -54,11 +54,11 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
             os.killpg(launcher.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             launcher.wait(GRACE_SECONDS)
-    deadline, num_empty_looks = time.monotonic() + GRACE_SECONDS, 0
-    # Twice: a process that is just becoming its program has no readable environment for a moment.
-    while num_empty_looks < 2 and time.monotonic() < deadline:
+    deadline, num_empty_scans = time.monotonic() + GRACE_SECONDS, 0
+    # Twice: the environment of a process cannot be read for a moment during exec.
+    while num_empty_scans < 2 and time.monotonic() < deadline:
         left = marked_processes(marker)
-        num_empty_looks = 0 if left else num_empty_looks + 1
+        num_empty_scans = 0 if left else num_empty_scans + 1
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

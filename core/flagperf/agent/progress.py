@@ -21,14 +21,14 @@ from flagperf.events import (
 from flagperf.spec import EvaluationProgress, Progress
 
 _WINDOW_STEPS = 50
-"""Throughput and time left are over the last steps, so that a slow start does not haunt them."""
+"""Throughput and ETA are over the last steps, so that a slow start does not distort them."""
 
 _SILENT_INTERVALS, _SILENT_SECONDS = 15, 10.0
 """A memory figure that is older than both is not shown: the probe is silent."""
 
 
 class GrowingFile:
-    """Reads what whole lines were added since the last look."""
+    """Reads the whole lines that were added since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,10 +57,10 @@ class RankSteps:
     def new_events(self) -> tuple[AnyEvent, ...]:
         new = self._file.new_events()
         for event in new:
-            self._take(event)
+            self._apply(event)
         return new
 
-    def _take(self, event: AnyEvent) -> None:
+    def _apply(self, event: AnyEvent) -> None:
         if isinstance(event, StepFinished):
             self._steps.append(event)
         elif isinstance(event, EvaluationAdvanced) and event.rows:
@@ -99,18 +99,18 @@ class ProgressFollower:
         self._phase = "starting"
         self._measured_span = ""
 
-    def look(self) -> Progress | None:
+    def poll(self) -> Progress | None:
         """The new state, or None where nothing has changed."""
         new = [event for rank in self._ranks for event in rank.new_events()]
         new.extend(self._samples.new_events())
         for event in new:
-            self._take(event)
+            self._apply(event)
         if not new and self._current_bytes() == self._shown_bytes:
             return None
         self._shown_bytes = self._current_bytes()
         return self._progress()
 
-    def _take(self, event: AnyEvent) -> None:
+    def _apply(self, event: AnyEvent) -> None:
         if isinstance(event, SpanBegan):
             self._planned_steps, self._phase, self._measured_span = event.planned_steps, event.name, event.name
         elif isinstance(event, SpanEnded) and event.name == self._measured_span:

@@ -1,7 +1,7 @@
-"""`agent run`: a node's share of a job, from the probe's baseline to the last worker gone.
+"""`agent run`: a node's share of a job, from the probe's baseline to the end of the last worker.
 
-A WorkOrder comes as the first line of stdin. When stdin ends or SIGTERM comes, everything that was started is stopped:
-that one rule serves Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
+A WorkOrder comes as the first line after the hello. When stdin ends or SIGTERM arrives, everything that was started is
+stopped: this one rule covers Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import IO
 
 import msgspec
 
-from flagperf.agent.ending import failure_of
 from flagperf.agent.env_script import worker_environment
-from flagperf.agent.probe_process import ProbeProcess, probe_beside
+from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
-from flagperf.api import Launcher
+from flagperf.agent.worker_failure import find_failure
+from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
@@ -32,10 +32,11 @@ from flagperf.spec import (
     AgentMessage,
     Failure,
     ProbeRequest,
-    WorkersHaveEnded,
-    WorkersHaveLaunched,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
     WorkOrder,
 )
+from flagperf.store.paths import FOLDERS, launcher_log, node_samples, probe_log, rank_events
 
 POLL_SECONDS = 0.2
 
@@ -45,12 +46,12 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     launcher = load_plugins().launcher(order.job.vendor)
-    for folder in ("events", "samples", "logs"):
+    for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
-    log = Path(order.directory) / "logs" / f"probe-{order.node_index:03d}.log"
+    log = Path(order.directory) / probe_log(order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
-        probe_beside(_probe_request(order), log, stop) as probe,
+        running_probe(_probe_request(order), log, stop) as probe,
     ):
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
@@ -67,15 +68,18 @@ def _run_workers(
     stdout: IO[bytes],
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    marker, log = f"{job.run_id}/{node.index}", directory / "logs" / f"node-{node.index:03d}.log"
+    marker, log = f"{job.run_id}/{node.index}", directory / launcher_log(node.index)
+    command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
     try:
-        workers = _start_workers(order, launcher, order_file, marker, log)
+        workers = _start_workers(command, launcher, order_file, marker, log)
     except (OSError, subprocess.SubprocessError) as error:
-        _say(
-            stdout, WorkersHaveEnded(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_words(error)}"))
+        _send(
+            stdout,
+            WorkersEndedMessage(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_describe(error)}")),
         )
         return 1
-    _say(stdout, WorkersHaveLaunched(time.monotonic_ns()))
+    env_script = launcher.env_script(node_machine()) or ""
+    _send(stdout, WorkersLaunchedMessage(time.monotonic_ns(), command, env_script))
     try:
         probe.tell_launcher_pid(workers.pid)
         _follow(order, workers, probe, stop, stdout)
@@ -83,24 +87,23 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        failure = failure_of(job, node, directory, launcher, workers.returncode, log)
+        failure = find_failure(job, node, directory, launcher, workers.returncode)
     except (FlagPerfError, OSError) as error:
         failure = Failure("failed", f"what the workers left cannot be read: {error}")
-    _say(stdout, WorkersHaveEnded(ended_ns, workers.returncode, failure))
+    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, failure))
     return workers.returncode
 
 
 def _start_workers(
-    order: WorkOrder, launcher: Launcher, order_file: Path, marker: str, log: Path
+    command: LaunchCommand, launcher: Launcher, order_file: Path, marker: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    command = launcher.command(order.job.share(order.job.nodes[order.node_index]), sys.executable, WORKER_MODULE)
     environment = {
         **command.environment(worker_environment(launcher, node_machine())),
         "FLAGPERF_ORDER": str(order_file),
-        "TMPDIR": str(order_file.parent),  # what workers and launcher leave in temporary folders goes with ours
+        "TMPDIR": str(order_file.parent),  # temporary files of workers and launcher are removed with ours
         MARKER: marker,
     }
-    # In our own folder, where no file of the user's stands that `python -m` would import instead of a library.
+    # In our own folder: `python -m` would import a user's file of the same name instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
@@ -108,8 +111,8 @@ def _start_workers(
         )  # fmt: skip
 
 
-def _words(error: OSError | subprocess.SubprocessError) -> str:
-    """The vendor's script speaks for itself on stderr."""
+def _describe(error: OSError | subprocess.SubprocessError) -> str:
+    """With the last line that the vendor's script printed on stderr."""
     printed = getattr(error, "stderr", None)
     last_line = printed.decode(errors="replace").strip().splitlines()[-1:] if printed else []
     return ": ".join([str(error), *last_line])
@@ -126,28 +129,28 @@ def _follow(
     first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
     ranks = range(first_rank, first_rank + len(job.nodes[order.node_index].devices))
     follower = ProgressFollower(
-        [directory / "events" / f"rank-{rank:05d}.jsonl" for rank in ranks],
-        directory / "samples" / f"node-{order.node_index:03d}.jsonl",
+        [directory / rank_events(rank) for rank in ranks],
+        directory / node_samples(order.node_index),
     )
     is_running = True
     while is_running and not stop.wait(POLL_SECONDS):
-        is_running = workers.poll() is None  # asked first: what they left at their end is looked at as well
-        probe.look()
-        progress = follower.look()
+        is_running = workers.poll() is None  # before reading, so that their last events are read too
+        probe.poll()
+        progress = follower.poll()
         if progress is not None:
-            _say(stdout, progress)
+            _send(stdout, progress)
 
 
 def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
         vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
-        path=str(Path(order.directory) / "samples" / f"node-{node.index:03d}.jsonl"),
+        path=str(Path(order.directory) / node_samples(node.index)),
     )  # fmt: skip
 
 
-def _say(stdout: IO[bytes], message: AgentMessage) -> None:
-    """A parent that is gone closes stdin as well, which is what stops us."""
+def _send(stdout: IO[bytes], message: AgentMessage) -> None:
+    """A parent that has died closes stdin as well, which stops this agent."""
     with contextlib.suppress(BrokenPipeError):
         stdout.write(msgspec.json.encode(message) + b"\n")
         stdout.flush()

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from flagperf.cli.groups import CommandGroup
 from flagperf.errors import FlagPerfError
 
 COMMANDS = {
@@ -24,7 +25,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -34,17 +35,6 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        is_unknown = bool(args) and not args[0].startswith("-") and args[0] not in COMMANDS
-        if is_unknown and not ctx.resilient_parsing:
-            from flagperf.commands import flagperf_command
-            from flagperf.errors import unknown_name
-
-            raise unknown_name("command", args[0], COMMANDS, f"(see `{flagperf_command('--help')}`)")
-        return super().resolve_command(ctx, args)
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -67,9 +57,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
 def cli() -> None:
     """Measure AI accelerators of any vendor with the same benchmark cases.
 
-    \b
-    Exit codes: 0 succeeded; 1 a bug of flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out;
-    6 unsupported; 7 target missed or not aligned; 130 interrupted.
+    Exit codes: 0 succeeded; 1 a bug in flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out; 6 unsupported;
+    7 target missed or not aligned; 8 does not fit; 130 interrupted.
     """
 
 
@@ -86,7 +75,7 @@ def main() -> None:
 
 
 def _keep_exit_code() -> None:
-    """While the interpreter ends, a signal that Python handled until then would end us with a code of its own."""
+    """While the interpreter shuts down, a signal that had a Python handler would change the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_IGN)
@@ -101,8 +90,7 @@ def run_cli(arguments: list[str]) -> int:
         click.echo(f"flagperf: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _report_usage(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("flagperf: interrupted", err=True)
         return 130
@@ -112,5 +100,16 @@ def run_cli(arguments: list[str]) -> int:
         import traceback
 
         traceback.print_exc()
-        click.echo("flagperf: this is a bug of flagperf, not of yours; please report it with the lines above", err=True)
+        click.echo("flagperf: this is a bug in flagperf; please report it with the lines above", err=True)
         return 1
+
+
+def _report_usage(error: click.ClickException) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2: a group without a command shows its help
+        error.show()
+        return error.exit_code
+    from flagperf.cli.usage_errors import as_bad_input
+
+    bad_input = as_bad_input(error)
+    click.echo(f"flagperf: {bad_input}", err=True)
+    return bad_input.exit_code

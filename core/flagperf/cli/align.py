@@ -12,7 +12,8 @@ from flagperf.errors import BadInput
 from flagperf.metrics import Alignment, LossCurve, Rule, obstacles
 from flagperf.metrics import align as align_curves
 from flagperf.report import alignment_summary, alignment_to_json, print_table
-from flagperf.store import EXIT_CODES, runs_directory
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import EXIT_CODES
 
 
 @click.command()
@@ -24,11 +25,10 @@ from flagperf.store import EXIT_CODES, runs_directory
 def align(
     run: str, reference: str, rule_id: str | None, tolerance: float | None, runs_dir: str | None, as_json: bool
 ) -> int:
-    """Does the loss of RUN follow that of REFERENCE, step by step?
+    """Check whether the loss of RUN follows that of REFERENCE, step by step.
 
-    Each of the two is a run, or a file that `flagperf runs curve` wrote. They have to be of the same case, model,
-    data, seed, samples per step and steps; shape, vendor and precision may differ. Ends with 0 where they are aligned
-    and with 7 where they are not.
+    Each of the two is a run, or a file that `flagperf runs curve` wrote. Case, model, data, seed, samples per step and
+    steps must be the same; shape, vendor and precision may differ. The exit code is 0 if they are aligned and 7 if not.
     """
     rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
@@ -52,4 +52,4 @@ def _check(curve: LossCurve, reference: LossCurve, rule: Rule, run_word: str, re
 def _hint(alignment: Alignment) -> None:
     rule, largest = alignment.rule, alignment.largest
     if rule.judges == "each" and not alignment.aligned and not alignment.gaps and largest and largest.error <= 1e-5:
-        note("sums in another order round differently: `--tolerance 1e-5` asks for equality up to that")
+        note("sums in another order round differently; `--tolerance 1e-5` allows for that")

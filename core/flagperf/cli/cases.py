@@ -7,22 +7,23 @@ from pathlib import Path
 
 import click
 
-from flagperf.cli.complete import complete_case
+from flagperf.cli.completers import complete_case
+from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_columns, echo_json, note
 from flagperf.plugins import Case, load_plugins
 from flagperf.spec import flatten
 from flagperf.units import setting
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cases() -> None:
-    """Benchmark cases that are installed."""
+    """List and show the installed benchmark cases."""
 
 
 @cases.command("list")
 @common
 def list_cases(as_json: bool) -> None:
-    """Name every case, and say why one that is installed cannot be used."""
+    """List all cases, with the reason where one cannot be used."""
     plugins = load_plugins()
     found = plugins.cases()
     for status in plugins.case_problems():
@@ -41,7 +42,7 @@ def list_cases(as_json: bool) -> None:
 @click.argument("case", shell_complete=complete_case)
 @common
 def show(case: str, as_json: bool) -> None:
-    """Say all about one case: profiles, data, values, published results."""
+    """Show one case in detail: profiles, data, values, published results."""
     found = load_plugins().case(case)
     if as_json:
         echo_json(found.manifest)
@@ -75,7 +76,7 @@ def _show_profiles(case: Case) -> None:
     for name, profile in case.manifest.profiles.items():
         click.echo(f"  {name}: {profile.about['en']}")
         if profile.files:
-            click.echo("    --data-dir has to hold:")
+            click.echo("    --data-dir must contain:")
         for file in profile.files:
             click.echo(f"      {file}")
 
@@ -91,14 +92,14 @@ def _show_values(case: Case) -> None:
 
 
 def _show_references(case: Case) -> None:
-    from flagperf.report import print_table, published_table  # not at the top: `cases list` has no use for it
+    from flagperf.report import print_table, published_table  # lazy: `cases list` does not need it
 
     table = published_table(case.manifest)
     if table.rows:
         click.echo()
-        print_table("Published results (other machines' figures, for comparison)", table, color=False, file=sys.stdout)
+        print_table("Published results (of other machines, for comparison)", table, color=False, file=sys.stdout)
     else:
-        click.echo("\nPublished results: no figures of this case are known")
+        click.echo("\nPublished results: none")
     bare = [reference for reference in case.manifest.references if not reference.values]
     if bare:
         names = ", ".join(f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare)

@@ -12,7 +12,7 @@ from flagperf.cli.options import common, echo_json
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @common
 def completion(shell: str, as_json: bool) -> None:
-    """Print a script that teaches your shell to complete flagperf: eval "$(flagperf completion bash)"."""
+    """Print a completion script for your shell, to be used as: eval "$(flagperf completion bash)"."""
     from flagperf.cli import cli
 
     kind = get_completion_class(shell)

@@ -1,4 +1,4 @@
-"""Loss curves on the command line: what names one, and the rule that judges it."""
+"""Loss curves on the command line: how one is named, and the rule that judges it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from flagperf.cli.complete import complete_file, complete_run
-from flagperf.cli.holds import warn_unless_it_holds
+from flagperf.cli.completers import complete_file, complete_run
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import RULES, LossCurve, Rule
-from flagperf.store import curve_of_run, find_run, read_curve
+from flagperf.store.curves import curve_of_run, read_curve
+from flagperf.store.listing import find_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,7 +42,7 @@ def rule_options(function: F) -> F:
         ),
         click.option(
             "--tolerance", type=click.FloatRange(0, max=1), metavar="SHARE",
-            help="With --rule exact: the relative error that every step may have, for example 1e-5 [default: 0].",
+            help="With --rule exact: the relative error allowed in each step, for example 1e-5 [default: 0].",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -54,14 +55,16 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
     if tolerance is None:
         return rule
     if math.isnan(tolerance):
-        raise BadInput("--tolerance is a share from 0 to 1, for example 1e-5; nan is no number")
+        raise BadInput("--tolerance: nan is not a number; give a share from 0 to 1, for example 1e-5")
     if rule.judges != "each":
-        raise BadInput(f"--tolerance is for --rule exact; rule {rule.id} has a limit of its own, {rule.limit:g}")
+        raise BadInput(
+            f"--tolerance is for --rule exact, rule {rule.id} has its own limit {rule.limit:g}; leave out one of them"
+        )
     return msgspec.structs.replace(rule, limit=tolerance)
 
 
 def named_curve(word: str, runs_dir: Path) -> LossCurve:
-    """Of a run, or of a file that stands for one."""
+    """Of a run, or of a file that `flagperf runs curve` wrote."""
     if os.path.lexists(word) and not Path(word).is_dir():
         return read_curve(Path(word))
     try:
@@ -69,5 +72,5 @@ def named_curve(word: str, runs_dir: Path) -> LossCurve:
     except BadInput as error:
         raise BadInput(f"there is no file {word}, and {error}") from None
     curve = curve_of_run(found)
-    warn_unless_it_holds(found)
+    warn_unless_verified(found)
     return curve

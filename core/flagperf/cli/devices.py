@@ -15,7 +15,7 @@ from flagperf.units import memory_cell
 @click.command()
 @common
 def devices(as_json: bool) -> None:
-    """What this machine has, of any vendor, with its memory now."""
+    """List the devices of this machine, of all vendors, with their current memory use."""
     found = describe_machine(load_plugins().cluster("local"), with_memory=True).vendors
     if as_json:
         echo_json(found)
@@ -36,7 +36,7 @@ def _rows(facts: VendorFacts) -> list[list[str]]:
 
 
 def _pool_rows(facts: VendorFacts) -> list[list[str]]:
-    """Slots of one pool are one line."""
+    """All slots of a shared memory pool in one line."""
     if not facts.devices:
         return []
     first, last = facts.devices[0], facts.devices[-1]

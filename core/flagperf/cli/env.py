@@ -6,10 +6,10 @@ from collections import Counter
 
 import click
 
-from flagperf.cli.complete import complete_file
+from flagperf.cli.completers import complete_file
 from flagperf.cli.options import common, echo_columns, echo_json
 from flagperf.errors import MissingPart
-from flagperf.plan import describe_machine, read_user_file, with_stated
+from flagperf.plan import describe_machine, read_user_file, with_stated_environment
 from flagperf.plugins import load_plugins
 from flagperf.spec import Fact, NodeFacts
 
@@ -19,14 +19,14 @@ from flagperf.spec import Fact, NodeFacts
     "--config",
     shell_complete=complete_file,
     metavar="FILE",
-    help="Where [environment] is stated [default: ./flagperf.toml].",
+    help="File with an [environment] table [default: ./flagperf.toml].",
 )
-@click.option("--torch-constraint", is_flag=True, help="Print a pip constraint that keeps the torch that is here.")
+@click.option("--torch-constraint", is_flag=True, help="Print a pip constraint that keeps the installed torch.")
 @common
 def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
-    """The environment as result pages give it: machine, cards, CPU, network, OS, kernel, driver, framework."""
+    """Show the environment as result pages list it: machine, cards, CPU, network, OS, kernel, driver, framework."""
     plugins = load_plugins()
-    node = with_stated(describe_machine(plugins.cluster("local")), read_user_file(config))
+    node = with_stated_environment(describe_machine(plugins.cluster("local")), read_user_file(config))
     if torch_constraint:
         constraint = _torch_constraint(node)
         echo_json({"constraint": constraint}) if as_json else click.echo(constraint)
@@ -39,7 +39,7 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
 def _torch_constraint(node: NodeFacts) -> str:
     version = node.environment.packages.get("torch")
     if version is None:
-        raise MissingPart("there is no torch here to keep: install your vendor's build of torch first")
+        raise MissingPart("torch is not installed; install your vendor's build of torch first")
     return f"torch=={version}"
 
 
@@ -52,7 +52,7 @@ def environment_rows(node: NodeFacts) -> list[list[str]]:
         others = {name: version for name, version in vendor.versions.items() if name != "driver"}  # a fact already
         rows += [[f"{name} {vendor.shown_vendor}", version] for name, version in others.items()]
     packages = ", ".join(f"{name} {version}" for name, version in node.environment.packages.items())
-    rows.append(["packages", packages or "none of those that a run uses"])
+    rows.append(["packages", packages or "none that a run uses"])
     rows += [[f"${name}", value] for name, value in node.environment.variables.items()]
     return rows
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they do with them."""
+"""Options that several commands share, and functions for their output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from flagperf.cli.complete import (
+from flagperf.cli.completers import (
     complete_assignment,
     complete_case,
     complete_cluster,
@@ -30,61 +30,69 @@ def common(function: F) -> F:
     """--json and -q, on every command."""
     function = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(function)
     return click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep_quiet, help="No progress, no notes on stderr."
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_keep_quiet,
+        help="No progress and no notes on stderr.",
     )(function)
 
 
 def runs_dir_option(function: F) -> F:
     return click.option(
         "--runs-dir", metavar="DIR", shell_complete=complete_folder,
-        help="Where bundles are [default: $FLAGPERF_RUNS_DIR, else ./runs].",
+        help="Folder of the runs [default: $FLAGPERF_RUNS_DIR, else ./runs].",
     )(function)  # fmt: skip
 
 
 def run_request(function: F) -> F:
-    """What `run` and `plan` take alike. Names are the fields of RunSpec."""
+    """The options that `run` and `plan` share. Their names are the fields of RunSpec."""
     options = [
         click.argument("case", shell_complete=complete_case),
         click.option(
             "--vendor", metavar="WORD", shell_complete=complete_vendor,
-            help="Whose cards [default: the one that is present].",
+            help="Vendor to use [default: auto-detected].",
         ),
         click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
         click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
         click.option(
             "--precision", metavar="WORD", shell_complete=complete_precision,
-            help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16.",
+            help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16 [default: the case's].",
         ),
         click.option(
             "--profile", metavar="NAME", shell_complete=complete_profile,
-            help="Which configuration of the case [default: the case's].",
+            help="Configuration of the case [default: the case's].",
         ),
         click.option(
             "--parallel", metavar="TPxPPyDPz",
-            help="How the model is spread over the devices, as TP4PP8DP1 [default: the case's].",
+            help="How to spread the model over the devices, for example TP4PP8DP1 [default: the case's].",
         ),
         click.option(
             "--set", multiple=True, metavar="KEY=VALUE...", shell_complete=complete_assignment,
-            help="Change values; may be repeated.",
+            help="Change values; can be repeated.",
         ),
         click.option(
             "--config", metavar="FILE", shell_complete=complete_file,
-            help="Your values [default: ./flagperf.toml where it exists].",
+            help="File with your values [default: ./flagperf.toml, if it exists].",
         ),
-        click.option("--data-dir", shell_complete=complete_folder, metavar="DIR", help="Real data and checkpoints."),
+        click.option(
+            "--data-dir", shell_complete=complete_folder, metavar="DIR",
+            help="Folder with real data and checkpoints.",
+        ),
         click.option(
             "--timeout", "timeout_seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-            help="End the run after this time [default: none].",
+            help="Stop the run after this time [default: never].",
         ),
         click.option(
             "--sample-seconds", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-            help="Interval of the memory probe.",
+            help="Interval between memory samples.",
         ),
         click.option(
             "--cluster", metavar="NAME", default="local", show_default=True, shell_complete=complete_cluster,
-            help="How nodes are reached.",
+            help="How to reach the nodes.",
         ),
-        click.option("--accept-low-peaks", is_flag=True, help="Let MFU use peaks of low confidence."),
+        click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
     ]  # fmt: skip
     for option in reversed(options):
         function = option(function)
@@ -98,7 +106,7 @@ class RunRequestCommand(click.Command):
         return super().parse_args(ctx, expand_set(args))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """After the case, a word that is no option can only be one more pair."""
+        """After the case, a word that is not an option can only be another pair."""
         pairs = [] if incomplete.startswith("-") else complete_assignment(ctx, self.params[0], incomplete)
         return [*super().shell_complete(ctx, incomplete), *pairs]
 
@@ -120,7 +128,7 @@ def echo_json(value: Any) -> None:
 
 
 def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Plain columns, two spaces apart, the last one as long as it is."""
+    """Plain columns, two spaces apart; the last one is not padded."""
     table = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(header))]
     for row in table:
@@ -143,4 +151,7 @@ def _keep_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) ->
 
 
 def wants_color(stream: Any = None) -> bool:
-    return bool((stream or sys.stdout).isatty()) and "NO_COLOR" not in os.environ
+    """NO_COLOR and FORCE_COLOR decide where one is set, else whether the stream is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or bool((stream or sys.stdout).isatty())

@@ -10,33 +10,34 @@ import click
 import msgspec
 
 from flagperf.api import LaunchCommand, Peak, Precision
-from flagperf.cli.complete import complete_device_model
+from flagperf.cli.completers import complete_device_model
 from flagperf.cli.env import environment_rows
-from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, run_request
-from flagperf.errors import BadInput
-from flagperf.plan import UNKNOWN, CardPlan, MemoryEstimate, Plan, make_plan, num_devices, plan_elsewhere
+from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, note, run_request
+from flagperf.errors import BadInput, DoesNotFit
+from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, Resolved, RunSpec, flatten
 from flagperf.units import gib, percent, setting
 
-TIGHT = 0.9
-"""Above this share of a card, what an estimate leaves out may decide."""
+TIGHT_SHARE = 0.9
+"""Of a card. Above it, what an estimate leaves out may decide."""
 
 
 @click.command(cls=RunRequestCommand)
 @run_request
 @click.option(
     "--device-model", metavar="NAME", shell_complete=complete_device_model,
-    help="Plan for cards that need not be here, as C500; the published profile unless --profile is given.",
+    help="Plan for this card model, present or not, for example C500 [default profile: the published one].",
 )  # fmt: skip
 @common
 @click.pass_context
 def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **request: Any) -> None:
-    """What a run would do: values with the layer each came from, commands, environment. Starts nothing.
+    """Show what a run would do, without starting it: values and their layers, commands, environment.
 
-    With --parallel and without --devices, for as many devices as the layout needs. Where the case cannot use its data,
-    the plan is shown, the reason stands on stderr and the exit code is 2. With --device-model no machine is asked and
-    no data is read: what only they know is said to be unknown.
+    With --parallel and without --devices, it plans for as many devices as the layout needs. Where the case cannot use
+    its data, the plan is printed, the reason follows on stderr and the exit code is 2. With --device-model, no
+    machine is asked and no data is read: what depends on them is listed as unknown. Where the estimated memory is
+    more than the card has, the plan is printed and the exit code is 8; `flagperf run` does not refuse such a run.
     """
     is_given = ctx.get_parameter_source("devices") is not click.core.ParameterSource.DEFAULT
     if request["parallel"] and not is_given:
@@ -45,20 +46,26 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
     if device_model is None:
         print_plan(make_plan(spec, plugins, needs_worker=False), as_json)
     else:
-        print_card_plan(plan_elsewhere(spec, plugins, device_model), spec.accept_low_peaks, as_json)
+        print_model_plan(plan_for_model(spec, plugins, device_model), spec.accept_low_peaks, as_json)
 
 
-def print_card_plan(made: CardPlan, accept_low_peaks: bool, as_json: bool) -> None:
+def print_model_plan(made: ModelPlan, accept_low_peaks: bool, as_json: bool) -> None:
+    """Raises DoesNotFit after everything was printed."""
     if as_json:
         echo_json(made)
-        return
+    else:
+        _print_whole_model_plan(made, accept_low_peaks)
+    _check_fit(made.memory, is_printed=not as_json)
+
+
+def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
     echo_columns(
         ["case", f"{made.case} (version {made.case_version})"],
         [
             ["profile", made.profile],
             ["vendor", made.vendor],
             ["adapter", made.adapter],
-            ["device model", f"{made.device_model} (need not be here)"],
+            ["device model", f"{made.device_model} (may be absent here)"],
             ["shape", f"{made.shape}, {_workers(made.nodes * made.devices)}"],
             ["precision", precision_text(made.precision)],
             ["peak", peak_text(made.peak, accept_low_peaks)],
@@ -97,20 +104,32 @@ def _print_memory(memory: MemoryEstimate) -> None:
     total = "unknown" if memory.total_bytes is None else f"{gib(memory.total_bytes)} GiB"
     rows += [["  all", f"{gib(memory.used_bytes)} GiB"], ["  the card has", f"{total} ({memory.total_source})"]]
     echo_columns(["  PART", "SIZE"], rows)
-    if memory.total_bytes is not None:
-        _print_verdict(memory.used_bytes / memory.total_bytes)
+    if memory.share is not None and memory.share > TIGHT_SHARE:
+        click.echo(f"  {_tightness(memory.share)}")
 
 
-def _print_verdict(share: float) -> None:
+def _tightness(share: float) -> str:
     if share > 1:
-        click.echo("  It does not fit: more ways of TP or PP need less, and recomputation where the case has it.")
-    elif share > TIGHT:
-        needs = "framework, collective buffers and the allocator's gaps need room as well"
-        click.echo(f"  That is {percent(share)} of it: {needs}.")
+        return f"That is {percent(share)} of the card: it does not fit."
+    needs = "framework, collective buffers and fragmentation need room as well"
+    return f"That is {percent(share)} of the card, which is tight: {needs}."
+
+
+def _check_fit(memory: MemoryEstimate | None, is_printed: bool) -> None:
+    """Raises DoesNotFit for an estimate above the card's memory. Notes a tight one, unless that is printed."""
+    if memory is None or memory.share is None or memory.total_bytes is None:
+        return
+    if memory.share > 1:
+        raise DoesNotFit(
+            f"the fullest rank needs {gib(memory.used_bytes)} GiB by the estimate, the card has "
+            f"{gib(memory.total_bytes)} GiB; use more TP or PP, a smaller batch, or recomputation where the case has it"
+        )
+    if memory.share > TIGHT_SHARE and not is_printed:
+        note(_tightness(memory.share))
 
 
 def print_plan(made: Plan, as_json: bool) -> None:
-    """Raises what is wrong with the data after all that is known was printed."""
+    """Raises what is wrong with data or memory, after everything was printed."""
     if as_json:
         echo_json(
             {
@@ -122,6 +141,7 @@ def print_plan(made: Plan, as_json: bool) -> None:
         _print_whole(made)
     if made.data_problem:
         raise BadInput(made.data_problem)
+    _check_fit(made.memory, is_printed=not as_json)
 
 
 def _print_whole(made: Plan) -> None:

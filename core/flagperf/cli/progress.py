@@ -1,4 +1,4 @@
-"""Live progress on stderr: a bar on a terminal, a line now and then in a pipe, nothing with -q."""
+"""Live progress on stderr: a bar on a terminal, a line every few seconds in a pipe, nothing with -q."""
 
 from __future__ import annotations
 
@@ -42,18 +42,23 @@ def describe(progress: Progress) -> str:
     if progress.used_bytes is not None:
         parts.append(f"mem {gib(progress.used_bytes)} GiB")
     if progress.seconds_left is not None:
-        parts.append(f"at most {seconds(progress.seconds_left)} left")  # a case may stop once it reaches its target
+        parts.append(_eta(progress.seconds_left))  # at most: a case may stop once it reaches its target
     return "  ".join(parts)
 
 
 def _evaluation_text(evaluation: EvaluationProgress) -> str:
     done = f"evaluation {evaluation.rows}/{evaluation.planned_rows} rows"
     speed = f"{per_second(evaluation.rows_per_second)} rows/s"
-    return f"{done}  {speed}  about {seconds(evaluation.seconds_left)} of it left"
+    return f"{done}  {speed}  {_eta(evaluation.seconds_left)}"
 
 
-class AllNodes:
-    """What the nodes said last, as one: step and phase are those of the first."""
+def _eta(seconds_left: float) -> str:
+    """Whole seconds: an estimate has no tenths."""
+    return f"ETA {seconds_left:.0f} s" if seconds_left < 59.5 else f"ETA {seconds(seconds_left)}"
+
+
+class CombinedProgress:
+    """The last progress of every node as one: step and phase are those of the first node."""
 
     def __init__(self) -> None:
         self._by_node: dict[int, Progress] = {}
@@ -72,7 +77,7 @@ class AllNodes:
 
 def _plain_lines() -> OnProgress:
     last = -PLAIN_LINE_SECONDS
-    nodes = AllNodes()
+    nodes = CombinedProgress()
 
     def update(node_index: int, progress: Progress) -> None:
         nonlocal last
@@ -86,7 +91,7 @@ def _plain_lines() -> OnProgress:
 
 
 class _Bar:
-    """rich is imported here and in run tables only: list commands stay fast."""
+    """rich is imported here and for run tables only: list commands stay fast."""
 
     def __enter__(self) -> _Bar:
         from rich.console import Console
@@ -97,7 +102,7 @@ class _Bar:
             SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"),
             console=Console(stderr=True), transient=True,
         )  # fmt: skip
-        self._nodes = AllNodes()
+        self._nodes = CombinedProgress()
         self._rich.start()
         self._task = self._rich.add_task("starting", total=None)
         return self

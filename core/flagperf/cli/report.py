@@ -10,24 +10,27 @@ from typing import Literal, cast
 import click
 import msgspec
 
-from flagperf.cli.complete import complete_run
+from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
-from flagperf.cli.holds import warn_unless_it_holds
 from flagperf.cli.options import common, runs_dir_option, wants_color
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
 from flagperf.report import page, print_summary_table, summary_table, to_json
-from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_directory
+from flagperf.store.bundle import read_bundle
+from flagperf.store.curves import find_curve
+from flagperf.store.listing import find_run, runs_directory
+from flagperf.store.run import RecordedRun
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
-@click.option("--format", "form", type=click.Choice(["table", "md", "json"]), help="[default: table]")
-@click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of md.")
-@click.option("--allow-simulated", is_flag=True, help="Let md print runs that were simulated, marked as such.")
+@click.option("--format", "form", type=click.Choice(["table", "md", "json"]), help="Output format [default: table].")
+@click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of a page.")
+@click.option("--allow-simulated", is_flag=True, help="Allow simulated runs on a page; they are marked.")
 @click.option(
     "--reference", metavar="FILE|RUN", shell_complete=complete_curve,
-    help="Say of every RUN whether its loss follows this one, as `flagperf align` does.",
+    help="Compare the loss of every RUN with this one, as `flagperf align` does.",
 )  # fmt: skip
 @rule_options
 @runs_dir_option
@@ -43,20 +46,20 @@ def report(
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Print runs as a table, as the page that this field publishes, or as JSON.
+    """Print runs as a table, as a result page in Markdown, or as JSON.
 
-    With --reference a run whose loss does not follow it is a result as any other (exit code 0). Of several runs those
-    that cannot be compared with the reference say why; where none can, nothing is printed.
+    With --reference, a loss that does not follow the reference is a result like any other (exit code 0). A run that
+    cannot be compared with the reference is printed with the reason; where no run can, nothing is printed.
     """
     form = _form(form, lang, as_json)
     if reference is None and (rule_id is not None or tolerance is not None):
-        raise BadInput("--rule and --tolerance say how to judge by a reference; give --reference too")
+        raise BadInput("--rule and --tolerance need a reference; add --reference")
     rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
     paths = _different([find_run(run, directory) for run in runs])
     recorded = [read_bundle(path) for path in paths]
     for path in paths:
-        warn_unless_it_holds(path)
+        warn_unless_verified(path)
     if reference is not None:
         curve, name = named_curve(reference, directory), Path(reference).name
         verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
@@ -86,15 +89,15 @@ def _no_verdict(verdict: Metric) -> str:
 
 
 def _different(paths: list[Path]) -> list[Path]:
-    """A run that is named twice is one row."""
+    """Without duplicates: a run that is named twice is one row."""
     return list({path.resolve(): path for path in paths}.values())
 
 
 def _form(asked: str | None, lang: str, as_json: bool) -> str:
-    """Table, md or json. What contradicts itself is refused: an option that is passed over would mislead."""
+    """Table, md or json. Options that contradict each other are refused: ignoring one would mislead."""
     if as_json and asked not in (None, "json"):
-        raise BadInput(f"--json and --format {asked} ask for two different things; give one of them")
+        raise BadInput(f"--json and --format {asked} contradict each other; give one of them")
     form = asked or ("json" if as_json else "table")
     if lang != "en" and form != "md":
-        raise BadInput(f"--lang {lang} is for pages: --format md has them, --format {form} is in English alone")
+        raise BadInput(f"--lang {lang} is for pages, --format {form} is in English only; add --format md")
     return form

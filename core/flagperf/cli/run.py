@@ -18,16 +18,18 @@ from flagperf.plugins import load_plugins
 from flagperf.report import print_summary, summary, to_json
 from flagperf.run import execute
 from flagperf.spec import RunSpec
-from flagperf.store import RecordedRun, check_writable, runs_directory
+from flagperf.store.bundle import check_writable
+from flagperf.store.listing import runs_directory
+from flagperf.store.run import RecordedRun
 
 
 @click.command(cls=RunRequestCommand)
 @run_request
 @runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, without running it.")
 @common
 def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
-    """Run a case and leave a bundle whose every number can be recomputed."""
+    """Run a case and record it in a bundle, from which every metric can be recomputed."""
     raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)

@@ -6,21 +6,23 @@ import sys
 
 import click
 
-from flagperf.cli.complete import complete_run
+from flagperf.cli.completers import complete_run
+from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_columns, echo_json, note, runs_dir_option, wants_color
-from flagperf.store import find_bundle, find_run, list_runs, read_bundle, runs_directory
+from flagperf.store.bundle import read_bundle
+from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def runs() -> None:
-    """Bundles of past runs. RUN is a path, a unique prefix of an id, or `latest`."""
+    """List, show and verify recorded runs. RUN is a path, a unique prefix of an id, or `latest`."""
 
 
 @runs.command("list")
 @runs_dir_option
 @common
 def list_command(runs_dir: str | None, as_json: bool) -> None:
-    """Every bundle, oldest first."""
+    """List all runs, oldest first."""
     directory = runs_directory(runs_dir)
     lines = list_runs(directory)
     if as_json:
@@ -39,7 +41,7 @@ def list_command(runs_dir: str | None, as_json: bool) -> None:
 @runs_dir_option
 @common
 def show(run: str, runs_dir: str | None, as_json: bool) -> None:
-    """One run: its ending and its main numbers; --json has all of them."""
+    """Show one run: how it ended and its main metrics; --json has all metrics."""
     from flagperf.report import print_summary, summary, to_json
 
     recorded = read_bundle(find_run(run, runs_directory(runs_dir)))
@@ -49,7 +51,7 @@ def show(run: str, runs_dir: str | None, as_json: bool) -> None:
     print_summary(summary(recorded), color=wants_color(), file=sys.stdout)
     ending = recorded.run.ending
     click.echo(
-        f"\nended: {f'{ending.status} {ending.reason}'.strip() if ending else 'never (still running, or killed)'}"
+        f"\nended: {f'{ending.status} {ending.reason}'.strip() if ending else 'not yet, or its process was killed'}"
     )
     click.echo(f"bundle: {recorded.path}")
 
@@ -59,7 +61,7 @@ def show(run: str, runs_dir: str | None, as_json: bool) -> None:
 @runs_dir_option
 @common
 def path(run: str, runs_dir: str | None, as_json: bool) -> None:
-    """Where a run's bundle is."""
+    """Print the path of a run's bundle."""
     found = find_run(run, runs_directory(runs_dir))
     if as_json:
         echo_json({"path": str(found)})
@@ -73,12 +75,12 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     """Print the loss of every step as a file that `flagperf align` takes as a reference."""
-    from flagperf.cli.holds import warn_unless_it_holds
-    from flagperf.store import curve_of_run, curve_text
+    from flagperf.cli.verified import warn_unless_verified
+    from flagperf.store.curves import curve_of_run, curve_text
 
     found = find_run(run, runs_directory(runs_dir))
     losses = curve_of_run(found)
-    warn_unless_it_holds(found)
+    warn_unless_verified(found)
     if as_json:
         echo_json(losses)
     else:
@@ -90,7 +92,7 @@ def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
 @runs_dir_option
 @common
 def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
-    """Recompute every number from the raw files, and compare all files with MANIFEST."""
+    """Recompute every metric from the raw files, and compare all files with MANIFEST."""
     from flagperf.verify import verify_bundle
 
     found = find_bundle(run, runs_directory(runs_dir))
@@ -100,6 +102,7 @@ def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
     else:
         for problem in result.problems:
             click.echo(problem)
-        verdict = "does not hold" if result.problems else "holds"
-        click.echo(f"{found.name}: {verdict}; {result.num_metrics} numbers recomputed, {result.num_files} files")
+        found_problems = f"{len(result.problems)} problems" if len(result.problems) > 1 else "1 problem"
+        verdict = f"not verified: {found_problems}; " if result.problems else "verified: "
+        click.echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")
     return 3 if result.problems else 0

@@ -1,7 +1,7 @@
-"""stdout and stderr that outlast their readers.
+"""stdout and stderr whose writes never raise.
 
-A write that fails raises, in Python: in the middle of a run whose reader has left (`| head`), and once more while the
-interpreter ends. Here a failed write is a value, the command goes on, and `main` says so once, at its end.
+In Python a failed write raises an exception: in the middle of a run whose reader has left (`| head`), and again while
+the interpreter shuts down. Here the first error is kept, the command goes on, and `main` reports it once, at the end.
 """
 
 from __future__ import annotations

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import click
 
+from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_columns, echo_json, note
-from flagperf.cli.vendor_kit import check_vendor, new_vendor
+from flagperf.cli.vendors_check import check_vendor
+from flagperf.cli.vendors_new import new_vendor
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def vendors() -> None:
-    """Vendor adapters that are installed."""
+    """List, write and check vendor adapters."""
 
 
 @vendors.command("list")
 @common
 def list_vendors(as_json: bool) -> None:
-    """Every adapter, with the evidence it found on this machine or the reason why it is not used."""
+    """List all adapters, each with what it found on this machine or why it is not used."""
     plugins = load_plugins()
     statuses = plugins.statuses()
     found = describe_machine(plugins.cluster("local")).vendors

@@ -14,6 +14,7 @@ from typing import Literal, Union
 
 import msgspec
 
+from flagperf.api.launcher import LaunchCommand
 from flagperf.api.memory import ProcessReading, Reading
 from flagperf.messages import Message
 
@@ -59,6 +60,10 @@ class WorkersLaunched(Event, frozen=True):
     node_index: int
     node_t_ns: int
     """The same moment on the node's own clock."""
+    command: LaunchCommand | None = None
+    """What the agent ran. None in files that were written before agents said so."""
+    env_script: str = ""
+    """The vendor's script that the agent sourced for it; empty where there was none."""
 
 
 class WorkersEnded(Event, frozen=True):

@@ -1,4 +1,4 @@
-"""NodeAgent: the agent of one node as the parent sees it. Its messages go to a queue, its stderr is kept."""
+"""NodeAgent: the parent's side of the agent on one node. Its messages go to a queue, its stderr is kept."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.api import AgentProcess
-from flagperf.spec import AgentMessage, WorkOrder
+from flagperf.api import AgentProcess, Node
+from flagperf.errors import NodeFailed
+from flagperf.plugins import core_version
+from flagperf.spec import AgentMessage, WorkOrder, check_hello, hello_line
+from flagperf.store.paths import agent_log
 
 STDERR_SECONDS = 10.0
-"""How long stderr may stay open after its agent has ended: somebody else may hold it."""
+"""How long to wait for the end of stderr after an agent has ended: another process may hold it open."""
 
 _decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
 
-class Line(msgspec.Struct, frozen=True):
+class NodeMessage(msgspec.Struct, frozen=True):
     """A message of a node's agent; None when its stdout has ended."""
 
     node_index: int
@@ -26,17 +29,19 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class NodeAgent:
-    def __init__(self, index: int, process: AgentProcess) -> None:
-        self._index = index
+    def __init__(self, node: Node, process: AgentProcess) -> None:
+        self.refusal = ""
+        """Why nothing that it says is read: it is of another flagperf version."""
+        self._node = node
         self._process = process
         self._errors = b""
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
 
-    def begin(self, order: WorkOrder, lines: queue.Queue[Line]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is gone already: its stdout ends, which is noticed
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+    def begin(self, order: WorkOrder, messages: queue.Queue[NodeMessage]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has died: its stdout ends, which is noticed
+            self._process.stdin.write(hello_line(core_version()) + msgspec.json.encode(order) + b"\n")
             self._process.stdin.flush()
-        threading.Thread(target=self._read_messages, args=(lines,), daemon=True).start()
+        threading.Thread(target=self._read_messages, args=(messages,), daemon=True).start()
         self._error_reader.start()
 
     def close_stdin(self) -> None:
@@ -44,7 +49,7 @@ class NodeAgent:
             self._process.stdin.close()
 
     def stop(self, timeout_seconds: float) -> None:
-        """It is not left behind."""
+        """Close stdin, wait, then kill."""
         self.close_stdin()
         if self._process.wait(timeout_seconds) is None:
             self.kill()
@@ -55,7 +60,7 @@ class NodeAgent:
     def keep_errors(self, bundle: Path) -> None:
         content = self._all_errors()
         if content:
-            (bundle / "logs" / f"agent-{self._index:03d}.log").write_bytes(content)
+            (bundle / agent_log(self._node.index)).write_bytes(content)
 
     def last_line(self) -> str:
         lines = self._all_errors().decode(errors="replace").strip().splitlines()
@@ -66,12 +71,23 @@ class NodeAgent:
             self._error_reader.join(STDERR_SECONDS)
         return self._errors
 
-    def _read_messages(self, lines: queue.Queue[Line]) -> None:
-        """A line that is no message ends the conversation, as the end of stdout does."""
-        with contextlib.suppress(msgspec.DecodeError):
+    def _read_messages(self, messages: queue.Queue[NodeMessage]) -> None:
+        """The end of stdout, a line that is no message, and a hello of another version end the conversation."""
+        try:
+            self._check_hello()
             for line in self._process.stdout:
-                lines.put(Line(self._index, _decoder.decode(line)))
-        lines.put(Line(self._index, None))
+                messages.put(NodeMessage(self._node.index, _decoder.decode(line)))
+        except NodeFailed as error:
+            self.refusal = str(error)
+        except msgspec.DecodeError:
+            pass
+        messages.put(NodeMessage(self._node.index, None))
+
+    def _check_hello(self) -> None:
+        line = self._process.stdout.readline()
+        if line:  # else it ended before it said anything, which is no question of versions
+            other = f"node {self._node.index} ({self._node.address})"
+            check_hello(line, other=other, own="this command", own_version=core_version())
 
     def _read_errors(self) -> None:
         self._errors = self._process.stderr.read()

@@ -1,4 +1,4 @@
-"""What a rank will need of its card's memory, as the case estimates it: known before anything is launched."""
+"""How much of its card's memory a rank will need, as the case estimates it before anything is launched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flagperf.spec import Manifest, Resolved
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True):
-    """Of the fullest rank. `total_bytes` is what the card has; None where nobody says it."""
+    """Of the fullest rank. `total_bytes` is what the card has; None where it is unknown."""
 
     parts: dict[str, int]
     total_bytes: int | None
@@ -20,6 +20,11 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
     @property
     def used_bytes(self) -> int:
         return sum(self.parts.values())
+
+    @property
+    def share(self) -> float | None:
+        """Of the card; None where its size is unknown."""
+        return self.used_bytes / self.total_bytes if self.total_bytes else None
 
 
 def estimate_memory(

@@ -1,5 +1,5 @@
-"""Asking nodes. Every question goes to an agent in a process of its own with a time limit: a hanging driver hangs
-nothing here."""
+"""Asking nodes. Every question goes to an agent in a process of its own with a time limit, so that a driver that hangs
+does not hang the command."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import msgspec
 
 from flagperf.api import Cluster, Node
 from flagperf.errors import NodeFailed
-from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts
+from flagperf.plugins import core_version
+from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts, check_hello, hello_line
 
 ADAPTER_SECONDS = 30.0
-"""How long an adapter may look for its cards."""
+"""Time limit of an adapter's search for its cards."""
 
 DESCRIBE_SECONDS = 60.0
-"""All of `describe`: longer than any adapter may take."""
+"""Time limit of `describe`: longer than that of any adapter."""
 
 CHECK_SECONDS = 3600.0
-"""Hashing a large checkpoint takes its time."""
+"""Time limit of `check`: hashing a large checkpoint is slow."""
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def describe_nodes(
     with_memory: bool = False,
     requires: tuple[str, ...] = (),
 ) -> tuple[NodeFacts, ...]:
-    """`vendor` given: no other adapter is asked. Nodes that share a host have the same facts."""
+    """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     asked = nodes[:1] if cluster.nodes_share_host else nodes
     facts = [_ask(cluster, node, "describe", request, NodeFacts, DESCRIBE_SECONDS) for node in asked]
@@ -43,7 +44,7 @@ def describe_nodes(
 
 
 def check_nodes(cluster: Cluster, nodes: Sequence[Node], request: CheckRequest) -> CheckAnswer:
-    """All nodes must be able to give the case its data; the first one's files are those that are recorded."""
+    """Every node must have the case's data. The files of the first node are recorded."""
     asked = nodes[:1] if cluster.nodes_share_host else nodes
     answers = [_ask(cluster, node, "check", request, CheckAnswer, CHECK_SECONDS) for node in asked]
     return next((answer for answer in answers if answer.problem), answers[0])
@@ -57,19 +58,23 @@ def describe_machine(cluster: Cluster, with_memory: bool = False) -> NodeFacts:
 def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
     agent = cluster.start_agent(node, [verb])
     output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
-    with contextlib.suppress(BrokenPipeError):  # it ended before it read: its exit code and stderr say why
-        agent.stdin.write(msgspec.json.encode(request))
+    with contextlib.suppress(BrokenPipeError):  # it ended before it read: exit code and stderr tell why
+        agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
         agent.stdin.close()
     try:
         code = agent.wait(timeout_seconds)
     finally:
-        agent.kill()  # and with it whatever still holds its pipes; on Ctrl-C too
+        agent.kill()  # with everything that still holds its pipes; on Ctrl-C too
     if code is None:
         raise NodeFailed(f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s")
+    hello, _, content = output.content().partition(b"\n")
+    if hello or code == 0:
+        other = f"node {node.index} ({node.address})"
+        check_hello(hello, other=other, own="this command", own_version=core_version())
     if code != 0:
         why = errors.content().decode(errors="replace").strip()
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or _exit_words(code)}")
-    return msgspec.json.decode(output.content(), type=answer)
+    return msgspec.json.decode(content, type=answer)
 
 
 def _exit_words(code: int) -> str:
@@ -77,7 +82,7 @@ def _exit_words(code: int) -> str:
 
 
 class _Collector:
-    """Reads a pipe to its end beside us, so that neither side waits for the other."""
+    """Reads a pipe to its end in a thread, so that neither side blocks the other."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._content = b""

@@ -12,11 +12,11 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
-from flagperf.plan.adapter import adapter_code
+from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
+from flagperf.plan.placement import Placement, find_placement
 from flagperf.plan.settings import Settings, make_settings, missing_data, refuse_unsupported, resolve_values
-from flagperf.plan.site import Site, find_site
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Case, Plugins
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
     memory: MemoryEstimate | None = None
     """Of the fullest rank, where the case estimates it."""
     data_problem: str = ""
-    """Why the case cannot use the values or --data-dir. Never of a plan that is carried out."""
+    """Why the case cannot use the values or --data-dir. Always empty in a plan that is run."""
 
 
 def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> Plan:
@@ -47,28 +47,35 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     _check_shape(spec)
     case = plugins.case(spec.case)
     user_file = case_file(spec, plugins)
-    resolve_values(spec, case.manifest, user_file, tuning=None)  # a wrong key is said before any node is asked
+    resolve_values(spec, case.manifest, user_file, tuning=None)  # reports a wrong key before any node is asked
     if needs_worker:
         _raise_problem(missing_data(spec, case.manifest))
-    site = find_site(spec, plugins, case.manifest.requires, user_file, needs_worker)
-    with adapter_code(site.choice.facts.adapter):
-        tuning = _tuning(spec, case.manifest, site)
-        peaks = site.backend.peaks()
-    settings = make_settings(spec, case.manifest, user_file, site.backend, tuning)
-    with adapter_code(site.choice.facts.adapter):
-        refuse_unsupported(settings.precision, site.backend, site.device.model)
-    data = _look_at_data(spec, case.manifest, settings.config, site)
+    placement = find_placement(spec, plugins, case.manifest.requires, user_file, needs_worker)
+    with adapter_errors(placement.choice.facts.adapter):
+        tuning = _tuning(spec, case.manifest, placement)
+        peaks = placement.backend.peaks()
+    settings = make_settings(spec, case.manifest, user_file, placement.backend, tuning)
+    with adapter_errors(placement.choice.facts.adapter):
+        refuse_unsupported(settings.precision, placement.backend, placement.device.model)
+    data = _check_data(spec, case.manifest, settings.config, placement)
     if needs_worker:
         _raise_problem(data.problem)
-    job = _job(spec, case, site, settings, peaks, data.files)
-    launcher = plugins.launcher(site.backend.vendor)
-    with adapter_code(job.adapter):
+    job = _job(spec, case, placement, settings, peaks, data.files)
+    launcher = plugins.launcher(placement.backend.vendor)
+    with adapter_errors(job.adapter):
         commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
-    memory = estimate_memory(case.manifest, settings.config, site.device.memory_bytes, "what it reports")
+    memory = estimate_memory(case.manifest, settings.config, placement.device.memory_bytes, "what it reports")
     return Plan(
-        spec, job, case.manifest, site.facts, commands, site.choice.note, site.choice.facts.env_script, memory,
-        data.problem,
-    )  # fmt: skip
+        spec=spec,
+        job=job,
+        manifest=case.manifest,
+        nodes=placement.facts,
+        commands=commands,
+        vendor_note=placement.choice.note,
+        env_script=placement.choice.facts.env_script,
+        memory=memory,
+        data_problem=data.problem,
+    )
 
 
 def _raise_problem(problem: str) -> None:
@@ -88,45 +95,50 @@ def _check_shape(spec: RunSpec) -> None:
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
 
 
-def _tuning(spec: RunSpec, manifest: Manifest, site: Site) -> Layer | None:
-    if site.device.slice:  # published values are those of whole cards
+def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | None:
+    if placement.device.slice:  # published values are those of whole cards
         return None
-    return tuning_layer(site.backend, site.device.model, spec, manifest)
+    return tuning_layer(placement.backend, placement.device.model, spec, manifest)
 
 
-def _look_at_data(spec: RunSpec, manifest: Manifest, config: Resolved, site: Site) -> CheckAnswer:
+def _check_data(spec: RunSpec, manifest: Manifest, config: Resolved, placement: Placement) -> CheckAnswer:
     missing = missing_data(spec, manifest)
     if missing or manifest.check_files is None:
         return CheckAnswer(problem=missing)
     request = CheckRequest(manifest.check_files, _absolute(spec.data_dir), config.values)
-    return check_nodes(site.cluster, site.nodes, request)
+    return check_nodes(placement.cluster, placement.nodes, request)
 
 
 def _job(
-    spec: RunSpec, case: Case, site: Site, settings: Settings, peaks: Sequence[Peak], files: tuple[DataFile, ...]
+    spec: RunSpec,
+    case: Case,
+    placement: Placement,
+    settings: Settings,
+    peaks: Sequence[Peak],
+    files: tuple[DataFile, ...],
 ) -> Job:
     return Job(
-        run_id=_run_id(spec, site.backend.vendor),
+        run_id=_run_id(spec, placement.backend.vendor),
         case=case.manifest.name,
         case_version=case.manifest.version,
         kind=case.manifest.kind,
         case_target=case.reference.target,
         profile=settings.profile,
         precision=settings.precision,
-        vendor=site.backend.vendor,
-        vendor_title=site.backend.title or {"en": site.backend.vendor},
-        adapter=site.choice.facts.adapter,
+        vendor=placement.backend.vendor,
+        vendor_title=placement.backend.title or {"en": placement.backend.vendor},
+        adapter=placement.choice.facts.adapter,
         config=settings.config,
-        nodes=site.parts,
-        master_address=site.parts[0].address,
-        master_port=site.facts[0].free_port,
-        host_workers=site.host_workers,
-        memory_scope=site.backend.memory_scope,
-        has_allocator=site.backend.has_allocator and not site.choice.facts.simulated,
-        peaks=_peaks(peaks, site.device),
+        nodes=placement.parts,
+        master_address=placement.parts[0].address,
+        master_port=placement.facts[0].free_port,
+        host_workers=placement.host_workers,
+        memory_scope=placement.backend.memory_scope,
+        has_allocator=placement.backend.has_allocator and not placement.choice.facts.simulated,
+        peaks=_peaks(peaks, placement.device),
         accept_low_peaks=spec.accept_low_peaks,
-        oversubscribed=site.oversubscribed,
-        simulated=site.choice.facts.simulated,
+        oversubscribed=placement.oversubscribed,
+        simulated=placement.choice.facts.simulated,
         sample_seconds=spec.sample_seconds,
         timeout_seconds=spec.timeout_seconds,
         data_dir=_absolute(spec.data_dir),

@@ -42,13 +42,13 @@ def published_profile(manifest: Manifest) -> str:
 
 
 def missing_data(spec: RunSpec, manifest: Manifest) -> str:
-    """Says so where the profile reads files and no folder was given."""
+    """The problem, where the profile reads files and no folder was given."""
     name = choose_profile(spec, manifest)
     if spec.data_dir is not None or not manifest.profiles[name].needs_data_dir:
         return ""
     return (
         f"profile {name} of case {manifest.name} reads real data: give --data-dir "
-        f"(`{flagperf_command('cases', 'show', manifest.name)}` says what has to be there)"
+        f"(`{flagperf_command('cases', 'show', manifest.name)}` lists what has to be there)"
     )
 
 
@@ -87,7 +87,7 @@ def _precision(config: Resolved, manifest: Manifest, backend: DeviceBackend) -> 
 
 
 def refuse_unsupported(chosen: Precision, backend: DeviceBackend, model: str) -> None:
-    """What the vendor's cards can do, but this one cannot."""
+    """A precision that the vendor supports, but not on this model."""
     lacking = backend.unsupported(model)
     if chosen.peak_row in lacking:
         others = [name for name in backend.precisions if precision(name).peak_row not in lacking]

@@ -1,4 +1,4 @@
-"""flagperf.toml: the user's values for cases, and what the machine's owner states of its environment.
+"""flagperf.toml: the user's values for cases, and facts that the machine's owner states about its environment.
 
 [environment]
 network = "InfiniBand, 200 Gb/s"
@@ -16,7 +16,7 @@ import msgspec
 
 from flagperf.errors import BadInput, unknown_name
 from flagperf.plugins import Plugins
-from flagperf.spec import RunSpec, Values, read_toml
+from flagperf.spec import NodeFacts, RunSpec, Values, read_toml, state_environment
 
 DEFAULT_FILE = "flagperf.toml"
 TABLES = ("environment", "cases")
@@ -49,6 +49,11 @@ def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
         if name not in known:
             raise unknown_name("case", name, known, f"(in {user_file.path}, table [cases.{name}])")
     return user_file
+
+
+def with_stated_environment(node: NodeFacts, user_file: UserFile) -> NodeFacts:
+    environment = state_environment(node.environment, user_file.environment, user_file.path)
+    return msgspec.structs.replace(node, environment=environment)
 
 
 def _check_tables(content: dict[str, Any], path: Path) -> None:

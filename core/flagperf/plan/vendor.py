@@ -1,4 +1,4 @@
-"""Which vendor a run uses. The CPU is chosen unasked only where every installed adapter reports clean absence."""
+"""Which vendor a run uses. The CPU is the default only where every installed adapter reports that it found nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class VendorChoice(msgspec.Struct, frozen=True):
 def choose_vendor(
     node: NodeFacts, asked: str | None, fallbacks: Collection[str], broken_adapters: Sequence[str] = ()
 ) -> VendorChoice:
-    """`asked` is a vendor word, already translated from an alias; `fallbacks` are the words that every machine has.
-    `broken_adapters` are installed plugins that could not say whose cards they know, with the reason of each."""
+    """`asked` is a vendor word, already translated from an alias; `fallbacks` are vendors that every machine has.
+    `broken_adapters` are installed plugins that could not be asked, each with the reason."""
     if asked is not None:
         facts = _asked_for(node, asked)
         return VendorChoice(facts, facts.shown_vendor)
@@ -35,8 +35,8 @@ def choose_vendor(
         return VendorChoice(present[0], present[0].shown_vendor)
     if broken_adapters:
         raise BadInput(
-            f"no card was found, but not every adapter could look: {'; '.join(broken_adapters)}. "
-            f"Repair or uninstall it, or go on with {_way_on(fallbacks)}"
+            f"no card was found, but not every adapter could be asked: {'; '.join(broken_adapters)}. "
+            f"Repair or uninstall it, or use {_alternative(fallbacks)}"
         )
     return _fallback(node, adapters, fallbacks)
 
@@ -52,10 +52,10 @@ def _refuse_unclear(adapters: Sequence[VendorFacts], fallbacks: Collection[str])
     unclear = [facts for facts in adapters if _state(facts) not in ("present", "absent")]
     if unclear:
         findings = "; ".join(f"{facts.vendor}: {describe_finding(facts)}" for facts in unclear)
-        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair that, or go on with {_way_on(fallbacks)}")
+        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair it, or use {_alternative(fallbacks)}")
 
 
-def _way_on(fallbacks: Collection[str]) -> str:
+def _alternative(fallbacks: Collection[str]) -> str:
     return " or ".join(f"--vendor {word}" for word in sorted(fallbacks))
 
 
@@ -73,7 +73,7 @@ def describe_finding(facts: VendorFacts) -> str:
     if facts.error:
         return facts.error
     if facts.presence is None:
-        return "it was not looked for"
+        return "not searched for"
     parts = [*facts.presence.evidence, facts.presence.reason]
     return "; ".join(part for part in parts if part) or facts.presence.state
 

@@ -4,6 +4,7 @@ from flagperf.kinds.kind import Text
 from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, MissingRequirement, NodeFacts, VendorFacts
 from flagperf.spec.fingerprint import fingerprint
+from flagperf.spec.hello import check_hello, hello_line
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
     Manifest,
@@ -25,8 +26,8 @@ from flagperf.spec.messages import (
     Failure,
     ProbeRequest,
     Progress,
-    WorkersHaveEnded,
-    WorkersHaveLaunched,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
     WorkOrder,
 )
 from flagperf.spec.runspec import RunSpec
@@ -76,10 +77,12 @@ __all__ = [
     "VendorFacts",
     "Vocabulary",
     "WorkOrder",
-    "WorkersHaveEnded",
-    "WorkersHaveLaunched",
+    "WorkersEndedMessage",
+    "WorkersLaunchedMessage",
+    "check_hello",
     "fingerprint",
     "flatten",
+    "hello_line",
     "is_object_reference",
     "nest",
     "page_name",

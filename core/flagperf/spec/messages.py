@@ -1,4 +1,4 @@
-"""What parent, agent, probe and worker say to each other, as JSON lines over pipes."""
+"""Messages between parent, agent, probe and worker, as JSON lines over pipes. A hello comes before them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Union
 
 import msgspec
 
-from flagperf.api import DataFile, Device
+from flagperf.api import DataFile, Device, LaunchCommand
 from flagperf.spec.job import Job
 from flagperf.spec.values import Values
 
@@ -15,7 +15,7 @@ class DescribeRequest(msgspec.Struct, frozen=True):
     """What `agent describe` reads from stdin."""
 
     adapter_seconds: float = 30.0
-    """How long each adapter may look for its cards."""
+    """Time limit of each adapter's search for its cards."""
     vendor: str | None = None
     """Ask this adapter only."""
     with_memory: bool = False
@@ -48,7 +48,7 @@ class WorkOrder(msgspec.Struct, frozen=True):
 
 
 class ProbeRequest(msgspec.Struct, frozen=True):
-    """What `agent probe` reads from stdin; a second line brings the launcher's pid, and the end of stdin ends it."""
+    """What `agent probe` reads from stdin. A second line has the launcher's pid; the end of stdin ends the probe."""
 
     vendor: str
     node_index: int
@@ -61,8 +61,11 @@ class Message(msgspec.Struct, frozen=True, tag_field="type"):
     """A line that `agent run` prints."""
 
 
-class WorkersHaveLaunched(Message, frozen=True, tag="workers_launched"):
+class WorkersLaunchedMessage(Message, frozen=True, tag="workers_launched"):
     t_ns: int
+    command: LaunchCommand
+    env_script: str = ""
+    """The vendor's script that was sourced for it."""
 
 
 class EvaluationProgress(msgspec.Struct, frozen=True):
@@ -76,7 +79,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True):
 
 
 class Progress(Message, frozen=True, tag="progress"):
-    """How far this node's first rank is, how many samples all its ranks take, and what its cards use."""
+    """How far this node's first rank is, the throughput of all its ranks, and the memory that its cards use."""
 
     step: int
     planned_steps: int | None
@@ -86,7 +89,7 @@ class Progress(Message, frozen=True, tag="progress"):
     seconds_left: float | None
     phase: str
     evaluation: EvaluationProgress | None = None
-    """The one under way, where it has said how far it is."""
+    """The one in progress, where its progress is known."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -94,13 +97,13 @@ class Failure(msgspec.Struct, frozen=True):
     """`failed`, `out_of_memory` or `unsupported`."""
     reason: str
     died: bool = False
-    """The rank left no words of its own. Others that fail after it complain about it, so it is the cause."""
+    """The rank recorded no reason. Errors of other ranks follow from its death, so it is the cause."""
 
 
-class WorkersHaveEnded(Message, frozen=True, tag="workers_ended"):
+class WorkersEndedMessage(Message, frozen=True, tag="workers_ended"):
     t_ns: int
     returncode: int
     failure: Failure | None
 
 
-AgentMessage = Union[WorkersHaveLaunched, Progress, WorkersHaveEnded]  # noqa: UP007
+AgentMessage = Union[WorkersLaunchedMessage, Progress, WorkersEndedMessage]  # noqa: UP007

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,19 @@ from flagperf.kinds import KINDS
 from flagperf.metrics import Record
 from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store import schema1
+from flagperf.store.paths import (
+    ALL_NODE_SAMPLES,
+    ALL_RANK_EVENTS,
+    ENVIRONMENT_FILE,
+    FOLDERS,
+    MANIFEST_FILE,
+    PARENT_EVENTS,
+    RUN_FILE,
+)
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
-RUN_FILE, ENVIRONMENT_FILE, MANIFEST_FILE = "run.json", "environment.json", "MANIFEST"
-PARENT_EVENTS = Path("events") / "parent.jsonl"
+ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
+"""Fields of run.json that nobody knows when a run begins."""
 MAX_JSON_BYTES = 64 << 20
 """Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
 MAX_LOG_BYTES = 64 << 30
@@ -35,7 +44,7 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     """Make the folder of a run that is about to start."""
     path = runs_dir / run.id
     try:
-        for folder in ("events", "samples", "logs"):
+        for folder in FOLDERS:
             (path / folder).mkdir(parents=True)
         _write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
         _write_atomically(path / RUN_FILE, _pretty(run))
@@ -75,7 +84,7 @@ def write_run(path: Path, run: Run) -> None:
 
 def seal(path: Path) -> None:
     """Write the sha256 of every file, in the form that `sha256sum --check MANIFEST` reads."""
-    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE.name)
     with writing(path):
         lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
         _write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
@@ -122,8 +131,8 @@ def read_record(path: Path) -> Record:
     parent, span = path / PARENT_EVENTS, _measured_span(path)
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=read_all((path / "events").glob("rank-*.jsonl"), span),
-        samples=read_all((path / "samples").glob("node-*.jsonl")),
+        ranks=read_all(path.glob(str(ALL_RANK_EVENTS)), span),
+        samples=read_all(path.glob(str(ALL_NODE_SAMPLES))),
     )
 
 
@@ -149,7 +158,7 @@ def broken_files(path: Path) -> list[str]:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
     except BadInput as error:
         return [str(error)]
-    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE}
+    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE.name}
     problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
     problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]
     changed = [name for name in sorted(present & set(listed)) if sha256_of(path / name) != listed[name]]
@@ -182,15 +191,13 @@ def _refusal(entry: Path) -> str:
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
 
-ADDED_AT_THE_END = ("ending", "metrics", "rows")
-
-
-def planned_fields(path: Path) -> dict[str, str]:
-    """Field of run.json -> its fingerprint, for all but those that a run's end adds. A job's fields stand each by
-    itself, so that a difference has a name."""
+def planned_fields(path: Path, also: Collection[str] = ()) -> dict[str, str]:
+    """Field of run.json -> its fingerprint, for all but those that a run's end adds; of these, only those of `also`. A
+    job's fields stand each by itself, so that a difference has a name."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
-    fields = {**{name: value for name, value in content.items() if name not in ADDED_AT_THE_END}, **job}
+    added_later = {*ADDED_AT_THE_END} - {*also}
+    fields = {**{name: value for name, value in content.items() if name not in added_later}, **job}
     return {name: fingerprint(value) for name, value in fields.items()}
 
 

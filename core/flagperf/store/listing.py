@@ -9,7 +9,8 @@ import msgspec
 
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.store.bundle import MANIFEST_FILE, PARENT_EVENTS, RUN_FILE, read_json
+from flagperf.store.bundle import read_json
+from flagperf.store.paths import EVENTS, MANIFEST_FILE, RUN_FILE
 from flagperf.store.run import Ending
 
 
@@ -42,7 +43,7 @@ def runs_directory(asked: str | None) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[RunLine]:
-    """Oldest first: ids open with the time. A folder that is no bundle is passed over."""
+    """Oldest first: ids open with the time. Folders that are not bundles are skipped."""
     return [line for name in _bundle_names(runs_dir) if (line := _line(runs_dir / name)) is not None]
 
 
@@ -59,8 +60,8 @@ def find_run(word: str, runs_dir: Path) -> Path:
         raise _not_found(word, runs_dir, names)
     if len(matches) == 1:
         return runs_dir / matches[0]
-    some = ", ".join(matches[:4])
-    raise BadInput(f"{word!r} fits {len(matches)} runs in {runs_dir}: {some} ...; give more of the id")
+    some = ", ".join([*matches[:4], *(["..."] if len(matches) > 4 else [])])
+    raise BadInput(f"{word!r} is ambiguous: {len(matches)} runs match in {runs_dir} ({some}); give more of the id")
 
 
 def find_bundle(word: str, runs_dir: Path) -> Path:
@@ -70,14 +71,14 @@ def find_bundle(word: str, runs_dir: Path) -> Path:
 
 
 def _was_bundle(folder: Path) -> bool:
-    is_left = (folder / MANIFEST_FILE).exists() or (folder / PARENT_EVENTS.parent).is_dir()
+    is_left = (folder / MANIFEST_FILE).exists() or (folder / EVENTS).is_dir()
     return is_left and not os.path.lexists(folder / RUN_FILE)
 
 
 def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
     folder = next((folder for folder in (Path(word), runs_dir / word) if folder.is_dir()), None)
     if folder is not None:
-        return BadInput(f"{folder} has no {RUN_FILE}: it is no run bundle, or it was damaged")
+        return BadInput(f"{folder} has no {RUN_FILE}: it is not a bundle, or it is damaged")
     if names:
         return unknown_name("run", word, names, f"(in {runs_dir})")
     makes = f"`{flagperf_command('run')} CASE` makes one"

@@ -58,7 +58,7 @@ class Run(msgspec.Struct, frozen=True):
     """Tables of measurements, of cases that make them."""
     simulated: bool = False
     commands: tuple[LaunchCommand, ...] = ()
-    """One per node: how the workers were started, and the variables they were given."""
+    """One per node: how its agent started the workers, and the variables they were given. Added at the end of a run."""
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

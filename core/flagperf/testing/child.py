@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.agent.adapter import look
+from flagperf.agent.adapter_query import query_adapter
 from flagperf.agent.probe import choose_probe, declared
 from flagperf.agent.simulation import is_simulated, node_machine
 from flagperf.api import Device, DeviceBackend, MemoryProbe
@@ -48,7 +48,7 @@ class Child:
 
     def look(self) -> Any:
         """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
-        return look(self._given, self._machine, self._plugins, with_memory=True)
+        return query_adapter(self._given, self._machine, self._plugins, with_memory=True)
 
     def sample(self) -> Any:
         """One reading of every card, by one probe that lives as long as this process."""

@@ -19,6 +19,7 @@ from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarte
 from flagperf.kinds import KINDS
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, WorkOrder, fingerprint
+from flagperf.store.paths import rank_events, rank_log
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
 from flagperf.worker.simulated import worker_backend
@@ -28,9 +29,9 @@ def main() -> int:
     given = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes())
     order = msgspec.convert(given, WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
-    _redirect_output(directory / "logs" / f"rank-{rank:05d}.log")
+    _redirect_output(directory / rank_log(rank))
     backend = worker_backend(load_plugins().device_backend(order.job.vendor), order.job.simulated)
-    with EventWriter(directory / "events" / f"rank-{rank:05d}.jsonl") as writer:
+    with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
         writer.write(ended)
     return 0 if ended.status == "succeeded" else 1

@@ -10,7 +10,7 @@ import pytest
 from plan_builders import Backend, manifest
 
 from flagperf.errors import BadInput
-from flagperf.plan.cards import KnownCard, find_card
+from flagperf.plan.device_models import KnownModel, find_model
 from flagperf.plugins import Given, PluginStatus
 from flagperf.spec import Reference
 
@@ -85,62 +85,62 @@ def published(device: str, vendor: str = "acme", **values: float) -> Reference:
     ],
 )  # fmt: skip
 def test_a_card_goes_by_all_names_that_its_adapter_has_in_any_case(both: Any, text: str, name: str) -> None:
-    assert find_card(both, text, None).name == name
+    assert find_model(both, text, None).name == name
 
 
 def test_a_card_has_the_peaks_of_its_own_model_alone(both: Any) -> None:
-    assert [peak.value for peak in find_card(both, "A1", None).peaks] == [2e12]
-    assert find_card(both, "A2", None).peaks == ()
+    assert [peak.value for peak in find_model(both, "A1", None).peaks] == [2e12]
+    assert find_model(both, "A2", None).peaks == ()
 
 
 def test_a_name_goes_before_what_another_card_is_also_called(both: Any) -> None:
-    assert find_card(both, "a2-wide", None).vendor == "acme"
+    assert find_model(both, "a2-wide", None).vendor == "acme"
 
 
 def test_a_name_of_several_cards_of_one_vendor_is_asked_about(tmp_path: Path) -> None:
     backend = FolderBackend("acme", tmp_path, MODELS.replace('name = "A2"\n', 'name = "A2-thin"\n', 1))
     with pytest.raises(BadInput, match=r"--device-model A2 may be A2-thin or A2-wide; name one of them"):
-        find_card(plugins(backend), "A2", None)
+        find_model(plugins(backend), "A2", None)
 
 
 def test_a_name_that_two_vendors_have_needs_a_vendor(both: Any) -> None:
     with pytest.raises(BadInput, match=r"several adapters know it \(A1-80GB of acme, B1 of bits\); choose .* --vendor"):
-        find_card(both, "accelerator 1", None)
-    assert find_card(both, "accelerator 1", "Bits").name == "B1"
+        find_model(both, "accelerator 1", None)
+    assert find_model(both, "accelerator 1", "Bits").name == "B1"
 
 
 def test_an_unknown_name_comes_with_all_known_ones_and_what_is_wrong_with_adapters(both: Any) -> None:
     with pytest.raises(BadInput) as caught:
-        find_card(both, "A3", None)
+        find_model(both, "A3", None)
     assert str(caught.value) == (
         "--device-model A3: no installed adapter knows it (old 1: too old). "
         "Known models: acme: A1-80GB, A2, A2-wide, ACME A9; bits: B1"
     )
     with pytest.raises(BadInput, match=r"the adapter of bits does not know it .*Known models: bits: B1$"):
-        find_card(both, "A1", "bits")
+        find_model(both, "A1", "bits")
 
 
 def test_an_adapter_that_fails_hides_no_other(tmp_path: Path) -> None:
     given = plugins(FolderBackend("acme", tmp_path, "not toml"), FolderBackend("bits", tmp_path, OTHER_MODELS))
-    assert find_card(given, "B1", None).vendor == "bits"
+    assert find_model(given, "B1", None).vendor == "bits"
     with pytest.raises(BadInput, match=r"flagperf-acme 1: .*models\.toml"):
-        find_card(given, "A1", None)
+        find_model(given, "A1", None)
 
 
 def test_a_card_of_published_results_names_the_package_that_is_missing(tmp_path: Path) -> None:
     given = plugins(FolderBackend("bits", tmp_path, OTHER_MODELS), references=(published("Z9-16GB", "zeta"),))
     with pytest.raises(BadInput, match="it comes with the package flagperf-zeta: install that"):
-        find_card(given, "z9", None)
+        find_model(given, "z9", None)
 
 
 def test_memory_is_what_published_results_of_this_card_say_else_its_name(both: Any) -> None:
     references = [published("A2-64GB", "bits", mem_total=1), published("A2-64GB", mem_total=64 * 2**30)]
-    small, large = find_card(both, "A2", None), find_card(both, "A1", None)
+    small, large = find_model(both, "A2", None), find_model(both, "A1", None)
     assert small.memory_bytes(references) == (64 * 2**30, "nominal, of the published A2-64GB")
     assert large.memory_bytes(references) == (80 * 2**30, "nominal, by the name A1-80GB")
     assert small.memory_bytes([published("A2")]) == (None, "no published result names A2")
 
 
 def test_what_a_pattern_matches_is_the_whole_name(both: Any) -> None:
-    card: KnownCard = find_card(both, "A1", None)
+    card: KnownModel = find_model(both, "A1", None)
     assert not card.is_called("my accelerator 1")

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a run alike: once, in order, its bundle kept."""
+"""Ctrl-C, SIGTERM and SIGHUP end a run in the same way: once, in order, and the bundle is kept."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def raise_on_signals() -> None:
-    """From now on the first of them raises KeyboardInterrupt, and none after it does anything."""
+    """From now on the first of them raises KeyboardInterrupt; the ones after it are ignored."""
     for number in SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, _raise_once)
 
 
 def ignore_signals() -> None:
-    """What follows is the orderly end of a run, and nothing breaks that off. No SIG_IGN: children would inherit it."""
+    """Nothing interrupts the orderly end of a run. Not with SIG_IGN: children would inherit it."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -27,7 +27,7 @@ def ignore_signals() -> None:
 
 @contextlib.contextmanager
 def signals_restored() -> Iterator[None]:
-    """For a run inside somebody's program, which has its own way with signals."""
+    """For a run inside another program, which has signal handlers of its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -36,7 +36,7 @@ def signals_restored() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # one that was not installed from Python cannot be
+            if handler is not None:  # a handler that was not installed from Python cannot be restored
                 signal.signal(number, handler)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.ending import failure_of
+from flagperf.agent.worker_failure import find_failure
 from flagperf.api import LaunchCommand, Launcher, NodeShare, RankFailure
 from flagperf.events import EventWriter, WorkerEnded
 from flagperf.spec import Failure
@@ -40,9 +40,9 @@ def failure(
     for rank, end in ends.items():
         with EventWriter(folder / "events" / f"rank-{rank:05d}.jsonl") as writer:
             writer.write(end)
-    log = folder / "node-000.log"
-    log.write_text("first line\nlast line\n")
-    return failure_of(job, node, folder, TellingLauncher(list(listed)), returncode, log)
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / "node-000.log").write_text("first line\nlast line\n")
+    return find_failure(job, node, folder, TellingLauncher(list(listed)), returncode)
 
 
 @pytest.mark.parametrize("listed", [(KILLED,), (RankFailure(0, "exit code 1"), KILLED)])

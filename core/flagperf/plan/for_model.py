@@ -1,6 +1,6 @@
-"""A plan for cards that need not be here: all that data and adapters say without a machine.
+"""A plan for a card model that need not be present: everything that data and adapters say without a machine.
 
-What the machine itself would add (driver, identities, CPUs, data) is said to be unknown, never guessed.
+What only the machine can say (driver, identities, CPUs, data) is listed as unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import Device, LaunchCommand, Launcher, NodeShare, Peak, Precision, Setting
-from flagperf.plan.adapter import adapter_code
-from flagperf.plan.cards import KnownCard, find_card
+from flagperf.plan.adapter_errors import adapter_errors
+from flagperf.plan.device_models import KnownModel, find_model
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.settings import make_settings, published_profile, refuse_unsupported
 from flagperf.plan.tuning import tuning_layer
@@ -18,17 +18,17 @@ from flagperf.plugins import Plugins
 from flagperf.spec import WORKER_MODULE, Reference, Resolved, RunSpec
 
 UNKNOWN = "?"
-"""Stands where a value is made of what only the node has."""
+"""In place of a value that depends on the node."""
 
 NOT_KNOWN = {
     "cards": "their ids, memory and evidence: asked of the nodes",
     "driver": "asked of the nodes, with the versions of the vendor's software",
     "cpus": "cores and those near a card decide threads and binding",
-    "data": "no file was looked at",
+    "data": "no file was read",
 }
 
 
-class CardPlan(msgspec.Struct, frozen=True):
+class ModelPlan(msgspec.Struct, frozen=True):
     case: str
     case_version: int
     profile: str
@@ -46,7 +46,7 @@ class CardPlan(msgspec.Struct, frozen=True):
     command: LaunchCommand
     """Of the first node; `?` stands for what only the node knows."""
     env_script: str
-    """Where the vendor's script usually is; empty where it needs none."""
+    """The usual path of the vendor's script; empty where none is needed."""
     memory: MemoryEstimate | None
     unknown: dict[str, str]
 
@@ -55,20 +55,20 @@ class CardPlan(msgspec.Struct, frozen=True):
         return f"{self.nodes}x{self.devices}"
 
 
-def plan_elsewhere(spec: RunSpec, plugins: Plugins, device_model: str) -> CardPlan:
-    """As published unless a profile was asked for, with the tuning of the vendor whose cards these are."""
+def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelPlan:
+    """With the published profile unless another was asked for, and with the vendor's tuning for this model."""
     manifest = plugins.case(spec.case).manifest
-    card = find_card(plugins, device_model, spec.vendor)
+    card = find_model(plugins, device_model, spec.vendor)
     spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
     backend = card.given.thing
-    with adapter_code(card.given.adapter):
+    with adapter_errors(card.given.adapter):
         tuning = tuning_layer(backend, card.name, spec, manifest)
     settings = make_settings(spec, manifest, case_file(spec, plugins), backend, tuning)
-    with adapter_code(card.given.adapter):
+    with adapter_errors(card.given.adapter):
         refuse_unsupported(settings.precision, backend, card.name)
     references = [*manifest.references, *_all_references(plugins)]
     launcher = plugins.launcher(card.vendor)
-    return CardPlan(
+    return ModelPlan(
         case=manifest.name, case_version=manifest.version, profile=settings.profile, vendor=card.vendor,
         adapter=card.given.adapter, device_model=card.name, nodes=spec.nodes, devices=spec.devices,
         precision=settings.precision, config=settings.config, peaks=card.peaks,
@@ -82,9 +82,9 @@ def _all_references(plugins: Plugins) -> list[Reference]:
     return [reference for case in plugins.cases().values() for reference in case.manifest.references]
 
 
-def _command(launcher: Launcher, card: KnownCard, spec: RunSpec) -> LaunchCommand:
-    """Asked for twice, on two made-up nodes that differ in cores and port: what differs is not known here."""
-    with adapter_code(card.given.adapter):
+def _command(launcher: Launcher, card: KnownModel, spec: RunSpec) -> LaunchCommand:
+    """Asked for twice, for two made-up nodes that differ in cores and port: what differs is unknown here."""
+    with adapter_errors(card.given.adapter):
         one, other = (
             launcher.command(_made_up_share(card, spec, number), "python", WORKER_MODULE) for number in (1, 2)
         )
@@ -93,7 +93,7 @@ def _command(launcher: Launcher, card: KnownCard, spec: RunSpec) -> LaunchComman
     return LaunchCommand(argv, settings, one.remove)
 
 
-def _made_up_share(card: KnownCard, spec: RunSpec, number: int) -> NodeShare:
+def _made_up_share(card: KnownModel, spec: RunSpec, number: int) -> NodeShare:
     devices = tuple(
         Device(f"card {index}", card.name, card.name, index, uuid=f"<UUID of card {index}>")
         for index in range(spec.devices)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flagperf.cli import run_cli
+from flagperf.plan import MemoryEstimate
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def test_without_a_machine_all_is_shown_that_the_adapter_knows(capsys: pytest.Ca
     assert run_cli(["plan", "glm", "--device-model", "k100", "--nodes", "2", "--devices", "4"]) == 0
     text = capsys.readouterr().out
     for words in (
-        "device model  K100 (need not be here)",
+        "device model  K100 (may be absent here)",
         "shape         2x4, 8 workers",
         "profile       standard",
         "memory_bandwidth  8.96e+11 bytes/s  low ",
@@ -61,7 +62,7 @@ def test_without_a_machine_all_is_shown_that_the_adapter_knows(capsys: pytest.Ca
         "HIP_VISIBLE_DEVICES=0,1,2,3  # the cards of this run",
         "unset ROCR_VISIBLE_DEVICES  # it must never reach the workers",
         "driver  asked of the nodes",
-        "data    no file was looked at",
+        "data    no file was read",
     ):
         assert words in text, text
 
@@ -98,17 +99,45 @@ def test_a_plan_for_devices_that_are_here_has_it_too(capsys: pytest.CaptureFixtu
     assert 0 < sum(found["memory"]["parts"].values()) < found["memory"]["total_bytes"]
 
 
-def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_cli(["plan", "llama2_70b", "--parallel", "TP8PP1DP1", "--device-model", "C500"]) == 0
-    text = capsys.readouterr().out
-    assert "It does not fit" in text
-    assert "the card has     64.0 GiB (nominal, of the published C500-64GB)" in text
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_what_does_not_fit_is_printed_and_has_an_exit_code_of_its_own(
+    form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(["plan", "llama2_70b", "--parallel", "TP8PP1DP1", "--device-model", "C500", *form]) == 8
+    printed = capsys.readouterr()
+    assert printed.err.startswith("flagperf: the fullest rank needs ") and "the card has 64.0 GiB; use" in printed.err
+    if form:
+        assert json.loads(printed.out)["memory"]["total_bytes"] == 64 * 2**30
+    else:
+        assert "of the card: it does not fit." in printed.out
+        assert "the card has     64.0 GiB (nominal, of the published C500-64GB)" in printed.out
+        assert "Unknown without the machine" in printed.out
+
+
+@pytest.mark.parametrize("command", [["plan"], ["run", "--dry-run"]])
+def test_devices_that_are_here_may_be_too_small_as_well(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = MemoryEstimate({"parameters": 2 << 30}, 1 << 30, "what it reports")
+    monkeypatch.setattr("flagperf.plan.plan.estimate_memory", lambda *_: estimate)
+    assert run_cli([*command, "distilbert", "--vendor", "cpu"]) == 8
+    printed = capsys.readouterr()
+    assert "Environment of " in printed.out and "needs 2.0 GiB by the estimate, the card has 1.0 GiB" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("parts", "total_bytes", "share"), [({}, 8, 0.0), ({"a": 4, "b": 2}, 8, 0.75), ({"a": 4}, None, None)]
+)
+def test_an_estimate_is_a_share_of_the_card(parts: dict[str, int], total_bytes: int | None, share: float) -> None:
+    assert MemoryEstimate(parts, total_bytes, "").share == share
 
 
 def test_a_card_that_tensors_alone_nearly_fill_is_said_to_be_tight(capsys: pytest.CaptureFixture[str]) -> None:
     layout = ["--parallel", "TP8PP4DP1", "--nodes", "4", "--set", "model.recompute=false"]
     assert run_cli(["plan", "llama2_70b", *layout, "--device-model", "C500"]) == 0
-    assert "of it: framework, collective buffers and the allocator" in capsys.readouterr().out
+    assert "of the card, which is tight: framework, collective buffers and fragm" in capsys.readouterr().out
+    assert run_cli(["plan", "llama2_70b", *layout, "--device-model", "C500", "--json"]) == 0
+    assert "of the card, which is tight" in capsys.readouterr().err
 
 
 def test_an_inference_case_estimates_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +153,7 @@ def test_data_that_cannot_be_used_is_said_beside_the_values(capsys: pytest.Captu
     printed = capsys.readouterr()
     assert "model.vocabulary          30522  case" in printed.out
     assert "data       cannot be used: the reason is below" in printed.out
-    assert printed.err.strip().endswith("says what has to be there)") and printed.err.count("\n") == 1
+    assert printed.err.strip().endswith("lists what has to be there)") and printed.err.count("\n") == 1
 
 
 def test_a_folder_without_the_data_is_said_beside_the_values(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,5 @@
-"""What the shell offers after <tab>: names that exist, and paths where a path is meant. Never an error: a completion
-that cannot be made offers nothing."""
+"""What the shell offers after <tab>: names that exist, or paths. Never an error: where completion fails, it offers
+nothing."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_device_model(_ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.plan import known_cards
+    from flagperf.plan import known_models
 
-    return [(card.name, card.vendor) for card in known_cards(_plugins(), None)[0]]
+    return [(card.name, card.vendor) for card in known_models(_plugins(), None)[0]]
 
 
 @_offers
@@ -66,7 +66,7 @@ def complete_precision(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    """The key with its `=`; what comes after that is the user's."""
+    """The key with its `=`; the value is the user's."""
     from flagperf.spec import flatten
 
     return [(f"{key}=", f"now {value}") for key, value in flatten(_manifest(ctx).values)]
@@ -74,7 +74,7 @@ def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.store import list_runs, runs_directory
+    from flagperf.store.listing import list_runs, runs_directory
 
     lines = list_runs(runs_directory(ctx.params.get("runs_dir")))
     return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the newest run")]
@@ -104,5 +104,5 @@ def _manifest(ctx: click.Context) -> Any:
 
 
 def _case_word(ctx: click.Context) -> str:
-    """Where an option still waits for its value, click has not yet given the arguments their names."""
+    """While an option's value is being completed, click has not named the arguments yet."""
     return str(ctx.params.get("case") or next(iter(ctx.args), ""))

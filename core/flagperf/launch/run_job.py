@@ -1,7 +1,7 @@
-"""carry_out: one agent per node, their messages, and how it all ended.
+"""run_job: starts one agent per node, follows their messages and returns how the run ended.
 
-Whatever happens here (a failing node, the time limit, Ctrl-C) is answered in the same way: every agent's stdin is
-closed, each stops what it started, and the run's ending is what was noticed first.
+A failing node, the time limit and Ctrl-C are handled in the same way: every agent's stdin is closed, each agent stops
+what it started, and the run's ending is whatever was noticed first.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from flagperf.api import Cluster, Node
 from flagperf.errors import FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.launch.agents import NodeAgent
-from flagperf.launch.interruption import ignore_signals
+from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.spec import Failure, Job, WorkOrder
-from flagperf.store import PARENT_EVENTS, Ending, Status, environment_fingerprint, planned_fields, writing
+from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
+from flagperf.store.paths import PARENT_EVENTS, agent_log
+from flagperf.store.run import Ending, Status
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
 
 
-def carry_out(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -> Ending:
-    """Always an ending, except where the bundle itself cannot be written (BundleFailed)."""
+def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -> Ending:
+    """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed)."""
     nodes = [Node(part.index, part.address) for part in job.nodes]
     with writing(bundle):
         writer = EventWriter(bundle / PARENT_EVENTS)
@@ -53,7 +55,7 @@ def _run_agents(
             ending = problem or _supervise(job, agents, bundle, note, on_progress)
         finally:
             _stop(agents)
-        ignore_signals()  # it has ended: from here on there is nothing to interrupt
+        ignore_signals()  # the run has ended: nothing is left to interrupt
     except KeyboardInterrupt as interrupt:
         ignore_signals()
         ending = Ending("interrupted", f"stopped by {' '.join(interrupt.args) or 'Ctrl-C'}")
@@ -74,7 +76,7 @@ def _run_started(bundle: Path) -> RunStarted:
 def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> Ending | None:
     for node in nodes:
         try:
-            agents.append(NodeAgent(node.index, cluster.start_agent(node, ["run"])))
+            agents.append(NodeAgent(node, cluster.start_agent(node, ["run"])))
         except (FlagPerfError, OSError) as error:
             return Ending("failed", f"the agent of node {node.index} was not started: {error}")
     return None
@@ -83,7 +85,7 @@ def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> 
 def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, on_progress: OnProgress) -> Ending:
     supervision = Supervision(agents, job.timeout_seconds, note, on_progress)
     for index, agent in enumerate(agents):
-        agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.lines)
+        agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.messages)
     supervision.wait_for_all()
     if supervision.timed_out:
         return Ending("timed_out", f"not finished within {job.timeout_seconds:g} s")
@@ -95,19 +97,21 @@ def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, 
 
 
 def _silence(index: int, agent: NodeAgent) -> str:
+    if agent.refusal:
+        return agent.refusal
     last_line = agent.last_line()
-    words = f"; its last line: {last_line}; see logs/agent-{index:03d}.log" if last_line else ""
-    return f"the agent on node {index} ended without a word of its workers{words}"
+    words = f"; its last line: {last_line}; see {agent_log(index)}" if last_line else ""
+    return f"the agent on node {index} ended without reporting how its workers ended{words}"
 
 
 def _worst(failures: Sequence[Failure]) -> Ending:
-    """A rank that died without a word is the cause of what the others say; else the first node's word counts."""
+    """A rank that died without recording a reason is the cause; else the first node's failure counts."""
     failure = next((failure for failure in failures if failure.died), failures[0])
     return Ending(cast("Status", failure.status), failure.reason)
 
 
 def _stop(agents: Sequence[NodeAgent]) -> None:
-    """No agent is left behind."""
+    """All at once: each gets the same time to stop its workers."""
     for agent in agents:
         agent.close_stdin()
     deadline = time.monotonic() + STOP_SECONDS

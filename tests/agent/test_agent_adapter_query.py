@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flagperf.agent.adapter import AdapterChild, finish, look
+from flagperf.agent.adapter_query import AdapterQuery, finish_query, query_adapter
 from flagperf.api import (
     Activation,
     Availability,
@@ -66,7 +66,7 @@ PLUGINS: Any = SimpleNamespace(
 
 
 def test_memory_that_cannot_be_read_does_not_take_the_cards_away(tmp_path: Path) -> None:
-    facts = look(GIVEN, Machine(tmp_path), PLUGINS, with_memory=True)
+    facts = query_adapter(GIVEN, Machine(tmp_path), PLUGINS, with_memory=True)
     assert (facts.devices, facts.readings, facts.error) == ((CARD,), (), "")
     assert facts.probe.startswith("acme-smi: UnknownLayout: a new table")
 
@@ -74,7 +74,7 @@ def test_memory_that_cannot_be_read_does_not_take_the_cards_away(tmp_path: Path)
 def test_a_mistake_of_the_user_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backend, "visibility_variables", ("A", "B"))
     monkeypatch.setattr(Backend, "devices", lambda self, machine: make_devices(self, machine, [ONE]))
-    facts = look(GIVEN, Machine(tmp_path, environ={"A": "0", "B": "1"}), PLUGINS, with_memory=False)
+    facts = query_adapter(GIVEN, Machine(tmp_path, environ={"A": "0", "B": "1"}), PLUGINS, with_memory=False)
     assert facts.error.startswith("visibility variables disagree: A='0', B='1'.")
     assert facts.presence is None
 
@@ -83,5 +83,5 @@ def test_a_child_that_has_no_group_of_its_own_yet_is_ended_all_the_same() -> Non
     reading, writing = os.pipe()
     process = subprocess.Popen(["sleep", "600"])
     with tempfile.TemporaryFile() as errors:
-        assert "did not answer in time" in finish(AdapterChild(GIVEN, process.pid, reading, errors), 0.0).error
+        assert "did not answer in time" in finish_query(AdapterQuery(GIVEN, process.pid, reading, errors), 0.0).error
     os.close(writing)

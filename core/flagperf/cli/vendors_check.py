@@ -1,11 +1,9 @@
-"""flagperf vendors new, flagperf vendors check: for those who write an adapter."""
+"""flagperf vendors check"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,77 +19,12 @@ from flagperf.cli.options import common, echo_json, note
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import describe_finding, describe_machine
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts
 
-TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
 SUITES = "flagperf.testing.installed"
 CHECK_VENDOR = "FLAGPERF_CHECK_VENDOR"
 FAILED = 3
-
-
-# --- new --------------------------------------------------------------------------------------------------------------
-
-
-@click.command("new")
-@click.argument("name")
-@click.option("--folder", metavar="DIR", help="Where to write it [default: ./flagperf-NAME].")
-@common
-def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
-    """Write a complete adapter package whose tests pass as it comes. Change what is marked `Yours:`."""
-    _check_word(name)
-    target = Path(folder or f"flagperf-{name}")
-    files = write_adapter(name, target)
-    if as_json:
-        echo_json({"folder": str(target), "files": files})
-        return
-    click.echo("\n".join(str(target / file) for file in files))
-    test = shlex.join([sys.executable, "-m", "pytest"])
-    note(f"next: cd {shlex.quote(str(target))} && {pip_command('install', '-e', '.')} && {test}")
-
-
-def _check_word(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
-        raise BadInput(f"{name!r} is no vendor word: one lower-case word of letters and digits, such as acme")
-    for given in load_plugins().device_backends():
-        if name in (given.thing.vendor, *given.thing.aliases):
-            raise BadInput(f"{name!r} is the word of {given.adapter}: choose another one")
-    if importlib.util.find_spec(f"flagperf_{name}") is not None:
-        raise BadInput(f"a package flagperf_{name} is installed already: choose another word, or uninstall it")
-
-
-def write_adapter(name: str, target: Path) -> list[str]:
-    """All of it or nothing."""
-    if target.exists():
-        raise BadInput(f"{target} exists: give another place with --folder, or remove it")
-    if not target.parent.is_dir():
-        raise BadInput(f"{target.parent} is not a folder")
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as beside:
-            files = _write_files(name, Path(beside) / "package")
-            (Path(beside) / "package").rename(target)
-    except OSError as error:
-        raise BadInput(f"{target} cannot be written: {error.strerror}") from None
-    return files
-
-
-def _write_files(name: str, root: Path) -> list[str]:
-    words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": core_version()}
-    written = []
-    for source in sorted(TEMPLATE.rglob("*.txt")):
-        place = str(source.relative_to(TEMPLATE).with_suffix("")).replace("src/", f"src/flagperf_{name}/")
-        path = root / _fill(place, words)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_fill(source.read_text(), words))
-        written.append(str(path.relative_to(root)))
-    return written
-
-
-def _fill(text: str, words: dict[str, str]) -> str:
-    return re.sub("|".join(words), lambda found: words[found[0]], text)
-
-
-# --- check ------------------------------------------------------------------------------------------------------------
 
 
 class TierResult(msgspec.Struct, frozen=True):
@@ -111,11 +44,11 @@ class TierResult(msgspec.Struct, frozen=True):
 
 @click.command("check")
 @click.argument("name")
-@click.option("--hardware", is_flag=True, help="Also test on the cards of this machine.")
-@click.option("--tests", metavar="DIR", help="The adapter's own tests, with its simulated cards, in place of ours.")
+@click.option("--hardware", is_flag=True, help="Also run the tests that need cards.")
+@click.option("--tests", metavar="DIR", help="Run the adapter's own tests, with its simulated cards, instead of ours.")
 @common
 def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) -> None:
-    """Run the conformance suites against an installed adapter: offline, and with --hardware on its cards."""
+    """Run the conformance suites against an installed adapter. With --hardware, also on the cards of this machine."""
     vendor = load_plugins().vendor_word(name)
     if importlib.util.find_spec("pytest") is None:
         raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")

@@ -1,5 +1,4 @@
-"""Card models that the installed adapters know, whether or not such a card is here: those of models.toml, and those
-that an adapter has tuning for."""
+"""Card models that the installed adapters know, present or not: those of models.toml and those with tuning."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import msgspec
 
 from flagperf.api import DeviceBackend, Peak
 from flagperf.errors import BadInput, FlagPerfError
-from flagperf.plan.adapter import adapter_code
+from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.tuning import tuned_models
 from flagperf.plugins import Given, Plugins
 from flagperf.spec import Reference
@@ -20,8 +19,8 @@ _SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
 """How published names end: C500-64GB."""
 
 
-class KnownCard(msgspec.Struct, frozen=True):
-    """`name` is what peaks and tuning go by."""
+class KnownModel(msgspec.Struct, frozen=True):
+    """`name` is the one that peaks and tuning use."""
 
     given: Given
     name: str
@@ -38,14 +37,14 @@ class KnownCard(msgspec.Struct, frozen=True):
         return text.lower() == self.name.lower()
 
     def is_called(self, text: str) -> bool:
-        """By any of its names, with or without the memory's size at the end."""
+        """By any of its names, with or without the memory size at the end."""
         words = {text.lower(), _SIZE.sub("", text).lower()}
         if words & {self.name.lower(), self.other_name.lower()}:
             return True
         return bool(self.pattern) and any(re.fullmatch(self.pattern, word, re.IGNORECASE) for word in words)
 
     def memory_bytes(self, references: Iterable[Reference]) -> tuple[int | None, str]:
-        """What published results or its own name say, and which; a card that is here reports it itself."""
+        """The size that published results or its name give, and the source. (A present card reports its own.)"""
         for reference in references:
             is_it = reference.vendor == self.vendor and self.is_called(reference.device)
             if is_it and "mem_total" in reference.values:
@@ -56,10 +55,10 @@ class KnownCard(msgspec.Struct, frozen=True):
         return None, f"no published result names {self.name}"
 
 
-def find_card(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownCard:
-    """The one that a user means. `asked_vendor` narrows, by word or alias."""
+def find_model(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownModel:
+    """The model that a user means. `asked_vendor`, a word or alias, narrows the search."""
     word = plugins.vendor_word(asked_vendor) if asked_vendor else None
-    known, problems = known_cards(plugins, word)
+    known, problems = known_models(plugins, word)
     found = [card for card in known if card.is_named(text)] or [card for card in known if card.is_called(text)]
     if not found:
         hints = [*_packages(plugins, text), *problems, *plugins.broken_adapters()]
@@ -72,9 +71,9 @@ def find_card(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownCar
     return found[0]
 
 
-def known_cards(plugins: Plugins, word: str | None) -> tuple[list[KnownCard], list[str]]:
-    """And what is wrong with adapters that cannot say what they know."""
-    known: list[KnownCard] = []
+def known_models(plugins: Plugins, word: str | None) -> tuple[list[KnownModel], list[str]]:
+    """Also the problems of adapters that cannot list their models."""
+    known: list[KnownModel] = []
     problems: list[str] = []
     for given in plugins.device_backends():
         try:
@@ -84,13 +83,13 @@ def known_cards(plugins: Plugins, word: str | None) -> tuple[list[KnownCard], li
     return known, problems
 
 
-def _of(given: Given) -> list[KnownCard]:
+def _of(given: Given) -> list[KnownModel]:
     backend: DeviceBackend = given.thing
-    with adapter_code(given.adapter):
+    with adapter_errors(given.adapter):
         models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
         names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
     return [
-        KnownCard(
+        KnownModel(
             given=given,
             name=name,
             other_name=models[name].short_name if name in models else _without_vendor(name, backend.vendor),
@@ -102,12 +101,12 @@ def _of(given: Given) -> list[KnownCard]:
 
 
 def _without_vendor(name: str, vendor: str) -> str:
-    """Cards often give their vendor's name first: ACME A1."""
+    """Card names often start with the vendor: ACME A1."""
     first, _, rest = name.partition(" ")
     return rest if rest and first.lower() == vendor else name
 
 
-def _unknown(text: str, known: Sequence[KnownCard], word: str | None, hints: Sequence[str]) -> str:
+def _unknown(text: str, known: Sequence[KnownModel], word: str | None, hints: Sequence[str]) -> str:
     vendors = dict.fromkeys(card.vendor for card in known)
     listed = [f"{vendor}: {', '.join(card.name for card in known if card.vendor == vendor)}" for vendor in vendors]
     who = f"the adapter of {word} does not know it" if word else "no installed adapter knows it"
@@ -116,7 +115,7 @@ def _unknown(text: str, known: Sequence[KnownCard], word: str | None, hints: Seq
 
 
 def _packages(plugins: Plugins, text: str) -> list[str]:
-    """Where a published result is of such a card, whose adapter it takes."""
+    """The adapters to install, where published results name such a card."""
     present = {given.thing.vendor for given in plugins.device_backends()}
     words = {text.lower(), _SIZE.sub("", text).lower()}
     vendors = {

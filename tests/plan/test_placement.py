@@ -10,8 +10,8 @@ from plan_builders import Backend, node, vendor
 
 from flagperf.api import Cluster, Device, DeviceBackend, Node
 from flagperf.errors import BadInput, MissingPart
-from flagperf.plan import UserFile, site
-from flagperf.plan.site import Site, find_site
+from flagperf.plan import UserFile, placement
+from flagperf.plan.placement import Placement, find_placement
 from flagperf.plugins import Given, PluginStatus
 from flagperf.spec import Environment, Fact, MissingRequirement, NodeFacts, RunSpec
 
@@ -67,11 +67,11 @@ class NamedCluster(Cluster):
 
 @pytest.fixture
 def find(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Site:
+    def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Placement:
         needs_worker = spec.pop("needs_worker", True)
-        monkeypatch.setattr(site, "describe_nodes", lambda *_, **__: facts)
+        monkeypatch.setattr(placement, "describe_nodes", lambda *_, **__: facts)
         plugins: Any = StandInPlugins(NamedCluster(share_host))
-        return find_site(RunSpec("toy", nodes=len(facts), **spec), plugins, (), user_file, needs_worker)
+        return find_placement(RunSpec("toy", nodes=len(facts), **spec), plugins, (), user_file, needs_worker)
 
     return find
 

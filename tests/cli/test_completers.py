@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from flagperf.cli import cli
-from flagperf.store import create_bundle
+from flagperf.store.bundle import create_bundle
 from run_builders import make_run
 
 

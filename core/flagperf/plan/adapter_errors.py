@@ -1,4 +1,4 @@
-"""Calling an adapter's code in the parent."""
+"""Errors of an adapter's code that runs in the parent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from flagperf.errors import FlagPerfError, NodeFailed
 
 
 @contextlib.contextmanager
-def adapter_code(adapter: str) -> Iterator[None]:
-    """Whatever an adapter's code raises here is that adapter's failure, said with its name."""
+def adapter_errors(adapter: str) -> Iterator[None]:
+    """Whatever an adapter's code raises in this block becomes NodeFailed with the adapter's name."""
     try:
         yield
     except FlagPerfError:

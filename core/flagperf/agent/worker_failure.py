@@ -1,4 +1,4 @@
-"""Why a node's workers ended otherwise than well: the rank to blame, and its own words."""
+"""Why a node's workers failed: the rank that caused it, with the reason that it recorded."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from pathlib import Path
 from flagperf.api import Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.spec import Failure, Job, NodePart
+from flagperf.store.paths import launcher_log, rank_events, rank_log
 
 
-def failure_of(
-    job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int, log: Path
-) -> Failure | None:
-    """None where all went well. A rank that died without a word is the cause even if others complain about it."""
+def find_failure(job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int) -> Failure | None:
+    """None where all succeeded. A rank that died without recording a reason is the cause, even where other ranks report
+    errors that follow from its death."""
     first = sum(len(other.devices) for other in job.nodes[: node.index])
     ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
     if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
+    log = directory / launcher_log(node.index)
     listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
-    failure = _died(silent, listed) or _left(silent, listed, returncode) or _said(ends) or _stopped(silent, listed)
-    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; see logs/{log.name}")
+    failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
+    see = f"see {launcher_log(node.index)}"
+    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; {see}")
 
 
 def _died(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
-    """A rank that ended without a word, and not because the launcher stopped it."""
+    """A rank that ended without a record, and not because the launcher stopped it."""
     causes = [failure for failure in listed if failure.rank in silent and not failure.was_stopped]
-    return _wordless(causes[0].rank, causes[0].description) if causes else None
+    return _unrecorded(causes[0].rank, causes[0].description) if causes else None
 
 
 def _left(silent: Sequence[int], listed: Sequence[RankFailure], returncode: int) -> Failure | None:
-    """A rank whose process ended well, which its case did not. A launcher that lists failures lists all of them."""
+    """A rank whose process exited with 0 before its case ended. A launcher that lists failures lists all of them."""
     failed = {failure.rank for failure in listed}
     left = [rank for rank in silent if rank not in failed] if listed or returncode == 0 else []
-    return _wordless(left[0], "left before its case was done") if left else None
+    return _unrecorded(left[0], "left before its case was done") if left else None
 
 
-def _said(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
-    """The first rank that said why it failed."""
+def _reported(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
+    """The first rank that recorded why it failed."""
     failed = [(end.t_ns, rank, end) for rank, end in ends.items() if end is not None and end.status != "succeeded"]
     if not failed:
         return None
@@ -47,20 +49,20 @@ def _said(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
 
 
 def _stopped(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
-    """Nobody else is to blame: whatever stopped this one came from outside."""
-    return next((_wordless(each.rank, each.description) for each in listed if each.rank in silent), None)
+    """No other rank is the cause: something outside the run stopped this one."""
+    return next((_unrecorded(each.rank, each.description) for each in listed if each.rank in silent), None)
 
 
-def _wordless(rank: int, description: str) -> Failure:
+def _unrecorded(rank: int, description: str) -> Failure:
     return Failure("failed", f"rank {rank}: {description}; {_see(rank)}", died=True)
 
 
 def _see(rank: int) -> str:
-    return f"see logs/rank-{rank:05d}.log"
+    return f"see {rank_log(rank)}"
 
 
 def _end(directory: Path, rank: int) -> WorkerEnded | None:
-    path = directory / "events" / f"rank-{rank:05d}.jsonl"
+    path = directory / rank_events(rank)
     if not path.exists():
         return None
     return next((event for event in read_events(path).events if isinstance(event, WorkerEnded)), None)

@@ -12,20 +12,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.api import AgentProcess, Cluster, LaunchCommand, Node, Setting
+from flagperf.builtin.local import LocalCluster
 from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
-from flagperf.launch import OnProgress, carry_out, signals_restored
+from flagperf.launch import OnProgress, agents, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
-from flagperf.spec import Failure, Progress, WorkersHaveEnded, WorkersHaveLaunched
-from flagperf.store import Ending, create_bundle, read_record
+from flagperf.plugins import core_version
+from flagperf.spec import Failure, Progress, WorkersEndedMessage, WorkersLaunchedMessage, hello_line
+from flagperf.store.bundle import create_bundle, read_record
+from flagperf.store.run import Ending
 from run_builders import make_run
 
-HEAD = """
+HEAD = f"""
 import os, select, sys, time
-sys.stdin.readline()
+sys.stdin.readline(), sys.stdin.readline()
 def say(text):
     print(text, flush=True)
+say({hello_line(core_version()).decode().strip()!r})
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
@@ -33,7 +37,7 @@ def closed(seconds):
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """carry_out leaves signals to whoever called it."""
+    """run_job leaves signals to whoever called it."""
     with signals_restored():
         yield
 
@@ -78,7 +82,7 @@ class ScriptCluster(Cluster):
         pass
 
 
-class Carried:
+class FinishedJob:
     def __init__(self, folder: Path, *scripts: str, timeout_seconds: float | None = None) -> None:
         run = make_run("a")
         part = run.job.nodes[0]
@@ -87,29 +91,32 @@ class Carried:
         self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
         self.cluster = ScriptCluster(self.bundle / "events" / "parent.jsonl", *scripts)
         self.progress: list[Progress] = []
-        self.ending = carry_out(job, self.cluster, self.bundle, lambda _node, progress: self.progress.append(progress))
+        self.ending = run_job(job, self.cluster, self.bundle, lambda _node, progress: self.progress.append(progress))
         self.codes = [agent.process.wait(300) for agent in self.cluster.agents]
 
 
 def ended(failure: Failure | None) -> str:
-    return msgspec.json.encode(WorkersHaveEnded(5, 0 if failure is None else 1, failure)).decode()
+    return msgspec.json.encode(WorkersEndedMessage(5, 0 if failure is None else 1, failure)).decode()
 
 
-LAUNCHED = msgspec.json.encode(WorkersHaveLaunched(1)).decode()
+COMMAND = LaunchCommand(("python", "-m", "worker"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),), ("SECRET",))
+LAUNCHED = msgspec.json.encode(WorkersLaunchedMessage(1, COMMAND, "/opt/acme/env.sh")).decode()
 PROGRESS = msgspec.json.encode(Progress(3, 9, None, None, None, None, "training")).decode()
 COMPLAINT = Failure("failed", "rank 0: RuntimeError: connection reset by peer")
 DEATH = Failure("failed", "rank 1: killed by SIGKILL", died=True)
 
 
 def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, f"say({LAUNCHED!r}); say({PROGRESS!r}); say({ended(None)!r})")
-    assert carried.ending == Ending("succeeded")
-    assert [progress.step for progress in carried.progress] == [3]
-    events = read_record(carried.bundle).parent.events
+    finished = FinishedJob(tmp_path, f"say({LAUNCHED!r}); say({PROGRESS!r}); say({ended(None)!r})")
+    assert finished.ending == Ending("succeeded")
+    assert [progress.step for progress in finished.progress] == [3]
+    events = read_record(finished.bundle).parent.events
     assert isinstance(events[0], RunStarted) and "job.precision" in events[0].planned
+    assert isinstance(events[1], WorkersLaunched) and events[1].node_t_ns == 1
+    assert (events[1].command, events[1].env_script) == (COMMAND, "/opt/acme/env.sh")
     assert isinstance(events[2], WorkersEnded)
     assert isinstance(events[-1], RunEnded) and events[-1].status == "succeeded"
-    assert not list((carried.bundle / "logs").iterdir())
+    assert not list((finished.bundle / "logs").iterdir())
 
 
 def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(
@@ -122,52 +129,70 @@ while "workers_ended" not in open(sys.argv[1]).read():
     if closed(0.05): say({ended(Failure("failed", "the launcher ended with -15"))!r}); sys.exit()
 say({ended(DEATH)!r})
 """
-    carried = Carried(tmp_path, f"say({ended(COMPLAINT)!r})", slow)
-    assert carried.ending == Ending("failed", "rank 1: killed by SIGKILL")
+    finished = FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", slow)
+    assert finished.ending == Ending("failed", "rank 1: killed by SIGKILL")
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
     patient = f"closed(300); say({ended(None)!r})"
-    assert Carried(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == Ending("failed", COMPLAINT.reason)
+    assert FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == Ending("failed", COMPLAINT.reason)
 
 
 def test_the_time_limit_closes_stdin(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, f"closed(300); say({ended(None)!r})", timeout_seconds=0.2)
-    assert carried.ending == Ending("timed_out", "not finished within 0.2 s")
-    assert carried.codes == [0]
+    finished = FinishedJob(tmp_path, f"closed(300); say({ended(None)!r})", timeout_seconds=0.2)
+    assert finished.ending == Ending("timed_out", "not finished within 0.2 s")
+    assert finished.codes == [0]
 
 
 def test_an_agent_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "STOP_SECONDS", 0.2)
-    carried = Carried(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
-    assert carried.ending.status == "timed_out"
-    assert carried.codes == [-signal.SIGKILL]
+    finished = FinishedJob(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
+    assert finished.ending.status == "timed_out"
+    assert finished.codes == [-signal.SIGKILL]
 
 
 @pytest.mark.parametrize("last", ["say('this is no message'); closed(300)", "sys.exit(3)"])
 def test_an_agent_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Path, last: str) -> None:
-    carried = Carried(tmp_path, f"print('one\\nOSError: no room', file=sys.stderr, flush=True); {last}")
-    assert carried.ending.status == "failed"
-    assert carried.ending.reason == (
-        "the agent on node 0 ended without a word of its workers; its last line: OSError: no room; "
+    finished = FinishedJob(tmp_path, f"print('one\\nOSError: no room', file=sys.stderr, flush=True); {last}")
+    assert finished.ending.status == "failed"
+    assert finished.ending.reason == (
+        "the agent on node 0 ended without reporting how its workers ended; its last line: OSError: no room; "
         "see logs/agent-000.log"
     )
-    assert (carried.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
+    assert (finished.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
+
+
+def test_an_agent_of_another_version_ends_the_run_with_both_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real agent, which refuses this command as well."""
+    monkeypatch.setattr(agents, "core_version", lambda: "9.8.7")
+    run = make_run("a")
+    bundle = create_bundle(tmp_path, run, ())
+    ending = run_job(run.job, LocalCluster(), bundle, lambda _node, _progress: None)
+    address = run.job.nodes[0].address
+    assert ending == Ending(
+        "failed",
+        f"node 0 ({address}) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
+        f"version; install flagperf==9.8.7 there, or flagperf=={core_version()} here",
+    )
+    assert "the command that started it has flagperf 9.8.7" in (bundle / "logs" / "agent-000.log").read_text()
+    assert not list((bundle / "samples").iterdir())
 
 
 def test_an_agent_that_cannot_be_started_ends_the_run_and_those_that_were(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, f"closed(300); say({ended(None)!r})", "")
-    assert carried.ending.status == "failed"
-    assert "the agent of node 1 was not started" in carried.ending.reason and "ssh" in carried.ending.reason
-    assert carried.codes == [0]
+    finished = FinishedJob(tmp_path, f"closed(300); say({ended(None)!r})", "")
+    assert finished.ending.status == "failed"
+    assert "the agent of node 1 was not started" in finished.ending.reason and "ssh" in finished.ending.reason
+    assert finished.codes == [0]
 
 
 def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
     def interrupt(_node: int, _progress: Progress) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
-    cluster, ending = carry(tmp_path, interrupt)
+    cluster, ending = start_job(tmp_path, interrupt)
     assert ending == Ending("interrupted", "stopped by SIGTERM")
     assert cluster.agents[0].process.wait(300) == 0
 
@@ -183,11 +208,11 @@ def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkey
     monkeypatch.setattr(EventWriter, "write", full_disk)
     started: list[ScriptCluster] = []
     with pytest.raises(BundleFailed, match="No space left on device"):
-        carry(tmp_path, lambda _node, _progress: None, started)
+        start_job(tmp_path, lambda _node, _progress: None, started)
     assert started[0].agents[0].process.wait(300) == 0
 
 
-def carry(
+def start_job(
     folder: Path, on_progress: OnProgress, started: list[ScriptCluster] | None = None
 ) -> tuple[ScriptCluster, Ending]:
     run = make_run("a")
@@ -195,4 +220,4 @@ def carry(
     cluster = ScriptCluster(bundle, f"say({LAUNCHED!r}); say({PROGRESS!r}); closed(300); say({ended(None)!r})")
     if started is not None:
         started.append(cluster)
-    return cluster, carry_out(run.job, cluster, bundle, on_progress)
+    return cluster, run_job(run.job, cluster, bundle, on_progress)

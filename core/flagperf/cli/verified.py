@@ -1,4 +1,4 @@
-"""A warning for commands that print what a bundle says."""
+"""A warning of commands that print what a bundle says."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from flagperf.commands import flagperf_command
 from flagperf.verify import verify_bundle
 
 
-def warn_unless_it_holds(path: Path) -> None:
+def warn_unless_verified(path: Path) -> None:
     problems = verify_bundle(path).problems
     if problems:
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        note(
-            f"warning: {path.name} does not hold: {problems[0]}{more}; see `{flagperf_command('runs', 'verify', path)}`"
-        )
+        command = flagperf_command("runs", "verify", path)
+        note(f"warning: {path.name} is not verified: {problems[0]}{more}; see `{command}`")

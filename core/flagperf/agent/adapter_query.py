@@ -1,5 +1,5 @@
-"""What one installed adapter finds on this node, looked at in a process of its own: an adapter whose library hangs,
-crashes or prints hurts nobody else."""
+"""What one installed adapter finds on this node. It is asked in a process of its own, so that an adapter whose library
+hangs, crashes or prints affects no other adapter."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from flagperf.plugins import Given, Plugins
 from flagperf.spec import VendorFacts
 
 
-def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
-    """Whatever the adapter raises, or gives that the contract does not know, is its recorded error."""
+def query_adapter(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
+    """Whatever the adapter raises, or returns against the contract, is recorded as its error."""
     backend: DeviceBackend = given.thing
-    facts = unseen(given)
+    facts = _no_findings(given)
     try:
         facts = msgspec.structs.replace(facts, presence=backend.presence(machine))
         if facts.presence is not None and facts.presence.state == "present":
@@ -42,12 +42,14 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
         return msgspec.convert(msgspec.to_builtins(facts), VendorFacts)
     except BadInput as error:
-        return msgspec.structs.replace(unseen(given), error=str(error))  # the user's to mend, no fault of the adapter
+        return msgspec.structs.replace(
+            _no_findings(given), error=str(error)
+        )  # for the user to fix: the adapter is not at fault
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
-        return failed(given, f"{type(error).__name__}: {error}")
+        return _failed(given, f"{type(error).__name__}: {error}")
 
 
-class AdapterChild(msgspec.Struct, frozen=True):
+class AdapterQuery(msgspec.Struct, frozen=True):
     given: Given
     pid: int
     answer: int
@@ -55,20 +57,20 @@ class AdapterChild(msgspec.Struct, frozen=True):
     errors: IO[bytes]
 
 
-def start(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterChild:
-    """`look` in a fork of this process, which has loaded the adapter already: a new interpreter for each of several
-    adapters would take most of the time of a command. This process has no other thread."""
+def start_query(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterQuery:
+    """`query_adapter` in a fork of this process, which has loaded the adapter already: a new interpreter for each of
+    several adapters would take most of the time of a command. This process has no other thread."""
     reading, writing = os.pipe()
     errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
     pid = os.fork()
     if pid == 0:
-        _answer(lambda: look(given, machine, plugins, with_memory), writing, errors)
+        _answer(lambda: query_adapter(given, machine, plugins, with_memory), writing, errors)
     os.close(writing)
-    return AdapterChild(given, pid, reading, errors)
+    return AdapterQuery(given, pid, reading, errors)
 
 
 def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) -> NoReturn:
-    """The child's part, in a session of its own so that the tools it starts can be stopped with it."""
+    """The child's side, in a session of its own so that the tools it starts can be stopped with it."""
     code = 1
     try:
         os.setsid()
@@ -85,25 +87,25 @@ def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) ->
         os._exit(code)
 
 
-def finish(child: AdapterChild, timeout_seconds: float) -> VendorFacts:
+def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:
     deadline = time.monotonic() + max(0.0, timeout_seconds)
-    output, has_ended = _read_until(child.answer, deadline)
-    kill_group(child.pid)  # a tool that it left behind
-    os.kill(child.pid, signal.SIGKILL)  # itself, where it has no group yet; it is not waited for, so the pid is its own
-    status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-    os.close(child.answer)
+    output, has_ended = _read_until(query.answer, deadline)
+    kill_group(query.pid)  # orphaned tools
+    os.kill(query.pid, signal.SIGKILL)  # where it has no group yet; not reaped so far, so the pid is still its own
+    status = os.waitstatus_to_exitcode(os.waitpid(query.pid, 0)[1])
+    os.close(query.answer)
     if not has_ended:
-        return failed(child.given, "it did not answer in time; its driver or tool may hang")
+        return _failed(query.given, "it did not answer in time; its driver or tool may hang")
     if output:
         return msgspec.json.decode(output, type=VendorFacts)
     if status < 0:
-        return failed(child.given, f"its process was killed by {signal.Signals(-status).name}")
-    child.errors.seek(0)
-    return failed(child.given, child.errors.read().decode(errors="replace").strip() or f"exit code {status}")
+        return _failed(query.given, f"its process was killed by {signal.Signals(-status).name}")
+    query.errors.seek(0)
+    return _failed(query.given, query.errors.read().decode(errors="replace").strip() or f"exit code {status}")
 
 
 def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
-    """What came, and whether the other end was closed in time."""
+    """What was read, and whether the other end was closed in time."""
     output = b""
     while select.select([answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(answer, 1 << 16)
@@ -113,7 +115,7 @@ def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
     return output, False
 
 
-def unseen(given: Given) -> VendorFacts:
+def _no_findings(given: Given) -> VendorFacts:
     return VendorFacts(
         given.thing.vendor,
         given.adapter,
@@ -123,14 +125,14 @@ def unseen(given: Given) -> VendorFacts:
     )
 
 
-def failed(given: Given, error: str) -> VendorFacts:
-    return msgspec.structs.replace(unseen(given), error=f"its adapter {given.adapter} failed: {error}")
+def _failed(given: Given, error: str) -> VendorFacts:
+    return msgspec.structs.replace(_no_findings(given), error=f"its adapter {given.adapter} failed: {error}")
 
 
 def _memory_now(
     backend: DeviceBackend, devices: Sequence[Device], machine: Machine, plugins: Plugins
 ) -> tuple[str, tuple[Reading, ...]]:
-    """Where all slots share the host's memory, the pool itself is what there is to see without workers."""
+    """Where all slots share the host's memory, that pool is all there is to read without workers."""
     if backend.memory_scope == "host":
         return "host", (Reading(devices[0].id, memory_used_bytes(machine), memory_limit_bytes(machine)),)
     choice = choose_probe(plugins.memory_probes(backend.vendor), machine)

@@ -1,4 +1,4 @@
-"""Where a run takes place: the nodes, the vendor that all of them use, and the cards of each."""
+"""Placement: the nodes of a run, the vendor that all of them use, and the cards of each."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from flagperf.api import Cluster, Device, DeviceBackend, Node
 from flagperf.commands import flagperf_command, pip_command
 from flagperf.errors import BadInput, MissingPart, Unsupported
 from flagperf.plan.nodes import describe_nodes
-from flagperf.plan.userfile import UserFile
+from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
 from flagperf.plugins import Plugins
-from flagperf.spec import NodeFacts, NodePart, RunSpec, state_environment
+from flagperf.spec import NodeFacts, NodePart, RunSpec
 
 
-class Site(msgspec.Struct, frozen=True):
+class Placement(msgspec.Struct, frozen=True):
     cluster: Cluster
     nodes: tuple[Node, ...]
     facts: tuple[NodeFacts, ...]
@@ -39,30 +39,25 @@ class Site(msgspec.Struct, frozen=True):
         return self.backend.memory_scope == "host" and self.host_workers > self.parts[0].allowed_cores
 
 
-def find_site(
+def find_placement(
     spec: RunSpec, plugins: Plugins, requires: tuple[str, ...], user_file: UserFile, needs_worker: bool
-) -> Site:
+) -> Placement:
     asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
     cluster = plugins.cluster(spec.cluster)
     nodes = tuple(cluster.nodes(spec.nodes))
     described = describe_nodes(cluster, nodes, vendor=asked, requires=requires)
     if needs_worker:
         _check_requirements(spec.case, described)
-    facts = tuple(with_stated(node, user_file) for node in described)
+    facts = tuple(with_stated_environment(node, user_file) for node in described)
     choice = _same_vendor(facts, asked, plugins)
     backend = plugins.device_backend(choice.facts.vendor)
     _check_sharing(cluster, nodes, backend)
     parts = tuple(_part(spec, *pair, backend) for pair in zip(nodes, facts, strict=True))
-    site = Site(cluster, nodes, facts, choice, backend, parts)
-    if site.host_workers > len(choice.facts.devices):
+    placement = Placement(cluster, nodes, facts, choice, backend, parts)
+    if placement.host_workers > len(choice.facts.devices):
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
         raise BadInput(f"--nodes {spec.nodes} --devices {spec.devices} is more than this machine's {slots}")
-    return site
-
-
-def with_stated(node: NodeFacts, user_file: UserFile) -> NodeFacts:
-    environment = state_environment(node.environment, user_file.environment, user_file.path)
-    return msgspec.structs.replace(node, environment=environment)
+    return placement
 
 
 def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:

@@ -1,0 +1,77 @@
+"""flagperf vendors new"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from flagperf.cli.options import common, echo_json, note
+from flagperf.commands import pip_command
+from flagperf.errors import BadInput
+from flagperf.plugins import core_version, load_plugins
+
+TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--folder", metavar="DIR", help="Folder to write [default: ./flagperf-NAME].")
+@common
+def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
+    """Write a new adapter package whose tests pass. Replace what is marked `Yours:`."""
+    _check_word(name)
+    target = Path(folder or f"flagperf-{name}")
+    files = write_adapter(name, target)
+    if as_json:
+        echo_json({"folder": str(target), "files": files})
+        return
+    click.echo("\n".join(str(target / file) for file in files))
+    test = shlex.join([sys.executable, "-m", "pytest"])
+    note(f"next: cd {shlex.quote(str(target))} && {pip_command('install', '-e', '.')} && {test}")
+
+
+def _check_word(name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+        raise BadInput(f"{name!r} is not a vendor word; use one lower-case word of letters and digits, such as acme")
+    for given in load_plugins().device_backends():
+        if name in (given.thing.vendor, *given.thing.aliases):
+            raise BadInput(f"{name!r} is already the word of {given.adapter}; choose another one")
+    if importlib.util.find_spec(f"flagperf_{name}") is not None:
+        raise BadInput(f"a package flagperf_{name} is already installed; choose another word, or uninstall it")
+
+
+def write_adapter(name: str, target: Path) -> list[str]:
+    """Writes all files or none."""
+    if target.exists():
+        raise BadInput(f"{target} already exists; choose another folder with --folder, or remove it")
+    if not target.parent.is_dir():
+        raise BadInput(f"{target.parent} is not a folder; create it, or choose another with --folder")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as beside:
+            files = _write_files(name, Path(beside) / "package")
+            (Path(beside) / "package").rename(target)
+    except OSError as error:
+        raise BadInput(f"{target} cannot be written: {error.strerror}") from None
+    return files
+
+
+def _write_files(name: str, root: Path) -> list[str]:
+    words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": core_version()}
+    written = []
+    for source in sorted(TEMPLATE.rglob("*.txt")):
+        place = str(source.relative_to(TEMPLATE).with_suffix("")).replace("src/", f"src/flagperf_{name}/")
+        path = root / _fill(place, words)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_fill(source.read_text(), words))
+        written.append(str(path.relative_to(root)))
+    return written
+
+
+def _fill(text: str, words: dict[str, str]) -> str:
+    return re.sub("|".join(words), lambda found: words[found[0]], text)

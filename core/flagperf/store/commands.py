@@ -1,0 +1,13 @@
+"""The commands that agents ran, as the parent's events hold them."""
+
+from __future__ import annotations
+
+from flagperf.api import LaunchCommand
+from flagperf.events import WorkersLaunched
+from flagperf.metrics import Record
+
+
+def launched_commands(record: Record) -> tuple[LaunchCommand, ...]:
+    """By node. A node whose workers were not started has none."""
+    launched = [event for event in record.parent.events if isinstance(event, WorkersLaunched)]
+    return tuple(event.command for event in sorted(launched, key=lambda event: event.node_index) if event.command)

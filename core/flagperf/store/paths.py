@@ -1,0 +1,40 @@
+"""Where everything stands in a bundle. All paths are relative to its folder, as messages quote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RUN_FILE = Path("run.json")
+ENVIRONMENT_FILE = Path("environment.json")
+MANIFEST_FILE = Path("MANIFEST")
+
+EVENTS, SAMPLES, LOGS = Path("events"), Path("samples"), Path("logs")
+FOLDERS = (EVENTS, SAMPLES, LOGS)
+
+PARENT_EVENTS = EVENTS / "parent.jsonl"
+ALL_RANK_EVENTS = EVENTS / "rank-*.jsonl"
+ALL_NODE_SAMPLES = SAMPLES / "node-*.jsonl"
+
+
+def rank_events(rank: int) -> Path:
+    return EVENTS / f"rank-{rank:05d}.jsonl"
+
+
+def node_samples(node_index: int) -> Path:
+    return SAMPLES / f"node-{node_index:03d}.jsonl"
+
+
+def rank_log(rank: int) -> Path:
+    return LOGS / f"rank-{rank:05d}.log"
+
+
+def launcher_log(node_index: int) -> Path:
+    return LOGS / f"node-{node_index:03d}.log"
+
+
+def probe_log(node_index: int) -> Path:
+    return LOGS / f"probe-{node_index:03d}.log"
+
+
+def agent_log(node_index: int) -> Path:
+    return LOGS / f"agent-{node_index:03d}.log"

@@ -1,0 +1,30 @@
+"""The help of groups."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from flagperf.cli import cli
+
+
+@pytest.mark.parametrize("group", [[], ["cases"], ["vendors"], ["runs"]])
+def test_summaries_are_whole_at_80_columns(group: list[str]) -> None:
+    done = CliRunner().invoke(cli, [*group, "--help"], terminal_width=80)
+    assert done.exit_code == 0
+    assert "..." not in done.output.replace("[ARGS]...", "")
+    assert max(len(line) for line in done.output.splitlines()) <= 80
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    done = CliRunner().invoke(cli, ["runs"])
+    assert done.output.startswith("Usage:") and "verify" in done.output
+
+
+def test_every_command_has_a_summary_that_is_a_sentence_about_what_it_does() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None and command.help is not None
+        assert command.help.split()[0] in {"Check", "List", "List,", "Measure", "Print", "Run", "Show"}

@@ -1,0 +1,56 @@
+"""flagperf vendors check"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flagperf.cli import cli
+from flagperf.cli.vendors_check import TierResult, read_report
+from flagperf.errors import BadInput, MissingPart
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="suites.TestDevice" name="test_one"/>
+<testcase classname="suites.TestDevice" name="test_two"><failure message="AssertionError: no">trace</failure></testcase>
+<testcase classname="suites.TestMemory" name="test_three"><error message="fixture">trace</error></testcase>
+<testcase classname="suites.TestMemory" name="test_four"><skipped message="needs cards"/></testcase>
+</testsuite></testsuites>"""
+
+
+def check(*arguments: str, catch_exceptions: bool = True) -> Result:
+    """From the top, as a user does: a command that is called by itself keeps other words for its help."""
+    return CliRunner().invoke(cli, ["vendors", "check", *arguments], catch_exceptions=catch_exceptions)
+
+
+def test_without_pytest_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else find_spec(name))
+    error = check("cpu").exception
+    assert isinstance(error, MissingPart) and "pip install 'flagperf[testing]'" in str(error)
+
+
+def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:
+    error = check("cpu", "--tests", str(tmp_path / "none")).exception
+    assert isinstance(error, BadInput) and "is not a folder" in str(error)
+
+
+def test_a_report_is_counted_by_what_became_of_each_test(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(REPORT)
+    result = read_report("offline", tmp_path / "report.xml")
+    failures = {"TestDevice.test_two": "AssertionError: no", "TestMemory.test_three": "fixture"}
+    assert result == TierResult("offline", 1, failures, {"needs cards": 1})
+    assert result.verdict == "fail"
+
+
+def test_a_tier_in_which_all_was_skipped_has_not_run() -> None:
+    assert TierResult("hardware", 0, {}, {"needs cards": 9}).verdict == "not run"
+
+
+def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
+    done = check("cpu", catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "cpu: offline: pass; hardware: not run" in done.output
+    assert "1 skipped: every machine has cpu: it is never absent" in done.output
