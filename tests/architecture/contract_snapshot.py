@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf import api, events, hookspecs
+from flagperf import api, events, hookspecs, kit
 from flagperf.store import STORE_SCHEMA, RecordedRun
 
 Description = Any
@@ -71,7 +71,7 @@ def _hooks() -> dict[str, str]:
 
 
 def _api() -> dict[str, Description]:
-    return {name: describe(getattr(api, name)) for name in api.__all__}
+    return {name: describe(getattr(api, name)) for name in (*api.__all__, *kit.__all__)}
 
 
 def _structs(root: Any) -> dict[str, Description]:

@@ -18,8 +18,8 @@ from typing import IO
 
 import msgspec
 
-from flagperf.api import module_command
 from flagperf.events import EventWriter, ProbeFailed
+from flagperf.kit import module_command
 from flagperf.spec import ProbeRequest
 
 READY_SECONDS = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 
 LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
 
