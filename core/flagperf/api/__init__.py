@@ -5,7 +5,7 @@ What adapters are built with (reading tools, finding cards, the torchrun launche
 
 from typing import TYPE_CHECKING
 
-from flagperf.api.case import CaseReference, DataFile
+from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory
 from flagperf.api.cluster import AgentProcess, Cluster, Node
 from flagperf.api.device import (
     Activation,
@@ -44,11 +44,13 @@ __all__ = [
     "Availability",
     "CardModel",
     "CaseReference",
+    "CheckFiles",
     "Cluster",
     "CommandOutput",
     "DataFile",
     "Device",
     "DeviceBackend",
+    "EstimateMemory",
     "LaunchCommand",
     "Launcher",
     "Machine",
