@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from flagperf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from flagperf.run import run_case
+else:  # lazy, so that workers and light commands do not pay for it
+    __getattr__ = lazy_names(__name__, {"run_case": "flagperf.run"})
 
 __all__ = ["run_case"]
-
-
-def __getattr__(name: str) -> Any:
-    """run_case is imported when it is asked for, so that workers and light commands do not pay for it."""
-    if name == "run_case":
-        from flagperf.run import run_case
-
-        return run_case
-    raise AttributeError(f"module 'flagperf' has no attribute {name!r}")

@@ -2,12 +2,13 @@
 
     # pyproject.toml                               # flagperf_acme/__init__.py
     [project.entry-points.flagperf]                from flagperf.hookspecs import hookimpl
-    acme = "flagperf_acme"                         FLAGPERF_HOOK_API = 1
+    acme = "flagperf_acme"                         FLAGPERF_HOOK_API = 2
 
                                                    @hookimpl
                                                    def flagperf_devices(): return [AcmeDevices()]
 
-A plugin says in FLAGPERF_HOOK_API which version of this file it was written for.
+A plugin says in FLAGPERF_HOOK_API which version of the contract it was written for: hooks and flagperf.api, with
+flagperf.kit that adapters are built with. Every version from MIN_HOOK_API to HOOK_API works.
 All hooks are cheap, touch no hardware, import neither torch nor a vendor library, and may be called twice.
 Each plugin is called by itself: one that raises is listed with its reason, and the others work on.
 """
@@ -18,8 +19,14 @@ import pluggy
 
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 
-HOOK_API = 1
-"""Moves when a hook or a method of an api class is added, removed or changes its signature."""
+HOOK_API = 2
+"""Moves when something optional is added: a hook, a method, a field or an attribute with a default. Once per release.
+
+2: flagperf.kit apart from flagperf.api; CheckFiles and EstimateMemory; energy, clock and throttling in a Reading.
+"""
+
+MIN_HOOK_API = 1
+"""Moves, with HOOK_API, when something is removed or changes its signature: plugins before it are refused."""
 
 hookspec = pluggy.HookspecMarker("flagperf")
 hookimpl = pluggy.HookimplMarker("flagperf")

@@ -15,16 +15,15 @@ from flagperf.agent.adapter_query import AdapterQuery, finish_query, query_adapt
 from flagperf.api import (
     Activation,
     Availability,
-    Card,
     Device,
     DeviceBackend,
     Machine,
     MemoryProbe,
     Presence,
     Reading,
-    make_devices,
 )
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Card, make_devices
 
 CARD = Device("GPU-1", "A1", "A1", 0)
 ONE = Card(0, ("A1",), uuid="GPU-1")

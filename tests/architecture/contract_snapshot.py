@@ -12,14 +12,13 @@ from typing import Any
 
 import msgspec
 
-from flagperf import api, events, hookspecs
+from flagperf import api, events, hookspecs, kit, testing, worker
 from flagperf.store.run import STORE_SCHEMA, RecordedRun
 
 Description = Any
 """A text, a list of texts, or a dictionary of those."""
 
 PLACES = {
-    "HOOK_API": "core/flagperf/hookspecs.py",
     "EVENT_SCHEMA": "core/flagperf/events/schema.py",
     "STORE_SCHEMA": "core/flagperf/store/run.py",
 }
@@ -28,21 +27,39 @@ PLACES = {
 def snapshot() -> dict[str, dict[str, Description]]:
     """By the version number that guards it: its value, and what it stands for."""
     return {
-        "HOOK_API": {"version": hookspecs.HOOK_API, "hooks": _hooks(), "api": _api()},
         "EVENT_SCHEMA": {"version": events.EVENT_SCHEMA, "events": _structs(events.AnyEvent)},
         "STORE_SCHEMA": {"version": STORE_SCHEMA, "bundle": _structs(RecordedRun)},
     }
 
 
+def hook_contract() -> dict[str, Description]:
+    """What plugins rely on, by package. `api` has the names that moved to the kit too: old plugins find them there."""
+    names = [*api.__all__, *(name for name in kit.__all__ if hasattr(api, name))]
+    return {
+        "version": hookspecs.HOOK_API,
+        "hooks": _hooks(),
+        "api": {name: describe(getattr(api, name)) for name in names},
+        "kit": {name: describe(getattr(kit, name)) for name in kit.__all__},
+        "testing": dict.fromkeys(testing.__all__, ""),
+        "case": {name: describe_for_callers(getattr(worker, name)) for name in worker.__all__},
+    }
+
+
 def describe(thing: Any) -> Description:
-    """One public name of flagperf.api."""
+    """One public name."""
     if inspect.isclass(thing):
         return describe_class(thing)
     if callable(thing):
-        return str(inspect.signature(thing))
+        return describe_function(thing)
     if isinstance(thing, tuple):
-        return repr(thing)
+        return dict.fromkeys(map(str, thing), "")
     return {str(key): repr(value) for key, value in thing.items()}
+
+
+def describe_function(function: Any) -> dict[str, Description]:
+    """For functions that plugins call: one more parameter with a default changes nothing for them."""
+    signature = inspect.signature(function)
+    return {"parameters": list(map(str, signature.parameters.values())), "returns": str(signature.return_annotation)}
 
 
 def describe_class(cls: type) -> dict[str, Description]:
@@ -50,11 +67,20 @@ def describe_class(cls: type) -> dict[str, Description]:
     if issubclass(cls, msgspec.Struct):
         described["fields"] = describe_fields(cls)
     else:
-        described["attributes"] = [_attribute(cls, name) for name in inspect.get_annotations(cls)]
+        described["attributes"] = {name: _attribute(cls, name) for name in inspect.get_annotations(cls)}
     described["methods"] = {
         name: _method(member) for name, member in sorted(vars(cls).items()) if _is_public_method(name, member)
     }
     return {name: value for name, value in described.items() if value}
+
+
+def describe_for_callers(cls: type) -> dict[str, Description]:
+    """A class that cases use and never extend: one more parameter with a default changes nothing for them."""
+    methods = {name: member for name, member in sorted(vars(cls).items()) if _is_public_method(name, member)}
+    return {
+        "attributes": {name: _attribute(cls, name) for name in inspect.get_annotations(cls)},
+        "methods": {name: describe_function(method) for name, method in methods.items()},
+    }
 
 
 def describe_fields(struct: type[msgspec.Struct]) -> list[str]:
@@ -68,10 +94,6 @@ def describe_fields(struct: type[msgspec.Struct]) -> list[str]:
 def _hooks() -> dict[str, str]:
     names = sorted(name for name in vars(hookspecs) if name.startswith("flagperf_"))
     return {name: str(inspect.signature(getattr(hookspecs, name))) for name in names}
-
-
-def _api() -> dict[str, Description]:
-    return {name: describe(getattr(api, name)) for name in api.__all__}
 
 
 def _structs(root: Any) -> dict[str, Description]:
@@ -123,20 +145,21 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default_factory is not msgspec.NODEFAULT:
         return f" = {field.default_factory()!r}" if isinstance(field.default_factory, type) else " = computed"
     if callable(field.default):
-        return f" = {field.default.__name__}"
+        return " = a function"
     return "" if field.default is msgspec.NODEFAULT else f" = {field.default!r}"
 
 
 def _attribute(cls: type, name: str) -> str:
-    written = f"{name}: {inspect.get_annotations(cls)[name]}"
+    annotation = str(inspect.get_annotations(cls)[name])
     if name not in cls.__dict__:
-        return written
+        return annotation
     value = cls.__dict__[name]
-    return f"{written} = {value.__name__ if inspect.isfunction(value) else repr(value)}"
+    return f"{annotation} = {'a function' if inspect.isfunction(value) else repr(value)}"
 
 
 def _is_public_method(name: str, member: Any) -> bool:
-    return not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    is_public = name == "__call__" or not name.startswith("_")
+    return is_public and (inspect.isfunction(member) or isinstance(member, property))
 
 
 def _method(member: Any) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = (
-    ("commands", "errors", "units"),
+    ("commands", "errors", "kinds", "lazy_names", "messages", "units"),
     ("api", "files"),
-    ("events",),
+    ("kit", "events"),
     ("hookspecs", "spec"),
     ("metrics",),
     ("plugins", "store"),
@@ -23,7 +23,9 @@ STAGES = (
 """A part of core may import itself and parts of earlier stages, never one of its own stage."""
 
 STAGE_OF = {part: stage for stage, parts in enumerate(STAGES) for part in parts}
-OUTSIDE = frozenset({"api", "hookspecs", "errors", "units"})
+DEFAULTS_OF = {"api": "kit"}
+"""A method of the contract may do by default what the kit does: it imports that inside the function."""
+OUTSIDE = frozenset({"api", "kit", "hookspecs", "errors", "units"})
 """What a vendor may import, and so all that `builtin` may."""
 FOR_CASES = frozenset({"api", "hookspecs", "errors", "worker"})
 HEAVY = frozenset({"torch", "accelerate", "transformers", "peft", "pynvml"})
@@ -45,7 +47,7 @@ def module_name(path: Path, source_root: Path) -> str:
 def problems(module: str, source: str, *, is_package: bool = False) -> list[str]:
     """What this module imports and must not, one text each."""
     found = list(_imports(ast.parse(source), module, is_package))
-    wrong = [f"{module}:{each.line}: {reason}" for each in found if (reason := _refusal(module, each.target))]
+    wrong = [f"{module}:{each.line}: {reason}" for each in found if (reason := _refusal(module, each))]
     if not module.startswith("flagperf_cases"):
         wrong += [
             f"{module}:{each.line}: {each.target} is imported with the module; do it in the function that needs it"
@@ -55,8 +57,9 @@ def problems(module: str, source: str, *, is_package: bool = False) -> list[str]
     return wrong
 
 
-def _refusal(module: str, target: str) -> str:
-    """Why `module` may not import `target`, empty where it may."""
+def _refusal(module: str, found: Import) -> str:
+    """Why `module` may not import this, empty where it may."""
+    target = found.target
     if not _is_within(target, "flagperf") and not _is_within(target, "flagperf_cases"):
         return ""
     if _is_within(module, "flagperf_cases"):
@@ -66,7 +69,7 @@ def _refusal(module: str, target: str) -> str:
     part, wanted = _part(module), _part(target)
     if wanted == "testing":
         return "" if part == "testing" else "testing is imported by nothing"
-    if part in ("testing", wanted):
+    if part in ("testing", wanted) or (found.deferred and DEFAULTS_OF.get(part) == wanted):
         return ""
     if not _is_within(module, "flagperf") or part == "builtin":
         return "" if wanted in OUTSIDE else f"a vendor may import {_listed(OUTSIDE)}, not {wanted or 'flagperf itself'}"
@@ -75,7 +78,7 @@ def _refusal(module: str, target: str) -> str:
 
 def _refusal_by_stage(part: str, wanted: str) -> str:
     if part == "":
-        return "" if wanted == "run" else f"flagperf itself gives run_case and nothing of {wanted}"
+        return "" if wanted in ("run", "lazy_names") else f"flagperf itself gives run_case and nothing of {wanted}"
     for name in (part, wanted):
         if name not in STAGE_OF:
             return f"{name or 'flagperf itself'} has no stage: find its place in STAGES"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 from flagperf.spec import vocabulary
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add-a-case.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add-a-vendor.md").read_text(encoding="utf-8")
 LAY_OUT = """

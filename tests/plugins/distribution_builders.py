@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HEADER = """
-from flagperf.api import Activation, CaseReference, Device, DeviceBackend, Presence, TorchrunLauncher
+from flagperf.api import Activation, CaseReference, Device, DeviceBackend, Presence
+from flagperf.kit import TorchrunLauncher
 from flagperf.hookspecs import hookimpl
 FLAGPERF_HOOK_API = 1
 """

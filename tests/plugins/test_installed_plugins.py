@@ -14,7 +14,7 @@ PLUGINS_BESIDE = {entry_point.name for entry_point in importlib.metadata.entry_p
 PROBLEMS = {
     "import_error": "cannot be imported: ModuleNotFoundError: No module named 'library_of_no_vendor'",
     "too_old": "it needs flagperf<0.0.5, this is ",
-    "wrong_hook_api": "it was written for HOOK_API 99, this flagperf speaks 1",
+    "wrong_hook_api": "it was written for HOOK_API 99, this flagperf ",
     "no_hook_api": "it does not say FLAGPERF_HOOK_API",
     "raising": "flagperf_devices raised ValueError: no firmware table for this board",
     "wrong_type": "flagperf_devices gave str, not DeviceBackend",

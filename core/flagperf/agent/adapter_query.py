@@ -17,8 +17,9 @@ import msgspec
 from flagperf.agent.probe import choose_probe
 from flagperf.agent.processes import die_with_parent, kill_group
 from flagperf.agent.simulation import is_simulated
-from flagperf.api import Device, DeviceBackend, Machine, Reading, memory_limit_bytes, memory_used_bytes
+from flagperf.api import Device, DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput
+from flagperf.kit import memory_limit_bytes, memory_used_bytes
 from flagperf.plugins import Given, Plugins
 from flagperf.spec import VendorFacts
 

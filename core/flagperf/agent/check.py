@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from flagperf.api import DataFile
+from flagperf.api import CheckFiles, DataFile
 from flagperf.errors import BadInput
 from flagperf.spec import CheckAnswer, CheckRequest
 
@@ -34,7 +33,7 @@ def check(request: CheckRequest) -> CheckAnswer:
         return CheckAnswer(problem=f"{request.check_files}, the case's check of its data, failed: {what}")
 
 
-def _function(reference: str) -> Callable[..., list[DataFile]]:
+def _function(reference: str) -> CheckFiles:
     module, _, name = reference.partition(":")
-    function: Callable[..., list[DataFile]] = getattr(importlib.import_module(module), name)
+    function: CheckFiles = getattr(importlib.import_module(module), name)
     return function

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 import psutil
 
-from flagperf.api import Machine, descendants
+from flagperf.api import Machine
 from flagperf.events import CpuUse
+from flagperf.kit import descendants
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6, 7)

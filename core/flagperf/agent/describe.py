@@ -13,7 +13,8 @@ import msgspec
 from flagperf.agent.adapter_query import finish_query, query_adapter, start_query
 from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
-from flagperf.api import Machine, allowed_cores
+from flagperf.api import Machine
+from flagperf.kit import allowed_cores
 from flagperf.plugins import Given, Plugins, load_plugins
 from flagperf.spec import DescribeRequest, Fact, MissingRequirement, NodeFacts, VendorFacts
 

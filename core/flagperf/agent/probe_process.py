@@ -18,8 +18,8 @@ from typing import IO
 
 import msgspec
 
-from flagperf.api import module_command
 from flagperf.events import EventWriter, ProbeFailed
+from flagperf.kit import module_command
 from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
 

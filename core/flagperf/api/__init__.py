@@ -1,9 +1,12 @@
-"""What a vendor, a site or a case author writes against. Nothing here imports torch."""
+"""The contract: what core calls, and what it exchanges with vendors, sites and case authors. Imports no torch.
 
-from flagperf.api.case import CaseReference, DataFile
-from flagperf.api.cells import Cell, cell_number, is_nothing, read_cells, whole_lines
+What adapters are built with (reading tools, finding cards, the torchrun launcher) is in flagperf.kit.
+"""
+
+from typing import TYPE_CHECKING
+
+from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory
 from flagperf.api.cluster import AgentProcess, Cluster, Node
-from flagperf.api.cpus import near_cpus, read_cpu_list, write_cpu_list
 from flagperf.api.device import (
     Activation,
     AllocatorMemory,
@@ -12,28 +15,55 @@ from flagperf.api.device import (
     Presence,
     TimingEvent,
 )
-from flagperf.api.discovery import Card, make_devices
-from flagperf.api.host import allowed_cores, memory_limit_bytes, memory_used_bytes
-from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting, TorchrunLauncher
-from flagperf.api.machine import CommandOutput, Machine, run_tool
+from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
+from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
-from flagperf.api.models import CardModel, Peak, find_model, read_models
-from flagperf.api.pci import PciFunction, pci_address, pci_functions
+from flagperf.api.models import CardModel, Peak
 from flagperf.api.precision import PRECISIONS, Precision, precision
-from flagperf.api.presence import Evidence, judge
-from flagperf.api.processes import descendants
-from flagperf.api.python import module_command
-from flagperf.api.tools import Query, Tool, ToolProbe, ask_all, ask_first, join, merge
-from flagperf.api.torch_device import TorchDeviceBackend
-from flagperf.api.visibility import visible_devices
+from flagperf.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from flagperf.kit import *  # noqa: F403
+else:
+    _MOVED_TO_KIT = """
+    Card Cell Evidence PciFunction Query Tool ToolProbe TorchDeviceBackend TorchrunLauncher allowed_cores ask_all
+    ask_first cell_number descendants find_model is_nothing join judge make_devices memory_limit_bytes
+    memory_used_bytes merge module_command near_cpus pci_address pci_functions read_cells read_cpu_list read_models
+    run_tool visible_devices whole_lines write_cpu_list
+    """
+    # In HOOK_API 1 these were names of this package; they moved to flagperf.kit in HOOK_API 2. Adapters that were
+    # shipped before import them from here.
+    __getattr__ = lazy_names(__name__, dict.fromkeys(_MOVED_TO_KIT.split(), "flagperf.kit"))
 
 __all__ = [
-    "FIGURES", "PRECISIONS", "Activation", "AgentProcess", "AllocatorMemory", "Availability", "Card", "CardModel",
-    "CaseReference", "Cell", "Cluster", "CommandOutput", "DataFile", "Device", "DeviceBackend", "Evidence",
-    "LaunchCommand", "Launcher", "Machine", "MemoryProbe", "Node", "NodeShare", "PciFunction", "Peak", "Precision",
-    "Presence", "ProcessReading", "Query", "RankFailure", "Reading", "Setting", "TimingEvent", "Tool", "ToolProbe",
-    "TorchDeviceBackend", "TorchrunLauncher", "allowed_cores", "ask_all", "ask_first", "cell_number", "descendants",
-    "find_model", "is_nothing", "join", "judge", "make_devices", "memory_limit_bytes", "memory_used_bytes", "merge",
-    "module_command", "near_cpus", "pci_address", "pci_functions", "precision", "read_cells", "read_cpu_list",
-    "read_models", "run_tool", "visible_devices", "whole_lines", "write_cpu_list",
-]  # fmt: skip
+    "FIGURES",
+    "PRECISIONS",
+    "Activation",
+    "AgentProcess",
+    "AllocatorMemory",
+    "Availability",
+    "CardModel",
+    "CaseReference",
+    "CheckFiles",
+    "Cluster",
+    "CommandOutput",
+    "DataFile",
+    "Device",
+    "DeviceBackend",
+    "EstimateMemory",
+    "LaunchCommand",
+    "Launcher",
+    "Machine",
+    "MemoryProbe",
+    "Node",
+    "NodeShare",
+    "Peak",
+    "Precision",
+    "Presence",
+    "ProcessReading",
+    "RankFailure",
+    "Reading",
+    "Setting",
+    "TimingEvent",
+    "precision",
+]

@@ -1,8 +1,9 @@
-"""CaseReference: what `flagperf_cases` gives. Everything else about a case stands in its case.toml."""
+"""What `flagperf_cases` gives, and the functions that a case.toml names. All else about a case is in its case.toml."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,3 +21,25 @@ class DataFile(msgspec.Struct, frozen=True):
     path: str
     num_bytes: int
     sha256: str
+
+
+class CheckFiles(Protocol):
+    """`check_files` of a case.toml, `module:function`: look at values and data before anything is started.
+
+    Called by the agent on every node, without torch. `data_dir` is --data-dir or None; `values` is the resolved tree
+    of the run. Gives every file that the run will read; those of the first node are recorded. Raises BadInput for a
+    file or a value that cannot be used: what, where, what to do. Since HOOK_API 1.
+    """
+
+    def __call__(self, data_dir: Path | None, values: dict[str, Any], /) -> list[DataFile]: ...
+
+
+class EstimateMemory(Protocol):
+    """`estimate` of a case.toml, `module:function`: the memory of the fullest rank, part by part, in bytes.
+
+    Called by the parent for `flagperf plan`, without torch and without cards. `values` is the resolved tree. Gives
+    part -> bytes of the tensors that are known before the launch; core adds them up and compares them with the card.
+    Raises BadInput for values that do not go together. Since HOOK_API 1.
+    """
+
+    def __call__(self, values: dict[str, Any], /) -> dict[str, int]: ...

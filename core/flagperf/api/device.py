@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from flagperf.api.machine import Machine
-from flagperf.api.models import CardModel, Peak, read_models
+from flagperf.api.models import CardModel, Peak
 from flagperf.api.precision import Precision
 
 
@@ -129,6 +129,8 @@ class DeviceBackend(abc.ABC):
 
     def models(self) -> tuple[CardModel, ...]:
         """The card models that models.toml describes."""
+        from flagperf.kit.models_toml import read_models
+
         path = self._data("models.toml")
         return read_models(path) if path else ()
 

@@ -21,15 +21,15 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     utilisation_percent: float | None = None
     power_watts: float | None = None
     temperature_celsius: float | None = None
+    missing: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    """What else the source says of the card (uuid, pci_address, name, driver), for discovery."""
     energy_joules: float | None = None
     """A counter of the card, since some beginning of its own."""
     clock_mhz: float | None = None
     """Of the compute units, now."""
     throttle_reasons: tuple[str, ...] | None = None
     """Why the card runs slower than it could, in plain words. Empty: it does not. None: not read."""
-    missing: dict[str, str] = {}
-    properties: dict[str, str] = {}
-    """What else the source says of the card (uuid, pci_address, name, driver), for discovery."""
 
 
 FIGURES = ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")

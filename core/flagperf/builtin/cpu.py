@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flagperf.api import (
-    Activation,
-    Device,
-    DeviceBackend,
-    Machine,
-    Precision,
-    Presence,
-    TorchrunLauncher,
-    memory_limit_bytes,
-)
+from flagperf.api import Activation, Device, DeviceBackend, Machine, Precision, Presence
+from flagperf.kit import TorchrunLauncher, memory_limit_bytes
 
 NUM_SLOTS = 64
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading, descendants, memory_limit_bytes
+from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
+from flagperf.kit import descendants, memory_limit_bytes
 
 
 class HostMemoryProbe(MemoryProbe):

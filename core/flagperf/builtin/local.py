@@ -9,7 +9,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from flagperf.api import AgentProcess, Cluster, Node, module_command
+from flagperf.api import AgentProcess, Cluster, Node
+from flagperf.kit import module_command
 
 
 class LocalCluster(Cluster):

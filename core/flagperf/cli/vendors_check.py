@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import click
 import msgspec
 
-from flagperf.api import module_command
 from flagperf.cli.options import common, echo_json, note
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
+from flagperf.kit import module_command
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts

@@ -10,6 +10,6 @@ from flagperf.kinds.inference import INFERENCE
 from flagperf.kinds.kind import Kind
 from flagperf.kinds.training import TRAINING
 
-__all__ = ["KINDS", "Kind"]
+__all__ = ["INFERENCE", "KINDS", "TRAINING", "Kind"]
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (TRAINING, INFERENCE)}

@@ -14,7 +14,19 @@ import msgspec
 
 from flagperf.messages.catalogue import LANGUAGES, Lang, has_text, template
 
-__all__ = ["LANGUAGES", "Lang", "Message", "choose", "has_text", "joined", "listed", "message", "recorded", "render"]
+__all__ = [
+    "LANGUAGES",
+    "Lang",
+    "Message",
+    "choose",
+    "has_text",
+    "joined",
+    "listed",
+    "message",
+    "recorded",
+    "render",
+    "template",
+]
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 
 import msgspec
 
+from flagperf.api import EstimateMemory
 from flagperf.spec import Manifest, Resolved
 
 
@@ -34,5 +34,5 @@ def estimate_memory(
     if manifest.estimate is None:
         return None
     module, _, name = manifest.estimate.partition(":")
-    function: Callable[..., dict[str, int]] = getattr(importlib.import_module(module), name)
+    function: EstimateMemory = getattr(importlib.import_module(module), name)
     return MemoryEstimate(function(config.values), total_bytes, source)

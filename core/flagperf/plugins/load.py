@@ -57,7 +57,7 @@ def _load(manager: pluggy.PluginManager, entry_point: importlib.metadata.EntryPo
     try:
         _check_core_range(entry_point)
         module = _import(entry_point)
-        _check_hook_api(module)
+        _check_hook_api(module, distribution)
         manager.register(module, name=status.key)
         manager.check_pending()
     except PluginRefused as refused:
@@ -117,12 +117,18 @@ def _check_core_range(entry_point: importlib.metadata.EntryPoint) -> None:
             raise PluginRefused(f"it needs flagperf{requirement.specifier}, this is {core_version()}")
 
 
-def _check_hook_api(module: object) -> None:
-    declared = getattr(module, "FLAGPERF_HOOK_API", None)
+def _check_hook_api(module: object, distribution: str) -> None:
+    declared: object = getattr(module, "FLAGPERF_HOOK_API", None)
     if declared is None:
         raise PluginRefused("it does not say FLAGPERF_HOOK_API, the version of the contract it was written for")
-    if declared != hookspecs.HOOK_API:
-        raise PluginRefused(f"it was written for HOOK_API {declared}, this flagperf speaks {hookspecs.HOOK_API}")
+    if type(declared) is not int:
+        raise PluginRefused(f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {declared!r}")
+    if not hookspecs.MIN_HOOK_API <= declared <= hookspecs.HOOK_API:
+        outdated = distribution if declared < hookspecs.MIN_HOOK_API else OWN_DISTRIBUTION
+        raise PluginRefused(
+            f"it was written for HOOK_API {declared}, this flagperf {core_version()} speaks "
+            f"{hookspecs.MIN_HOOK_API} to {hookspecs.HOOK_API}: upgrade {outdated}"
+        )
 
 
 @functools.cache

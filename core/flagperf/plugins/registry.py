@@ -13,7 +13,6 @@ import pluggy
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.metrics.registry import vocabulary
 from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
 from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
@@ -233,6 +232,8 @@ def _case(reference: CaseReference) -> Case:
         raise BadInput(f"the manifest of {reference.target!r} has to be a pathlib.Path; got {reference.manifest!r}")
     if not isinstance(reference.target, str) or not is_object_reference(reference.target):
         raise BadInput(f"{reference.manifest}: its target is written module:function; got {reference.target!r}")
+    from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
+
     return Case(reference, read_manifest(reference.manifest, vocabulary()))
 
 

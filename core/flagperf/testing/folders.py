@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from flagperf.api import CommandOutput, Machine, run_tool
+from flagperf.api import CommandOutput, Machine
+from flagperf.kit import run_tool
 
 
 class MachineFolder:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 
 ANSWER_SECONDS = 120.0
 """For a driver that hangs; answers come in well under a second."""

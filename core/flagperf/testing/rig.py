@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from flagperf.api import Device, Reading, TorchrunLauncher
+from flagperf.api import Device, Reading
+from flagperf.kit import TorchrunLauncher
 from flagperf.plugins import load_plugins
 from flagperf.testing.tools import write_memory
 

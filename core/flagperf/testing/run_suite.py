@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 from flagperf.testing.moving_memory import MovingMemory
 from flagperf.testing.rig import Simulation
 from flagperf.testing.suite import Suite

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from flagperf.api import module_command
 from flagperf.errors import BadInput, FlagPerfError
+from flagperf.kit import module_command
 from flagperf.testing.rig import Rig
 
 USAGE = "usage: python -m flagperf.testing.simulate FILE:RIG COMMAND..., as in tests/test_acme_conformance.py:AcmeRig"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from flagperf.api import read_cpu_list, write_cpu_list
+from flagperf.kit import read_cpu_list, write_cpu_list
 
 
 def bind_to_cpus(cpus: str) -> None:

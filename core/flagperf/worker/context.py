@@ -50,6 +50,15 @@ FLUSH_SECONDS = 1.0
 
 
 class Context:
+    config: Any
+    """The resolved values of the case, by attribute: ctx.config.training.batch_size."""
+    precision: Precision
+    rank: int
+    world_size: int
+    device: str
+    """What torch.device() takes."""
+    data_dir: Path | None
+
     def __init__(
         self,
         *,
@@ -65,8 +74,7 @@ class Context:
         clock: Callable[[], int] = time.monotonic_ns,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self.config: Any = _namespace(config)
-        """The resolved values of the case, by attribute: ctx.config.training.batch_size."""
+        self.config = _namespace(config)
         self.precision = precision
         self.rank = rank
         self.world_size = world_size
@@ -130,9 +138,11 @@ class Context:
 
     # --- spans ------------------------------------------------------------------------------------------------------
 
-    def training(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def training(self, planned_steps: int | None = None) -> Iterator[None]:
         """The measured span of a case of kind `training`. `planned_steps` is for progress only."""
-        return self._of_kind("training", planned_steps)
+        with self._of_kind("training", planned_steps):
+            yield
 
     def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
         """The measured span of a case of kind `inference`: its loop over the data, a step for each batch."""

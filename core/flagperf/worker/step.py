@@ -30,12 +30,12 @@ class Step:
     def done(
         self,
         *,
-        samples: int = 0,
+        samples: int,
         tokens: int = 0,
         padded_tokens: int = 0,
+        loss: Any = None,
         flops: int = 0,
         bytes: int = 0,
-        loss: Any = None,
     ) -> None:
         """What the step did, on this rank: real samples, real tokens, positions that held padding, the FLOPs and bytes
         that it needed at least, and the mean loss over its real samples as a detached tensor (or a number), which is

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 from hygon_builders import ADDRESSES, TOTAL_MIB, answers, folder_with_cards, machine_with_tool, with_cpu_functions
 
-from flagperf.api import Device, find_model
+from flagperf.api import Device
 from flagperf.errors import BadInput, ToolFailed, Unsupported
+from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_hygon.device import HygonBackend
 

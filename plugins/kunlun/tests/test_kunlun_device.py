@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 from kunlun_builders import ADDRESSES, TOTAL_MIB, UUIDS, answers, folder_with_cards, machine_with_tool, transcript
 
-from flagperf.api import Device, Machine, find_model
+from flagperf.api import Device, Machine
 from flagperf.errors import BadInput, ToolFailed, Unsupported
+from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_kunlun.device import KunlunBackend
 

@@ -25,8 +25,9 @@ from metax_builders import (
     without,
 )
 
-from flagperf.api import Device, find_model
+from flagperf.api import Device
 from flagperf.errors import BadInput, ToolFailed
+from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder
 from flagperf_metax.device import MetaxBackend
 

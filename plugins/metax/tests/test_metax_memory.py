@@ -21,8 +21,9 @@ from metax_builders import (
     without,
 )
 
-from flagperf.api import Availability, Device, Machine, Reading, Tool
+from flagperf.api import Availability, Device, Machine, Reading
 from flagperf.errors import ToolFailed
+from flagperf.kit import Tool
 from flagperf.testing import Answer, MachineFolder
 from flagperf_metax.memory import DMON, MxSmiProbe, MxSmiTableProbe
 

@@ -30,8 +30,9 @@ from nvidia_builders import (
     write_nvidia_smi,
 )
 
-from flagperf.api import PRECISIONS, Device, find_model
+from flagperf.api import PRECISIONS, Device
 from flagperf.errors import ToolFailed, Unsupported
+from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_nvidia import smi
 from flagperf_nvidia.device import NvidiaBackend, presence

@@ -22,8 +22,9 @@ from nvidia_builders import (
     write_nvidia_smi,
 )
 
-from flagperf.api import FIGURES, Machine, MemoryProbe, ProcessReading, Reading, Tool
+from flagperf.api import FIGURES, Machine, MemoryProbe, ProcessReading, Reading
 from flagperf.errors import ToolFailed, UnknownLayout
+from flagperf.kit import Tool
 from flagperf.testing import Answer, MachineFolder, simulated_environ, write_tool
 from flagperf_nvidia import flagperf_memory_probes, smi
 from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe

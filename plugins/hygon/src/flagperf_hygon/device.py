@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flagperf.api import (
+from flagperf.api import Device, Machine, Presence, Reading
+from flagperf.errors import BadInput, ToolFailed
+from flagperf.kit import (
     Card,
-    Device,
     Evidence,
-    Machine,
     PciFunction,
-    Presence,
     Query,
-    Reading,
     TorchDeviceBackend,
     ask_all,
     judge,
     make_devices,
     pci_functions,
 )
-from flagperf.errors import BadInput, ToolFailed
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
 from flagperf_hygon.memory import BUS, HY_SMI, MEMORY
 from flagperf_hygon.smi import driver_version, parse_json

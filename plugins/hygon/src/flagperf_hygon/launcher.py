@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flagperf.api import Machine, TorchrunLauncher
+from flagperf.api import Machine
 from flagperf.errors import BadInput
+from flagperf.kit import TorchrunLauncher
 
 ENV_SCRIPT_VARIABLE = "FLAGPERF_HYGON_ENV_SCRIPT"
 VISIBILITY_VARIABLE = "HIP_VISIBLE_DEVICES"

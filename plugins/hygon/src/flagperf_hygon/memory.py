@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from flagperf.api import FIGURES, Availability, Device, Machine, Query, Reading, Tool, ToolProbe
+from flagperf.api import FIGURES, Availability, Device, Machine, Reading
+from flagperf.kit import Query, Tool, ToolProbe
 from flagperf_hygon.smi import parse_json, plausible
 
 HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/.hyhal/bin", "/opt/dtk/bin"))

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import Cell, Reading, is_nothing, pci_address, read_cells, whole_lines
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, is_nothing, pci_address, read_cells, whole_lines
 
 MIB = 1 << 20
 BUSY_PERCENT = 10.0

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flagperf.api import (
+from flagperf.api import Device, Machine, Presence, Reading
+from flagperf.errors import BadInput
+from flagperf.kit import (
     Card,
-    Device,
     Evidence,
-    Machine,
     PciFunction,
-    Presence,
     Query,
-    Reading,
     TorchDeviceBackend,
     ask_all,
     ask_first,
@@ -24,7 +22,6 @@ from flagperf.api import (
     make_devices,
     pci_functions,
 )
-from flagperf.errors import BadInput
 from flagperf_kunlun.launcher import VISIBILITY_VARIABLES
 from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, XPU_SMI, may_be_kunlun
 from flagperf_kunlun.smi import parse_query, parse_table

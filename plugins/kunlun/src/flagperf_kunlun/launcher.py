@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flagperf.api import NodeShare, Setting, TorchrunLauncher
+from flagperf.api import NodeShare, Setting
+from flagperf.kit import TorchrunLauncher
 
 VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """Which of them wins where they differ is not known."""

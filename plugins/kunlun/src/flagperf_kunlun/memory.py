@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flagperf.api import FIGURES, Availability, Machine, Query, Tool, ToolProbe, pci_functions
+from flagperf.api import FIGURES, Availability, Machine
+from flagperf.kit import Query, Tool, ToolProbe, pci_functions
 from flagperf_kunlun.smi import parse_machine
 
 XPU_SMI = Tool(names=("xpu-smi", "xpu_smi"), folders=("/usr/local/bin", "/usr/local/xpu/bin", "/opt/xre/bin"))

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, pci_address, read_cells, whole_lines
 
 MIB = 1 << 20
 NUM_MACHINE_WORDS = 32

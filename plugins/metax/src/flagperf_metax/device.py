@@ -7,15 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from flagperf.api import (
+from flagperf.api import Device, Machine, Presence, Reading
+from flagperf.errors import ToolFailed, ToolSilent
+from flagperf.kit import (
     Card,
-    Device,
     Evidence,
-    Machine,
     PciFunction,
-    Presence,
     Query,
-    Reading,
     TorchDeviceBackend,
     ask_all,
     ask_first,
@@ -23,7 +21,6 @@ from flagperf.api import (
     make_devices,
     pci_functions,
 )
-from flagperf.errors import ToolFailed, ToolSilent
 from flagperf_metax.launcher import VISIBILITY_VARIABLES
 from flagperf_metax.memory import BOARD_POWER, DEVICE_NODE, JSON, MEMORY, MX_SMI, PCI_VENDOR, TABLE, is_metax_machine
 from flagperf_metax.smi import parse_list, parse_version

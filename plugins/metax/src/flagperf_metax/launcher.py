@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flagperf.api import NodeShare, Setting, TorchrunLauncher
+from flagperf.api import NodeShare, Setting
+from flagperf.kit import TorchrunLauncher
 
 VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "MACA_VISIBLE_DEVICES")
 """The runtime reads both; which of them wins where they differ is not documented."""

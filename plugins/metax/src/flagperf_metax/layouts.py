@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address, read_cells, whole_lines
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, pci_address, read_cells, whole_lines
 
 CARD_NAME = r"(?:MX|MetaX )\S+(?: \S+)*"
 """Another company ships a tool of the same name: cards that are called otherwise are not MetaX's."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from flagperf.api import Availability, Device, Machine, Query, Reading, Tool, ToolProbe, merge, pci_functions
+from flagperf.api import Availability, Device, Machine, Reading
 from flagperf.errors import ToolFailed
+from flagperf.kit import Query, Tool, ToolProbe, merge, pci_functions
 from flagperf_metax.smi import (
     parse_board_power,
     parse_dmon,

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, pci_address
 from flagperf_metax.layouts import (
     ADDRESS,
     CARD_NAME,

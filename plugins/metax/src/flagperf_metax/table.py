@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from flagperf.api import Cell, Reading, pci_address
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, pci_address
 from flagperf_metax.layouts import (
     ADDRESS,
     CARD_NAME,

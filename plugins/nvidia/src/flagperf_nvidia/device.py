@@ -12,21 +12,9 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import (
-    Card,
-    Device,
-    Evidence,
-    Machine,
-    PciFunction,
-    Precision,
-    Presence,
-    Reading,
-    TorchDeviceBackend,
-    judge,
-    make_devices,
-    pci_functions,
-)
+from flagperf.api import Device, Machine, Precision, Presence, Reading
 from flagperf.errors import ToolFailed, Unsupported
+from flagperf.kit import Card, Evidence, PciFunction, TorchDeviceBackend, judge, make_devices, pci_functions
 from flagperf_nvidia import smi
 from flagperf_nvidia.nvml import BLOCKED, NO_PERMISSION, VENDOR_ID, Nvml, NvmlFailed, binding
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from flagperf.api import Device, NodeShare, Setting, TorchrunLauncher
+from flagperf.api import Device, NodeShare, Setting
 from flagperf.errors import Unsupported
+from flagperf.kit import TorchrunLauncher
 
 
 class NvidiaLauncher(TorchrunLauncher):

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, ProcessReading, Query, Reading, ToolProbe
+from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, ProcessReading, Reading
 from flagperf.errors import ToolFailed
+from flagperf.kit import Query, ToolProbe
 from flagperf_nvidia import smi
 from flagperf_nvidia.device import presence
 from flagperf_nvidia.nvml import Nvml, NvmlFailed

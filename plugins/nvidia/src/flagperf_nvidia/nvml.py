@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import pci_address
 from flagperf.errors import ToolFailed
+from flagperf.kit import pci_address
 
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4

@@ -12,19 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from flagperf.api import (
-    FIGURES,
-    Cell,
-    ProcessReading,
-    Reading,
-    Tool,
-    cell_number,
-    is_nothing,
-    pci_address,
-    read_cells,
-    whole_lines,
-)
+from flagperf.api import FIGURES, ProcessReading, Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, Tool, cell_number, is_nothing, pci_address, read_cells, whole_lines
 
 NVIDIA_SMI = Tool(("nvidia-smi",), ("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"))
 

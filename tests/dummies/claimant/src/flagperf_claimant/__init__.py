@@ -12,9 +12,9 @@ from flagperf.api import (
     MemoryProbe,
     Presence,
     Reading,
-    TorchrunLauncher,
 )
 from flagperf.hookspecs import hookimpl
+from flagperf.kit import TorchrunLauncher
 
 FLAGPERF_HOOK_API = 1
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.api import LaunchCommand, NodeShare, Setting, TorchrunLauncher
+from flagperf.api import LaunchCommand, NodeShare, Setting
+from flagperf.kit import TorchrunLauncher
 
 
 class AcmeLauncher(TorchrunLauncher):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import module_command
+from flagperf.kit import module_command
 from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Card, Machine, make_devices
+from flagperf.api import Machine
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import ToolFailed
+from flagperf.kit import Card, make_devices
 
 ADDRESS = "0000:06:00.0"
 

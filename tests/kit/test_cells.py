@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Cell, Reading, cell_number, read_cells, whole_lines
+from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
+from flagperf.kit import Cell, cell_number, read_cells, whole_lines
 
 
 @pytest.mark.parametrize(

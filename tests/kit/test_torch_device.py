@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.api import PRECISIONS, Device, Machine, Presence, TorchDeviceBackend
+from flagperf.api import PRECISIONS, Device, Machine, Presence
 from flagperf.errors import Unsupported
+from flagperf.kit import TorchDeviceBackend
 
 FIRST, SECOND = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
 PLACE = {"pci_domain_id": 0, "pci_bus_id": 55, "pci_device_id": 0}

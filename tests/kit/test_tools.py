@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Device, Machine, Query, Reading, Tool, ToolProbe, ask_all, ask_first
+from flagperf.api import Device, Machine, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
+from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_first
 from flagperf.testing import Answer, MachineFolder, write_tool
 
 CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")

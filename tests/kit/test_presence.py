@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Evidence, judge
+from flagperf.kit import Evidence, judge
 
 BUS, NODES, MODULES, TOOLS = ("PCI 0000:07:00.0",), ("/dev/acme0",), ("module acme",), ("/opt/acme/bin/acme-smi",)
 

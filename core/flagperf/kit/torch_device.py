@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from flagperf.api.device import Activation, AllocatorMemory, Device, DeviceBackend, TimingEvent
-from flagperf.api.pci import pci_address
 from flagperf.api.precision import Precision
 from flagperf.errors import Unsupported
+from flagperf.kit.pci import pci_address
 
 
 class TorchDeviceBackend(DeviceBackend):

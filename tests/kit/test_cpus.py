@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flagperf.api import near_cpus, read_cpu_list, write_cpu_list
+from flagperf.kit import near_cpus, read_cpu_list, write_cpu_list
 from flagperf.testing import MachineFolder
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import CardModel, Peak, find_model, read_models
+from flagperf.api import CardModel, Peak
 from flagperf.errors import BadInput
+from flagperf.kit import find_model, read_models
 
 MODELS = """
 [[model]]

@@ -13,8 +13,8 @@ import msgspec
 from flagperf.api.device import Device
 from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
-from flagperf.api.pci import pci_address
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
+from flagperf.kit.pci import pci_address
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import PciFunction, pci_address, pci_functions
+from flagperf.kit import PciFunction, pci_address, pci_functions
 from flagperf.testing import MachineFolder
 
 

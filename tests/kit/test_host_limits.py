@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Machine, allowed_cores, memory_limit_bytes, memory_used_bytes
+from flagperf.api import Machine
+from flagperf.kit import allowed_cores, memory_limit_bytes, memory_used_bytes
 
 GIB = 1 << 30
 TOTAL, AVAILABLE = 64 * GIB, 40 * GIB

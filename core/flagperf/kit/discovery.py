@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from flagperf.api.cpus import near_cpus
 from flagperf.api.device import Device, DeviceBackend
 from flagperf.api.machine import Machine
-from flagperf.api.models import find_model
-from flagperf.api.pci import pci_address
-from flagperf.api.visibility import visible_devices
 from flagperf.errors import ToolFailed
+from flagperf.kit.cpus import near_cpus
+from flagperf.kit.models_toml import find_model
+from flagperf.kit.pci import pci_address
+from flagperf.kit.visibility import visible_devices
 
 
 class Card(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.api import Device, visible_devices
+from flagperf.api import Device
 from flagperf.errors import BadInput
+from flagperf.kit import visible_devices
 
 UUIDS = ("GPU-aa1", "GPU-aa2", "GPU-bb1")
 CARDS = [Device(uuid, "A1", "A1", index, uuid=uuid) for index, uuid in enumerate(UUIDS)]

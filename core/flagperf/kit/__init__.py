@@ -1,0 +1,84 @@
+"""What adapters are built with: reading tools and their output, finding cards, starting workers.
+
+A vendor's package is parsing and tables on top of this; a site's may start agents with it. Nothing here is part of the
+contract that core calls (flagperf.api), and nothing here imports torch with the module. All names are lazy: a process
+loads only the modules of the names that it uses.
+"""
+
+from typing import TYPE_CHECKING
+
+from flagperf.lazy_names import lazy_names
+
+_MODULES = {
+    "cells": ("Cell", "cell_number", "is_nothing", "read_cells", "whole_lines"),
+    "cpus": ("near_cpus", "read_cpu_list", "write_cpu_list"),
+    "discovery": ("Card", "make_devices"),
+    "host_limits": ("allowed_cores", "memory_limit_bytes", "memory_used_bytes"),
+    "models_toml": ("find_model", "read_models"),
+    "pci": ("PciFunction", "pci_address", "pci_functions"),
+    "presence": ("Evidence", "judge"),
+    "process_tree": ("descendants",),
+    "python_command": ("module_command",),
+    "tool_process": ("run_tool",),
+    "tools": ("Query", "Tool", "ToolProbe", "ask_all", "ask_first", "join", "merge"),
+    "torch_device": ("TorchDeviceBackend",),
+    "torchrun": ("TorchrunLauncher",),
+    "visibility": ("visible_devices",),
+}
+"""Module -> the names that it gives."""
+
+if TYPE_CHECKING:
+    from flagperf.kit.cells import Cell, cell_number, is_nothing, read_cells, whole_lines
+    from flagperf.kit.cpus import near_cpus, read_cpu_list, write_cpu_list
+    from flagperf.kit.discovery import Card, make_devices
+    from flagperf.kit.host_limits import allowed_cores, memory_limit_bytes, memory_used_bytes
+    from flagperf.kit.models_toml import find_model, read_models
+    from flagperf.kit.pci import PciFunction, pci_address, pci_functions
+    from flagperf.kit.presence import Evidence, judge
+    from flagperf.kit.process_tree import descendants
+    from flagperf.kit.python_command import module_command
+    from flagperf.kit.tool_process import run_tool
+    from flagperf.kit.tools import Query, Tool, ToolProbe, ask_all, ask_first, join, merge
+    from flagperf.kit.torch_device import TorchDeviceBackend
+    from flagperf.kit.torchrun import TorchrunLauncher
+    from flagperf.kit.visibility import visible_devices
+else:
+    __getattr__ = lazy_names(
+        __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+    )
+
+__all__ = [
+    "Card",
+    "Cell",
+    "Evidence",
+    "PciFunction",
+    "Query",
+    "Tool",
+    "ToolProbe",
+    "TorchDeviceBackend",
+    "TorchrunLauncher",
+    "allowed_cores",
+    "ask_all",
+    "ask_first",
+    "cell_number",
+    "descendants",
+    "find_model",
+    "is_nothing",
+    "join",
+    "judge",
+    "make_devices",
+    "memory_limit_bytes",
+    "memory_used_bytes",
+    "merge",
+    "module_command",
+    "near_cpus",
+    "pci_address",
+    "pci_functions",
+    "read_cells",
+    "read_cpu_list",
+    "read_models",
+    "run_tool",
+    "visible_devices",
+    "whole_lines",
+    "write_cpu_list",
+]

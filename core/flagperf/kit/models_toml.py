@@ -1,0 +1,68 @@
+"""Card models as data: `models.toml` in the vendor's package.
+
+[[model]]
+name = "A1-80GB"                       # what tables and peaks go by
+short_name = "A1"                      # what pages print
+name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X for A1
+pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
+unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
+[[model.peak]]
+row = "bf16"                           # a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (W)
+value = 280e12
+source = "where the figure comes from"
+confidence = "medium"                  # high, medium or low
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from flagperf.api.models import CardModel, Peak
+from flagperf.errors import BadInput
+
+
+def find_model(models: Sequence[CardModel], names: Sequence[str], pci_id: str = "") -> CardModel | None:
+    """By PCI device id where a model has one, else by what the card calls itself. An unknown card has no model."""
+    by_id = next((model for model in models if pci_id and pci_id in model.pci_ids), None)
+    if by_id is not None:
+        return by_id
+    return next((model for model in models if any(re.fullmatch(model.name_pattern, name) for name in names)), None)
+
+
+def read_models(path: Path) -> tuple[CardModel, ...]:
+    try:
+        entries = msgspec.toml.decode(path.read_bytes(), type=_File).model
+        return tuple(_card_model(entry) for entry in entries)
+    except (msgspec.MsgspecError, re.error) as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+class _PeakEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    row: str
+    value: float
+    source: str
+    confidence: Literal["high", "medium", "low"]
+
+
+class _ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    short_name: str
+    name_pattern: str
+    pci_ids: tuple[str, ...] = ()
+    peak: tuple[_PeakEntry, ...] = ()
+    unsupported: dict[str, str] = {}
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: tuple[_ModelEntry, ...]
+
+
+def _card_model(entry: _ModelEntry) -> CardModel:
+    re.compile(entry.name_pattern)
+    peaks = tuple(Peak(entry.name, peak.row, peak.value, peak.source, peak.confidence) for peak in entry.peak)
+    return CardModel(entry.name, entry.short_name, entry.name_pattern, entry.pci_ids, peaks, entry.unsupported)

@@ -1,0 +1,47 @@
+"""Run a vendor's tool: what `Machine.run_tool` does unless a test passes its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from flagperf.api.machine import CommandOutput
+from flagperf.kit.process_tree import descendants
+
+UNKILLABLE_SECONDS = 1.0
+
+
+def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutput:
+    """Run a tool without a shell, in the C locale, bounded in time. Never raises for what the tool does."""
+    try:
+        process = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except OSError as error:
+        return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        _abandon(process)
+        return CommandOutput(None, "", "", f"{argv[0]} did not end within {timeout_seconds:g} s")
+    except BaseException:
+        _abandon(process)
+        raise
+    return CommandOutput(process.returncode, stdout, stderr)
+
+
+def _abandon(process: subprocess.Popen[str]) -> None:
+    """Kill it with all that it started: a wrapper script leaves the tool itself behind. It keeps the group of its
+    parent, which whoever stops an adapter or a probe kills as a whole."""
+    for pid in [*descendants(process.pid), process.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits within the driver ends when the driver does
+        process.wait(UNKILLABLE_SECONDS)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()

@@ -1,0 +1,78 @@
+"""TorchrunLauncher: workers started by torch.distributed.run. A vendor's launcher starts from this one."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Collection
+from typing import ClassVar
+
+from flagperf.api.device import Device
+from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
+
+
+class TorchrunLauncher(Launcher):
+    """torch.distributed.run with a fixed address and no restarts. A vendor's launcher starts from this one."""
+
+    name = "torchrun"
+
+    visibility_variables: ClassVar[tuple[str, ...]] = ()
+    """Set to the cards of this run, all to the same value."""
+
+    forbidden_variables: ClassVar[tuple[str, ...]] = ()
+    """Never passed on to workers, whoever set them."""
+
+    def visible_name(self, device: Device) -> str:
+        """What a visibility variable calls a card."""
+        return str(device.physical_index)
+
+    def vendor_settings(self, share: NodeShare) -> list[Setting]:
+        """What these cards need besides, each with its reason."""
+        return []
+
+    def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
+        argv = (
+            python, "-m", "torch.distributed.run",
+            f"--nnodes={share.num_nodes}", f"--node-rank={share.node_index}", f"--nproc-per-node={share.num_workers}",
+            f"--master-addr={share.master_address}", f"--master-port={share.master_port}", "--max-restarts=0",
+            "-m", worker_module,
+        )  # fmt: skip
+        return LaunchCommand(argv, tuple(self.settings(share)), self.forbidden_variables)
+
+    def settings(self, share: NodeShare) -> list[Setting]:
+        reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
+        cards = ",".join(self.visible_name(device) for device in share.devices)
+        visibility = [Setting(name, cards, "the cards of this run") for name in self.visibility_variables]
+        return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason), *visibility, *self.vendor_settings(share)]
+
+    def explain_failures(self, log: str) -> list[RankFailure]:
+        """All that the last report lists. Its "root cause" is the failure with the lowest time, in whole seconds: of
+        several in one second it is any, so that nothing can be made of that."""
+        others, _, root = log.rpartition("\nFailures:\n")[2].partition("\nRoot Cause (first observed failure):\n")
+        if not _LISTED.search(root):
+            return []  # no report, or one that was cut off
+        stopped_pids = set(_STOPPED.findall(log))
+        failures = [
+            RankFailure(int(rank), _describe_exit(int(code)), _was_stopped(int(code), pid, stopped_pids))
+            for rank, code, pid in _LISTED.findall(others) + _LISTED.findall(root)
+        ]
+        return sorted(failures, key=lambda failure: failure.rank)
+
+
+_LISTED = re.compile(
+    r"^ {2}rank {6}: (\d+) \(local_rank: \d+\)\n {2}exitcode {2}: (-?\d+) \(pid: (\d+)\)", re.MULTILINE
+)
+_STOPPED = re.compile(r"Sending process (\d+) closing signal")
+
+
+def _was_stopped(code: int, pid: str, stopped_pids: Collection[str]) -> bool:
+    """torchrun warns of each process that it stops; where its warnings are turned off, SIGTERM is taken as its own."""
+    return pid in stopped_pids or (code == -signal.SIGTERM and not stopped_pids)
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ", often the kernel's answer to exhausted memory" if -code == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
