@@ -68,7 +68,9 @@ def test_a_probe_that_is_killed_is_recorded_once_with_the_signal(started: Starte
     started.await_death()
     started.probe.poll()
     started.probe.poll()
-    assert started.failures == ["the probe was killed by signal 9 (SIGKILL)"]
+    assert started.failures == [
+        "the probe ended early (killed by SIGKILL, often the kernel's answer to exhausted memory)"
+    ]
 
 
 def test_the_half_line_of_a_dead_probe_is_cut_off_so_that_the_file_still_reads(started: Started) -> None:
@@ -87,7 +89,7 @@ def test_the_last_words_of_a_probe_stand_beside_its_exit_code(tmp_path: Path) ->
     started.probe.await_ready(NEVER)
     started.probe.end()
     (reason,) = started.failures
-    assert reason.startswith("the probe ended with code 2: ")
+    assert reason.startswith("the probe ended early (exit code 2): ")
     assert "'cpuu'" in reason
 
 

@@ -104,9 +104,9 @@ KILLED = "killed by SIGKILL, often the kernel's answer to exhausted memory"
 def test_all_failures_are_told_whichever_of_them_torchrun_takes_for_the_cause(text: str) -> None:
     stopped = "Sending process 4300 closing signal", "Sending process 4314 closing signal"
     assert explain(text.replace(*stopped)) == [
-        RankFailure(12, "exit code 1"),
-        RankFailure(13, KILLED),
-        RankFailure(14, "killed by SIGTERM", was_stopped=True),
+        RankFailure(12, "exit code 1", exit_code=1),
+        RankFailure(13, KILLED, exit_code=-9),
+        RankFailure(14, "killed by SIGTERM", was_stopped=True, exit_code=-15),
     ]
 
 
@@ -138,17 +138,17 @@ def test_where_torchrun_may_not_warn_sigterm_is_its_own() -> None:
     ],
 )
 def test_an_exit_code_is_put_into_words(exit_code: int, description: str) -> None:
-    assert explain(log(failure(1, exit_code))) == [RankFailure(1, description)]
+    assert explain(log(failure(1, exit_code))) == [RankFailure(1, description, exit_code=exit_code)]
 
 
 def test_the_words_of_a_traceback_do_not_confuse_it() -> None:
     traceback = "Traceback (most recent call last):\n    rank : 99\n    exitcode : 99\n  RuntimeError: rank: 98"
-    assert explain(log(failure(3, 1, traceback=traceback))) == [RankFailure(3, "exit code 1")]
+    assert explain(log(failure(3, 1, traceback=traceback))) == [RankFailure(3, "exit code 1", exit_code=1)]
 
 
 def test_of_several_reports_the_last_counts() -> None:
     both = log(failure(1, 1)) + log(failure(2, -11))
-    assert explain(both) == [RankFailure(2, "killed by SIGSEGV")]
+    assert explain(both) == [RankFailure(2, "killed by SIGSEGV", exit_code=-11)]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_report_of_the_installed_torch_is_read() -> None:
     }
     log = f"W1 Sending process 102 closing signal SIGTERM\n{errors.ChildFailedError('flagperf.worker', failures)}\n"
     assert explain(log) == [
-        RankFailure(0, "exit code 1"),
-        RankFailure(1, KILLED),
-        RankFailure(2, "killed by SIGTERM", was_stopped=True),
+        RankFailure(0, "exit code 1", exit_code=1),
+        RankFailure(1, KILLED, exit_code=-9),
+        RankFailure(2, "killed by SIGTERM", was_stopped=True, exit_code=-15),
     ]

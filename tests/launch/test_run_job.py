@@ -18,10 +18,12 @@ from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
 from flagperf.launch import OnProgress, agents, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
+from flagperf.messages import message
 from flagperf.plugins import core_version
 from flagperf.spec import Failure, Progress, WorkersEndedMessage, WorkersLaunchedMessage, hello_line
 from flagperf.store.bundle import create_bundle, read_record
 from flagperf.store.run import Ending
+from flagperf.store.run import ended as ended_as
 from run_builders import make_run
 
 HEAD = f"""
@@ -102,8 +104,15 @@ def ended(failure: Failure | None) -> str:
 COMMAND = LaunchCommand(("python", "-m", "worker"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),), ("SECRET",))
 LAUNCHED = msgspec.json.encode(WorkersLaunchedMessage(1, COMMAND, "/opt/acme/env.sh")).decode()
 PROGRESS = msgspec.json.encode(Progress(3, 9, None, None, None, None, "training")).decode()
-COMPLAINT = Failure("failed", "rank 0: RuntimeError: connection reset by peer")
-DEATH = Failure("failed", "rank 1: killed by SIGKILL", died=True)
+
+
+def said(ending: Ending) -> tuple[str, str]:
+    return ending.status, ending.reason
+
+
+COMPLAINT = Failure("failed", message("tool.words", words="rank 0: RuntimeError: connection reset by peer"))
+STOPPED = Failure("failed", message("tool.words", words="the launcher ended with -15"))
+DEATH = Failure("failed", message("tool.words", words="rank 1: killed by SIGKILL"), died=True)
 
 
 def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
@@ -126,22 +135,22 @@ def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(
     # The second agent finds its dead rank only after the parent has taken the first one's complaint.
     slow = f"""
 while "workers_ended" not in open(sys.argv[1]).read():
-    if closed(0.05): say({ended(Failure("failed", "the launcher ended with -15"))!r}); sys.exit()
+    if closed(0.05): say({ended(STOPPED)!r}); sys.exit()
 say({ended(DEATH)!r})
 """
     finished = FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", slow)
-    assert finished.ending == Ending("failed", "rank 1: killed by SIGKILL")
+    assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
     patient = f"closed(300); say({ended(None)!r})"
-    assert FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == Ending("failed", COMPLAINT.reason)
+    assert FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == ended_as("failed", COMPLAINT.reason)
 
 
 def test_the_time_limit_closes_stdin(tmp_path: Path) -> None:
     finished = FinishedJob(tmp_path, f"closed(300); say({ended(None)!r})", timeout_seconds=0.2)
-    assert finished.ending == Ending("timed_out", "not finished within 0.2 s")
+    assert said(finished.ending) == ("timed_out", "not finished within 0.2 s")
     assert finished.codes == [0]
 
 
@@ -172,7 +181,7 @@ def test_an_agent_of_another_version_ends_the_run_with_both_versions(
     bundle = create_bundle(tmp_path, run, ())
     ending = run_job(run.job, LocalCluster(), bundle, lambda _node, _progress: None)
     address = run.job.nodes[0].address
-    assert ending == Ending(
+    assert said(ending) == (
         "failed",
         f"node 0 ({address}) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
         f"version; install flagperf==9.8.7 there, or flagperf=={core_version()} here",
@@ -193,7 +202,7 @@ def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
     cluster, ending = start_job(tmp_path, interrupt)
-    assert ending == Ending("interrupted", "stopped by SIGTERM")
+    assert said(ending) == ("interrupted", "stopped by SIGTERM")
     assert cluster.agents[0].process.wait(300) == 0
 
 

@@ -42,7 +42,7 @@ def test_chinese_texts_are_chinese() -> None:
     assert latin_alone == LATIN
 
 
-LATIN = ["name.rank", "name.ranks", "align.key"]
+LATIN = ["name.rank", "name.ranks", "tool.words", "environment.tool_failed", "environment.links", "align.key"]
 """Names and parameters alone."""
 
 

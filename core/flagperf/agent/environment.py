@@ -20,7 +20,8 @@ import msgspec
 
 from flagperf.agent.hardware import cpu_model, machine_model, network_links
 from flagperf.api import CommandOutput, Machine
-from flagperf.spec import Environment, Fact
+from flagperf.messages import Message, message
+from flagperf.spec import Environment, Fact, absent_fact
 
 RESULT_VARIABLES = (
     "OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_SCHEDULE", "OMP_PROC_BIND", "OMP_PLACES",
@@ -64,7 +65,7 @@ def capture_environment(machine: Machine, packages: Sequence[str], extra_variabl
         "kernel": _kernel(machine),
         "container": _container(machine),
         "docker": _docker(machine),
-        "driver": _absent("no adapter reports a driver"),
+        "driver": absent_fact("environment.no_driver"),
         "framework": _framework(),
         "python": Fact(f"{platform.python_implementation()} {platform.python_version()}"),
         "commit": source_commit(machine, Path(__file__).resolve().parent.parent),
@@ -83,11 +84,11 @@ def source_commit(machine: Machine, source: Path) -> Fact:
         head = _git(machine, source, "rev-parse", "--verify", "HEAD")
         if head.ok and _is_commit(head.stdout.strip()):
             return Fact(head.stdout.strip() + _changes(machine, source))
-        return _absent(f"the work tree of {source} has no readable commit ({_problem('git', head)})")
+        return absent_fact("environment.no_commit", path=str(source), why=_problem("git", head))
     installed = _installed_commit(source)
     if installed is not None:
         return Fact(installed)
-    return _absent(f"{source} is not tracked by git ({_problem('git', tracked)}) and was not installed from a commit")
+    return absent_fact("environment.not_tracked", path=str(source), why=_problem("git", tracked))
 
 
 def _git(machine: Machine, source: Path, *arguments: str) -> CommandOutput:
@@ -146,7 +147,7 @@ def _os(machine: Machine) -> Fact:
         named = re.search(r"^PRETTY_NAME=(.+)$", machine.read(path) or "", re.MULTILINE)
         if named:
             return Fact(_unquoted(named[1]))
-    return _absent("no PRETTY_NAME in /etc/os-release or /usr/lib/os-release")
+    return absent_fact("environment.no_os_name")
 
 
 def _unquoted(text: str) -> str:
@@ -158,7 +159,7 @@ def _unquoted(text: str) -> str:
 
 def _kernel(machine: Machine) -> Fact:
     release = machine.read("/proc/sys/kernel/osrelease")
-    return Fact(release) if release else _absent("/proc/sys/kernel/osrelease cannot be read")
+    return Fact(release) if release else absent_fact("environment.unreadable", path="/proc/sys/kernel/osrelease")
 
 
 def _container(machine: Machine) -> Fact:
@@ -169,8 +170,9 @@ def _container(machine: Machine) -> Fact:
     first_process = machine.read("/proc/1/comm")
     if first_process in _INIT_SYSTEMS:
         return Fact("none")
-    found = f"is {first_process!r} and no init system" if first_process else "cannot be read"
-    return _absent(f"no sign of a container, but process 1 {found}")
+    if first_process:
+        return absent_fact("environment.no_init_system", name=repr(first_process))
+    return absent_fact("environment.no_first_process")
 
 
 def _container_kind(machine: Machine) -> str | None:
@@ -193,11 +195,11 @@ def _container_kind(machine: Machine) -> str | None:
 def _docker(machine: Machine) -> Fact:
     output = machine.run_tool(["docker", "--version"], timeout_seconds=_TOOL_SECONDS)
     if not output.ok:
-        return _absent(_problem("docker", output))
+        return absent_fact("environment.tool_failed", why=_problem("docker", output))
     version = re.search(r"Docker version (\d[^\s,]*)", output.stdout)
     if version is None:
         # podman's stand-in for docker answers with its own name.
-        return _absent(f"docker --version names no version of Docker: {_first_line(output.stdout)!r}")
+        return absent_fact("environment.no_docker_version", words=repr(_first_line(output.stdout)))
     return Fact(version[1])
 
 
@@ -207,8 +209,8 @@ def _framework() -> Fact:
         return Fact(f"torch {version}")
     python = sys.executable or "this Python"
     if PathFinder.find_spec("torch") is not None:
-        return _absent(f"the torch of {python} has no distribution metadata")
-    return _absent(f"torch is not installed in {python}")
+        return absent_fact("environment.torch_without_metadata", python=python)
+    return absent_fact("environment.no_torch", python=python)
 
 
 def _version(distribution: str) -> str | None:
@@ -231,15 +233,15 @@ def _shown(name: str, value: str) -> str:
     return "(redacted)" if is_secret else value
 
 
-def _absent(reason: str) -> Fact:
-    return Fact(None, "absent", reason)
-
-
-def _problem(tool: str, output: CommandOutput) -> str:
+def _problem(tool: str, output: CommandOutput) -> Message:
     if os.strerror(errno.ENOENT) in output.problem:
-        return f"{tool}: not found"
-    said = _first_line(output.stderr) or f"ended with {output.returncode}"
-    return output.problem or f"{tool}: {said}"
+        return message("tool.not_found", tool=tool)
+    if output.problem:
+        return message("tool.words", words=output.problem)
+    said = _first_line(output.stderr)
+    if said:
+        return message("tool.said", tool=tool, words=said)
+    return message("tool.ended", tool=tool, code=output.returncode)
 
 
 def _first_line(text: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from flagperf.api import Machine
-from flagperf.spec import Fact
+from flagperf.messages import Message, message
+from flagperf.spec import Fact, absent_fact
 
 _PLACEHOLDERS = frozenset({
     "", "-", "0", "default string", "empty", "invalid", "n/a", "none", "not applicable", "not specified", "o.e.m.",
@@ -33,8 +34,8 @@ def machine_model(machine: Machine) -> Fact:
     if board:
         return Fact(board)
     if product is None:
-        return _absent("neither /sys/class/dmi/id/product_name nor /proc/device-tree/model can be read")
-    return _absent(f"/sys/class/dmi/id/product_name holds the placeholder {_one_line(product)!r}")
+        return absent_fact("environment.no_machine_name")
+    return absent_fact("environment.placeholder", path="/sys/class/dmi/id/product_name", word=repr(_one_line(product)))
 
 
 def cpu_model(machine: Machine) -> Fact:
@@ -54,7 +55,7 @@ def network_links(machine: Machine) -> Fact:
         fastest = max(link.gigabits for link in ethernet)
         return Fact(_describe_links([link for link in ethernet if link.gigabits == fastest]))
     problems = [*fabric_problems, *unknown, *down]
-    return _absent("; ".join(problems) or "no physical interface in /sys/class/net or /sys/class/infiniband")
+    return absent_fact("environment.links", links=problems) if problems else absent_fact("environment.no_interface")
 
 
 def _cpuinfo_blocks(text: str) -> list[dict[str, str]]:
@@ -81,12 +82,12 @@ def _cpu_by_lscpu(machine: Machine) -> Fact:
     """ARM kernels give part numbers, which lscpu knows the names of."""
     output = machine.run_tool(["lscpu"], timeout_seconds=2.0)
     if not output.ok:
-        problem = output.problem or f"lscpu ended with {output.returncode}"
-        return _absent(f"/proc/cpuinfo has no model name, and {problem}")
+        why = output.problem or message("tool.ended", tool="lscpu", code=output.returncode)
+        return absent_fact("environment.no_cpu_name_because", why=why)
     names = re.findall(r"^\s*Model name:(.*)$", output.stdout, re.MULTILINE)
     models = _unique(_one_line(name) for name in names if not _is_placeholder(name))
     if not models:
-        return _absent("neither /proc/cpuinfo nor lscpu gives a model name")
+        return absent_fact("environment.no_cpu_name")
     fields = _fields(output.stdout)
     num_sockets, cores_per_socket = _number(fields.get("socket(s)")), _number(fields.get("core(s) per socket"))
     if len(models) == 1 and num_sockets and cores_per_socket:
@@ -104,10 +105,11 @@ class _Link(NamedTuple):
     """Shares the wire of a physical function, so that counting both would count the wire twice."""
 
 
-def _fabric_ports(machine: Machine) -> tuple[list[_Link], list[str]]:
+def _fabric_ports(machine: Machine) -> tuple[list[_Link], list[Message]]:
     """The active RDMA ports, and what is wrong with the others. An adapter without `device` is emulated in software."""
     physical = {path.parent.name for path in machine.glob("/sys/class/infiniband/*/device")}
-    links, problems = [], []
+    links: list[_Link] = []
+    problems: list[Message] = []
     for path in machine.glob("/sys/class/infiniband/*/ports/*"):
         adapter = path.parent.parent.name
         if adapter not in physical:
@@ -116,9 +118,9 @@ def _fabric_ports(machine: Machine) -> tuple[list[_Link], list[str]]:
         state = (machine.read(f"{port}/state") or "unreadable").rpartition(":")[2].strip()
         rate = re.match(r"(\d+(?:\.\d+)?) Gb/sec", machine.read(f"{port}/rate") or "")
         if state != "ACTIVE":
-            problems.append(f"{adapter} port {path.name} is {state}")
+            problems.append(message("environment.port_state", adapter=adapter, port=path.name, state=state))
         elif rate is None:
-            problems.append(f"{adapter} port {path.name} is active without a readable rate")
+            problems.append(message("environment.port_rate", adapter=adapter, port=path.name))
         else:
             is_virtual = bool(machine.glob(f"/sys/class/infiniband/{adapter}/device/physfn"))
             links.append(_Link(_fabric_kind(machine, adapter, port), float(rate[1]), is_virtual))
@@ -133,12 +135,14 @@ def _fabric_kind(machine: Machine, adapter: str, port: str) -> str:
     return "InfiniBand" if layer == "InfiniBand" else "RDMA"
 
 
-def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[str], list[str]]:
+def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[Message], list[Message]]:
     """The interfaces of known speed, those that are down, and those that are up at an unknown speed.
 
     One of the last kind could be the fastest, so that beside it the fastest is not known.
     """
-    links, down, unknown = [], [], []
+    links: list[_Link] = []
+    down: list[Message] = []
+    unknown: list[Message] = []
     for path in machine.glob("/sys/class/net/*/device"):
         name = path.parent.name
         interface = f"/sys/class/net/{name}"
@@ -150,13 +154,19 @@ def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[str], list[str]
         megabits = _number(speed)
         # Some drivers never set the state: `unknown` with a speed works. Older kernels print -1 as 2**32 - 1.
         if state not in ("up", "unknown"):
-            down.append(f"{name} is {state}")
+            down.append(message("environment.interface_state", name=name, state=state))
         elif megabits and megabits < 2**32 - 1:
             is_virtual = bool(machine.glob(f"{interface}/device/physfn"))
             links.append(_Link("Ethernet", megabits / 1000, is_virtual))
         else:
-            unknown.append(f"the speed of {name} is {'not readable' if speed is None else f'given as {speed!r}'}")
+            unknown.append(_unknown_speed(name, speed))
     return _one_per_wire(links), down, unknown
+
+
+def _unknown_speed(name: str, speed: str | None) -> Message:
+    if speed is None:
+        return message("environment.speed_unreadable", name=name)
+    return message("environment.speed", name=name, speed=repr(speed))
 
 
 def _one_per_wire(links: list[_Link]) -> list[_Link]:
@@ -168,10 +178,6 @@ def _describe_links(links: Sequence[_Link]) -> str:
     kinds = Counter((link.kind, link.gigabits) for link in links)
     fastest_first = sorted(kinds.items(), key=lambda item: (-item[0][1], item[0][0]))
     return "; ".join(f"{kind}, {_times(num, f'{gigabits:g} Gb/s')}" for (kind, gigabits), num in fastest_first)
-
-
-def _absent(reason: str) -> Fact:
-    return Fact(None, "absent", reason)
 
 
 def _is_placeholder(text: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,12 +23,14 @@ from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
     ProbeEnded,
+    ProbeFailed,
     ProbeStarted,
     ProcessesListed,
     Sampled,
     SampleMissed,
     this_clock,
 )
+from flagperf.messages import message
 from flagperf.plugins import load_plugins
 from flagperf.spec import ProbeRequest
 
@@ -65,8 +67,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
     choice = choose_probe(load_plugins().memory_probes(request.vendor), node_machine())
     if choice.probe is None:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
-        raise Unsupported(f"no memory probe of {request.vendor} is available ({reasons or 'it has none'})")
+        return _give_up(request, choice.not_used)
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
     with EventWriter(Path(request.path)) as writer:
         writer.write(
@@ -86,6 +87,17 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         cpu_seconds, wall_seconds = _cpu_seconds() - began_cpu, time.monotonic() - began
         writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
     return 0
+
+
+def _give_up(request: ProbeRequest, reasons: Mapping[str, str]) -> int:
+    why = message("probe.none", vendor=request.vendor)
+    if reasons:
+        listed = [f"{name}: {reason}" for name, reason in reasons.items()]
+        why = message("probe.none_available", vendor=request.vendor, reasons=listed)
+    with EventWriter(Path(request.path)) as writer:
+        writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
+    print(why, file=sys.stderr)
+    return Unsupported.exit_code
 
 
 def _sample_until_closed(

@@ -7,7 +7,6 @@ memory figures can be judged from the raw files alone.
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import sys
 import threading
@@ -18,8 +17,10 @@ from typing import IO
 
 import msgspec
 
+from flagperf.agent.exit_message import exit_message
 from flagperf.events import EventWriter, ProbeFailed
 from flagperf.kit import module_command
+from flagperf.messages import Message, message
 from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
 
@@ -64,7 +65,7 @@ class ProbeProcess:
             if time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
-                self._record(f"the probe was not ready within {READY_SECONDS:g} s")
+                self._record(message("probe.not_ready", seconds=f"{READY_SECONDS:g}"))
                 return
         self.poll()
 
@@ -74,7 +75,7 @@ class ProbeProcess:
     def poll(self) -> None:
         """Record its death, once, if it has died."""
         if self._process.poll() is not None:
-            self._record(_death(self._process.returncode))
+            self._record(message("probe.died", how=exit_message(self._process.returncode)))
 
     def end(self) -> None:
         assert self._process.stdin
@@ -85,10 +86,10 @@ class ProbeProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            self._record(f"the probe did not end within {END_SECONDS:g} s and was killed")
+            self._record(message("probe.not_ended", seconds=f"{END_SECONDS:g}"))
         else:
             if returncode:
-                self._record(_death(returncode))
+                self._record(message("probe.died", how=exit_message(returncode)))
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin
@@ -96,15 +97,17 @@ class ProbeProcess:
             self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
 
-    def _record(self, what: str) -> None:
-        """Called only after its end, when nobody else writes to the file."""
+    def _record(self, what: Message) -> None:
+        """Called only after its end, when nobody else writes to the file. Once, also where the probe said why."""
         if self._is_recorded:
             return
         self._is_recorded = True
         _cut_torn_line(self._samples)
-        reason = ": ".join(filter(None, [what, _last_line(self._log)]))
-        with EventWriter(self._samples) as writer:
-            writer.write(ProbeFailed(time.monotonic_ns(), reason))
+        if not _has_failed_by_itself(self._samples):
+            last_line = _last_line(self._log)
+            why = message("probe.because", what=what, why=last_line) if last_line else what
+            with EventWriter(self._samples) as writer:
+                writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
 
 
 def _set_when_ready(stream: IO[bytes]) -> threading.Event:
@@ -120,13 +123,9 @@ def _set_when_ready(stream: IO[bytes]) -> threading.Event:
     return spoke
 
 
-def _death(returncode: int) -> str:
-    if returncode >= 0:
-        return f"the probe ended with code {returncode}"
-    try:
-        return f"the probe was killed by signal {-returncode} ({signal.Signals(-returncode).name})"
-    except ValueError:  # a real-time signal
-        return f"the probe was killed by signal {-returncode}"
+def _has_failed_by_itself(samples: Path) -> bool:
+    last_line = samples.read_bytes().rstrip().rpartition(b"\n")[2] if samples.exists() else b""
+    return last_line.startswith(b'{"type":"probe_failed"')
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -26,6 +26,7 @@ from flagperf.agent.simulation import node_machine
 from flagperf.agent.worker_failure import find_failure
 from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError
+from flagperf.messages import message
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
     WORKER_MODULE,
@@ -73,10 +74,8 @@ def _run_workers(
     try:
         workers = _start_workers(command, launcher, order_file, marker, log)
     except (OSError, subprocess.SubprocessError) as error:
-        _send(
-            stdout,
-            WorkersEndedMessage(time.monotonic_ns(), 1, Failure("failed", f"workers not started: {_describe(error)}")),
-        )
+        failure = Failure("failed", message("ending.workers_not_started", why=_describe(error)))
+        _send(stdout, WorkersEndedMessage(time.monotonic_ns(), 1, failure))
         return 1
     env_script = launcher.env_script(node_machine()) or ""
     _send(stdout, WorkersLaunchedMessage(time.monotonic_ns(), command, env_script))
@@ -87,10 +86,10 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        failure = find_failure(job, node, directory, launcher, workers.returncode)
+        found = find_failure(job, node, directory, launcher, workers.returncode)
     except (FlagPerfError, OSError) as error:
-        failure = Failure("failed", f"what the workers left cannot be read: {error}")
-    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, failure))
+        found = Failure("failed", message("ending.record_unreadable", why=str(error)))
+    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, found))
     return workers.returncode
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flagperf.agent.exit_message import exit_message
 from flagperf.api import Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
+from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, NodePart
 from flagperf.store.paths import launcher_log, rank_events, rank_log
 
@@ -22,21 +24,27 @@ def find_failure(job: Job, node: NodePart, directory: Path, launcher: Launcher, 
     listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
-    see = f"see {launcher_log(node.index)}"
-    return failure or Failure("failed", f"the launcher ended with {returncode}: {_last_line(log)}; {see}")
+    return failure or Failure("failed", _launcher_failed(returncode, log, str(launcher_log(node.index))))
+
+
+def _launcher_failed(returncode: int, log: Path, shown_log: str) -> Message:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    if not lines:
+        return message("ending.launcher_silent", code=returncode, log=shown_log)
+    return message("ending.launcher_failed", code=returncode, why=lines[-1], log=shown_log)
 
 
 def _died(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
     """A rank that ended without a record, and not because the launcher stopped it."""
     causes = [failure for failure in listed if failure.rank in silent and not failure.was_stopped]
-    return _unrecorded(causes[0].rank, causes[0].description) if causes else None
+    return _unrecorded(causes[0].rank, _why(causes[0])) if causes else None
 
 
 def _left(silent: Sequence[int], listed: Sequence[RankFailure], returncode: int) -> Failure | None:
     """A rank whose process exited with 0 before its case ended. A launcher that lists failures lists all of them."""
     failed = {failure.rank for failure in listed}
     left = [rank for rank in silent if rank not in failed] if listed or returncode == 0 else []
-    return _unrecorded(left[0], "left before its case was done") if left else None
+    return _unrecorded(left[0], message("exit.left")) if left else None
 
 
 def _reported(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
@@ -45,20 +53,24 @@ def _reported(ends: Mapping[int, WorkerEnded | None]) -> Failure | None:
     if not failed:
         return None
     _, rank, end = min(failed, key=lambda entry: entry[:2])
-    return Failure(end.status, f"rank {rank}: {end.reason}; {_see(rank)}")
+    return Failure(end.status, _rank_failed(rank, end.reason))
 
 
 def _stopped(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:
     """No other rank is the cause: something outside the run stopped this one."""
-    return next((_unrecorded(each.rank, each.description) for each in listed if each.rank in silent), None)
+    return next((_unrecorded(each.rank, _why(each)) for each in listed if each.rank in silent), None)
 
 
-def _unrecorded(rank: int, description: str) -> Failure:
-    return Failure("failed", f"rank {rank}: {description}; {_see(rank)}", died=True)
+def _unrecorded(rank: int, why: Message | str) -> Failure:
+    return Failure("failed", _rank_failed(rank, why), died=True)
 
 
-def _see(rank: int) -> str:
-    return f"see {rank_log(rank)}"
+def _rank_failed(rank: int, why: Message | str) -> Message:
+    return message("ending.rank_failed", rank=rank, why=why, log=str(rank_log(rank)))
+
+
+def _why(failure: RankFailure) -> Message | str:
+    return failure.description if failure.exit_code is None else exit_message(failure.exit_code)
 
 
 def _end(directory: Path, rank: int) -> WorkerEnded | None:
@@ -66,8 +78,3 @@ def _end(directory: Path, rank: int) -> WorkerEnded | None:
     if not path.exists():
         return None
     return next((event for event in read_events(path).events if isinstance(event, WorkerEnded)), None)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"

@@ -70,6 +70,8 @@ class RankFailure(msgspec.Struct, frozen=True):
     description: str
     was_stopped: bool = False
     """The launcher itself ended this worker, because another one had failed: it is no cause."""
+    exit_code: int | None = None
+    """Where the launcher says it, negative for a signal. Reports then word it in their own language."""
 
 
 class Launcher(abc.ABC):

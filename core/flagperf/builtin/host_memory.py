@@ -47,7 +47,7 @@ class HostMemoryProbe(MemoryProbe):
         if used_bytes:
             return Reading(device_id, used_bytes=used_bytes, total_bytes=self._pool_bytes)
         has_been = local_rank in self._rank_of_process.values()
-        why = f"the worker of local rank {local_rank} {'has ended' if has_been else 'has not started'}"
+        why = "worker_ended" if has_been else "worker_not_started"
         return Reading(device_id, total_bytes=self._pool_bytes, missing={"used_bytes": why})
 
     def _used_by_local_rank(self, launcher_pid: int) -> Counter[int]:

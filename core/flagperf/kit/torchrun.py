@@ -53,7 +53,7 @@ class TorchrunLauncher(Launcher):
             return []  # no report, or one that was cut off
         stopped_pids = set(_STOPPED.findall(log))
         failures = [
-            RankFailure(int(rank), _describe_exit(int(code)), _was_stopped(int(code), pid, stopped_pids))
+            RankFailure(int(rank), _describe_exit(int(code)), _was_stopped(int(code), pid, stopped_pids), int(code))
             for rank, code, pid in _LISTED.findall(others) + _LISTED.findall(root)
         ]
         return sorted(failures, key=lambda failure: failure.rank)

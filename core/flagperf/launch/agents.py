@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from flagperf.api import AgentProcess, Node
-from flagperf.errors import NodeFailed
+from flagperf.messages import Message
 from flagperf.plugins import core_version
-from flagperf.spec import AgentMessage, WorkOrder, check_hello, hello_line
+from flagperf.spec import AgentMessage, VersionMismatch, WorkOrder, check_hello, hello_line
 from flagperf.store.paths import agent_log
 
 STDERR_SECONDS = 10.0
@@ -30,7 +30,7 @@ class NodeMessage(msgspec.Struct, frozen=True):
 
 class NodeAgent:
     def __init__(self, node: Node, process: AgentProcess) -> None:
-        self.refusal = ""
+        self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""
         self._node = node
         self._process = process
@@ -77,8 +77,8 @@ class NodeAgent:
             self._check_hello()
             for line in self._process.stdout:
                 messages.put(NodeMessage(self._node.index, _decoder.decode(line)))
-        except NodeFailed as error:
-            self.refusal = str(error)
+        except VersionMismatch as error:
+            self.refusal = error.message
         except msgspec.DecodeError:
             pass
         messages.put(NodeMessage(self._node.index, None))

@@ -17,10 +17,11 @@ from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStart
 from flagperf.launch.agents import NodeAgent
 from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
+from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, WorkOrder
 from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
 from flagperf.store.paths import PARENT_EVENTS, agent_log
-from flagperf.store.run import Ending, Status
+from flagperf.store.run import Ending, Status, ended
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -58,7 +59,7 @@ def _run_agents(
         ignore_signals()  # the run has ended: nothing is left to interrupt
     except KeyboardInterrupt as interrupt:
         ignore_signals()
-        ending = Ending("interrupted", f"stopped by {' '.join(interrupt.args) or 'Ctrl-C'}")
+        ending = ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
         _stop(agents)
     with writing(bundle):
         for agent in agents:
@@ -78,7 +79,7 @@ def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> 
         try:
             agents.append(NodeAgent(node, cluster.start_agent(node, ["run"])))
         except (FlagPerfError, OSError) as error:
-            return Ending("failed", f"the agent of node {node.index} was not started: {error}")
+            return ended("failed", message("ending.agent_not_started", node=node.index, why=str(error)))
     return None
 
 
@@ -88,26 +89,27 @@ def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, 
         agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.messages)
     supervision.wait_for_all()
     if supervision.timed_out:
-        return Ending("timed_out", f"not finished within {job.timeout_seconds:g} s")
+        return ended("timed_out", message("ending.timed_out", seconds=f"{job.timeout_seconds:g}"))
     silent = [index for index in range(len(agents)) if index not in supervision.ended]
     if silent:
-        return Ending("failed", _silence(silent[0], agents[silent[0]]))
-    failures = [message.failure for message in supervision.ended.values() if message.failure is not None]
+        return ended("failed", _silence(silent[0], agents[silent[0]]))
+    failures = [last.failure for last in supervision.ended.values() if last.failure is not None]
     return _worst(failures) if failures else Ending("succeeded")
 
 
-def _silence(index: int, agent: NodeAgent) -> str:
+def _silence(index: int, agent: NodeAgent) -> Message:
     if agent.refusal:
         return agent.refusal
     last_line = agent.last_line()
-    words = f"; its last line: {last_line}; see {agent_log(index)}" if last_line else ""
-    return f"the agent on node {index} ended without reporting how its workers ended{words}"
+    if not last_line:
+        return message("ending.agent_silent", node=index)
+    return message("ending.agent_died", node=index, line=last_line, log=str(agent_log(index)))
 
 
 def _worst(failures: Sequence[Failure]) -> Ending:
     """A rank that died without recording a reason is the cause; else the first node's failure counts."""
     failure = next((failure for failure in failures if failure.died), failures[0])
-    return Ending(cast("Status", failure.status), failure.reason)
+    return ended(cast("Status", failure.status), failure.reason)
 
 
 def _stop(agents: Sequence[NodeAgent]) -> None:

@@ -16,7 +16,7 @@ from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.metric import Mark, Scope
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.samples import Card, DeviceSamples, card_name
+from flagperf.metrics.samples import Card, DeviceSamples, card_name, missing_words
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
@@ -151,7 +151,7 @@ def _unread(code: str, card: Card, reading: Reading | None, field: str) -> Absen
     why = reading.missing.get(field) if reading else None
     if why is None:
         return absent("not_measured", code, card=card_name(card))
-    return absent("not_measured", f"{code}_because", card=card_name(card), why=why)
+    return absent("not_measured", f"{code}_because", card=card_name(card), why=missing_words(why))
 
 
 def _remainder(devices: Devices, allocator: Found, run: Observed) -> Finding:

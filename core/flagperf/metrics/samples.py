@@ -18,7 +18,7 @@ from flagperf.events import (
     WorkersEnded,
     WorkersLaunched,
 )
-from flagperf.messages import Message, message
+from flagperf.messages import Message, has_text, message
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.metric import Reason
 from flagperf.metrics.ranks import of
@@ -211,11 +211,17 @@ def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[in
     return found
 
 
-def _missing_used(reading: Reading) -> list[str]:
+def _missing_used(reading: Reading) -> list[Message | str]:
     """Nothing for a reading that has the figure, whatever else it lacks."""
     if reading.used_bytes is not None:
         return []
-    return [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
+    found = [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
+    return [missing_words(text) for text in found]
+
+
+def missing_words(text: str) -> Message | str:
+    """What a probe says of a figure that it does not have: a code of the catalogue's table [missing], or its words."""
+    return message(f"missing.{text}") if has_text(f"missing.{text}") else text
 
 
 def card_name(card: Card) -> Message:

@@ -2,9 +2,17 @@
 
 from flagperf.kinds.kind import Text
 from flagperf.spec.check import is_object_reference
-from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact, MissingRequirement, NodeFacts, VendorFacts
+from flagperf.spec.facts import (
+    ENVIRONMENT_FACTS,
+    Environment,
+    Fact,
+    MissingRequirement,
+    NodeFacts,
+    VendorFacts,
+    absent_fact,
+)
 from flagperf.spec.fingerprint import fingerprint
-from flagperf.spec.hello import check_hello, hello_line
+from flagperf.spec.hello import VersionMismatch, check_hello, hello_line
 from flagperf.spec.job import WORKER_MODULE, Job, NodePart
 from flagperf.spec.manifest import (
     Manifest,
@@ -75,10 +83,12 @@ __all__ = [
     "Text",
     "Values",
     "VendorFacts",
+    "VersionMismatch",
     "Vocabulary",
     "WorkOrder",
     "WorkersEndedMessage",
     "WorkersLaunchedMessage",
+    "absent_fact",
     "check_hello",
     "fingerprint",
     "flatten",

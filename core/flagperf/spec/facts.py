@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from flagperf.api import Device, Presence, Reading
-from flagperf.messages import Message
+from flagperf.messages import Message, message
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -19,6 +19,11 @@ class Fact(msgspec.Struct, frozen=True):
     """In English."""
     message: Message | None = None
     """The reason as data."""
+
+
+def absent_fact(code: str, /, **params: Any) -> Fact:
+    why = message(code, **params)
+    return Fact(None, "absent", str(why), why)
 
 
 class Environment(msgspec.Struct, frozen=True):

@@ -11,6 +11,13 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.errors import NodeFailed
+from flagperf.messages import Message, message
+
+
+class VersionMismatch(NodeFailed):
+    def __init__(self, said: Message) -> None:
+        super().__init__(str(said))
+        self.message = said
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -22,16 +29,12 @@ def hello_line(version: str) -> bytes:
 
 
 def check_hello(line: bytes, *, other: str, own: str, own_version: str) -> None:
-    """Raise NodeFailed unless `line` is a hello of the same version. `other` and `own` name both sides."""
+    """Raise VersionMismatch unless `line` is a hello of the same version. `other` and `own` name both sides."""
     try:
         other_version = msgspec.json.decode(line, type=Hello).flagperf
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise NodeFailed(
-            f"{other} did not say its flagperf version (its first line: {line[:80]!r}), {own} has flagperf "
-            f"{own_version}: both need the same version; install flagperf=={own_version} there"
-        ) from None
+        said = message("hello.none", other=other, line=repr(line[:80]), own=own, own_version=own_version)
+        raise VersionMismatch(said) from None
     if other_version != own_version:
-        raise NodeFailed(
-            f"{other} has flagperf {other_version}, {own} has flagperf {own_version}: both need the same version; "
-            f"install flagperf=={own_version} there, or flagperf=={other_version} here"
-        )
+        versions = {"own_version": own_version, "other_version": other_version}
+        raise VersionMismatch(message("hello.differs", other=other, own=own, **versions))

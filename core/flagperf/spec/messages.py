@@ -7,6 +7,7 @@ from typing import Union
 import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand
+from flagperf.messages import Message
 from flagperf.spec.job import Job
 from flagperf.spec.values import Values
 
@@ -57,11 +58,11 @@ class ProbeRequest(msgspec.Struct, frozen=True):
     path: str
 
 
-class Message(msgspec.Struct, frozen=True, tag_field="type"):
+class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):
     """A line that `agent run` prints."""
 
 
-class WorkersLaunchedMessage(Message, frozen=True, tag="workers_launched"):
+class WorkersLaunchedMessage(WireMessage, frozen=True, tag="workers_launched"):
     t_ns: int
     command: LaunchCommand
     env_script: str = ""
@@ -78,7 +79,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True):
         return (self.planned_rows - self.rows) / self.rows_per_second
 
 
-class Progress(Message, frozen=True, tag="progress"):
+class Progress(WireMessage, frozen=True, tag="progress"):
     """How far this node's first rank is, the throughput of all its ranks, and the memory that its cards use."""
 
     step: int
@@ -95,12 +96,12 @@ class Progress(Message, frozen=True, tag="progress"):
 class Failure(msgspec.Struct, frozen=True):
     status: str
     """`failed`, `out_of_memory` or `unsupported`."""
-    reason: str
+    reason: Message
     died: bool = False
     """The rank recorded no reason. Errors of other ranks follow from its death, so it is the cause."""
 
 
-class WorkersEndedMessage(Message, frozen=True, tag="workers_ended"):
+class WorkersEndedMessage(WireMessage, frozen=True, tag="workers_ended"):
     t_ns: int
     returncode: int
     failure: Failure | None
