@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from flagperf.agent.probe import choose_probe, declared, pause_seconds
-from flagperf.api import Availability, Device, Machine, MemoryProbe, Reading
+from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
 from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
@@ -128,3 +128,21 @@ def test_a_figure_that_a_probe_does_not_declare_is_unsupported_whatever_it_gives
     assert (reading.used_bytes, reading.total_bytes) == (1, 2)
     assert (reading.utilisation_percent, reading.power_watts, reading.temperature_celsius) == (None, None, None)
     assert set(reading.missing.values()) == {"unsupported"} and len(reading.missing) == 3
+
+
+def test_energy_clock_and_throttling_count_only_where_a_probe_declares_them_and_need_no_reason() -> None:
+    class Plain(MemoryProbe):
+        vendor, name = "acme", "plain"
+
+        def available(self, machine: Machine) -> Availability:
+            return Availability(True)
+
+        def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+            return []
+
+    class Full(Plain):
+        figures = FIGURES
+
+    reading = Reading("GPU-0", 1, 2, 50.0, 7.0, 40.0, energy_joules=9.5, clock_mhz=1410.0, throttle_reasons=())
+    assert declared(reading, Full()) == reading
+    assert declared(reading, Plain()) == Reading("GPU-0", 1, 2, 50.0, 7.0, 40.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.api import Device, Machine, Reading
+from flagperf.api import FIGURES, Device, Machine, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_first
 from flagperf.testing import Answer, MachineFolder, write_tool
@@ -90,7 +90,7 @@ def test_a_tool_that_hangs_is_not_asked_again_within_the_sample(sample: Callable
     )
     assert fake.asked == ["memory", "power"]
     assert (reading.used_bytes, reading.total_bytes) == (1, 2)
-    assert reading.missing == dict.fromkeys(("utilisation_percent", "power_watts", "temperature_celsius"), str(hung))
+    assert reading.missing == dict.fromkeys(FIGURES[2:], str(hung))
 
 
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 3600\n", "no program"])

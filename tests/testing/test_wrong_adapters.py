@@ -71,6 +71,26 @@ ALWAYS_THE_FIRST = """
         return devices[0], "uuid"
 """
 
+ENERGY_FALLS = """    figures = (*FIGURES, "energy_joules")
+
+    def sample(self, devices, launcher_pid):
+        import msgspec
+
+        self.left = getattr(self, "left", 1000.0) - 1
+        readings = super().sample(devices, launcher_pid)
+        return [msgspec.structs.replace(each, energy_joules=self.left) for each in readings]
+
+"""
+NUMBERS_FOR_WORDS = """    figures = (*FIGURES, "throttle_reasons")
+
+    def sample(self, devices, launcher_pid):
+        import msgspec
+
+        readings = super().sample(devices, launcher_pid)
+        return [msgspec.structs.replace(each, throttle_reasons=("0x40",)) for each in readings]
+
+"""
+
 WRONG = {
     "MiB for bytes": (
         Change("smi.py", f"{USED}, scale=1 << 20)", f"{USED})"),
@@ -95,6 +115,14 @@ WRONG = {
     "constant memory": (
         Change("smi.py", USED, 'Cell("4096"'),
         "TestMemory::test_the_probe_rises_by_what_is_allocated_and_falls_again",
+    ),
+    "an energy counter that falls": (
+        Change("memory.py", "    figures = FIGURES\n", ENERGY_FALLS),
+        "TestMemory::test_an_energy_counter_does_not_fall",
+    ),
+    "throttling in bits": (
+        Change("memory.py", "    figures = FIGURES\n", NUMBERS_FOR_WORDS),
+        "TestMemory::test_throttling_is_told_in_plain_words",
     ),
     "torch in a hook": (
         Change("__init__.py", HOOKSPECS, f"import torch\n{HOOKSPECS}"),

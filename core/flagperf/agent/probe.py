@@ -138,11 +138,10 @@ def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWrit
 
 def declared(reading: Reading, probe: MemoryProbe) -> Reading:
     """Only the figures that the probe declares: any other is unsupported, whatever number came with it."""
-    unsupported = [figure for figure in FIGURES if figure not in probe.figures]
-    if not unsupported:
-        return reading
+    undeclared = [figure for figure in FIGURES if figure not in probe.figures]
+    unsupported = [figure for figure in undeclared if figure in MemoryProbe.figures]  # others need no reason
     missing = {**reading.missing, **dict.fromkeys(unsupported, "unsupported")}
-    return msgspec.structs.replace(reading, **dict.fromkeys(unsupported), missing=missing)
+    return msgspec.structs.replace(reading, **dict.fromkeys(undeclared), missing=missing)
 
 
 def _sample(

@@ -1,4 +1,5 @@
-"""MemoryProbe: the vendor's own figures of what its cards use, read beside the workers in a process of its own."""
+"""MemoryProbe: the vendor's own figures of its cards (memory, power, clock), read beside the workers in a process of
+its own."""
 
 from __future__ import annotations
 
@@ -25,14 +26,25 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     properties: dict[str, str] = {}
     """What else the source says of the card (uuid, pci_address, name, driver), for discovery."""
     energy_joules: float | None = None
-    """A counter of the card, since some beginning of its own."""
+    """A counter that only rises, since some beginning of the source's own. Differences are what counts."""
     clock_mhz: float | None = None
-    """Of the compute units, now."""
+    """The clock of the compute units now."""
     throttle_reasons: tuple[str, ...] | None = None
-    """Why the card runs slower than it could, in plain words. Empty: it does not. None: not read."""
+    """Why the clock is held down now, each in a few plain lower-case words, with `thermal` or `power` among them where
+    that is why. () is not throttled, None is not read. An idle card is not throttled."""
 
 
-FIGURES = ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")
+FIGURES = (
+    "used_bytes",
+    "total_bytes",
+    "utilisation_percent",
+    "power_watts",
+    "temperature_celsius",
+    "energy_joules",
+    "clock_mhz",
+    "throttle_reasons",
+)
+"""The last three since HOOK_API 2. Where a probe does not read one of those, it is None without a reason."""
 
 
 class ProcessReading(msgspec.Struct, frozen=True):
@@ -53,8 +65,9 @@ class MemoryProbe(abc.ABC):
     name: ClassVar[str]
     """How the figures are read: one word, printed beside them."""
 
-    figures: ClassVar[tuple[str, ...]] = FIGURES
-    """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped."""
+    figures: ClassVar[tuple[str, ...]] = FIGURES[:5]
+    """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped. The
+    default is what HOOK_API 1 had: a probe that reads energy, clock or throttling says so."""
 
     minimum_interval_seconds: ClassVar[float] = 0.1
     """The least interval that the source can bear; asking for less gives this."""

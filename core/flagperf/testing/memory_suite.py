@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,10 @@ class MemorySuite(Suite):
 
     def test_a_second_sample_does_not_add_to_the_first(self, simulation: Simulation, adapter: AdapterProcess) -> None:
         simulation.use(*[2 * GIB] * len(simulation.cards))
-        first = _by_id(adapter.ask("sample"))
-        assert _by_id(adapter.ask("sample")) == first
+        first, second = _by_id(adapter.ask("sample")), _by_id(adapter.ask("sample"))
+        for reading in (*first.values(), *second.values()):
+            reading.pop("energy_joules", None)  # the one figure that rises by itself
+        assert second == first
         simulation.use(*[1 * GIB] * len(simulation.cards))
         assert {reading["used_bytes"] for reading in _by_id(adapter.ask("sample")).values()} == {1 * GIB}
 
@@ -83,9 +86,26 @@ class MemorySuite(Suite):
 
     def test_what_is_not_there_has_a_reason_and_no_number(self, adapter: AdapterProcess) -> None:
         for reading in _by_id(adapter.ask("sample")).values():
-            absent = [figure for figure in FIGURES if reading.get(figure) is None]
+            absent = [figure for figure in MemoryProbe.figures if reading.get(figure) is None]
             unexplained = [figure for figure in absent if not reading.get("missing", {}).get(figure)]
             assert not unexplained, f"{unexplained} of {reading['device_id']} are absent without a reason"
+
+    def test_an_energy_counter_does_not_fall(self, adapter: AdapterProcess, probes: list[MemoryProbe]) -> None:
+        sample = adapter.ask("sample")
+        first, second = _by_id(sample), _by_id(adapter.ask("sample"))
+        if "energy_joules" not in next(probe.figures for probe in probes if probe.name == sample["probe"]):
+            return  # nothing to hold: it declares no counter
+        for device_id, reading in first.items():
+            before, after = reading.get("energy_joules"), second[device_id].get("energy_joules")
+            if before is None or after is None:
+                assert reading["missing"].get("energy_joules"), f"{device_id}: no energy, and no reason"
+            else:
+                assert 0 <= before <= after, f"{device_id}: {before} J, then {after} J"
+
+    def test_throttling_is_told_in_plain_words(self, adapter: AdapterProcess) -> None:
+        for reading in _by_id(adapter.ask("sample")).values():
+            for reason in reading.get("throttle_reasons") or ():
+                assert re.fullmatch(r"[a-z][a-z0-9 ]*", str(reason)), f"{reason!r} is no plain words"
 
     def test_a_source_that_fails_is_our_error_and_never_a_number(
         self, simulation: Simulation, adapter: AdapterProcess

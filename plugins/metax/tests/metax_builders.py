@@ -132,7 +132,7 @@ _C = _table_versions("2.2.12", **_VERSIONS)
 _JSON = [
     Reading(
         ids["pci_address"], None, None, util, watts, celsius,
-        properties={"index": ids["index"], "pci_address": ids["pci_address"], **_C},
+        properties={"index": ids["index"], "pci_address": ids["pci_address"], **_C}, clock_mhz=1500.0,
     )
     for ids, util, watts, celsius in ((_IDS[0], 97.0, 199.875, 61.5), (_IDS[1], 0.0, 58.625, 36.25))
 ]  # fmt: skip

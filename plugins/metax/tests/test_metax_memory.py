@@ -69,7 +69,7 @@ def test_a_figure_that_no_option_gives_is_missing_with_the_reason(tmp_path: Path
     only = without(without(without(ANSWERS, "--show-usage"), "--show-temperature"), "--show-board-power")
     first, _ = sample(with_tool(metax_folder(tmp_path), replaced(only, answer)))
     assert first.used_bytes == 0
-    assert set(first.missing) == {"utilisation_percent", "power_watts", "temperature_celsius"}
+    assert set(first.missing) == {"utilisation_percent", "power_watts", "temperature_celsius", "clock_mhz"}
     assert first.power_watts is None
 
 
@@ -160,3 +160,8 @@ def test_the_tool_is_called_in_the_c_locale_and_without_a_shell(tmp_path: Path) 
     environ = {"PATH": f"{tool.parent}{os.pathsep}{os.environ['PATH']}"}
     assert MxSmiProbe().available(machine.machine(environ)).available
     assert (tool.parent / "calls").read_text() == "C --show-memory\n"
+
+
+def test_the_clock_comes_with_the_other_figures_of_json(tmp_path: Path) -> None:
+    first, second = sample(with_tool(metax_folder(tmp_path), ANSWERS))
+    assert (first.clock_mhz, second.clock_mhz) == (1500.0, 1500.0)

@@ -210,9 +210,18 @@ def test_a_field_that_json_does_not_have_is_missing_with_the_cards_own_reason() 
     assert parse_json(text)[1].properties["problem"] == "lost"
 
 
-def test_clocks_one_level_deeper_do_not_disturb() -> None:
+def test_clocks_one_level_deeper_are_found_and_the_slowest_die_counts() -> None:
     text = transcript("json").replace('"XCORE": 1500', '"die0": {"XCORE": 1500}')
     assert tuple(parse_json(text)) == SAID["json"][1]
+    text = transcript("json").replace('"XCORE": 1500', '"die0": {"XCORE": 1500}, "die1": {"XCORE": 975}')
+    assert [reading.clock_mhz for reading in parse_json(text)] == [975.0, 975.0]
+
+
+def test_a_clock_that_is_not_there_or_says_nothing_is_missing() -> None:
+    absent = parse_json(transcript("json").replace('"XCORE": 1500,', ""))[0]
+    assert (absent.clock_mhz, absent.missing) == (None, {"clock_mhz": "mx-smi -j does not have it of this card"})
+    silent = parse_json(transcript("json").replace('"XCORE": 1500', '"XCORE": "N/A"'))[0]
+    assert (silent.clock_mhz, silent.missing) == (None, {"clock_mhz": "the tool says 'N/A'"})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@
  *
  * Call * stands for every call that takes a card. Slice numbers may have holes: a slice called "-" is one.
  * Where FLAGPERF_SIMULATE_MEMORY names a file, its line i is what card i uses, in bytes.
- * Built with OLD_DRIVER it lacks the calls that came later: memory v2, processes v3.
+ * Built with OLD_DRIVER it lacks the calls that came later: memory v2, processes v3, clock event reasons, which it has
+ * by their name before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,15 @@ static int number_of(void *handle, const char *call, const char *key, unsigned *
     return OK;
 }
 
+static int wide_number_of(void *handle, const char *call, const char *key, Bytes *into) {
+    char line[WIDE], text[WIDE];
+    int code = find(handle, call, line);
+    if (code) return code;
+    if (!*value(line, key, "", text)) return UNSUPPORTED;
+    *into = number(line, key, "0");
+    return OK;
+}
+
 static int first_of(const char *word, char *into, unsigned size) {
     static Lines lines;
     read_lines(word, &lines);
@@ -226,6 +236,24 @@ int nvmlDeviceGetPowerManagementDefaultLimit(void *handle, unsigned *into) {
 int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *into) {
     return sensor ? INVALID : number_of(handle, "nvmlDeviceGetTemperature", "celsius", into);
 }
+
+int nvmlDeviceGetTotalEnergyConsumption(void *handle, Bytes *into) {
+    return wide_number_of(handle, "nvmlDeviceGetTotalEnergyConsumption", "millijoules", into);
+}
+
+int nvmlDeviceGetClockInfo(void *handle, int clock, unsigned *into) {
+    return clock != 1 ? INVALID : number_of(handle, "nvmlDeviceGetClockInfo", "sm_mhz", into);
+}
+
+#ifdef OLD_DRIVER
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, Bytes *into) {
+    return wide_number_of(handle, "nvmlDeviceGetCurrentClocksThrottleReasons", "throttle", into);
+}
+#else
+int nvmlDeviceGetCurrentClocksEventReasons(void *handle, Bytes *into) {
+    return wide_number_of(handle, "nvmlDeviceGetCurrentClocksEventReasons", "throttle", into);
+}
+#endif
 
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     int code = number_of(handle, "nvmlDeviceGetMigMode", "mig", current);

@@ -112,6 +112,7 @@ def nvml_card(index: int, **changed: object) -> dict[str, object]:
         "uuid": uuid(index), "bus": f"0000{address(index)}".upper(), "name": NAME, "total": TOTAL,
         "used": (index + 1) * GIB, "reserved": 900 * MIB, "utilization": 40 + index, "milliwatts": 100500 + index,
         "celsius": 50 + index, "limit": 400000, "default_limit": 400000, "mig": 0,
+        "millijoules": (1 << 40) + index, "sm_mhz": 1410 - index, "throttle": "0x1",
     }  # fmt: skip
     return {name: value for name, value in {**card, **changed}.items() if value is not None}
 

@@ -28,6 +28,7 @@ from flagperf.kit import Tool
 from flagperf.testing import Answer, MachineFolder, simulated_environ, write_tool
 from flagperf_nvidia import flagperf_memory_probes, smi
 from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe
+from flagperf_nvidia.nvml import throttle_words
 
 SAMPLE = "answer = probe.sample(backend.devices(machine), None)"
 
@@ -62,6 +63,7 @@ def test_every_card_tells_its_own_bytes_and_figures(tmp_path: Path) -> None:
         Reading(
             uuid(index), (index + 1) * GIB, TOTAL, 40.0 + index, (100500 + index) / 1000, 50.0 + index,
             properties={"memory_form": "v2"},
+            energy_joules=((1 << 40) + index) / 1000, clock_mhz=1410.0 - index, throttle_reasons=(),
         )
         for index in range(16)
     ]  # fmt: skip
@@ -74,6 +76,49 @@ def test_a_figure_that_a_card_does_not_know_is_missing_with_nvmls_words(tmp_path
     assert set(reading.missing) == {"utilisation_percent", "power_watts"}
     assert reading.missing["power_watts"].startswith("nvmlDeviceGetPowerUsage") and "NVML 3" in str(reading.missing)
     assert reading.used_bytes == 1 * GIB
+
+
+def test_energy_clock_and_throttling_that_a_card_does_not_have_are_missing_with_nvmls_words(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, millijoules=None, sm_mhz=None, throttle=None)]))
+    assert (reading.energy_joules, reading.clock_mhz, reading.throttle_reasons) == (None, None, None)
+    assert {figure: reason.partition(":")[0] for figure, reason in reading.missing.items()} == {
+        "energy_joules": "nvmlDeviceGetTotalEnergyConsumption",
+        "clock_mhz": "nvmlDeviceGetClockInfo",
+        "throttle_reasons": "nvmlDeviceGetCurrentClocksEventReasons",
+    }
+    assert all("NVML 3" in reason for reason in reading.missing.values())
+
+
+@pytest.mark.parametrize("defines", [(), ("OLD_DRIVER",)])
+def test_throttling_is_asked_by_the_name_that_the_driver_knows(tmp_path: Path, defines: tuple[str, ...]) -> None:
+    machine_folder(tmp_path, 1)
+    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, throttle="0x24")]), *defines)
+    assert reading.throttle_reasons == ("power cap", "software thermal")
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [
+        (0x0, ()),
+        (0x1, ()),
+        (0x4, ("power cap",)),
+        (0x49, ("hardware slowdown", "hardware thermal")),
+        (0x92, ("clock setting", "sync boost", "power brake")),
+        (0x1000, ("unknown reason 0x1000",)),
+    ],
+)
+def test_every_bit_of_throttling_has_its_words(bits: int, words: tuple[str, ...]) -> None:
+    assert throttle_words(bits) == words
+
+
+def test_the_words_go_by_the_bits_of_the_binding() -> None:
+    names = [name for name in dir(pynvml) if name.startswith(("nvmlClocksEventReason", "nvmlClocksThrottleReason"))]
+    bits = {name: getattr(pynvml, name) for name in names if not name.endswith(("All", "None"))}
+    bits = {name: bit for name, bit in bits.items() if isinstance(bit, int)}
+    assert "power cap" in throttle_words(bits["nvmlClocksEventReasonSwPowerCap"])
+    assert "software thermal" in throttle_words(bits["nvmlClocksThrottleReasonSwThermalSlowdown"])
+    assert [name for name, bit in bits.items() if "unknown" in " ".join(throttle_words(bit))] == []
 
 
 @pytest.mark.parametrize("defines", [(), ("OLD_DRIVER",)])

@@ -23,7 +23,7 @@ DEVICE_NODE = "/dev/mxcd"
 
 MX_SMI = Tool(("mx-smi",), ("/opt/mxdriver/bin", "/opt/maca/bin"))
 MEMORY = Query(("--show-memory",), parse_memory, ("used_bytes", "total_bytes"))
-JSON = Query(("-j",), parse_json, ("utilisation_percent", "power_watts", "temperature_celsius"))
+JSON = Query(("-j",), parse_json, ("utilisation_percent", "power_watts", "temperature_celsius", "clock_mhz"))
 BOARD_POWER = Query(("--show-board-power",), parse_board_power, ("power_watts",))
 TEMPERATURE = Query(("--show-temperature",), parse_temperature, ("temperature_celsius",))
 USAGE = Query(("--show-usage",), parse_usage, ("utilisation_percent",))
@@ -46,6 +46,7 @@ class MxSmiProbe(ToolProbe):
     name = "mx-smi"
     tool = MX_SMI
     queries: ClassVar[tuple[Query, ...]] = (MEMORY, JSON, BOARD_POWER, TEMPERATURE, USAGE, DMON)
+    figures = (*ToolProbe.figures, "clock_mhz")
     minimum_interval_seconds = 1.0
 
     def available(self, machine: Machine) -> Availability:
@@ -79,6 +80,7 @@ class MxSmiTableProbe(MxSmiProbe):
 
     name = "mx-smi-table"
     queries = (TABLE,)
+    figures = ToolProbe.figures
 
 
 def is_metax_machine(machine: Machine) -> bool:

@@ -135,6 +135,7 @@ class _JsonCard(msgspec.Struct, frozen=True):
     vbios_version: str = ""
     hotspot: str | float | None = None
     utilization: str | int | None = None
+    clocks: dict[str, Any] = {}
     board_power: _JsonPower = _JsonPower()
     sgpu_info: list[_JsonSlice] = []
 
@@ -184,6 +185,7 @@ def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
         "temperature_celsius": card.hotspot,
         "utilisation_percent": card.utilization,
         "power_watts": _json_watts(card.board_power),
+        "clock_mhz": _json_clock(card.clocks),
     }
     why = card.unavailable_reason or "mx-smi -j does not have it of this card"
     properties = {
@@ -193,6 +195,14 @@ def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
     }  # fmt: skip
     cells = {figure: Cell(str(value)) for figure, value in given.items() if value is not None}
     return card_reading(address, cells, properties, {figure: why for figure in given if figure not in cells})
+
+
+def _json_clock(clocks: Mapping[str, Any]) -> str | None:
+    """Of the compute units. Releases 2.3 have it one level deeper, die by die: the slowest of them counts."""
+    dies = [each for each in (clocks, *clocks.values()) if isinstance(each, dict) and "XCORE" in each]
+    values = [str(die["XCORE"]) for die in dies]
+    odd = next((value for value in values if not value.isdigit()), None)
+    return odd if odd is not None else str(min(map(int, values), default="")) or None
 
 
 def _json_watts(board: _JsonPower) -> str | None:

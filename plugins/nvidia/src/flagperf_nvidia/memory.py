@@ -21,6 +21,7 @@ class NvmlProbe(MemoryProbe):
 
     vendor = "nvidia"
     name = "nvml"
+    figures = FIGURES
     minimum_interval_seconds = 0.1
 
     def __init__(self) -> None:
@@ -108,7 +109,7 @@ class NvidiaSmiProbe(ToolProbe):
     vendor = "nvidia"
     name = "nvidia-smi"
     tool = smi.NVIDIA_SMI
-    queries = (Query(smi.QUERY_GPU, smi.parse_query_gpu, FIGURES),)
+    queries = (Query(smi.QUERY_GPU, smi.parse_query_gpu, MemoryProbe.figures),)
     minimum_interval_seconds = 1.0
 
     def available(self, machine: Machine) -> Availability:
@@ -122,11 +123,14 @@ class NvidiaSmiProbe(ToolProbe):
         return [each for each in listed if each.device_id in uuids]
 
 
-def _whole_card(nvml: Nvml) -> dict[str, Callable[[Any], float]]:
+def _whole_card(nvml: Nvml) -> dict[str, Callable[[Any], float | tuple[str, ...]]]:
     return {
         "utilisation_percent": nvml.utilisation_percent,
         "power_watts": nvml.power_watts,
         "temperature_celsius": nvml.temperature_celsius,
+        "energy_joules": nvml.energy_joules,
+        "clock_mhz": nvml.clock_mhz,
+        "throttle_reasons": nvml.throttle_reasons,
     }
 
 

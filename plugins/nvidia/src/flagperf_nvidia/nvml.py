@@ -28,6 +28,22 @@ VENDOR_ID = "10de"
 
 _ROUNDING_BYTES = 2 << 20
 _TEMPERATURE_OF_THE_CHIP = 0
+_CLOCK_OF_THE_SMS = 1
+
+_IDLE = 0x1
+_THROTTLE_WORDS = {
+    0x2: "clock setting",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+    0x100: "display clock",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+"""Bits of nvmlClocksEventReason*, in older bindings nvmlClocksThrottleReason*."""
 
 
 class NvmlFailed(ToolFailed):
@@ -131,6 +147,23 @@ class Nvml:
     def temperature_celsius(self, handle: Any) -> float:
         return float(self._call("nvmlDeviceGetTemperature", handle, _TEMPERATURE_OF_THE_CHIP))
 
+    def energy_joules(self, handle: Any) -> float:
+        """Since the driver was loaded; counted in millijoules, from Volta on."""
+        return float(self._call("nvmlDeviceGetTotalEnergyConsumption", handle)) / 1000
+
+    def clock_mhz(self, handle: Any) -> float:
+        return float(self._call("nvmlDeviceGetClockInfo", handle, _CLOCK_OF_THE_SMS))
+
+    def throttle_reasons(self, handle: Any) -> tuple[str, ...]:
+        """By the call of driver 535 and later, else by its name before."""
+        try:
+            bits = int(self._call("nvmlDeviceGetCurrentClocksEventReasons", handle))
+        except NvmlFailed as error:
+            if error.code != FUNCTION_MISSING:
+                raise
+            bits = int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+        return throttle_words(bits)
+
     def power_limit_watts(self, handle: Any) -> float:
         return float(self._call("nvmlDeviceGetEnforcedPowerLimit", handle)) / 1000
 
@@ -185,6 +218,12 @@ class Nvml:
             return function(*arguments)
         except self._pynvml.NVMLError as error:
             raise NvmlFailed(name, str(error), int(error.value)) from None
+
+
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """A card that is idle is not throttled. A bit that is not known is said by its number."""
+    held = [1 << place for place in range(bits.bit_length()) if bits >> place & 1 and 1 << place != _IDLE]
+    return tuple(_THROTTLE_WORDS.get(bit, f"unknown reason 0x{bit:x}") for bit in held)
 
 
 def binding() -> str:
