@@ -22,7 +22,7 @@ from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 
 Changes = dict[str, Any]
-"""Of a profile's values. A key is written with two underscores for the dot: training__seed."""
+"""Changes of a profile's values. In a key two underscores stand for the dot: training__seed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CaseHarness:
         return fit_layout(resolve(manifest, layers), RunSpec(self.name, devices=devices)).values
 
     def settings(self, profile: str = "tiny", **changes: Any) -> SimpleNamespace:
-        """The same by attribute, as a case sees it."""
+        """The same with attributes, as a case gets them."""
         found = self.values(profile, **changes)
         return SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in found if name != "precision"})
 
@@ -53,9 +53,15 @@ class CaseHarness:
         backend, recorder = CpuBackend(), Recorder()
         devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
         context = Context(
-            backend=backend, activation=backend.activate(rank, 1, devices), precision=precision(config["precision"]),
-            config=config, sink=recorder, rank=rank, world_size=world_size, data_dir=data_dir,
-        )  # fmt: skip
+            backend=backend,
+            activation=backend.activate(rank, 1, devices),
+            precision=precision(config["precision"]),
+            config=config,
+            sink=recorder,
+            rank=rank,
+            world_size=world_size,
+            data_dir=data_dir,
+        )
         module, _, function = self._reference().target.partition(":")
         getattr(import_module(module), function)(context)
         return recorder.events
@@ -63,7 +69,7 @@ class CaseHarness:
     def run_ranks(
         self, folder: Path, world_size: int, runs: Sequence[Changes], data_dirs: Sequence[Path | None] | None = None
     ) -> list[list[list[Event]]]:
-        """Events by run and rank, of processes that each do all the runs."""
+        """Events by run and rank. Each rank's process does all the runs."""
         items = list(zip(runs, data_dirs or [None] * len(runs), strict=True))
         module, _, _ = self._reference().target.partition(":")
         return answers_of_ranks(folder, world_size, self._run_as_rank, items, imports=[module])
@@ -95,6 +101,11 @@ def reports(events: list[Event]) -> list[dict[str, float]]:
     return [event.values for event in events if isinstance(event, Reported)]
 
 
+def only_report(events: list[Event]) -> dict[str, float]:
+    (found,) = reports(events)
+    return found
+
+
 def reported(events: list[Event]) -> dict[str, float]:
     """The last value of every name."""
     return {name: value for report in reports(events) for name, value in report.items()}
@@ -107,6 +118,6 @@ def global_losses(ranks: list[list[Event]]) -> list[float]:
 
 
 def _forget_accelerator() -> None:
-    """accelerate's state is one per process, and refuses another precision."""
+    """accelerate keeps one state per process, which refuses another precision."""
     if state := sys.modules.get("accelerate.state"):
         state.AcceleratorState._reset_state()
