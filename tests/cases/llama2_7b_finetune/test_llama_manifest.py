@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from case_harness import CaseHarness
 
-from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
-from flagperf.report.rows import check_layout
-from flagperf.spec.values import Layer, resolve
 
 CASE = CaseHarness("llama2_7b_finetune")
-
-
-def test_listing_and_checking_import_neither_torch_nor_transformers() -> None:
-    script = (
-        "import sys, flagperf_cases, flagperf_cases.llama2_7b_finetune.preflight\n"
-        "targets = [case.target for case in flagperf_cases.flagperf_cases()]\n"
-        "assert 'flagperf_cases.llama2_7b_finetune.case:run' in targets, targets\n"
-        "heavy = {'torch', 'transformers', 'peft', 'accelerate', 'numpy', 'sentencepiece'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
 
 
 def test_standard_is_the_published_configuration() -> None:
@@ -39,13 +20,7 @@ def test_standard_is_the_published_configuration() -> None:
     evaluation = found["evaluation"]
     assert (evaluation["subjects"], evaluation["questions"], evaluation["shots"]) == (57, 0, 5)
     assert (found["model"]["sequence"], evaluation["target"]) == (512, 0.4)
-    assert [name for name, profile in CASE.manifest().profiles.items() if profile.published] == ["standard"]
     assert CASE.manifest().target is not None and not CASE.manifest().target.gates
-
-
-def test_profiles_change_only_keys_that_exist() -> None:
-    for profile in CASE.manifest().profiles.values():
-        resolve(CASE.manifest(), [Layer("profile", profile.values)])
 
 
 @pytest.mark.parametrize(
@@ -56,11 +31,6 @@ def test_profiles_change_only_keys_that_exist() -> None:
 def test_values_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(BadInput, match=key.replace("__", ".")):
         CASE.values(**{key: value})
-
-
-def test_precisions_and_page_exist() -> None:
-    assert set(CASE.manifest().precisions) == set(PRECISIONS)
-    check_layout(CASE.manifest())
 
 
 def test_published_results_are_kept_in_the_units_of_the_metrics() -> None:
