@@ -23,10 +23,11 @@ from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
+from flagperf_cases.decoder.layout import Layout
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import Layout, shape_of
+from flagperf_cases.decoder.shape import shape_of
 from flagperf_cases.llama2_70b import case
-from flagperf_cases.llama2_70b.data import load_samples
+from flagperf_cases.llama2_70b.data import load_data
 
 NUM_PAIRS = 40
 TARGET, BARE_TARGET = 1.0, 0.99
@@ -85,7 +86,7 @@ def _values() -> dict[str, Any]:
 
 
 def _batches(context: Context) -> list[Batch]:
-    training, samples = context.config.training, load_samples(_values(), None)
+    training, samples = context.config.training, load_data(_values(), None)
     global_batch = training.batch_size * training.accumulate
     return list(case.batches(samples, Place(Layout(), None), training, global_batch, len(samples) // global_batch))
 

@@ -18,9 +18,9 @@ from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
 from flagperf_cases.glm import case
-from flagperf_cases.glm.data import load_samples, training_loader
+from flagperf_cases.glm.data import load_data, training_loader
 from flagperf_cases.glm.model import Glm
-from flagperf_cases.half import make_updates
+from flagperf_cases.loss_scaling import make_updater
 
 NUM_PAIRS, STEPS_PER_TURN = 40, 1
 TARGET = 1.0
@@ -58,8 +58,8 @@ def _values() -> dict[str, Any]:
 
 
 def _batches(context: Context) -> list[list[dict[str, Any]]]:
-    samples, _ = load_samples(context.config, None)
-    loader = training_loader(samples, case.training_rows(context, len(samples)), num_workers=0)
+    samples, _ = load_data(context.config, None)
+    loader = training_loader(samples, case.make_sampler(context, len(samples)), num_workers=0)
     return [micro_batches for micro_batches, _ in zip(loader, range(STEPS_PER_TURN), strict=False)]
 
 
@@ -74,9 +74,9 @@ def _case_step(context: Context, model: Any) -> Step:
     config, accelerator = context.config, context.accelerator()
     model = accelerator.prepare(model)
     optimizer = partial(case.make_optimizer, config=config)
-    updates = make_updates(model.named_parameters(), context.precision, optimizer, config.training.clip)
-    schedule = _schedule(updates.optimizer, config.training)
-    return lambda micro_batches: case.train_step(context, accelerator, model, updates, schedule, micro_batches)
+    updater = make_updater(model.named_parameters(), context.precision, optimizer, config.training.clip)
+    schedule = _schedule(updater.optimizer, config.training)
+    return lambda micro_batches: case.train_step(context, accelerator, model, updater, schedule, micro_batches)
 
 
 def _plain_step(model: Any, values: Any) -> Step:

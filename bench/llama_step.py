@@ -21,7 +21,7 @@ from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune.case import Trainer
 from flagperf_cases.llama2_7b_finetune.data import load_data, training_loader
 from flagperf_cases.llama2_7b_finetune.model import build_model, trainable
-from flagperf_cases.rows import TrainingRows
+from flagperf_cases.sampler import TrainingSampler
 
 CASE = "llama2_7b_finetune"
 NUM_PAIRS, STEPS_PER_TURN = 40, 2
@@ -60,7 +60,7 @@ def _context(events: Path) -> Context:
 
 def _steps(context: Context) -> list[list[dict[str, Any]]]:
     training, data = context.config.training, load_data(context.config, None)
-    rows = TrainingRows(
+    sampler = TrainingSampler(
         len(data.train),
         batch_size=training.batch_size,
         accumulate=1,
@@ -71,7 +71,7 @@ def _steps(context: Context) -> list[list[dict[str, Any]]]:
         world_size=1,
         shuffle=False,
     )
-    return list(training_loader(data.train, rows, num_workers=0))[:-1]  # the last one is short
+    return list(training_loader(data.train, sampler, num_workers=0))[:-1]  # the last one is short
 
 
 def _turns(context: Context, steps: list[list[dict[str, Any]]]) -> dict[str, list[float]]:

@@ -44,7 +44,7 @@ def test_every_part_of_core_has_its_stage() -> None:
         ("flagperf.testing.conformance", "from flagperf.plugins import load_plugins\nfrom flagperf import testing"),
         ("flagperf", "from flagperf.run import run_case"),
         ("flagperf_cases.glm.case", "from flagperf.worker import Context\nfrom flagperf_cases.glm.data import load"),
-        ("flagperf_cases.glm.case", "from flagperf_cases.rows import rows\nimport torch"),
+        ("flagperf_cases.glm.case", "from flagperf_cases.sampler import TrainingSampler\nimport torch"),
         ("flagperf_metax.device", "from flagperf.kit import Card\nfrom flagperf_metax.smi import parse"),
         ("flagperf.worker.context", "def use():\n    import torch"),
         ("flagperf.worker.context", "if TYPE_CHECKING:\n    from accelerate import Accelerator"),

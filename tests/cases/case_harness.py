@@ -14,7 +14,8 @@ from rank_processes import answers_of_ranks
 
 from flagperf.api import CaseReference, Device, precision
 from flagperf.builtin.cpu import CpuBackend
-from flagperf.events import Event, Reported, StepFinished
+from flagperf.events import Event, Reported, SpanBegan, SpanEnded, StepFinished
+from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
 from flagperf.plan.parallel import fit_layout
 from flagperf.spec import RunSpec
@@ -23,7 +24,7 @@ from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 
 Changes = dict[str, Any]
-"""Of a profile's values. A key is written with two underscores for the dot: training__seed."""
+"""Changes of a profile's values. In a key two underscores stand for the dot: training__seed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class CaseHarness:
         return fit_layout(resolve(manifest, layers), RunSpec(self.name, devices=devices)).values
 
     def settings(self, profile: str = "tiny", **changes: Any) -> SimpleNamespace:
-        """The same by attribute, as a case sees it."""
+        """The same with attributes, as a case gets them."""
         found = self.values(profile, **changes)
         return SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in found if name != "precision"})
 
@@ -54,9 +55,16 @@ class CaseHarness:
         backend, recorder = CpuBackend(), Recorder()
         devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
         context = Context(
-            backend=backend, activation=backend.activate(rank, 1, devices), precision=precision(config["precision"]),
-            config=config, sink=recorder, rank=rank, world_size=world_size, data_dir=data_dir,
-        )  # fmt: skip
+            backend=backend,
+            activation=backend.activate(rank, 1, devices),
+            precision=precision(config["precision"]),
+            kind=KINDS[self.manifest().kind],
+            config=config,
+            sink=recorder,
+            rank=rank,
+            world_size=world_size,
+            data_dir=data_dir,
+        )
         module, _, function = self._reference().target.partition(":")
         getattr(import_module(module), function)(context)
         return recorder.events
@@ -64,7 +72,7 @@ class CaseHarness:
     def run_ranks(
         self, folder: Path, world_size: int, runs: Sequence[Changes], data_dirs: Sequence[Path | None] | None = None
     ) -> list[list[list[Event]]]:
-        """Events by run and rank, of processes that each do all the runs."""
+        """Events by run and rank. Each rank's process does all the runs."""
         items = list(zip(runs, data_dirs or [None] * len(runs), strict=True))
         module, _, _ = self._reference().target.partition(":")
         return answers_of_ranks(folder, world_size, self._run_as_rank, items, imports=[module])
@@ -78,6 +86,17 @@ class CaseHarness:
 
     def _reference(self) -> CaseReference:
         return next(case for case in flagperf_cases() if case.manifest.parent.name == self.name)
+
+
+def moments(events: Sequence[Event]) -> list[str]:
+    """`training began`, `evaluation ended`, `StepFinished`."""
+    return [_moment(event) for event in events]
+
+
+def _moment(event: Event) -> str:
+    if isinstance(event, SpanBegan):
+        return f"{event.name} began"
+    return f"{event.name} ended" if isinstance(event, SpanEnded) else type(event).__name__
 
 
 class Recorder:
@@ -96,6 +115,11 @@ def reports(events: list[Event]) -> list[dict[str, float]]:
     return [event.values for event in events if isinstance(event, Reported)]
 
 
+def only_report(events: list[Event]) -> dict[str, float]:
+    (found,) = reports(events)
+    return found
+
+
 def reported(events: list[Event]) -> dict[str, float]:
     """The last value of every name."""
     return {name: value for report in reports(events) for name, value in report.items()}
@@ -108,6 +132,6 @@ def global_losses(ranks: list[list[Event]]) -> list[float]:
 
 
 def _forget_accelerator() -> None:
-    """accelerate's state is one per process, and refuses another precision."""
+    """accelerate keeps one state per process, which refuses another precision."""
     if state := sys.modules.get("accelerate.state"):
         state.AcceleratorState._reset_state()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import SMALL_CHANGES, small_model, write_megatron
+from aquila_checkpoints import SMALL_CHANGES, small_model, write_megatron
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
 
 pytestmark = pytest.mark.run

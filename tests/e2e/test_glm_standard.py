@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from case_harness import CaseHarness
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
-from glm_harness import save_checkpoint, values
+from glm_checkpoints import save_checkpoint
 
 from flagperf_cases.glm.checkpoint import CHECKPOINT
-from flagperf_cases.glm.pieces import SPECIAL
-from flagperf_cases.glm.stories import WORDS, made_up
+from flagperf_cases.glm.synthetic import WORDS, synthetic_records
+from flagperf_cases.glm.tokenizer import SPECIAL
 
 pytestmark = pytest.mark.run
 
@@ -30,12 +31,12 @@ def data_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     (folder / "ReCoRD").mkdir(parents=True)
     for name, num_records in (("train", 2), ("val", 1)):
-        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in made_up(name, num_records))
+        lines = b"".join(msgspec.json.encode(record) + b"\n" for record in synthetic_records(name, num_records))
         (folder / f"ReCoRD/{name}.jsonl").write_bytes(lines)
     (folder / "bert-base-uncased").mkdir()
     (folder / "bert-base-uncased/vocab.txt").write_text("\n".join((*SPECIAL, *WORDS)) + "\n")
     torch.manual_seed(0)
-    model = Glm(SimpleNamespace(**values("standard", model__layers=1)["model"]))
+    model = Glm(SimpleNamespace(**CaseHarness("glm").values("standard", model__layers=1)["model"]))
     save_checkpoint(folder / CHECKPOINT, {"module": model.half().state_dict()})
     return folder
 

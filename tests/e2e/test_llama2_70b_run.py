@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from e2e_flagperf import flagperf, metric, read_run
-from llama2_70b_harness import write_indexed
+from indexed_datasets import write_indexed
 
 pytestmark = pytest.mark.run
 
@@ -56,7 +56,7 @@ def test_broken_data_is_said_before_anything_starts(tmp_path: Path) -> None:
         "run", "llama2_70b", "--vendor", "cpu", "--data-dir", "data", "--set", "data.source=indexed",
         "data.prefix=tokens",
     ]  # fmt: skip
-    for damage, words in ((cut, "cut off"), (of_another_version, "is of version 2")):
+    for damage, words in ((cut, "truncated"), (of_another_version, "has version 2")):
         write_indexed(data, [[5] * 100])
         damage(data)
         done = flagperf(tmp_path, *command)

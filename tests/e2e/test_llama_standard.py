@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
-from llama_harness import trained_tokenizer
+from sentencepiece_models import train_tokenizer
 
-from flagperf_cases.llama2_7b_finetune.checkpoint import wanted_shapes
-from flagperf_cases.llama2_7b_finetune.data import text_of
+from flagperf_cases.llama2_7b_finetune.data import training_text
 from flagperf_cases.llama2_7b_finetune.mmlu import SUBJECTS, Question, Subject, prompt_text
+from flagperf_cases.llama_checkpoint import llama_shapes
 
 pytestmark = pytest.mark.run
 
@@ -50,9 +50,9 @@ def _write_model(folder: Path) -> None:
     _write_zeros(folder / "model.safetensors")
     subject = Subject("of all", "", (), ())
     question = Question("What?", ("one", "two", "three", "four"), 1)
-    texts = [text_of(DIALOGUE), prompt_text(subject, [question] * 5, question), *SUBJECTS]
+    texts = [training_text(DIALOGUE), prompt_text(subject, [question] * 5, question), *SUBJECTS]
     # Long pieces: a question is a few tokens.
-    trained_tokenizer(
+    train_tokenizer(
         folder / "tokenizer.model", texts, num_pieces=600, max_sentencepiece_length=60,
         split_by_whitespace=False, split_by_unicode_script=False,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def _write_model(folder: Path) -> None:
 def _write_zeros(path: Path) -> None:
     """The file is a hole, so that nearly a gigabyte takes no room."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
-    for name, shape in wanted_shapes(MODEL).items():
+    for name, shape in llama_shapes(MODEL).items():
         size = 2 * math.prod(shape)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}  # type: ignore[dict-item]
         end += size

@@ -1,7 +1,7 @@
-"""Aquila's weights: Megatron's tensor parallel shards as they are published, or a Hugging Face folder.
+"""Aquila's weights: Megatron's tensor parallel shards as published, or a Hugging Face folder.
 
-Both give a weight by the decoder's own name, whole, one at a time, so that any number of ranks can take their slices
-and none holds the model. Pickles are read without running anything that they name. Importable without torch.
+Both give one whole weight at a time, by the decoder's own name, so that any number of ranks can take their slices and
+none holds the whole model. Pickles are read without running any code that they name. Importable without torch.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flagperf.errors import BadInput
-from flagperf_cases.aquila_33b.huggingface import Weights, check_hugging_face, open_hugging_face
+from flagperf_cases.aquila_33b.huggingface_checkpoint import Weights, check_huggingface, open_huggingface
+from flagperf_cases.checkpoint_files import Shape, check_shapes, read_pickle
+from flagperf_cases.data_files import read_lines
 from flagperf_cases.decoder.shape import DecoderShape
-from flagperf_cases.files import read_lines
-from flagperf_cases.pickles import StandInUnpickler, load_inert, refuse_unmappable
-from flagperf_cases.weights import Shape, check_shapes, read_pickle
+from flagperf_cases.safe_pickle import PlaceholderUnpickler, check_mappable, safe_load
 
 if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
 
-MEGATRON, HUGGING_FACE = "ckpts", "hf"
+MEGATRON, HUGGINGFACE = "ckpts", "hf"
 ITERATION = "latest_checkpointed_iteration.txt"
 WEIGHTS = "model_optim_rng.pt"
 ADVICE = (
@@ -32,29 +32,29 @@ ADVICE = (
     "ckpts/iter_*/mp_rank_*/model_optim_rng.pt; model.checkpoint=none starts from random weights"
 )
 IGNORED = ("_extra_state", "inv_freq")
-"""States of Megatron's modules that are no weights."""
+"""Module states of Megatron that are not weights."""
 
 
-def check_checkpoint(folder: Path, form: str, shape: DecoderShape) -> list[Path]:
-    """The files of a checkpoint that has every weight of this model in its shape, from their heads alone."""
-    if form == "huggingface":
-        return check_hugging_face(folder / HUGGING_FACE, shape)
+def check_checkpoint(folder: Path, format: str, shape: DecoderShape) -> list[Path]:
+    """The files of a checkpoint that has every weight of this model in its shape. No weight is read."""
+    if format == "huggingface":
+        return check_huggingface(folder / HUGGINGFACE, shape)
     shards = megatron_shards(folder / MEGATRON)
     for path in shards:
-        content = read_pickle(path, ADVICE, StandInUnpickler)
-        refuse_unmappable(path, ADVICE)
+        content = read_pickle(path, ADVICE, PlaceholderUnpickler)
+        check_mappable(path, ADVICE)
         found = _without_padding(_weights(path, content, tuple), shape, len(shards))
         check_shapes(path, found, megatron_shapes(path, shape, len(shards)), ADVICE)
     return [folder / MEGATRON / ITERATION, *shards]
 
 
-def open_checkpoint(folder: Path, form: str, shape: DecoderShape) -> Weights:
-    if form == "huggingface":
-        return open_hugging_face(folder / HUGGING_FACE)
+def open_checkpoint(folder: Path, format: str, shape: DecoderShape) -> Weights:
+    if format == "huggingface":
+        return open_huggingface(folder / HUGGINGFACE)
     import torch
 
     shards = megatron_shards(folder / MEGATRON)
-    parts = [_weights(path, load_inert(path, ADVICE, mmap=True), torch.Tensor) for path in shards]
+    parts = [_weights(path, safe_load(path, ADVICE, mmap=True), torch.Tensor) for path in shards]
     return MegatronWeights(shape, parts)
 
 
@@ -62,7 +62,7 @@ def open_checkpoint(folder: Path, form: str, shape: DecoderShape) -> Weights:
 
 
 def megatron_shards(folder: Path) -> list[Path]:
-    """One file per tensor parallel rank of the iteration that the folder says is its latest."""
+    """One file per tensor parallel rank, of the iteration that the folder names as its latest."""
     iteration = read_lines(folder / ITERATION, ADVICE)[0].strip()
     if not iteration.isascii() or not iteration.isdigit():
         raise BadInput(f"{folder / ITERATION} should hold a number like 135000, not {iteration[:60]!r}; {ADVICE}")
@@ -72,8 +72,8 @@ def megatron_shards(folder: Path) -> list[Path]:
     if not names or names != wanted:
         found = ", ".join(names) or "none"
         raise BadInput(
-            f"{home} should have a folder with {WEIGHTS} for each tensor parallel rank, mp_rank_00 and on, without a "
-            f"gap and without pipeline stages; found: {found}; {ADVICE}"
+            f"{home} should have a folder with {WEIGHTS} for each tensor parallel rank, mp_rank_00, mp_rank_01 and so "
+            f"on, without gaps and without pipeline stages; found: {found}; {ADVICE}"
         )
     return [home / name / WEIGHTS for name in names]
 
@@ -101,14 +101,14 @@ def megatron_shapes(path: Path, shape: DecoderShape, ways: int) -> dict[str, Sha
 
 
 def _without_padding(found: Mapping[str, Shape], shape: DecoderShape, ways: int) -> dict[str, Shape]:
-    """Megatron pads the vocabulary to a multiple of its own choice: more rows than needed are fine."""
+    """Megatron pads the vocabulary, so more rows than needed are accepted."""
     rows = -(-shape.vocabulary // ways)
     tables = {name for name in found if name in ("embedding.word_embeddings.weight", "output_layer.weight")}
     return {name: (min(size[0], rows), *size[1:]) if name in tables and size else size for name, size in found.items()}
 
 
 def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
-    """By dotted names below `model` and `language_model`."""
+    """By dotted names below `model` -> `language_model`."""
     state: Any = content
     for key in ("model", "language_model"):
         state = state.get(key) if isinstance(state, dict) else None
@@ -127,7 +127,7 @@ def _flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MegatronWeights:
-    """Shards of all tensor parallel ranks, mapped into memory: a weight is read when it is asked for."""
+    """Memory-mapped shards of all tensor parallel ranks. A weight is read lazily, when it is called for."""
 
     shape: DecoderShape
     shards: list[dict[str, torch.Tensor]]
@@ -155,17 +155,15 @@ class MegatronWeights:
         return torch.cat([shard[name] for shard in self.shards], dimension)
 
     def _gate_or_up(self, name: str, is_up: bool) -> torch.Tensor:
-        """Each shard has its part of the gate, then its part of the other."""
+        """Each shard has its part of the gate, then its part of up."""
         import torch
 
         return torch.cat([shard[name].chunk(2)[is_up] for shard in self.shards])
 
     def _attention(self, name: str, part: str) -> torch.Tensor:
-        """Rows are by group: its query heads, then its key, then its value."""
+        """Rows are grouped by KV head: its query heads, then its key, then its value."""
         shape = self.shape
         queries = shape.heads // shape.kv_heads
         groups = self._joined(name, 0).view(shape.kv_heads, queries + 2, shape.head_size, shape.width)
-        first, last = {"q_proj": (0, queries), "k_proj": (queries, queries + 1), "v_proj": (queries + 1, queries + 2)}[
-            part
-        ]
-        return groups[:, first:last].reshape(-1, shape.width)
+        rows = {"q_proj": slice(queries), "k_proj": slice(queries, queries + 1), "v_proj": slice(queries + 1, None)}
+        return groups[:, rows[part]].reshape(-1, shape.width)

@@ -1,1 +1,1 @@
-"""A Llama-family decoder in every parallelism: what the large language model cases share. Not a case itself."""
+"""A Llama-family decoder in every parallelism, shared by the large language model cases. Not a case itself."""

@@ -1,8 +1,8 @@
-"""How much memory the fullest rank will need, before anything is launched. Light.
+"""Estimates the memory of the fullest rank before anything is launched. Importable without torch.
 
-Counted are tensors at the fullest moment of a step: weights, gradients, optimizer state, what the micro-batches under
-way leave for their backward pass, and what pipeline stages receive. Not counted are the framework itself, the buffers
-of the collective library, the optimizer's own intermediate values and the allocator's gaps.
+Counts tensors at the peak of a step: weights, gradients, optimizer state, the activations of the micro-batches in
+flight, and what pipeline stages receive. Does not count the framework itself, the buffers of the collective library,
+temporary values of the optimizer and allocator fragmentation.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flagperf_cases.decoder.shape import DecoderShape, Layout, check_layout, layout_of, shape_of
+from flagperf_cases.decoder.layout import Layout, check_layout, layout_of
+from flagperf_cases.decoder.shape import DecoderShape, shape_of
 
 FP32 = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with the model, as far as it takes memory."""
+    """The settings of a training step that affect memory."""
 
     micro_batch: int
     num_micro_batches: int
@@ -28,7 +29,7 @@ class Work:
 
 
 def estimate(values: dict[str, Any]) -> dict[str, int]:
-    """For the values of a case: bytes by name, of the rank that needs most."""
+    """Bytes by name, for the rank that needs the most."""
     shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
     training = values["training"]
     check_layout(shape, layout, training["accumulate"])
@@ -50,7 +51,7 @@ def compute_bytes(precision: str) -> int:
 def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> dict[str, int]:
     count = stage_parameters(shape, layout, stage)
     gradients, activations = _gradients(shape, layout, stage, work), _activations(shape, layout, stage, work)
-    if work.num_micro_batches == 1:  # gradients come as activations go: these take what they need beyond those
+    if work.num_micro_batches == 1:  # activations are freed as gradients appear
         activations = max(0, activations - gradients)
     return {
         "parameters": FP32 * count // layout.dp + _gathered(shape, layout, stage, work),
@@ -61,7 +62,7 @@ def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> d
 
 
 def stage_parameters(shape: DecoderShape, layout: Layout, stage: int) -> int:
-    """Of one tensor parallel rank: norms are on each of them."""
+    """Of one tensor parallel rank. Each of them holds all norms."""
     layers = len(layout.stage_layers(shape.layers)[stage])
     count = layers * _layer_parameters(shape, layout)
     table = shape.vocabulary_parameters // layout.tp
@@ -78,9 +79,9 @@ def _layer_parameters(shape: DecoderShape, layout: Layout) -> int:
 
 
 def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """Weights in the computing type, beside the rank's part in fp32: of the whole stage in a pipeline, which keeps them
-    for all micro-batches, and of a single process that does not compute blocks again; else of two blocks and the
-    tables."""
+    """Weights in the compute type, in addition to the rank's fp32 part: of the whole stage in a pipeline, which keeps
+    them for all micro-batches, and in a single process without recomputation; otherwise of two blocks and the tables.
+    """
     is_mixed = work.compute_bytes != FP32
     if layout.dp == 1 and not is_mixed:
         return 0
@@ -92,8 +93,8 @@ def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> in
 
 
 def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """Data parallel ranks add up whole gradients until the last micro-batch, and then keep their part. Tensor parallel
-    ranks each have the gradient of the whole embedding until the step's end."""
+    """Data parallel ranks accumulate whole gradients until the last micro-batch, and then keep their part. Every tensor
+    parallel rank holds the gradient of the whole embedding until the end of the step."""
     count = stage_parameters(shape, layout, stage)
     if stage == 0:
         count += shape.vocabulary_parameters - shape.vocabulary_parameters // layout.tp
@@ -102,8 +103,8 @@ def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> i
 
 
 def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """The most at one time: before the backward pass of the loss, or in that of the last block, whose inner values are
-    made only then where they are computed again."""
+    """The peak is before the backward pass of the loss, or in that of the last block, which recomputation fills only
+    then."""
     layers = len(layout.stage_layers(shape.layers)[stage])
     in_flight = min(layout.pp - stage, work.num_micro_batches)
     states = work.micro_batch * shape.sequence * shape.width * work.compute_bytes // layout.tp
@@ -116,29 +117,29 @@ def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) ->
 
 
 def _received(layout: Layout, stage: int, work: Work) -> int:
-    """Buffers for what other stages send: inputs of the micro-batches under way, and one gradient."""
+    """Receive buffers: the inputs of the micro-batches in flight, and one gradient."""
     inputs = min(layout.pp - stage, work.num_micro_batches) if stage > 0 else 0
     return inputs + (stage < layout.pp - 1)
 
 
 def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """What the backward pass of one block reads, term by term as in model.py."""
+    """What the backward pass of one block needs, term by term as in model.py."""
     positions = work.micro_batch * shape.sequence
     norms = 2 * positions * shape.width // layout.tp * (FP32 + FP32)  # input and normed, both in fp32
-    gathered = 2 * positions * shape.width * work.compute_bytes  # what the projections read, at all positions
+    gathered = 2 * positions * shape.width * work.compute_bytes  # inputs of the projections, at all positions
     attention = positions * (2 * shape.width + 2 * shape.kv_width) // layout.tp * work.compute_bytes
     feed_forward = 4 * positions * shape.ffn // layout.tp * work.compute_bytes
     return norms + gathered + attention + feed_forward
 
 
 def _passing_gradients(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """Gradients on their way through a block, at their most: of gate and up, and of what both read."""
+    """Peak of the activation gradients inside a block: of gate and up, and of their input."""
     positions = work.micro_batch * shape.sequence
     return 2 * positions * (shape.ffn // layout.tp + shape.width) * work.compute_bytes
 
 
 def _head_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """The last norm, the head's input, logits as computed and in fp32, their logarithms and the gradients of these."""
+    """The last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients."""
     positions = work.micro_batch * shape.sequence
     norm = positions * shape.width // layout.tp * (FP32 + FP32)
     logits = positions * shape.vocabulary // layout.tp * (work.compute_bytes + 3 * FP32)

@@ -1,7 +1,6 @@
 """Gradients of a model that is spread over ranks: tied weights on two stages, the total norm, clipping.
 
-The norm is made of local tensors, each counted once however many ranks hold it: sums of squares, and one sum over all
-ranks.
+The norm is computed from local sums of squares and one all-reduce. A tensor that several ranks hold is counted once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TiedGradients:
-    """Embedding and head that are one tensor, on the first and the last stage: their gradients are added up."""
+    """Adds up the gradients of embedding and head, which are one tensor on the first and the last stage."""
 
     def __init__(self, model: Decoder, place: Place) -> None:
         self._weight: nn.Parameter | None = None
@@ -28,7 +27,7 @@ class TiedGradients:
         if not model.shape.tied or layout.pp == 1:
             return
         step = layout.dp * layout.tp
-        for first in range(step):  # every rank takes part in making every group
+        for first in range(step):  # every rank has to take part in creating every group
             ranks = [first, first + (layout.pp - 1) * step]
             group = dist.new_group(ranks)
             if dist.get_rank() in ranks:
@@ -51,7 +50,7 @@ def total_norm(model: Decoder, place: Place) -> torch.Tensor:
 
 
 def clip(model: Decoder, norm: torch.Tensor, max_norm: float) -> None:
-    """As torch.nn.utils.clip_grad_norm_ does, without waiting for the device."""
+    """Like torch.nn.utils.clip_grad_norm_, without waiting for the device."""
     factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for parameter in model.parameters():
         if parameter.grad is not None:
@@ -59,14 +58,14 @@ def clip(model: Decoder, norm: torch.Tensor, max_norm: float) -> None:
 
 
 def _owned(model: Decoder, place: Place) -> list[nn.Parameter]:
-    """All but a tied head that is a copy of the first stage's embedding."""
+    """All parameters except a tied head, which is a copy of the first stage's embedding."""
     is_copy = model.shape.tied and not place.is_first_stage
     return [value for name, value in model.named_parameters() if not (is_copy and name == "lm_head.weight")]
 
 
 def _square_sum(parameter: nn.Parameter) -> torch.Tensor:
-    """By sum(), which adds in a tree: torch 2.13's vector_norm adds one by one on a CPU, and of the 235 M equal numbers
-    in a published feed-forward's shape it is 24 % too small."""
+    """Uses sum(), which adds pairwise: on a CPU torch 2.13's vector_norm adds sequentially, and for the 235 M equal
+    numbers of a published feed-forward weight its result is 24 % too small."""
     total = _local_gradient(parameter).float().square().sum()
     if isinstance(parameter, DTensor):
         mesh = parameter.device_mesh
@@ -77,7 +76,7 @@ def _square_sum(parameter: nn.Parameter) -> torch.Tensor:
 
 
 def _local_gradient(parameter: nn.Parameter) -> torch.Tensor:
-    """Laid out as the parameter is: what a norm's weight has of its rank's positions only is added up first."""
+    """In the parameter's layout: the gradient of a norm's weight, of this rank's positions only, is reduced first."""
     gradient = parameter.grad
     assert gradient is not None
     if not isinstance(gradient, DTensor) or not isinstance(parameter, DTensor):

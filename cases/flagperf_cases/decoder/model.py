@@ -1,10 +1,10 @@
 """A Llama-family decoder in plain torch: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-Names of parameters are those of Hugging Face's Llama without the leading `model.`. One pipeline stage is a Decoder with
-some of the layers, which keep their numbers, so that a parameter has one name in every layout.
+Parameters have the names of Hugging Face's Llama without the leading `model.`. A pipeline stage is a Decoder with some
+of the layers, which keep their numbers, so that a parameter has the same name in every layout.
 
-Under tensor parallelism the sub-modules' inputs and outputs are laid out by parallel.py; here every size that depends
-on it is read from the tensor at hand.
+Under tensor parallelism parallel.py decides the layout of the sub-modules' inputs and outputs; sizes that depend on it
+are read from the tensors here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flagperf_cases.decoder.shape import DecoderShape
 
 
 class Decoder(nn.Module):  # type: ignore[misc]
-    """Token ids to logits; a stage in the middle of a pipeline takes and gives hidden states instead."""
+    """Token ids to logits; a middle stage of a pipeline takes and returns hidden states instead."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Decoder(nn.Module):  # type: ignore[misc]
         self.tie()
 
     def tie(self) -> None:
-        """One tensor for embedding and head, where the model says so and both are here. Again after either is
-        replaced."""
+        """Makes embedding and head one tensor, if the model is tied and both are on this stage. Call it again after
+        either is replaced."""
         if self.shape.tied and self.embed_tokens is not None and self.lm_head is not None:
             self.lm_head.weight = self.embed_tokens.weight
 
@@ -57,7 +57,7 @@ class Decoder(nn.Module):  # type: ignore[misc]
     def _forward(self, states: torch.Tensor) -> torch.Tensor:
         if self.embed_tokens is not None:
             states = self.embed_tokens(states)
-            states = states.to(self.autocast or states.dtype)  # what ranks send each other is in the computing type
+            states = states.to(self.autocast or states.dtype)  # ranks send each other the compute type
         for block in self.layers.values():
             if self.recompute and torch.is_grad_enabled():
                 states = checkpoint(block, states, use_reentrant=False)
@@ -130,8 +130,8 @@ class RmsNorm(nn.Module):  # type: ignore[misc]
 
 
 class Rotary:
-    """Positions as rotations of pairs (i, i + half). No module, and so no buffers: those of a model that was built on
-    meta would come out uninitialised."""
+    """Rotates the pairs (i, i + half) by position. Has no buffers, because those of a model built on meta would stay
+    uninitialised."""
 
     def __init__(self, head_size: int, base: float) -> None:
         self._head_size = head_size
@@ -139,7 +139,7 @@ class Rotary:
         self._made: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
-        """[batch, heads, length, size], computed in fp32 and given back as it came."""
+        """[batch, heads, length, size]; computed in fp32, returned in the input's type."""
         cos, sin = self._angles(heads.shape[-2], heads.device)
         first, second = heads.float().chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(heads.dtype)

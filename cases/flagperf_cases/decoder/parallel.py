@@ -1,8 +1,8 @@
-"""A decoder spread over ranks by torch's own engines, and one training step of it.
+"""A decoder spread over ranks by torch's own libraries, and one training step of it.
 
 Tensor parallel by DTensor with sequence parallel: between the blocks a rank holds its part of the positions. Pipeline
-parallel by torch.distributed.pipelining (1F1B). Data parallel by fully_shard. What ranks of a pipeline send each other
-are plain tensors of known shapes, so that nothing has to be tried out in a first step.
+parallel by torch.distributed.pipelining (1F1B). Data parallel by fully_shard. Pipeline ranks send each other plain
+tensors of known shapes, so that torch does not have to infer shapes in a first step.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.functional import cross_entropy
 
 from flagperf_cases.decoder.gradients import TiedGradients
-from flagperf_cases.decoder.init import initialise
+from flagperf_cases.decoder.initial_weights import initialise
+from flagperf_cases.decoder.layout import Layout
 from flagperf_cases.decoder.model import Decoder
-from flagperf_cases.decoder.shape import DecoderShape, Layout
-from flagperf_cases.decoder.stage import LeanStage
+from flagperf_cases.decoder.pipeline_stage import BufferReusingStage
+from flagperf_cases.decoder.shape import DecoderShape
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Place:
 
     @property
     def counts(self) -> bool:
-        """One rank of each replica of the model counts its samples: the first one that has the loss."""
+        """True on one rank of each replica, which counts its samples: the first one that has the loss."""
         return self.is_last_stage and self.tp_rank == 0
 
     def part(self, *names: str) -> DeviceMesh:
@@ -81,21 +82,25 @@ def build_model(
     autocast: torch.dtype | None = None,
 ) -> Decoder:
     """This rank's part of the model, with its initial weights."""
-    model = lay_out(shape, place, recompute=recompute, autocast=autocast)
+    model = build_on_meta(shape, place, recompute=recompute, autocast=autocast)
     initialise(model, seed, std, device)
     return model
 
 
-def lay_out(
+def build_on_meta(
     shape: DecoderShape, place: Place, *, recompute: bool = False, autocast: torch.dtype | None = None
 ) -> Decoder:
-    """This rank's part of the model on meta: no weight has its memory yet."""
+    """This rank's part of the model on meta: no weight is allocated yet."""
     layers = place.layout.stage_layers(shape.layers)[place.pp_rank]
     with torch.device("meta"):
         model = Decoder(
-            shape, layers, has_embedding=place.is_first_stage, has_head=place.is_last_stage, recompute=recompute,
+            shape,
+            layers,
+            has_embedding=place.is_first_stage,
+            has_head=place.is_last_stage,
+            recompute=recompute,
             autocast=autocast,
-        )  # fmt: skip
+        )
     if place.layout.tp > 1:
         split_tensors(model, place.part("tp"))
     if is_sharded(place.layout, has_autocast=autocast is not None):
@@ -104,7 +109,7 @@ def lay_out(
 
 
 def split_tensors(model: Decoder, mesh: DeviceMesh) -> None:
-    """Tensor parallel with sequence parallel. Logits come out as the rank's part of the vocabulary."""
+    """Tensor parallel with sequence parallel. A rank's logits are those of its part of the vocabulary."""
     for block in model.layers.values():
         parallelize_module(block, mesh, _BLOCK_PLAN)
     if model.embed_tokens is not None:
@@ -133,13 +138,13 @@ _BLOCK_PLAN: dict[str, Any] = {
 
 
 def is_sharded(layout: Layout, has_autocast: bool) -> bool:
-    """fully_shard also serves mixed precision without data parallelism: it casts the weights once. Autocast alone would
-    cast them for every micro-batch and keep each copy until that one's backward pass."""
+    """fully_shard is also used for mixed precision without data parallelism, because it casts the weights once.
+    Autocast alone would cast them for every micro-batch and keep each copy until its backward pass."""
     return layout.dp > 1 or (has_autocast and layout.world_size > 1)
 
 
 def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> None:
-    """In a pipeline the weights stay gathered from one micro-batch to the next."""
+    """In a pipeline the weights stay gathered between micro-batches."""
     policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
     options: dict[str, Any] = {"mesh": place.part("dp"), "mp_policy": policy}
     for block in model.layers.values():
@@ -150,7 +155,7 @@ def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> N
 class Trainer:
     """Forward and backward of all micro-batches of a step; gradients of the mean loss over the global batch.
 
-    `inputs` and `labels` are [micro-batches x micro-batch size, sequence], alike on all ranks of one replica.
+    `inputs` and `labels` are [micro-batches x micro-batch size, sequence], the same on all ranks of a replica.
     """
 
     def __init__(self, model: Decoder, place: Place, *, micro_batch: int, num_micro_batches: int, device: str) -> None:
@@ -192,7 +197,7 @@ class Trainer:
 
 
 def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """A micro-batch's share of the mean loss; over data parallel ranks fully_shard takes the mean."""
+    """A micro-batch's part of the mean loss; fully_shard takes the mean over data parallel ranks."""
 
     def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         exact = logits.float()
@@ -205,21 +210,25 @@ def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tens
     return loss
 
 
-def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> LeanStage:
+def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> BufferReusingStage:
     shape, layout = model.shape, place.layout
     computed: dict[str, Any] = {"dtype": model.autocast or torch.float32, "device": "meta", "requires_grad": True}
     tokens = torch.empty(micro_batch, shape.sequence, dtype=torch.long, device="meta")
     states = torch.empty(micro_batch, shape.sequence // layout.tp, shape.width, **computed)
     logits = torch.empty(micro_batch, shape.sequence, shape.vocabulary // layout.tp, **computed)
-    return LeanStage(
-        model, place.pp_rank, layout.pp, torch.device(device), group=place.part("pp").get_group(),
+    return BufferReusingStage(
+        model,
+        place.pp_rank,
+        layout.pp,
+        torch.device(device),
+        group=place.part("pp").get_group(),
         input_args=(tokens if place.is_first_stage else states,),
         output_args=(logits if place.is_last_stage else states,),
-    )  # fmt: skip
+    )
 
 
-def full_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
-    """Gathered over tensor and data parallel ranks, by full name: for tests and small models."""
+def gather_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
+    """Gathered over tensor and data parallel ranks, by full name. For tests and small models."""
     return [
         (name, value.full_tensor() if isinstance(value, DTensor) else value.detach())
         for name, value in model.named_parameters()

@@ -1,11 +1,9 @@
-"""What a decoder is and how it is spread over devices, in numbers. Light: read before any process starts."""
+"""The dimensions of a decoder, and the parameter counts that follow from them. Importable without torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-
-from flagperf.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class DecoderShape:
 
     @property
     def layer_matmul_parameters(self) -> int:
-        """Queries and output, keys and values, the three of the feed-forward."""
+        """Query and output, key and value, and the three of the feed-forward."""
         return 2 * self.width * self.width + 2 * self.width * self.kv_width + 3 * self.width * self.ffn
 
     @property
@@ -40,7 +38,7 @@ class DecoderShape:
 
     @property
     def vocabulary_parameters(self) -> int:
-        """Of the embedding, and once more of the head where the two are not tied."""
+        """Of the embedding, and of the head as well if the two are not tied."""
         return self.vocabulary * self.width
 
     @property
@@ -53,36 +51,13 @@ class DecoderShape:
         return self.layers * self.layer_matmul_parameters + self.vocabulary_parameters
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Ranks are numbered with tensor parallel fastest, then data, then pipeline: tensor parallel ranks are neighbours
-    and stay inside a node."""
-
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    stages: tuple[int, ...] = ()
-    """Layers of each pipeline stage; empty for as even as it goes, earlier stages first to take one more."""
-
-    @property
-    def world_size(self) -> int:
-        return self.tp * self.pp * self.dp
-
-    def stage_layers(self, num_layers: int) -> list[range]:
-        """Which layers each stage has."""
-        even = [num_layers // self.pp + (stage < num_layers % self.pp) for stage in range(self.pp)]
-        sizes = list(self.stages) or even
-        starts = [sum(sizes[:stage]) for stage in range(self.pp)]
-        return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-
-
 def sections(config: Any) -> dict[str, dict[str, Any]]:
-    """A context's values as mappings, as they are before a run: the functions here and in data.py serve both."""
+    """A context's values as mappings, which is how check_files and estimate get them. So both can share code."""
     return {name: vars(section) for name, section in vars(config).items() if hasattr(section, "__dict__")}
 
 
 def shape_of(model: Any) -> DecoderShape:
-    """From the values of a case, as a mapping."""
+    """From the `model` values of a case, as a mapping."""
     return DecoderShape(
         layers=model["layers"],
         width=model["width"],
@@ -95,46 +70,3 @@ def shape_of(model: Any) -> DecoderShape:
         norm_eps=model.get("norm_eps", 1e-5),
         rope_base=model.get("rope_base", 10_000.0),
     )
-
-
-def layout_of(parallel: Any) -> Layout:
-    return Layout(parallel["tp"], parallel["pp"], parallel["dp"], tuple(parallel.get("stages", ())))
-
-
-def check_layout(shape: DecoderShape, layout: Layout, num_micro_batches: int) -> None:
-    """Raises BadInput with the reason for a model that cannot be spread like this."""
-    _divides("model.heads", shape.heads, "model.width", shape.width)
-    _divides("model.kv_heads", shape.kv_heads, "model.heads", shape.heads)
-    if shape.head_size % 2:
-        raise BadInput(f"model.width / model.heads = {shape.head_size} is odd; rotary positions turn pairs of numbers")
-    for name in ("heads", "kv_heads", "ffn", "vocabulary", "sequence"):
-        _divides("parallel.tp", layout.tp, f"model.{name}", getattr(shape, name))
-    if layout.pp > shape.layers:
-        raise BadInput(f"parallel.pp={layout.pp} stages need a layer each, and model.layers is {shape.layers}")
-    _check_stages(shape, layout)
-    if layout.pp > 1 and num_micro_batches < layout.pp:
-        raise BadInput(
-            f"a pipeline of {layout.pp} stages needs at least {layout.pp} micro-batches per step; "
-            f"training.accumulate is {num_micro_batches}"
-        )
-
-
-def _divides(divisor_name: str, divisor: int, name: str, value: int) -> None:
-    if divisor < 1 or value % divisor:
-        raise BadInput(f"{divisor_name}={divisor} does not divide {name}={value}; choose one that does")
-
-
-def _check_stages(shape: DecoderShape, layout: Layout) -> None:
-    if not layout.stages:
-        return
-    if len(layout.stages) != layout.pp:
-        raise BadInput(f"parallel.stages names {len(layout.stages)} stages, and parallel.pp is {layout.pp}")
-    if not all(type(size) is int and size > 0 for size in layout.stages):
-        raise BadInput(f"parallel.stages holds layers per stage, each at least 1; got {list(layout.stages)}")
-    if sum(layout.stages) != shape.layers:
-        raise BadInput(f"parallel.stages has {sum(layout.stages)} layers in all, and model.layers is {shape.layers}")
-
-
-def bubble(pp: int, num_micro_batches: int) -> float:
-    """The theoretical share of a 1F1B step in which a stage waits for others."""
-    return (pp - 1) / (num_micro_batches + pp - 1)

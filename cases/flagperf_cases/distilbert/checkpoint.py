@@ -1,4 +1,4 @@
-"""The published checkpoint: which weights it has to hold, and a look at its files before a run. Without torch."""
+"""The published checkpoint: which weights it has to hold, and checks of its files. Importable without torch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import read_json_object, read_lines
-from flagperf_cases.weights import Shape, check_shapes, find_weights, layer_of, read_shapes
+from flagperf_cases.checkpoint_files import (
+    Shape,
+    check_config_value,
+    check_shapes,
+    find_weights,
+    layer_number,
+    read_shapes,
+)
+from flagperf_cases.data_files import read_json_object, read_lines
 
 CHECKPOINT = "distilbert-base-uncased"
 GET_CHECKPOINT = (
     f"download config.json, vocab.txt and model.safetensors of {CHECKPOINT} (https://huggingface.co/{CHECKPOINT}) "
     f"into the folder {CHECKPOINT} of --data-dir"
 )
-FIT_CHECKPOINT = f"it has to be {CHECKPOINT}, and model.* as that checkpoint was made"
+FIT_CHECKPOINT = f"it has to be {CHECKPOINT}, with model.* set to the values of that checkpoint"
+FIT_VALUE = "set it to that, or model.checkpoint=false to start from random weights"
 
 SPECIAL_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 UNUSED = ("vocab_", "pre_classifier.", "classifier.")
-"""Parts of a checkpoint that are not used: the classifier always starts random."""
+"""Weights of a checkpoint that are not loaded: the classifier always starts random."""
 
 POSITIONS = "distilbert.embeddings.position_embeddings.weight"
 
@@ -37,13 +45,13 @@ def check_vocabulary(path: Path, model: Mapping[str, Any]) -> Path:
         fewer_or_more = "more" if len(words) > size else "fewer"
         raise BadInput(
             f"{path} has {len(words)} words, {fewer_or_more} than model.vocabulary={size}; "
-            f"set that to {len(words)} where this is the right file, else {GET_CHECKPOINT}"
+            f"set that to {len(words)} if this is the right file, else {GET_CHECKPOINT}"
         )
     return path
 
 
 def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
-    """The files that the weights are read from, each looked at; `model` holds the values of this run."""
+    """The files that the weights are read from, checked against `model`, the model.* values of this run."""
     check_config(folder / "config.json", model)
     weights = find_weights(folder, GET_CHECKPOINT)
     found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
@@ -55,17 +63,13 @@ def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
 
 
 def check_config(path: Path, model: Mapping[str, Any]) -> None:
-    """What the weights cannot be told by (heads, activation), and what is better said by its name than as a shape."""
+    """Checks what shapes cannot show (heads, activation), and what reads better by name than as a shape."""
     config = read_json_object(path, GET_CHECKPOINT)
     if config.get("model_type", "distilbert") != "distilbert" or config.get("activation", "gelu") != "gelu":
         kind = f"model_type {config.get('model_type')!r}, activation {config.get('activation')!r}"
         raise BadInput(f"{path} is not of a DistilBERT with gelu ({kind}); {GET_CHECKPOINT}")
     for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
-        if _size(path, config, name) != model[key]:
-            raise BadInput(
-                f"{path} is of a model with {name}={config[name]}, and this run has model.{key}={model[key]}; "
-                f"set it to that, or model.checkpoint=false to start from random weights"
-            )
+        check_config_value(path, name, _size(path, config, name), key, model[key], FIT_VALUE)
     for name, key in (("n_layers", "layers"), ("max_position_embeddings", "sequence")):
         if _size(path, config, name) < model[key]:
             raise BadInput(
@@ -82,7 +86,7 @@ def _size(path: Path, config: Mapping[str, Any], name: str) -> int:
 
 
 def encoder_shapes(model: Mapping[str, Any]) -> dict[str, Shape]:
-    """Of every weight that the encoder has, by the names that transformers gives them."""
+    """Of every weight of the encoder, by the names that transformers uses."""
     width, ffn = model["width"], model["ffn"]
     shapes: dict[str, Shape] = {
         "distilbert.embeddings.word_embeddings.weight": (model["vocabulary"], width),
@@ -109,8 +113,8 @@ def _norm(name: str, width: int) -> dict[str, Shape]:
 
 
 def encoder_part(state: Mapping[str, T], num_layers: int) -> dict[str, T]:
-    """What a checkpoint has for the first layers of the encoder, whether it was saved with a head or without."""
+    """The weights of the encoder's first layers, from a checkpoint that was saved with or without a head."""
     used = {name: value for name, value in state.items() if not name.startswith(UNUSED)}
     if not any(name.startswith("distilbert.") for name in used):
         used = {f"distilbert.{name}": value for name, value in used.items()}
-    return {name: value for name, value in used.items() if layer_of(name) < num_layers}
+    return {name: value for name, value in used.items() if layer_number(name) < num_layers}

@@ -1,7 +1,6 @@
-"""The published checkpoint: a pickle whose weights are wanted and whose other contents are not.
+"""The published checkpoint: a pickle that holds more than weights.
 
-It is read without running anything that it names. Settings of the program that wrote it (an argparse.Namespace, classes
-of that program) become empty stand-ins; what would have to be called is refused. Importable without torch.
+It is read without running any code that it names, see safe_pickle.py. Importable without torch.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import read_lines
-from flagperf_cases.pickles import StandInUnpickler, load_inert
-from flagperf_cases.weights import Shape, check_shapes, layer_of, read_pickle
+from flagperf_cases.checkpoint_files import Shape, check_shapes, layer_number, read_pickle
+from flagperf_cases.data_files import read_lines
+from flagperf_cases.safe_pickle import PlaceholderUnpickler, safe_load
 
 if TYPE_CHECKING:
     import torch
@@ -29,29 +28,29 @@ GET_CHECKPOINT = (
     "it in the folder given as --data-dir, or set model.checkpoint=false to start from random weights"
 )
 FIT_CHECKPOINT = (
-    "it has to be the published checkpoint and model.* as that was made, or set model.checkpoint=false to start from "
-    "random weights"
+    "it has to be the published checkpoint, with model.* set to its values; model.checkpoint=false starts from random "
+    "weights"
 )
 
 
 def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
-    """The files of a checkpoint that has every weight of this model in its shape, from its head alone."""
+    """The files of a checkpoint that has every weight of this model in its shape. No weight is read."""
     path = weights_file(folder)
-    found = _used(_weights(path, read_pickle(path, GET_CHECKPOINT, StandInUnpickler), tuple), model["layers"])
+    found = _used(_weights(path, read_pickle(path, GET_CHECKPOINT, PlaceholderUnpickler), tuple), model["layers"])
     wanted = weight_shapes(model)
-    fitting = {name: _any_length(shape, wanted[name]) if name in POSITIONS else shape for name, shape in found.items()}
-    check_shapes(path, fitting, wanted, FIT_CHECKPOINT)
+    shapes = {name: _any_length(shape, wanted[name]) if name in POSITIONS else shape for name, shape in found.items()}
+    check_shapes(path, shapes, wanted, FIT_CHECKPOINT)
     return [folder / ITERATION, path]
 
 
 def load_checkpoint(model: Any, folder: Path) -> None:
-    """Every weight of the model, or BadInput. A smaller model takes the first layers and positions; a longer one keeps
-    its own rows for the positions that the checkpoint does not have."""
+    """Loads every weight of the model, or raises BadInput. A smaller model takes the first layers and positions; a
+    longer one keeps its initial values for the positions that the checkpoint does not have."""
     import torch
 
     path = weights_file(folder)
     own = model.state_dict()
-    found = _used(_weights(path, load_inert(path, GET_CHECKPOINT), torch.Tensor), len(model.transformer.layers))
+    found = _used(_weights(path, safe_load(path, GET_CHECKPOINT), torch.Tensor), len(model.transformer.layers))
     for name in POSITIONS:
         if name in found and found[name].shape[1:] == own[name].shape[1:]:
             rows = found[name][: len(own[name])].to(own[name].dtype)
@@ -61,7 +60,7 @@ def load_checkpoint(model: Any, folder: Path) -> None:
 
 
 def weights_file(folder: Path) -> Path:
-    """The weights of the iteration that the folder says is its latest."""
+    """The weights of the iteration that the folder names as its latest."""
     iteration = read_lines(folder / ITERATION, GET_CHECKPOINT)[0].strip()
     if not iteration.isalnum():
         raise BadInput(
@@ -78,9 +77,11 @@ def weight_shapes(model: Mapping[str, Any]) -> dict[str, Shape]:
     for layer in range(model["layers"]):
         prefix = f"transformer.layers.{layer}."
         for part, (rows, columns) in {
-            "attention.query_key_value": (3 * width, width), "attention.dense": (width, width),
-            "mlp.dense_h_to_4h": (ffn, width), "mlp.dense_4h_to_h": (width, ffn),
-        }.items():  # fmt: skip
+            "attention.query_key_value": (3 * width, width),
+            "attention.dense": (width, width),
+            "mlp.dense_h_to_4h": (ffn, width),
+            "mlp.dense_4h_to_h": (width, ffn),
+        }.items():
             shapes |= {f"{prefix}{part}.weight": (rows, columns), f"{prefix}{part}.bias": (rows,)}
         shapes |= _norm(f"{prefix}input_layernorm", width) | _norm(f"{prefix}post_attention_layernorm", width)
     return shapes | _norm("transformer.final_layernorm", width)
@@ -102,7 +103,7 @@ def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
 
 
 def _used(weights: Mapping[str, T], num_layers: int) -> dict[str, T]:
-    return {name: weight for name, weight in weights.items() if layer_of(name) < num_layers}
+    return {name: weight for name, weight in weights.items() if layer_number(name) < num_layers}
 
 
 def _shapes(state: Mapping[str, torch.Tensor]) -> dict[str, Shape]:

@@ -1,5 +1,5 @@
-"""The GLM of 2021: a pre-norm transformer that reads a text with a blank in both directions and fills the blank from
-left to right. Names of parameters are those of the published checkpoint.
+"""The GLM of 2021: a pre-norm transformer with bidirectional attention over a text with a blank, which it fills from
+left to right. Parameters have the names of the published checkpoint.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Glm(nn.Module):  # type: ignore[misc]
         targets: torch.Tensor,
         target_mask: torch.Tensor,
     ) -> torch.Tensor:
-        """One score per sequence, in float32 at least.
+        """One score per sequence, in float32 or better.
 
-        `tokens`, `positions`, `blocks` are [sequences, length]; `context` is the number of positions that all others
-        may look at; `answer_at`, `targets` and `target_mask` are [sequences, longest answer].
+        `tokens`, `positions`, `blocks` are [sequences, length]; `context` is the number of positions that are visible
+        from everywhere; `answer_at`, `targets` and `target_mask` are [sequences, longest answer].
         """
         states = self.transformer(self.word_embeddings(tokens), positions, blocks, attention_mask(context, tokens))
         logits = self._answer_logits(states, answer_at)
@@ -57,7 +57,8 @@ class Glm(nn.Module):  # type: ignore[misc]
         return (chosen * target_mask).sum(-1)
 
     def _answer_logits(self, states: torch.Tensor, answer_at: torch.Tensor) -> torch.Tensor:
-        """The output layer is the word embedding. Training may compute it where no answer is too, as published."""
+        """The output layer is tied to the word embedding. With `logits` "all", training computes it at every position,
+        as the original does."""
         sequences = torch.arange(len(states), device=states.device).unsqueeze(-1)
         if self.training and self.logits == "all":
             return functional.linear(states, self.word_embeddings.weight)[sequences, answer_at]
@@ -65,7 +66,7 @@ class Glm(nn.Module):  # type: ignore[misc]
 
 
 def attention_mask(context: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """[sequences, 1, from, to]: the text is seen by all, an answer only by what comes after it."""
+    """[sequences, 1, from, to]: the text is visible from everywhere, an answer token only from later positions."""
     index = torch.arange(tokens.shape[1], device=tokens.device)
     causal = index.unsqueeze(0) <= index.unsqueeze(1)
     text = index < context.unsqueeze(-1)
@@ -138,6 +139,6 @@ class Mlp(nn.Module):  # type: ignore[misc]
 
 
 def matmul_parameters(values: Any) -> int:
-    """Weights of the matrix products over all positions; the tied output layer only where it is computed at all."""
+    """Weights of the matrix products over all positions; the tied output layer counts only if computed at all."""
     head = values.vocabulary * values.width if values.logits == "all" else 0
     return int(values.layers * (4 * values.width**2 + 2 * values.width * values.ffn) + head)

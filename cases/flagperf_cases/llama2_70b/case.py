@@ -1,7 +1,8 @@
-"""llama2_70b: pre-training from random weights in tensor, pipeline and data parallel. The training loop."""
+"""Llama 2 pre-training from random weights in tensor, pipeline and data parallel: the training loop."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,26 +10,33 @@ import torch
 
 from flagperf.worker import Context
 from flagperf_cases.decoder.gradients import clip, total_norm
+from flagperf_cases.decoder.layout import bubble, layout_of
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import DecoderShape, bubble, layout_of, sections, shape_of
-from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_samples, rate_factor
+from flagperf_cases.decoder.shape import DecoderShape, sections, shape_of
+from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_data
+from flagperf_cases.model_facts import describe_transformer
 
 
 def run(ctx: Context) -> None:
     values = sections(ctx.config)
     training, model_values = ctx.config.training, ctx.config.model
-    samples = load_samples(values, ctx.data_dir)
+    samples = load_data(values, ctx.data_dir)
     ctx.describe_data(samples.name, len(samples), samples.sha256)
 
     shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
     place = find_place(layout, torch.device(ctx.device).type)
     autocast = getattr(torch, ctx.precision.autocast) if ctx.precision.autocast else None
     model = build_model(
-        shape, place, device=ctx.device, seed=training.seed, std=model_values.initial_std,
-        recompute=model_values.recompute, autocast=autocast,
-    )  # fmt: skip
-    describe(ctx, shape)
+        shape,
+        place,
+        device=ctx.device,
+        seed=training.seed,
+        std=model_values.initial_std,
+        recompute=model_values.recompute,
+        autocast=autocast,
+    )
+    describe_model(ctx, shape)
 
     trainer = Trainer(
         model, place, micro_batch=training.batch_size, num_micro_batches=training.accumulate, device=ctx.device
@@ -53,41 +61,39 @@ def train_step(
             clip(model, total_norm(model, place), max_norm)
         optimizer.step()
         optimizer.zero_grad()
-        step.done(**counts(place, batch["inputs"], loss))
+        step.done(**step_counts(place, batch["inputs"], loss))
 
 
 def batches(
     samples: Samples, place: Place, training: Any, global_batch: int, num_steps: int
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """All micro-batches of a step of this replica. Which samples a step has does not depend on the layout."""
+    """All micro-batches of this replica, step by step. The samples of a step do not depend on the layout."""
     for step in range(num_steps):
         rows = global_batch_rows(len(samples), training.seed, step, global_batch)
         tokens = torch.tensor([samples[row] for row in rows[place.dp_rank :: place.layout.dp]])
         yield {"inputs": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
 
 
-def counts(place: Place, inputs: torch.Tensor, loss: torch.Tensor | None) -> dict[str, Any]:
-    """Many ranks work on one sample; one of them counts it."""
+def step_counts(place: Place, inputs: torch.Tensor, loss: torch.Tensor | None) -> dict[str, Any]:
+    """Many ranks work on a sample, and one of them counts it."""
     if not place.counts:
         return {"samples": 0}
     return {"samples": inputs.shape[0], "tokens": inputs.numel(), "loss": loss}
 
 
-def describe(ctx: Context, shape: DecoderShape) -> None:
-    ctx.describe_model(
+def describe_model(ctx: Context, shape: DecoderShape) -> None:
+    describe_transformer(
+        ctx,
+        shape,
         parameters=shape.parameters,
         matmul_parameters=shape.matmul_parameters,
-        layers=shape.layers,
-        heads=shape.heads,
-        head_size=shape.head_size,
-        sequence=shape.sequence,
         causal=True,
         nominal_parameters=ctx.config.model.nominal_parameters or None,
     )
 
 
 def make_optimizer(model: Decoder, training: Any) -> torch.optim.Optimizer:
-    """Norms are not decayed."""
+    """Norms have no weight decay."""
     parameters = list(model.parameters())
     groups = [
         {"params": [value for value in parameters if value.ndim > 1], "weight_decay": training.weight_decay},
@@ -103,3 +109,11 @@ def set_rate(optimizer: torch.optim.Optimizer, training: Any, consumed: int) -> 
     factor = rate_factor(consumed, total=training.max_samples, warmup=training.warmup_samples, lowest=lowest)
     for group in optimizer.param_groups:
         group["lr"] = training.learning_rate * factor
+
+
+def rate_factor(consumed: int, *, total: int, warmup: int, lowest: float) -> float:
+    """Of the learning rate after `consumed` samples: linear warm-up, then cosine decay to the fraction `lowest`."""
+    if consumed < warmup:
+        return consumed / warmup
+    progress = min(1.0, (consumed - warmup) / max(1, total - warmup))
+    return lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * progress))

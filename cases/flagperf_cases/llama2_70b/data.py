@@ -1,10 +1,11 @@
-"""What llama2_70b learns from: one stream of tokens, cut into samples of sequence + 1, in an order that depends on the
-seed alone. Light: check_files is called before any process starts."""
+"""One stream of tokens, from disk or synthetic, cut into samples of sequence + 1 in an order that depends on the seed.
+
+Importable without torch, because preflight.py reads the files by these functions.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from array import array
 from collections.abc import Sequence
@@ -12,17 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from flagperf.api import DataFile
 from flagperf.errors import BadInput, Unsupported
-from flagperf_cases.decoder.shape import check_layout, layout_of, shape_of
-from flagperf_cases.files import data_folder, described, existing, read_lines
-from flagperf_cases.llama2_70b.indexed import TokenStream, read_index
+from flagperf_cases.data_files import data_folder, read_lines, require_file
+from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
+from flagperf_cases.llama2_70b.synthetic import SyntheticStream
 
 TOKENIZER = Path("tokenizer") / "tokenizer.model"
 TEXTS = "text"
-LOOKED_THROUGH = 1 << 20
-"""Tokens whose numbers are compared with the vocabulary before a run; the rest when they are used."""
-NUM_HASHED = 64
+NUM_HASHED_SAMPLES = 64
 
 
 class Stream(Protocol):
@@ -38,20 +36,20 @@ class Samples:
     sequence: int
     vocabulary: int
     sha256: str = ""
-    """Tells data apart at little cost, see `_digest`. The files' own hashes are recorded with the job."""
+    """Identifies the data at little cost, see `_digest`. The sha256 of the files are recorded with the job."""
 
     def __len__(self) -> int:
         return max(0, (len(self.stream) - 1) // self.sequence)
 
     def __getitem__(self, row: int) -> list[int]:
-        """Tokens `sequence` + 1: the last one is only a label."""
+        """`sequence` + 1 tokens; the last one is only a label."""
         begin = row * self.sequence
         tokens = self.stream.part(begin, begin + self.sequence + 1)
         check_tokens(self.name, tokens, self.vocabulary)
         return tokens
 
 
-def load_samples(values: dict[str, Any], data_dir: Path | None) -> Samples:
+def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
     source, model = values["data"]["source"], values["model"]
     stream = _open(values, data_dir)
     samples = Samples(source, stream, model["sequence"], model["vocabulary"])
@@ -64,52 +62,33 @@ def load_samples(values: dict[str, Any], data_dir: Path | None) -> Samples:
 
 
 def _digest(samples: Samples) -> str:
-    """Of the number of samples, which decides their order, and of some from the first to the last."""
+    """Hashes the number of samples, which decides their order, and some samples from the first to the last."""
     last = len(samples) - 1
-    rows = sorted({last * part // (NUM_HASHED - 1) for part in range(NUM_HASHED)})
+    rows = sorted({last * part // (NUM_HASHED_SAMPLES - 1) for part in range(NUM_HASHED_SAMPLES)})
     return hashlib.sha256(repr((len(samples), [samples[row] for row in rows])).encode()).hexdigest()
 
 
 def check_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
     if tokens and not 0 <= min(tokens) <= max(tokens) < vocabulary:
         wrong = max(tokens) if max(tokens) >= vocabulary else min(tokens)
-        raise BadInput(f"{name}: token {wrong} is not below model.vocabulary={vocabulary}; use the tokenizer it is for")
+        raise BadInput(
+            f"{name}: token {wrong} is not below model.vocabulary={vocabulary}; use the model's own tokenizer"
+        )
 
 
 def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
     source = values["data"]["source"]
     if source == "made_up":
         model, data = values["model"], values["data"]
-        return MadeUpStream(data["tokens"], model["vocabulary"], data["noise"])
+        return SyntheticStream(data["tokens"], model["vocabulary"], data["noise"])
     folder = data_folder(data_dir, "tokens")
     if source == "indexed":
         return TokenStream(read_index(indexed_prefix(folder, values["data"]["prefix"])))
     return TextStream(text_files(folder), folder / TOKENIZER)
 
 
-class MadeUpStream:
-    """Each token is followed by a fixed other one, but for a share of noise: learnable, and the same everywhere.
-    With noise 1 there is nothing to learn."""
-
-    def __init__(self, num_tokens: int, vocabulary: int, noise: float) -> None:
-        rng = random.Random(f"llama2_70b {vocabulary}")
-        followers = list(range(vocabulary))
-        rng.shuffle(followers)
-        self._tokens = [0]
-        for _ in range(num_tokens - 1):
-            is_noise = rng.random() < noise
-            self._tokens.append(rng.randrange(vocabulary) if is_noise else followers[self._tokens[-1]])
-
-    def __len__(self) -> int:
-        return len(self._tokens)
-
-    def part(self, begin: int, end: int) -> list[int]:
-        return self._tokens[begin:end]
-
-
 class TextStream:
-    """Text files by SentencePiece; every document, which is a file, begins with its begin token and ends with the
-    end token."""
+    """Text files, tokenized by SentencePiece. A file is a document, from BOS to EOS."""
 
     def __init__(self, files: Sequence[Path], tokenizer: Path) -> None:
         pieces = _tokenizer(tokenizer)
@@ -148,40 +127,16 @@ def _tokenizer(path: Path) -> Any:
     except ImportError:
         raise Unsupported("data.source=text needs the package sentencepiece: pip install sentencepiece") from None
     try:
-        return SentencePieceProcessor(model_file=str(existing(path, "it is Llama 2's tokenizer.model")))
+        return SentencePieceProcessor(model_file=str(require_file(path, "it is Llama 2's tokenizer.model")))
     except (RuntimeError, OSError) as error:
         raise BadInput(f"{path} is not a SentencePiece model ({str(error).splitlines()[0]})") from None
 
 
-# --- before a run ---------------------------------------------------------------------------------------------------
-
-
-def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
-    """The layout first, which costs nothing; then the files that a run with these values reads."""
-    shape = shape_of(values["model"])
-    check_layout(shape, layout_of(values["parallel"]), values["training"]["accumulate"])
-    if values["data"]["source"] == "made_up":
-        if values["data"]["tokens"] <= shape.sequence:
-            raise BadInput(f"data.tokens must be above model.sequence={shape.sequence} where the data is made up")
-        return []
-    samples = load_samples(values, data_dir)
-    first = samples.stream.part(0, min(len(samples.stream), LOOKED_THROUGH))
-    check_tokens(values["data"]["source"], first, shape.vocabulary)
-    folder = data_folder(data_dir, "tokens")
-    return [described(path, folder) for path in _files(values["data"], folder)]
-
-
-def _files(data: dict[str, Any], folder: Path) -> list[Path]:
-    if data["source"] == "text":
-        return [*text_files(folder), folder / TOKENIZER]
-    return [folder / (data["prefix"] + suffix) for suffix in (".bin", ".idx")]
-
-
-# --- which samples --------------------------------------------------------------------------------------------------
+# --- order of the samples -------------------------------------------------------------------------------------------
 
 
 def global_batch_rows(num_rows: int, seed: int, step: int, size: int) -> list[int]:
-    """The samples of one optimizer step, whatever the layout is. After the last sample a new order begins."""
+    """The samples of one optimizer step, the same in every layout. After the last sample comes a new shuffle."""
     rows = []
     for number in range(step * size, (step + 1) * size):
         rows.append(_order(num_rows, seed, number // num_rows)[number % num_rows])
@@ -199,11 +154,3 @@ def _order(num_rows: int, seed: int, epoch: int) -> list[int]:
         random.Random(f"{seed} {epoch}").shuffle(order)
         _orders[key] = order
     return _orders[key]
-
-
-def rate_factor(consumed: int, *, total: int, warmup: int, lowest: float) -> float:
-    """Of the learning rate after so many samples: up in a line, then down by a cosine to the share `lowest`."""
-    if consumed < warmup:
-        return consumed / warmup
-    progress = min(1.0, (consumed - warmup) / max(1, total - warmup))
-    return lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * progress))

@@ -13,8 +13,15 @@ from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.data import IGNORED, Data, load_data, training_loader
 from flagperf_cases.llama2_7b_finetune.evaluation import evaluate_loss, evaluate_mmlu
-from flagperf_cases.llama2_7b_finetune.model import build_model, describe, save_merged, trainable
-from flagperf_cases.rows import TrainingRows, counts
+from flagperf_cases.llama2_7b_finetune.model import (
+    NOMINAL_PARAMETERS,
+    build_model,
+    matmul_parameters,
+    save_merged,
+    trainable,
+)
+from flagperf_cases.model_facts import describe_transformer
+from flagperf_cases.sampler import TrainingSampler, step_counts
 
 
 def run(ctx: Context) -> None:
@@ -23,10 +30,10 @@ def run(ctx: Context) -> None:
     for rows in (data.train, data.validation, data.test):
         ctx.describe_data(rows.name, len(rows), rows.sha256)
 
-    torch.manual_seed(config.training.seed)  # alike on every rank: adapters start random
+    torch.manual_seed(config.training.seed)  # the same on every rank: adapters start random
     model = build_model(config, ctx.precision, ctx.data_dir, ctx.device)
-    torch.manual_seed(config.training.seed + 1 + ctx.rank)  # from here on dropout, which differs over ranks
-    ctx.describe_model(**describe(model, config.model))
+    torch.manual_seed(config.training.seed + 1 + ctx.rank)  # dropout from here on, different on every rank
+    describe_model(ctx, model)
 
     trainer = Trainer(ctx, model)
     evaluate_loss(ctx, trainer.plain_model, data.validation, "val_loss")
@@ -40,18 +47,13 @@ def run(ctx: Context) -> None:
 
 
 def train(ctx: Context, trainer: Trainer, data: Data) -> list[EpochLosses]:
-    training = ctx.config.training
-    rows = TrainingRows(
-        len(data.train), batch_size=training.batch_size, accumulate=training.accumulate, epochs=training.epochs,
-        max_steps=training.max_steps, seed=training.seed, rank=ctx.rank, world_size=ctx.world_size,
-        shuffle=training.shuffle,
-    )  # fmt: skip
-    loader = training_loader(data.train, rows, ctx.config.data.num_workers)
+    sampler = make_sampler(ctx, len(data.train))
+    loader = training_loader(data.train, sampler, ctx.config.data.num_workers)
     epochs = []
     trainer.model.train()
-    with ctx.training(planned_steps=rows.planned_steps):
-        for epoch in range(rows.epochs):
-            rows.epoch = epoch
+    with ctx.training(planned_steps=sampler.planned_steps):
+        for epoch in range(sampler.epochs):
+            sampler.epoch = epoch
             epochs.append(EpochLosses(ctx.device))
             for micro_batches in ctx.batches(loader):
                 epochs[-1].add(*trainer.step(micro_batches))
@@ -60,28 +62,42 @@ def train(ctx: Context, trainer: Trainer, data: Data) -> list[EpochLosses]:
     return epochs
 
 
+def make_sampler(ctx: Context, num_rows: int) -> TrainingSampler:
+    training = ctx.config.training
+    return TrainingSampler(
+        num_rows,
+        batch_size=training.batch_size,
+        accumulate=training.accumulate,
+        epochs=training.epochs,
+        max_steps=training.max_steps,
+        seed=training.seed,
+        rank=ctx.rank,
+        world_size=ctx.world_size,
+        shuffle=training.shuffle,
+    )
+
+
 class Trainer:
-    """The model on its device with all that a step needs."""
+    """The model on its device, with its optimizer, schedule and loss scaler."""
 
     def __init__(self, ctx: Context, model: Any) -> None:
         self._ctx = ctx
         self._accelerator = ctx.accelerator()
         training = ctx.config.training
-        # A frozen model does all the work of a step, and its adapters stay as they were.
+        # A frozen model still does all the work of a step; only its adapters do not change.
         rate = 0.0 if ctx.config.model.frozen else training.learning_rate
         # Not prepared by accelerate, whose wrapper looks for a package at every step: 1.5 % of a step of 35 ms.
         self._optimizer = torch.optim.AdamW(trainable(model), lr=rate, weight_decay=training.weight_decay)
         self.schedule = torch.optim.lr_scheduler.StepLR(self._optimizer, step_size=1, gamma=training.decay)
         self.model = self._accelerator.prepare(model)
-        # Evaluated without the data parallel wrapper: ranks may have one row more or less, and must not wait for each
-        # other in a forward.
+        # Evaluated without the data parallel wrapper, whose forward pass could wait for a rank that has one row less.
         self.plain_model = self._accelerator.unwrap_model(self.model)
-        # Half precision loses small gradients on their way through the base.
+        # Small gradients underflow on their way through a float16 base.
         is_half = ctx.precision.compute == "float16"
         self._scaler = torch.amp.GradScaler(torch.device(ctx.device).type, enabled=is_half)
 
     def step(self, micro_batches: list[dict[str, Any]]) -> tuple[torch.Tensor, int]:
-        """One optimizer step: the sum of the losses of this rank's real rows, and their number."""
+        """One optimizer step. Returns the sum of the losses of this rank's real rows, and their number."""
         with self._ctx.step() as step:
             loss_sum = torch.zeros((), device=self._ctx.device)
             for index, batch in enumerate(micro_batches):
@@ -93,15 +109,16 @@ class Trainer:
             self._scaler.step(self._optimizer)
             self._scaler.update()
             self._optimizer.zero_grad()
-            counted = counts(micro_batches)
-            step.done(**counted, loss=loss_sum / max(counted["samples"], 1))
-        return loss_sum, counted["samples"]
+            counts = step_counts(micro_batches)
+            step.done(**counts, loss=loss_sum / max(counts["samples"], 1))
+        return loss_sum, counts["samples"]
 
 
 def sum_of_losses(logits: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:
-    """Over the rows of a batch, each the mean over its positions but the first. Repeated rows have no labels.
+    """Over the rows of a batch; a row's loss is the mean over all its positions but the first. Repeated rows have no
+    labels.
 
-    The labels are moved and not the logits, which would be copied for it.
+    The labels are shifted rather than the logits, which would be copied.
     """
     expected = pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)
     total = cross_entropy(logits.float().flatten(0, 1), expected.flatten(), reduction="sum", ignore_index=IGNORED)
@@ -109,7 +126,7 @@ def sum_of_losses(logits: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:
 
 
 class EpochLosses:
-    """Sums of this rank, read when training is over."""
+    """Sums of this rank, read after training."""
 
     def __init__(self, device: str) -> None:
         self.total = torch.zeros((), device=device)
@@ -121,7 +138,22 @@ class EpochLosses:
 
 
 def mean_of_epochs(ctx: Context, epochs: list[EpochLosses]) -> float:
-    """Each epoch counts the same, and in it each row."""
+    """The mean over epochs of the mean over their rows."""
     sums = ctx.sum_over_ranks(*(float(epoch.total) for epoch in epochs), *(epoch.rows for epoch in epochs))
     totals, rows = sums[: len(epochs)], sums[len(epochs) :]
     return sum(total / count for total, count in zip(totals, rows, strict=True)) / len(epochs)
+
+
+def describe_model(ctx: Context, model: Any) -> None:
+    """The parameters are those of the base; the adapters count separately."""
+    adapters = sum(parameter.numel() for parameter in trainable(model))
+    base = sum(parameter.numel() for parameter in model.parameters()) - adapters
+    describe_transformer(
+        ctx,
+        ctx.config.model,
+        parameters=base,
+        matmul_parameters=matmul_parameters(ctx.config.model),
+        causal=True,
+        nominal_parameters=NOMINAL_PARAMETERS.get(base),
+        lora_parameters=adapters,
+    )

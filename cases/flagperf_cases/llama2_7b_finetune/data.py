@@ -1,6 +1,6 @@
-"""SAMSum's dialogues and summaries, from disk or made up, packed into rows of one length.
+"""SAMSum's dialogues and summaries, from disk or synthetic, packed into rows of one length.
 
-Importable without torch.
+Importable without torch, because preflight.py reads the files by these functions.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import read_json
-from flagperf_cases.llama2_7b_finetune import made_up
+from flagperf_cases.data_files import read_json
+from flagperf_cases.llama2_7b_finetune import synthetic
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT
 from flagperf_cases.llama2_7b_finetune.mmlu import Subject, read_subjects
-from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Tokenizer, Words
-from flagperf_cases.rows import Batch, MicroBatch, TrainingRows, step_loader
+from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, Tokenizer, WordTokenizer
+from flagperf_cases.sampler import Batch, MicroBatch, TrainingSampler, step_loader
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDER = "samsum_dataset"
 SPLITS = ("train", "val", "test")
 IGNORED = -100
-"""A label that counts nowhere, as torch's cross entropy has it."""
+"""The label that torch's cross entropy ignores."""
 
 GET_SAMSUM = f"unpack SAMSum's corpus.7z (train.json, val.json, test.json) into {FOLDER} of --data-dir"
 
@@ -38,7 +38,7 @@ Dialogue = dict[str, str]
 
 @dataclass(frozen=True)
 class Rows:
-    """Every row is full: what is left over at the end of the text is dropped, as the original does."""
+    """Every row is full: the remainder at the end of the text is dropped, as the original does."""
 
     name: str
     tokens: array[int]
@@ -65,12 +65,12 @@ class Data:
 
 
 def load_data(config: Any, data_dir: Path | None) -> Data:
-    """Alike on every rank."""
+    """The same on every rank."""
     if config.data.source == "synthetic":
-        tokenizer, splits, subjects = _made_up_texts(config)
+        tokenizer, splits, subjects = _synthetic_texts(config)
     else:
-        assert data_dir is not None, "check_files has asked for --data-dir"
-        tokenizer, splits, subjects = _texts_from(data_dir, config)
+        assert data_dir is not None, "check_files requires --data-dir"
+        tokenizer, splits, subjects = _read_texts(data_dir, config)
     train, validation, test = (
         packed_rows(f"{config.data.source} {name}", dialogues, tokenizer, config.model.sequence)
         for name, dialogues in zip(SPLITS, splits, strict=True)
@@ -79,37 +79,37 @@ def load_data(config: Any, data_dir: Path | None) -> Data:
 
 
 Texts = tuple[Tokenizer, list[list[Dialogue]], list[Subject]]
-"""The dialogues by split."""
+"""The tokenizer, the dialogues by split, and the subjects of MMLU."""
 
 
-def _made_up_texts(config: Any) -> Texts:
+def _synthetic_texts(config: Any) -> Texts:
     data, evaluation = config.data, config.evaluation
     sizes = zip(SPLITS, (data.rows, data.eval_rows, data.eval_rows), strict=True)
-    splits = [made_up.dialogues(split, size, misleading=data.misleading) for split, size in sizes]
-    return made_up_words(), splits, made_up.subjects(evaluation.subjects, evaluation.questions)
+    splits = [synthetic.dialogues(split, size, misleading=data.misleading) for split, size in sizes]
+    return synthetic_tokenizer(), splits, synthetic.subjects(evaluation.subjects, evaluation.questions)
 
 
-def _texts_from(data_dir: Path, config: Any) -> Texts:
+def _read_texts(data_dir: Path, config: Any) -> Texts:
     data, evaluation = config.data, config.evaluation
     sizes = zip(SPLITS, (data.rows, data.eval_rows, data.eval_rows), strict=True)
     splits = [read_dialogues(data_dir / FOLDER / f"{split}.json")[: size or None] for split, size in sizes]
     subjects = read_subjects(data_dir, evaluation.subjects, evaluation.questions)
-    return SentencePieces(data_dir / CHECKPOINT / "tokenizer.model"), splits, subjects
+    return SentencePieceTokenizer(data_dir / CHECKPOINT / "tokenizer.model"), splits, subjects
 
 
-def text_of(dialogue: Dialogue) -> str:
+def training_text(dialogue: Dialogue) -> str:
     return f"Summarize this dialog:\n{dialogue['dialogue']}\n---\nSummary:\n{dialogue['summary']}"
 
 
-def made_up_words() -> Words:
-    return Words([text_of({"dialogue": "", "summary": ""}), *made_up.all_words()])
+def synthetic_tokenizer() -> WordTokenizer:
+    return WordTokenizer([training_text({"dialogue": "", "summary": ""}), *synthetic.all_words()])
 
 
 def packed_rows(name: str, dialogues: Iterable[Dialogue], tokenizer: Tokenizer, sequence: int) -> Rows:
-    """All texts one after the other in the order of the file, each from BOS to EOS, cut into rows."""
+    """All texts concatenated in the order of the file, each from BOS to EOS, cut into rows."""
     tokens = array("i")
     for dialogue in dialogues:
-        tokens.extend((tokenizer.bos, *tokenizer.encode(text_of(dialogue)), tokenizer.eos))
+        tokens.extend((tokenizer.bos, *tokenizer.encode(training_text(dialogue)), tokenizer.eos))
     rows = Rows(name, tokens, sequence)
     if not len(rows):
         raise BadInput(
@@ -138,12 +138,12 @@ def _dialogue(path: Path, number: int, entry: Any) -> Dialogue:
 # --- tensors --------------------------------------------------------------------------------------------------------
 
 
-def training_loader(rows: Rows, sampler: TrainingRows, num_workers: int) -> DataLoader[Any]:
+def training_loader(rows: Rows, sampler: TrainingSampler, num_workers: int) -> DataLoader[Any]:
     return step_loader(partial(_batch, rows), sampler, num_workers)
 
 
 def _batch(rows: Rows, micro: MicroBatch) -> Batch:
-    input_ids = tensor_of(rows, micro.rows)
+    input_ids = stack_rows(rows, micro.rows)
     labels = input_ids.clone()
     for index, weight in enumerate(micro.weights):
         if not weight:
@@ -159,7 +159,7 @@ def _batch(rows: Rows, micro: MicroBatch) -> Batch:
     }
 
 
-def tensor_of(rows: Rows, numbers: Sequence[int]) -> torch.Tensor:
+def stack_rows(rows: Rows, numbers: Sequence[int]) -> torch.Tensor:
     import torch
 
     return torch.stack([torch.tensor(rows[number], dtype=torch.long) for number in numbers])

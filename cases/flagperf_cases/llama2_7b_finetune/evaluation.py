@@ -1,4 +1,4 @@
-"""What the model knows: its loss on rows that it was not trained on, and its answers to MMLU."""
+"""Evaluates the model: its loss on held-out rows, and its accuracy on MMLU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from flagperf.worker import Context
-from flagperf_cases.llama2_7b_finetune.data import Data, Rows, tensor_of
+from flagperf_cases.evaluation_mode import evaluation_mode
+from flagperf_cases.llama2_7b_finetune.data import Data, Rows, stack_rows
 from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Subject, prompts
-from flagperf_cases.modes import evaluating
-from flagperf_cases.rows import evaluation_rows
+from flagperf_cases.sampler import evaluation_rows
 
 ACCURACY = "acc(MMLU)"
 
@@ -22,10 +22,10 @@ def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
     values = ctx.config.evaluation
     num_rows = min(len(rows), values.max_rows or len(rows))
     mine = evaluation_rows(num_rows, ctx.rank, ctx.world_size)
-    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluating(model):
+    with ctx.evaluation(planned_rows=num_rows) as evaluation, evaluation_mode(model):
         total = torch.zeros((), device=ctx.device)
         for first in range(0, len(mine), values.batch_size):
-            batch = tensor_of(rows, mine[first : first + values.batch_size]).to(ctx.device)
+            batch = stack_rows(rows, mine[first : first + values.batch_size]).to(ctx.device)
             logits = model(input_ids=batch, use_cache=False).logits[:, :-1].float()
             losses = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum")
             total += losses / (rows.sequence - 1)
@@ -35,28 +35,30 @@ def evaluate_loss(ctx: Context, model: Any, rows: Rows, name: str) -> None:
 
 
 def evaluate_mmlu(ctx: Context, model: Any, data: Data) -> None:
-    """The letter whose logit is the largest of the four, against the right one."""
+    """The answer is the letter with the largest of the four logits."""
     values, subjects = ctx.config.evaluation, data.subjects
     num_questions = sum(len(subject.questions) for subject in subjects)
     if not num_questions:
         return
     mine = evaluation_rows(num_questions, ctx.rank, ctx.world_size)
-    with ctx.evaluation(planned_rows=num_questions) as evaluation, evaluating(model):
+    with ctx.evaluation(planned_rows=num_questions) as evaluation, evaluation_mode(model):
         asked = list(prompts(subjects, mine, data.tokenizer, num_shots=values.shots, longest=values.longest_prompt))
-        right = answered_right(ctx, model, asked, data.tokenizer.answers().letters, evaluation.done)
-        correct = [sum(ok for prompt, ok in zip(asked, right, strict=True) if prompt.subject == index)
-                   for index in range(len(subjects))]  # fmt: skip
+        right = grade_answers(ctx, model, asked, data.tokenizer.answers().letters, evaluation.done)
+        correct = [
+            sum(ok for prompt, ok in zip(asked, right, strict=True) if prompt.subject == index)
+            for index in range(len(subjects))
+        ]
         shots = sum(prompt.num_shots for prompt in asked)
         cut = sum(prompt.num_shots < values.shots for prompt in asked)
         *correct_over_ranks, shots_over_ranks, cut_over_ranks = ctx.sum_over_ranks(*correct, shots, cut)
     report_mmlu(ctx, subjects, correct_over_ranks, shots_over_ranks, cut_over_ranks)
 
 
-def answered_right(
-    ctx: Context, model: Any, asked: Sequence[Prompt], letters: Sequence[int], say_done: Callable[[int], None]
+def grade_answers(
+    ctx: Context, model: Any, asked: Sequence[Prompt], letters: Sequence[int], on_done: Callable[[int], None]
 ) -> list[bool]:
-    """In the order of `asked`. The prompts of a batch are of about the same length; the longest come first, so that one
-    that does not fit the card's memory ends the run early."""
+    """In the order of `asked`. Batches hold prompts of similar length, the longest first, so that running out of memory
+    shows at once."""
     right = [False] * len(asked)
     order = sorted(range(len(asked)), key=lambda index: -len(asked[index].tokens))
     size = ctx.config.evaluation.batch_size
@@ -65,12 +67,12 @@ def answered_right(
         chosen = letter_logits(ctx, model, [asked[index].tokens for index in indices], letters).argmax(-1).tolist()
         for index, letter in zip(indices, chosen, strict=True):
             right[index] = letter == asked[index].answer
-        say_done(len(indices))
+        on_done(len(indices))
     return right
 
 
 def letter_logits(ctx: Context, model: Any, tokens: Sequence[list[int]], letters: Sequence[int]) -> torch.Tensor:
-    """After the last token of each prompt. Attention only looks back, so what is padded behind it changes nothing."""
+    """After the last token of each prompt. Attention is causal, so the padding after it changes nothing."""
     last = torch.tensor([len(each) - 1 for each in tokens])
     batch = torch.zeros(len(tokens), int(last.max()) + 1, dtype=torch.long)
     for index, each in enumerate(tokens):
@@ -88,8 +90,6 @@ def report_mmlu(ctx: Context, subjects: Sequence[Subject], correct: Sequence[flo
         own = [index for index, subject in enumerate(subjects) if subject.category == category]
         by_category[category] = sum(correct[index] for index in own) / sum(asked[index] for index in own)
     ctx.report(**{ACCURACY: sum(correct) / sum(asked), "evaluated": sum(asked), "correct": sum(correct)})
-    ctx.report(
-        mmlu_macro=sum(by_subject.values()) / len(by_subject), mmlu_shots=shots / sum(asked), mmlu_cut=cut,
-    )  # fmt: skip
+    ctx.report(mmlu_macro=sum(by_subject.values()) / len(by_subject), mmlu_shots=shots / sum(asked), mmlu_cut=cut)
     ctx.report_parts(ACCURACY, "category", by_category)
     ctx.report_parts(ACCURACY, "subject", by_subject)

@@ -1,6 +1,6 @@
 """MMLU: the questions of 57 subjects from their CSV files, and the prompts made of them.
 
-Importable without torch: the files are looked through before any process of the run starts.
+Importable without torch, because preflight.py reads the files by these functions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flagperf.errors import BadInput
-from flagperf_cases.files import existing
-from flagperf_cases.llama2_7b_finetune.tokens import LETTERS, AnswerTokens, Tokenizer
+from flagperf_cases.data_files import require_file
+from flagperf_cases.llama2_7b_finetune.tokenizer import LETTERS, AnswerTokens, Tokenizer
 
 FOLDER = "mmlu_dataset"
 NUM_DEV = 5
@@ -69,7 +69,7 @@ class Subject:
 @dataclass(frozen=True)
 class Prompt:
     subject: int
-    """Index of the subject that the question is of."""
+    """Index of the question's subject."""
     tokens: list[int]
     num_shots: int
     answer: int
@@ -79,7 +79,7 @@ class Prompt:
 
 
 def question_files(data_dir: Path, num_subjects: int) -> list[Path]:
-    """Of the first subjects in the order of the alphabet."""
+    """Of the first subjects in alphabetical order."""
     folder = data_dir / FOLDER
     return [folder / kind / f"{name}_{kind}.csv" for name in SUBJECTS[:num_subjects] for kind in ("dev", "test")]
 
@@ -97,10 +97,10 @@ def read_subjects(data_dir: Path, num_subjects: int, num_questions: int) -> list
 def read_questions(path: Path) -> list[Question]:
     """Rows of question, four options and the letter of the right one, without a header.
 
-    By the plain CSV reader: others take the option `None` for a value that is missing.
+    Read by the standard CSV reader, because others parse the option `None` as a missing value.
     """
     try:
-        with existing(path, GET_MMLU).open(encoding="utf-8", newline="") as file:
+        with require_file(path, GET_MMLU).open(encoding="utf-8", newline="") as file:
             rows = [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not UTF-8; {GET_MMLU}") from None
@@ -119,8 +119,8 @@ def _question(path: Path, number: int, row: list[str]) -> Question:
         raise BadInput(f"{path} begins with a byte order mark, which an editor has added; {GET_MMLU}")
     if answer not in tuple(LETTERS):
         raise BadInput(
-            f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; look-alikes with a "
-            f"header or with answers 0 to 3 are in circulation. {GET_MMLU}"
+            f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; other versions of "
+            f"MMLU, with a header or with answers 0 to 3, cannot be used. {GET_MMLU}"
         )
     return Question(text, tuple(options), LETTERS.index(answer))
 
@@ -142,19 +142,24 @@ def _item(question: Question) -> str:
 def prompts(
     subjects: Sequence[Subject], mine: Sequence[int], tokenizer: Tokenizer, *, num_shots: int, longest: int
 ) -> Iterator[Prompt]:
-    """Those of the questions in `mine`, which counts through all subjects."""
+    """Of the questions in `mine`, which numbers the questions of all subjects."""
     answers = tokenizer.answers()
     numbered = [(index, question) for index, subject in enumerate(subjects) for question in subject.questions]
     for row in mine:
         index, question = numbered[row]
-        yield _fitting(index, subjects[index], question, tokenizer, answers, num_shots, longest)
+        yield _fit_prompt(index, subjects[index], question, tokenizer, answers, num_shots, longest)
 
 
-def _fitting(
-    index: int, subject: Subject, question: Question, tokenizer: Tokenizer, answers: AnswerTokens,
-    num_shots: int, longest: int,
-) -> Prompt:  # fmt: skip
-    """With as many of the last examples as there is room for. A question that is too long by itself is asked whole."""
+def _fit_prompt(
+    index: int,
+    subject: Subject,
+    question: Question,
+    tokenizer: Tokenizer,
+    answers: AnswerTokens,
+    num_shots: int,
+    longest: int,
+) -> Prompt:
+    """With as many of the last examples as fit. A question that is too long by itself is never truncated."""
     examples = subject.examples[:num_shots]
     while True:
         text = prompt_text(subject, examples, question)

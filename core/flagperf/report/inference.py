@@ -4,7 +4,7 @@ sections."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from flagperf.report.columns import COLUMNS
 from flagperf.report.environment import environment
@@ -20,10 +20,10 @@ def inference_sections(page: PageRuns, subject: str, notes: Notes) -> list[str]:
     """Blocks of Markdown. The section of results, which comes after them, has number 4."""
     return [
         "### 1. " + label("data_section", page.lang),
-        _line(page, "dataset"),
+        "\n".join([_line(page, "dataset"), *_links(page, "dataset")]),
         "### 2. " + label("model_section", page.lang),
         *_data_tree(page),
-        _line(page, "model"),
+        "\n".join([_line(page, "model"), *_links(page, "checkpoint")]),
         "### 3. " + label("machine_section", page.lang),
         "#### 3.1 " + escape(subject),
         *strategies(page),
@@ -36,6 +36,10 @@ def _line(page: PageRuns, row: str) -> str:
     """As the general table has it."""
     value, remark = row_value(ROWS[row], page), row_remark(ROWS[row], page)
     return "- " + escape(say("with_remark", page.lang, text=value, remark=remark) if remark else value)
+
+
+def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> list[str]:
+    return [f"  - {escape(link)}" for link in page.manifest.page.links(name)]
 
 
 def _engine(page: PageRuns, notes: Notes) -> str:

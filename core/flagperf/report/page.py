@@ -48,8 +48,12 @@ def _setting(content: PageRuns, notes: Notes) -> list[str]:
 
 
 def _downloads(content: PageRuns) -> list[str]:
-    sections = content.manifest.page.downloads.items()
-    return [f"### {label(f'download_{name}', content.lang)}\n\n{escape(link)}" for name, link in sections]
+    page = content.manifest.page
+    return [
+        f"### {label(f'download_{name}', content.lang)}\n\n"
+        + "\n".join(f"- {escape(link)}" for link in page.links(name))
+        for name in page.downloads
+    ]
 
 
 def _subject(content: PageRuns) -> str:

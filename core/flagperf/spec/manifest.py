@@ -55,8 +55,12 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     optimisation: Text = {}
     """The method, for the part `optimisation`; its details are the values of `optimisation_keys`."""
     optimisation_keys: tuple[str, ...] = ()
-    downloads: dict[Literal["checkpoint", "dataset"], str] = {}
-    """Where to get them: a section with a link each, above all others of a training page."""
+    downloads: dict[Literal["checkpoint", "dataset"], str | tuple[str, ...]] = {}
+    """Where to get them: a link each, or several, with their name in front where it is needed ("MMLU: https://...")."""
+
+    def links(self, name: Literal["checkpoint", "dataset"]) -> tuple[str, ...]:
+        found = self.downloads.get(name, ())
+        return (found,) if isinstance(found, str) else found
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

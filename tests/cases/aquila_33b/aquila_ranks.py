@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from flagperf.api import precision
-from flagperf_cases.decoder.shape import DecoderShape, Layout
+from flagperf_cases.decoder.layout import Layout
+from flagperf_cases.decoder.shape import DecoderShape
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from aquila_harness import report, run_case, values, write_megatron
+from aquila_checkpoints import write_megatron
 from bf16_units import Bf16Units
+from case_harness import CaseHarness, only_report
 
 from flagperf_cases.aquila_33b.checkpoint import check_checkpoint
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.shape import DecoderShape, shape_of
+
+CASE = CaseHarness("aquila_33b")
 
 NUM_SHARDS, PADDED_VOCABULARY = 2, 100_096
 NUM_SAMPLES = 2
@@ -23,14 +26,14 @@ so that no two rows are alike."""
 
 def score_lambada(folder: Path) -> dict[str, Any]:
     """The folder has texts and tokenizer; the weights are put beside them."""
-    config = values("standard", parallel__tp=1, model__layers=1, data__samples=NUM_SAMPLES)
+    config = CASE.values("standard", parallel__tp=1, model__layers=1, data__samples=NUM_SAMPLES)
     shape = shape_of(config["model"])
     write_megatron(folder, made_up_model(shape), NUM_SHARDS, PADDED_VOCABULARY)
     files = check_checkpoint(folder, "megatron", shape)
     with Bf16Units() as units:
-        events = run_case(config, folder)
+        events = CASE.run(config, folder)
     return {
-        **report(events), "products": units.num_products, "precision": config["precision"],
+        **only_report(events), "products": units.num_products, "precision": config["precision"],
         "parameters": shape.parameters, "shards": len(files) - 1,
     }  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import SMALL, small_model, write_hugging_face, write_megatron
+from aquila_checkpoints import SMALL, small_model, write_huggingface, write_megatron
 
 from flagperf.errors import BadInput
 from flagperf_cases.aquila_33b.checkpoint import check_checkpoint, open_checkpoint
@@ -33,12 +33,12 @@ def test_weights_in_the_form_of_an_old_torch_are_refused_before_a_run(tmp_path: 
     old = {"_use_new_zipfile_serialization": False}
     model = small_model()
     write_megatron(tmp_path, model, 2, padded_vocabulary=64, form=old)
-    write_hugging_face(tmp_path, model)
+    write_huggingface(tmp_path, model)
     (tmp_path / "hf/model.safetensors").unlink()
     state = {name if name.startswith("lm_head") else f"model.{name}": p for name, p in model.state_dict().items()}
     torch.save(state, tmp_path / "hf/pytorch_model.bin", **old)
     for form in ("megatron", "huggingface"):
-        with pytest.raises(BadInput, match="in the form of torch before"):
+        with pytest.raises(BadInput, match="in the format of torch before"):
             check_checkpoint(tmp_path, form, SMALL)
 
 
@@ -46,7 +46,7 @@ def test_a_hugging_face_folder_gives_the_same_weights(tmp_path: Path) -> None:
     import torch
 
     model = small_model()
-    write_hugging_face(tmp_path, model)
+    write_huggingface(tmp_path, model)
     files = check_checkpoint(tmp_path, "huggingface", SMALL)
     assert [path.name for path in files] == ["config.json", "model.safetensors"]
     weight = open_checkpoint(tmp_path, "huggingface", SMALL)
@@ -72,13 +72,13 @@ def test_a_hugging_face_folder_gives_the_same_weights(tmp_path: Path) -> None:
 def test_a_folder_whose_weights_fit_but_whose_config_does_not_is_refused(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    write_hugging_face(tmp_path, small_model(), **changes)
+    write_huggingface(tmp_path, small_model(), **changes)
     with pytest.raises(BadInput, match=message):
         check_checkpoint(tmp_path, "huggingface", SMALL)
 
 
 def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
-    write_hugging_face(tmp_path, small_model())
+    write_huggingface(tmp_path, small_model())
     (tmp_path / "hf/config.json").unlink()
     with pytest.raises(BadInput, match=r"cannot read .*config\.json"):
         check_checkpoint(tmp_path, "huggingface", SMALL)
@@ -124,7 +124,7 @@ def _name_no_iteration(folder: Path) -> None:
     ("damage", "message"),
     [
         (_cut, "cannot read the weights .*mp_rank_01"),
-        (_lose_a_shard, "without a gap"),
+        (_lose_a_shard, "without gaps"),
         (_add_a_stage, "without pipeline stages; found: mp_rank_00, mp_rank_01_000"),
         (_name_no_iteration, "should hold a number like 135000, not 'release'"),
     ],

@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_harness import manifest, values
+from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
 from flagperf.plan.tuning import find_tuning
-from flagperf_cases.aquila_33b.data import Sample, attended_length, check_files, load_samples, make_batches, sample_of
-from flagperf_cases.aquila_33b.tokens import Tokenizer, open_tokenizer, special_ids
+from flagperf_cases.aquila_33b.data import Sample, attended_length, load_data, make_batches, make_sample
+from flagperf_cases.aquila_33b.preflight import check_files
+from flagperf_cases.aquila_33b.tokenizer import Tokenizer, open_tokenizer, special_ids
 from flagperf_cases.decoder.shape import shape_of
+
+CASE = CaseHarness("aquila_33b")
 
 LETTERS = Tokenizer(lambda text: [ord(letter) for letter in text], 1, 2)
 WORDS = Tokenizer(lambda text: [len(word) for word in text.split()], 90, 91)
 
 
 def test_standard_is_the_published_model() -> None:
-    shape = shape_of(manifest().values["model"])
+    shape = shape_of(CASE.manifest().values["model"])
     assert (shape.parameters, shape.matmul_parameters) == (33_693_554_688, 33_078_362_112)
 
 
@@ -31,23 +34,23 @@ def test_the_published_row_has_its_layout() -> None:
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
 def test_tiny_is_tensor_parallel_over_all_devices(devices: int) -> None:
-    config = values(devices=devices)
+    config = CASE.values(devices=devices)
     assert config["parallel"] == {"tp": devices, "pp": 1, "dp": 1}
     assert check_files(None, config) == []
 
 
 def test_a_sample_is_begin_text_end_and_knows_its_last_word() -> None:
-    sample = sample_of("one four seven", WORDS)
+    sample = make_sample("one four seven", WORDS)
     assert (sample.tokens, sample.last_word, sample.length) == ((90, 3, 4, 5, 91), 1, 4)
-    assert sample_of("alone", WORDS).last_word == 1
-    assert sample_of("one four seven", LETTERS).last_word == len(" seven")
-    assert sample_of("alone", LETTERS).last_word == len("alone")
+    assert make_sample("alone", WORDS).last_word == 1
+    assert make_sample("one four seven", LETTERS).last_word == len(" seven")
+    assert make_sample("alone", LETTERS).last_word == len("alone")
 
 
 def test_a_token_that_the_last_word_changes_is_of_that_word() -> None:
     """Pairs of letters: with the word `cd` after it, the last `b` becomes the pair `b `."""
     pairs = Tokenizer(lambda text: [hash(text[at : at + 2]) for at in range(0, len(text), 2)], 1, 2)
-    assert sample_of("aab cd", pairs).last_word == 2
+    assert make_sample("aab cd", pairs).last_word == 2
 
 
 def row(length: int) -> Sample:
@@ -92,7 +95,7 @@ def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data
     (tmp_path / "data").mkdir()
     (tmp_path / "data/lambada_test.jsonl").symlink_to(texts)
     (tmp_path / "tokenizer").symlink_to(folder)
-    samples = load_samples(values("standard", devices=8), tmp_path)
+    samples = load_data(CASE.values("standard", devices=8), tmp_path)
     assert (len(samples.rows), sum(row.length for row in samples.rows)) == (5153, 425_013)
     assert all(row.last_word > 0 for row in samples.rows)
     padded = make_batches(samples.rows, 1, multiple=8, pad_to=4096)
@@ -117,11 +120,11 @@ def folder_with(tmp_path: Path, line: str) -> Path:
 )
 def test_texts_that_cannot_be_scored_are_refused(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        check_files(folder_with(tmp_path, line), values(data__source="lambada"))
+        check_files(folder_with(tmp_path, line), CASE.values(data__source="lambada"))
 
 
 def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
-    found = check_files(folder_with(tmp_path, '{"text": "ab ba"}\n'), values(data__source="lambada"))
+    found = check_files(folder_with(tmp_path, '{"text": "ab ba"}\n'), CASE.values(data__source="lambada"))
     assert [file.path for file in found] == [
         "data/lambada_test.jsonl", "tokenizer/vocab.json", "tokenizer/merges.txt", "tokenizer/special_tokens.txt"
     ]  # fmt: skip
@@ -134,9 +137,9 @@ def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
         ({"parallel__tp": 4, "model__kv_heads": 2}, "parallel.tp=4 does not divide model.kv_heads=2"),
         ({"parallel__tp": 4, "inference__multiple": 6}, "parallel.tp=4 does not divide inference.multiple=6"),
         ({"parallel__tp": 4, "inference__pad_to": 32}, "inference.pad_to=32 is below model.sequence=64"),
-        ({"parallel__tp": 4, "data__samples": 0}, "data.samples must be above 0"),
+        ({"parallel__tp": 4, "data__samples": 0}, "generates data.samples samples, and that is 0"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message.replace(".", r"\.")):
-        check_files(None, values(devices=4, **changes))
+        check_files(None, CASE.values(devices=4, **changes))

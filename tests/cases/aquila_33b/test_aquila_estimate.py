@@ -40,7 +40,7 @@ def test_longer_padding_and_larger_batches_need_more_activations_alone() -> None
 
 
 def test_a_layout_that_the_case_does_not_have_is_refused() -> None:
-    with pytest.raises(BadInput, match="by tensor parallelism alone"):
+    with pytest.raises(BadInput, match="supports tensor parallelism only"):
         estimate(CASE.values("standard", devices=16, parallel__pp=2))
 
 

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from aquila_harness import small_model, write_megatron
+from aquila_checkpoints import small_model, write_megatron
 from aquila_ranks import Question, logits_of
 from rank_processes import answers_of_ranks
 

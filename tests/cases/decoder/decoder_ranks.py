@@ -7,7 +7,8 @@ from typing import Any
 
 from rank_processes import answers_of_ranks
 
-from flagperf_cases.decoder.shape import DecoderShape, Layout
+from flagperf_cases.decoder.layout import Layout
+from flagperf_cases.decoder.shape import DecoderShape
 
 NUM_STEPS = 10
 MICRO_BATCH, GLOBAL_BATCH = 1, 4
@@ -32,7 +33,7 @@ def train(work: Work) -> dict[str, Any]:
     import torch
 
     from flagperf_cases.decoder.gradients import clip, total_norm
-    from flagperf_cases.decoder.parallel import Trainer, build_model, find_place, full_parameters
+    from flagperf_cases.decoder.parallel import Trainer, build_model, find_place, gather_parameters
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
     place = find_place(layout, "cpu")
@@ -40,7 +41,7 @@ def train(work: Work) -> dict[str, Any]:
     model = build_model(
         shape, place, device="cpu", seed=SEED, std=0.2, recompute=work.get("recompute", False), autocast=autocast
     )
-    initial = [(name, value.clone()) for name, value in full_parameters(model)]
+    initial = [(name, value.clone()) for name, value in gather_parameters(model)]
     num_micro_batches = GLOBAL_BATCH // MICRO_BATCH // layout.dp
     trainer = Trainer(model, place, micro_batch=MICRO_BATCH, num_micro_batches=num_micro_batches, device="cpu")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -56,7 +57,7 @@ def train(work: Work) -> dict[str, Any]:
         norms.append(float(norm))
     return {
         "losses": losses, "norms": norms, "initial": initial, "dp_rank": place.dp_rank,
-        "final": [(name, value.clone()) for name, value in full_parameters(model)],
+        "final": [(name, value.clone()) for name, value in gather_parameters(model)],
     }  # fmt: skip
 
 
@@ -65,12 +66,12 @@ def read(work: Work) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     from flagperf_cases.decoder.gradients import total_norm
-    from flagperf_cases.decoder.init import fill, seed_name
-    from flagperf_cases.decoder.parallel import Trainer, find_place, lay_out
+    from flagperf_cases.decoder.initial_weights import fill, seed_name
+    from flagperf_cases.decoder.parallel import Trainer, build_on_meta, find_place
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
     place = find_place(layout, "cpu")
-    model, weights = lay_out(shape, place), load_file(work["weights"])
+    model, weights = build_on_meta(shape, place), load_file(work["weights"])
     fill(model, "cpu", lambda name, _parameter: weights[f"model.{seed_name(model, name)}"])
     trainer = Trainer(model, place, micro_batch=MICRO_BATCH, num_micro_batches=GLOBAL_BATCH, device="cpu")
     rows = batch(shape, 0)

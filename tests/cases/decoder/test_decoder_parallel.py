@@ -63,7 +63,7 @@ def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from flagperf_cases.decoder.init import initialise
+    from flagperf_cases.decoder.initial_weights import initialise
     from flagperf_cases.decoder.model import Decoder
 
     shape = DecoderShape(**sizes)

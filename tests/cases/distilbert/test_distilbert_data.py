@@ -6,26 +6,28 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from distilbert_harness import values
+from case_harness import CaseHarness
 
 from flagperf_cases.distilbert.checkpoint import CHECKPOINT
-from flagperf_cases.distilbert.data import Sentences, load_sentences, made_up, sst2, training_loader
-from flagperf_cases.rows import TrainingRows
+from flagperf_cases.distilbert.data import Sentences, load_data, sst2, synthetic, training_loader
+from flagperf_cases.sampler import TrainingSampler
+
+CASE = CaseHarness("distilbert")
 
 
 def settings(**changes: object) -> SimpleNamespace:
-    found = values("tiny", **changes)
+    found = CASE.values("tiny", **changes)
     return SimpleNamespace(data=SimpleNamespace(**found["data"]), model=SimpleNamespace(**found["model"]))
 
 
 def test_made_up_sentences_are_balanced_and_always_the_same() -> None:
-    first, again = (made_up("train", 500, 100, 32) for _ in range(2))
-    assert first.sha256 == again.sha256 != made_up("eval", 500, 100, 32).sha256
+    first, again = (synthetic("train", 500, 100, 32) for _ in range(2))
+    assert first.sha256 == again.sha256 != synthetic("eval", 500, 100, 32).sha256
     assert sum(first.labels) == 250
 
 
 def test_made_up_lengths_vary_and_say_nothing_about_the_label() -> None:
-    sentences = made_up("train", 4000, 100, 32)
+    sentences = synthetic("train", 4000, 100, 32)
     lengths = {
         label: [len(t) for t, own in zip(sentences.tokens, sentences.labels, strict=True) if own == label]
         for label in (0, 1)
@@ -35,8 +37,8 @@ def test_made_up_lengths_vary_and_say_nothing_about_the_label() -> None:
 
 
 def test_shuffled_labels_keep_their_number_and_lose_their_sentence() -> None:
-    plain, _ = load_sentences(settings(), None)
-    shuffled, _ = load_sentences(settings(data__shuffle_labels=True), None)
+    plain, _ = load_data(settings(), None)
+    shuffled, _ = load_data(settings(data__shuffle_labels=True), None)
     assert plain.tokens == shuffled.tokens
     assert sum(plain.labels) == sum(shuffled.labels)
     same = sum(a == b for a, b in zip(plain.labels, shuffled.labels, strict=True)) / len(plain.labels)
@@ -45,7 +47,7 @@ def test_shuffled_labels_keep_their_number_and_lose_their_sentence() -> None:
 
 def test_repeated_rows_count_as_padding() -> None:
     sentences = Sentences("three", [[1, 5, 2], [1, 5, 6, 2], [1, 2]], [0, 1, 1])
-    rows = TrainingRows(3, batch_size=2, accumulate=1, epochs=1, max_steps=0, seed=0, rank=1, world_size=2)
+    rows = TrainingSampler(3, batch_size=2, accumulate=1, epochs=1, max_steps=0, seed=0, rank=1, world_size=2)
     (step,) = training_loader(sentences, rows, sequence=8, num_workers=0)
     (batch,) = step
     assert batch["weights"].tolist() == [1, 0]
@@ -56,11 +58,11 @@ def test_repeated_rows_count_as_padding() -> None:
 
 
 def test_loader_processes_give_the_same_batches_in_every_epoch() -> None:
-    sentences = made_up("train", 40, 100, 32)
+    sentences = synthetic("train", 40, 100, 32)
     for epoch in range(2):
         batches = []
         for num_workers in (0, 2):
-            rows = TrainingRows(40, batch_size=4, accumulate=2, epochs=2, max_steps=0, seed=0, rank=0, world_size=1)
+            rows = TrainingSampler(40, batch_size=4, accumulate=2, epochs=2, max_steps=0, seed=0, rank=0, world_size=1)
             loader = training_loader(sentences, rows, 32, num_workers)
             for rows.epoch in range(epoch + 1):
                 steps = list(loader)

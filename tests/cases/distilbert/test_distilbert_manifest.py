@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
-from distilbert_harness import manifest, values
+from case_harness import CaseHarness
 
-from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
-from flagperf.spec.values import Layer, resolve
 
-
-def test_listing_and_checking_import_neither_torch_nor_transformers() -> None:
-    script = (
-        "import sys, flagperf_cases, flagperf_cases.distilbert.data\n"
-        "targets = [case.target for case in flagperf_cases.flagperf_cases()]\n"
-        "assert 'flagperf_cases.distilbert.case:run' in targets, targets\n"
-        "heavy = {'torch', 'transformers', 'accelerate', 'numpy', 'tokenizers', 'safetensors'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+CASE = CaseHarness("distilbert")
 
 
 def test_standard_is_the_published_configuration() -> None:
-    found = values("standard")
+    found = CASE.values("standard")
     assert found["training"] == {
         "batch_size": 32, "learning_rate": 5e-5, "accumulate": 1, "epochs": 10, "max_steps": 0, "warmup_steps": 10,
         "seed": 0, "optimizer": "adamw", "weight_decay": 0.0,
     }  # fmt: skip
     assert (found["evaluation"]["batch_size"], found["evaluation"]["target"]) == (4, 0.91)
-    assert [name for name, profile in manifest().profiles.items() if profile.published] == ["standard"]
-    assert manifest().default_profile == "tiny"
-
-
-def test_profiles_change_only_keys_that_exist() -> None:
-    for profile in manifest().profiles.values():
-        resolve(manifest(), [Layer("profile", profile.values)])
 
 
 @pytest.mark.parametrize(
@@ -48,15 +25,11 @@ def test_profiles_change_only_keys_that_exist() -> None:
 )
 def test_values_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(BadInput, match=key.replace("__", ".")):
-        values(**{key: value})
-
-
-def test_precisions_exist() -> None:
-    assert set(manifest().precisions) <= set(PRECISIONS)
+        CASE.values(**{key: value})
 
 
 def test_published_results_are_kept_in_the_units_of_the_metrics() -> None:
-    references = manifest().references
+    references = CASE.manifest().references
     assert [(r.vendor, r.nodes, r.devices_per_node) for r in references] == [
         ("nvidia", 1, 8), ("nvidia", 1, 8), ("nvidia", 1, 1), ("nvidia", 2, 8),
         ("metax", 1, 8), ("metax", 1, 1), ("metax", 2, 8), ("kunlun", 1, 1), ("kunlun", 1, 8), ("kunlun", 2, 8),

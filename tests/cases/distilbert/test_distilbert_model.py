@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from distilbert_harness import values
+from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
 
@@ -17,9 +17,11 @@ transformers = pytest.importorskip("transformers")
 from flagperf_cases.distilbert.checkpoint import CHECKPOINT, encoder_shapes  # noqa: E402
 from flagperf_cases.distilbert.model import build_model, matmul_parameters  # noqa: E402
 
+CASE = CaseHarness("distilbert")
+
 
 def model_values(profile: str = "tiny", **changes: Any) -> SimpleNamespace:
-    found = values(profile, **{f"model__{key}": value for key, value in changes.items()})
+    found = CASE.values(profile, **{f"model__{key}": value for key, value in changes.items()})
     return SimpleNamespace(**found["model"])
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from case_harness import Changes, global_losses, reports, steps
-from distilbert_harness import run_case, run_ranks, values
+from case_harness import CaseHarness, Changes, global_losses, reports, steps
 
 from flagperf.events import Event
+
+CASE = CaseHarness("distilbert")
 
 pytestmark = pytest.mark.run
 
@@ -30,14 +31,14 @@ def runs(batch_size: int, accumulated: int) -> list[Changes]:
 
 @pytest.fixture(scope="module")
 def one_rank() -> list[list[list[Event]]]:
-    return [[run_case(values(**changes))] for changes in runs(12, 6)]
+    return [[CASE.run(CASE.values(**changes))] for changes in runs(12, 6)]
 
 
 @pytest.fixture(scope="module", params=[2, 3])
 def several_ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Event]]]:
     world = request.param
     folder: Path = tmp_path_factory.mktemp("ranks") / str(world)
-    return run_ranks(folder, world, runs(12 // world, 6 // world))
+    return CASE.run_ranks(folder, world, runs(12 // world, 6 // world))
 
 
 def test_accumulation_does_not_change_the_losses(one_rank: list[list[list[Event]]]) -> None:

@@ -11,7 +11,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from glm_harness import save_checkpoint, values
+from case_harness import CaseHarness
+from glm_checkpoints import save_checkpoint
 
 from flagperf.errors import BadInput
 
@@ -21,11 +22,13 @@ numpy = pytest.importorskip("numpy")
 from flagperf_cases.glm.checkpoint import check_checkpoint, load_checkpoint, weight_shapes  # noqa: E402
 from flagperf_cases.glm.model import Glm  # noqa: E402
 
+CASE = CaseHarness("glm")
+
 WEIGHTS = "200000/mp_rank_00_model_states.pt"
 
 
 def model_values(**changes: Any) -> dict[str, Any]:
-    return values("tiny", **{f"model__{key}": value for key, value in changes.items()})["model"]
+    return CASE.values("tiny", **{f"model__{key}": value for key, value in changes.items()})["model"]
 
 
 def build(**changes: Any) -> Any:

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from case_harness import reports, steps
-from glm_harness import run_case, values
+from case_harness import CaseHarness, moments, reports, steps
 
-from flagperf.events import DataDescribed, Evaluated, ModelDescribed, TrainingBegan, TrainingEnded
-from flagperf_cases.glm.data import check_files
+from flagperf.events import DataDescribed, ModelDescribed, SpanEnded
+from flagperf_cases.glm.preflight import check_files
+
+CASE = CaseHarness("glm")
 
 pytestmark = pytest.mark.run
 
@@ -23,9 +24,9 @@ SHORT = {"data__rows": 40, "data__eval_rows": 9, "model__width": 16, "training__
 
 
 def test_tiny_reaches_its_target_and_stops_there() -> None:
-    events = run_case(values("tiny"))
+    events = CASE.run(CASE.values("tiny"))
     found = [report["acc"] for report in reports(events)]
-    target = values("tiny")["evaluation"]["target"]
+    target = CASE.values("tiny")["evaluation"]["target"]
     assert found[0] == pytest.approx(CHANCE, abs=0.1)
     assert found[-1] >= target
     assert all(accuracy < target for accuracy in found[:-1])
@@ -34,12 +35,12 @@ def test_tiny_reaches_its_target_and_stops_there() -> None:
 
 
 def test_with_the_passages_of_others_nothing_is_learnt() -> None:
-    found = reports(run_case(values("tiny", data__swap_passages=True, training__max_samples=1600)))
+    found = reports(CASE.run(CASE.values("tiny", data__swap_passages=True, training__max_samples=1600)))
     assert found[-1]["acc"] == pytest.approx(CHANCE, abs=0.1)
 
 
 def test_a_frozen_model_stays_as_it_was() -> None:
-    events = run_case(values("tiny", **SHORT, model__frozen=True, training__max_samples=40))
+    events = CASE.run(CASE.values("tiny", **SHORT, model__frozen=True, training__max_samples=40))
     first, last = reports(events)
     assert first == last
     assert len(steps(events)) == 10
@@ -58,17 +59,17 @@ def test_evaluations_are_in_evaluation_mode_and_steps_in_training_mode(monkeypat
         return forward(model, **inputs)
 
     monkeypatch.setattr(Glm, "forward", noting)
-    run_case(values("tiny", **SHORT, training__max_steps=2))
+    CASE.run(CASE.values("tiny", **SHORT, training__max_steps=2))
     assert modes == {True: {True}, False: {False}}
 
 
 def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     changes = {"training__max_samples": 46, "evaluation__every_samples": 17, "evaluation__max_rows": 5}
-    events = run_case(values("tiny", **SHORT, **changes, evaluation__target=1.0))
-    kinds = [type(event) for event in events]
-    assert kinds.index(Evaluated) < kinds.index(TrainingBegan)  # the first evaluation is not training time
-    assert kinds[-1] is TrainingEnded
+    events = CASE.run(CASE.values("tiny", **SHORT, **changes, evaluation__target=1.0))
+    kinds = moments(events)
+    assert kinds.index("evaluation ended") < kinds.index("training began")  # the first evaluation is not training time
+    assert kinds[-1] == "training ended"
     assert [(event.name, event.rows) for event in events if isinstance(event, DataDescribed)] == [
         ("synthetic train", 40), ("synthetic eval", 9),
     ]  # fmt: skip
@@ -77,7 +78,7 @@ def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.Monke
     assert model.matmul_parameters == 4 * 16 * 16 + 2 * 16 * 128 + 64 * 16
     assert {report["evaluated"] for report in reports(events)} == {5}
     assert [step.samples for step in steps(events)] == [4] * 12  # 10 of the first epoch, 2 of the second
-    evaluated_after = [event.step for event in events if isinstance(event, Evaluated)]
+    evaluated_after = [event.step for event in events if isinstance(event, SpanEnded) and event.name == "evaluation"]
     assert evaluated_after == [0, 5, 10, 12]  # every 5 steps have seen 17 samples
     for step in steps(events):
         assert step.tokens + step.padded_tokens in (3 * 4 * 36, 4 * 4 * 36)  # every sequence, also repeated ones
@@ -86,9 +87,9 @@ def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_max_steps_ends_the_run_with_an_evaluation() -> None:
-    events = run_case(values("tiny", **SHORT, training__max_steps=3))
+    events = CASE.run(CASE.values("tiny", **SHORT, training__max_steps=3))
     assert len(steps(events)) == 3
-    assert [type(event) for event in events].count(Evaluated) == 2
+    assert moments(events).count("evaluation ended") == 2
 
 
 def test_the_learning_rate_rises_falls_and_stays() -> None:
@@ -106,7 +107,7 @@ def test_biases_and_norms_do_not_decay() -> None:
     from flagperf_cases.glm.case import make_optimizer
     from flagperf_cases.glm.model import Glm
 
-    found = values("tiny")
+    found = CASE.values("tiny")
     config = SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in ("model", "training")})
     model = Glm(config.model)
     decayed, plain = make_optimizer(list(model.named_parameters()), config).param_groups
@@ -122,7 +123,7 @@ def test_biases_and_norms_do_not_decay() -> None:
 def test_other_precisions_learn_too(precision: str) -> None:
     short = {**SHORT, "data__rows": 16, "training__batch_size": 8, "training__schedule_steps": 20}
     losses = [
-        [step.loss for step in steps(run_case(values("tiny", **short, precision=each, training__max_samples=400)))]
+        [step.loss for step in steps(CASE.run(CASE.values("tiny", **short, precision=each, training__max_samples=400)))]
         for each in ("fp32", precision)
     ]
     assert losses[1][0] == pytest.approx(losses[0][0], rel=0.02)
@@ -140,10 +141,10 @@ def test_overflows_skip_the_step_and_do_not_move_the_schedule(monkeypatch: pytes
     asked: list[int] = []
     factor = case.rate_factor
     monkeypatch.setattr(case, "rate_factor", lambda step, num_steps: asked.append(step) or factor(step, num_steps))
-    losses = [step.loss for step in steps(run_case(values("tiny", **ONE_BATCH, precision="fp16")))]
+    losses = [step.loss for step in steps(CASE.run(CASE.values("tiny", **ONE_BATCH, precision="fp16")))]
     assert losses == pytest.approx([losses[0]] * 8, rel=1e-5)
     assert set(asked) == {0}
-    moving = [step.loss for step in steps(run_case(values("tiny", **ONE_BATCH)))]
+    moving = [step.loss for step in steps(CASE.run(CASE.values("tiny", **ONE_BATCH)))]
     assert moving[-1] < 0.999 * moving[0]
     assert set(asked) == set(range(9))
 
@@ -155,7 +156,7 @@ def test_gradients_are_clipped() -> None:
         "training__weight_decay": 0.0,
     }  # fmt: skip
     losses = {
-        clip: [step.loss for step in steps(run_case(values("tiny", **sgd, training__clip=clip)))]
+        clip: [step.loss for step in steps(CASE.run(CASE.values("tiny", **sgd, training__clip=clip)))]
         for clip in (1e-9, 0.0)
     }
     assert losses[1e-9] == pytest.approx([losses[1e-9][0]] * 8, rel=1e-5)
@@ -176,13 +177,13 @@ def real_data(shared_data: Path, tmp_path: Path) -> Path:
 
 
 def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
-    config = values(
+    config = CASE.values(
         "tiny", data__source="record", data__rows=4, data__eval_rows=6, model__vocabulary=30592, model__sequence=128,
         model__width=16, model__logits="answers", training__batch_size=4, training__max_samples=60,
         training__schedule_steps=40, training__learning_rate=0.02,
     )  # fmt: skip
     assert len(check_files(real_data, config)) == 3
-    events = run_case(config, real_data)
+    events = CASE.run(config, real_data)
     found = reports(events)
     assert [report["evaluated"] for report in found] == [6, 6]
     assert all(0 <= report["acc"] <= report["em"] <= report["f1"] <= 1 for report in found)

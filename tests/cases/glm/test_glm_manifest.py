@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
-from glm_harness import manifest, values
+from case_harness import CaseHarness
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
-from flagperf.spec.values import Layer, resolve
 
-
-def test_listing_and_checking_import_neither_torch_nor_tokenizers() -> None:
-    script = (
-        "import sys, flagperf_cases, flagperf_cases.glm.data\n"
-        "targets = [case.target for case in flagperf_cases.flagperf_cases()]\n"
-        "assert 'flagperf_cases.glm.case:run' in targets, targets\n"
-        "heavy = {'torch', 'transformers', 'accelerate', 'numpy', 'tokenizers', 'safetensors'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+CASE = CaseHarness("glm")
 
 
 def test_standard_is_the_published_configuration() -> None:
-    found = values("standard")
+    found = CASE.values("standard")
     assert found["training"] == {
         "batch_size": 8, "learning_rate": 1e-5, "accumulate": 1, "max_samples": 5_553_080, "max_steps": 0,
         "warmup_steps": 20, "schedule_steps": 4338, "seed": 10483, "optimizer": "adamw", "weight_decay": 0.1,
         "clip": 1.0,
     }  # fmt: skip
     assert found["evaluation"] == {"batch_size": 8, "target": 0.8, "every_samples": 19200, "max_rows": 0}
-    assert [name for name, profile in manifest().profiles.items() if profile.published] == ["standard"]
-    assert manifest().default_profile == "tiny"
-
-
-def test_profiles_change_only_keys_that_exist() -> None:
-    for profile in manifest().profiles.values():
-        resolve(manifest(), [Layer("profile", profile.values)])
 
 
 @pytest.mark.parametrize(
@@ -50,15 +28,15 @@ def test_profiles_change_only_keys_that_exist() -> None:
 )  # fmt: skip
 def test_values_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(BadInput, match=key.replace("__", ".")):
-        values(**{key: value})
+        CASE.values(**{key: value})
 
 
 def test_precisions_exist() -> None:
-    assert set(manifest().precisions) == {"fp32", "tf32", "fp16", "bf16"} <= set(PRECISIONS)
+    assert set(CASE.manifest().precisions) == {"fp32", "tf32", "fp16", "bf16"} <= set(PRECISIONS)
 
 
 def test_published_results_are_kept_in_the_units_of_the_metrics() -> None:
-    references = manifest().references
+    references = CASE.manifest().references
     shapes = [(r.vendor, r.nodes, r.devices_per_node) for r in references]
     assert shapes[:4] == [("nvidia", 1, 8), ("nvidia", 1, 8), ("nvidia", 1, 1), ("nvidia", 2, 8)]
     assert [vendor for vendor, _, _ in shapes[4:]] == [

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from glm_harness import values
+from case_harness import CaseHarness
 
 torch = pytest.importorskip("torch")
 
@@ -16,6 +16,8 @@ from flagperf.metrics.flops import ModelFacts, exact  # noqa: E402
 from flagperf_cases.glm.case import choice_losses  # noqa: E402
 from flagperf_cases.glm.model import Glm, attention_mask, matmul_parameters  # noqa: E402
 
+CASE = CaseHarness("glm")
+
 LENGTH = 10
 # Two candidates of one text: tokens, length of the text, index of the blank, targets. 20 starts an answer, 21 ends it.
 FIRST = ([1, 7, 8, 3, 9, 0, 20, 5, 6], 6, 3, [5, 6, 21])
@@ -23,7 +25,7 @@ SECOND = ([1, 7, 8, 3, 9, 0, 20, 4], 6, 3, [4, 21])
 
 
 def model_values(profile: str = "tiny", **changes: Any) -> SimpleNamespace:
-    found = values(profile, **{f"model__{key}": value for key, value in changes.items()})
+    found = CASE.values(profile, **{f"model__{key}": value for key, value in changes.items()})
     return SimpleNamespace(**found["model"])
 
 

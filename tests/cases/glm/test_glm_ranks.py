@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from case_harness import Changes, global_losses, reports, steps
-from glm_harness import run_case, run_ranks, values
+from case_harness import CaseHarness, Changes, global_losses, reports, steps
 
 from flagperf.events import Event
+
+CASE = CaseHarness("glm")
 
 pytestmark = pytest.mark.run
 
@@ -30,12 +31,12 @@ def runs(batch_size: int, accumulated: int) -> list[Changes]:
 
 @pytest.fixture(scope="module")
 def one_rank() -> list[list[list[Event]]]:
-    return [[run_case(values(**changes))] for changes in runs(12, 6)]
+    return [[CASE.run(CASE.values(**changes))] for changes in runs(12, 6)]
 
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Event]]]:
-    return run_ranks(tmp_path_factory.mktemp("ranks") / "two", 2, runs(6, 3))
+    return CASE.run_ranks(tmp_path_factory.mktemp("ranks") / "two", 2, runs(6, 3))
 
 
 def test_accumulation_does_not_change_the_losses(one_rank: list[list[list[Event]]]) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from glm_harness import manifest
+from case_harness import CaseHarness
 
 from flagperf.plan.tuning import find_tuning
 from flagperf.spec.values import Layer, resolve
+
+CASE = CaseHarness("glm")
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 
@@ -19,7 +21,7 @@ def tuned(vendor: str, model: str, nodes: int, devices: int) -> dict[str, Any] |
     tuning = find_tuning(folder, "glm", model, nodes, devices, "standard")
     if tuning is None:
         return None
-    found = manifest()
+    found = CASE.manifest()
     layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, source="vendor")]
     return resolve(found, layers).values
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import torch
 from bf16_units import Bf16Units
-from llama2_70b_harness import values
+from case_harness import CaseHarness
 from torch.distributed.device_mesh import init_device_mesh
 
 from flagperf.api import precision
+from flagperf_cases.decoder.layout import Layout
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, build_model
-from flagperf_cases.decoder.shape import DecoderShape, Layout, shape_of
+from flagperf_cases.decoder.shape import DecoderShape, shape_of
+
+CASE = CaseHarness("llama2_70b")
 
 SEQUENCE = 512
 KNOWN = 64
@@ -26,7 +29,7 @@ COMPARED = ("input_layernorm", "self_attn.k_proj", "self_attn.o_proj", "post_att
 
 def forward_and_back(profile: str) -> dict[str, Any]:
     """In a process group of one."""
-    config = values(profile, devices=32)
+    config = CASE.values(profile, devices=32)
     mesh = init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("pp", "dp", "tp"))
     stage = build_model(
         shape_of(config["model"]), Place(Layout(pp=80), mesh, pp_rank=40), device="cpu",

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama2_70b_harness import values, write_indexed
+from case_harness import CaseHarness
+from indexed_datasets import write_indexed
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_70b.data import check_files, global_batch_rows, load_samples, rate_factor
-from flagperf_cases.llama2_70b.indexed import TokenStream, read_index
+from flagperf_cases.llama2_70b.data import global_batch_rows, load_data
+from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
+from flagperf_cases.llama2_70b.preflight import check_files
+
+CASE = CaseHarness("llama2_70b")
 
 DOCUMENTS = [[5, 6, 7, 1], [8, 9, 1], [10] * 90 + [1]]
 PREFIX = "tokens"
 
 
 def indexed(**changes: Any) -> dict[str, Any]:
-    return values(data__source="indexed", data__prefix=PREFIX, **changes)
+    return CASE.values(data__source="indexed", data__prefix=PREFIX, **changes)
 
 
 def test_tokens_of_all_documents_are_one_stream(tmp_path: Path) -> None:
@@ -29,7 +33,7 @@ def test_tokens_of_all_documents_are_one_stream(tmp_path: Path) -> None:
 
 def test_samples_overlap_by_the_token_that_is_only_a_label(tmp_path: Path) -> None:
     write_indexed(tmp_path / PREFIX, [list(range(40)), list(range(40))])
-    samples = load_samples(indexed(model__sequence=16), tmp_path)
+    samples = load_data(indexed(model__sequence=16), tmp_path)
     assert len(samples) == 4
     assert samples[1] == list(range(16, 33))
 
@@ -43,7 +47,7 @@ def test_the_published_index_is_read(shared_data: Path) -> None:
     prefix = shared_data / "megatron_indexed/openwebtext_gpt2tiny/meg-gpt2-openwebtext_text_document"
     index = read_index(prefix)
     assert (index.num_tokens, index.num_sequences, index.item_bytes) == (1_361_845, 1000, 2)
-    config = values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
+    config = CASE.values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
     assert len(check_files(prefix.parent, config)) == 2
 
 
@@ -55,13 +59,16 @@ def cut(path: Path) -> None:
 def test_cut_files_are_refused(tmp_path: Path, suffix: str) -> None:
     write_indexed(tmp_path / PREFIX, DOCUMENTS)
     cut(tmp_path / (PREFIX + suffix))
-    with pytest.raises(BadInput, match="cut off"):
+    with pytest.raises(BadInput, match="truncated"):
         check_files(tmp_path, indexed())
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"version": 2}, "is of version 2, and version 1 is read"), ({"code": 7}, "type 7, which is no type of whole")],
+    [
+        ({"version": 2}, "has version 2, and only version 1 is supported"),
+        ({"code": 7}, "type 7, which is not an integer type"),
+    ],
 )
 def test_other_indexes_are_refused(tmp_path: Path, changes: dict[str, int], message: str) -> None:
     write_indexed(tmp_path / PREFIX, DOCUMENTS, **changes)
@@ -84,19 +91,19 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
 
 def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
     write_indexed(tmp_path / PREFIX, [])
-    with pytest.raises(BadInput, match="names no token at all"):
+    with pytest.raises(BadInput, match="has no tokens"):
         check_files(tmp_path, indexed())
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "/elsewhere/tokens", "../tokens"])
 def test_prefixes_of_files_elsewhere_are_refused(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(BadInput, match="names no files below --data-dir"):
-        check_files(tmp_path, values(data__source="indexed", data__prefix=prefix))
+        check_files(tmp_path, CASE.values(data__source="indexed", data__prefix=prefix))
 
 
 def test_data_that_differ_anywhere_have_different_hashes(tmp_path: Path) -> None:
     def hash_of(**changes: Any) -> str:
-        return load_samples(indexed(model__sequence=4, **changes), tmp_path).sha256
+        return load_data(indexed(model__sequence=4, **changes), tmp_path).sha256
 
     write_indexed(tmp_path / PREFIX, DOCUMENTS)
     found = [hash_of()]
@@ -105,7 +112,7 @@ def test_data_that_differ_anywhere_have_different_hashes(tmp_path: Path) -> None
     write_indexed(tmp_path / PREFIX, [*DOCUMENTS, [10] * 4])  # one sample more
     found.append(hash_of())
     assert len(set(found)) == 3
-    made_up = [load_samples(values(data__tokens=tokens), None).sha256 for tokens in (8192, 8192, 16384)]
+    made_up = [load_data(CASE.values(data__tokens=tokens), None).sha256 for tokens in (8192, 8192, 16384)]
     assert made_up[0] == made_up[1] != made_up[2]
 
 
@@ -116,7 +123,7 @@ def test_missing_and_short_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="3 tokens, too few for one sample"):
         check_files(tmp_path, indexed())
     with pytest.raises(BadInput, match=r"has no \.txt files"):
-        check_files(tmp_path, values(data__source="text"))
+        check_files(tmp_path, CASE.values(data__source="text"))
 
 
 def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None:
@@ -125,9 +132,9 @@ def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None
     (tmp_path / "text/a.txt").write_text("Once upon a time there was a cat.\n" * 20)
     (tmp_path / "tokenizer").mkdir()
     (tmp_path / "tokenizer/tokenizer.model").write_bytes(model.read_bytes())
-    config = values(data__source="text", model__vocabulary=512)
+    config = CASE.values(data__source="text", model__vocabulary=512)
     assert [file.path for file in check_files(tmp_path, config)] == ["text/a.txt", "tokenizer/tokenizer.model"]
-    stream = load_samples(config, tmp_path).stream
+    stream = load_data(config, tmp_path).stream
     assert (stream.part(0, 1), stream.part(len(stream) - 1, len(stream))) == ([1], [2])
     (tmp_path / "tokenizer/tokenizer.model").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="not a SentencePiece model"):
@@ -142,7 +149,7 @@ def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None
         ({"parallel__tp": 2, "model__vocabulary": 63}, "parallel.tp=2 does not divide model.vocabulary=63"),
         ({"parallel__pp": 4, "parallel__tp": 1}, "4 stages need a layer each, and model.layers is 2"),
         ({"parallel__pp": 2, "training__accumulate": 1}, "at least 2 micro-batches per step; training.accumulate is 1"),
-        ({"parallel__pp": 2, "parallel__stages": [1, 1, 1]}, "names 3 stages, and parallel.pp is 2"),
+        ({"parallel__pp": 2, "parallel__stages": [1, 1, 1]}, "lists 3 stages, and parallel.pp is 2"),
         ({"parallel__pp": 2, "parallel__stages": [2, 1]}, "has 3 layers in all, and model.layers is 2"),
         ({"parallel__pp": 2, "parallel__stages": [2, 0]}, "each at least 1"),
         ({"model__heads": 3}, "model.heads=3 does not divide model.width=64"),
@@ -150,7 +157,7 @@ def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None
 )
 def test_layouts_that_the_model_does_not_allow_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message.replace(".", r"\.")):
-        check_files(None, values(devices=4, **changes))
+        check_files(None, CASE.values(devices=4, **changes))
 
 
 def test_every_sample_is_used_once_before_a_new_order_begins() -> None:
@@ -160,7 +167,10 @@ def test_every_sample_is_used_once_before_a_new_order_begins() -> None:
     assert rows != [row for step in range(4) for row in global_batch_rows(10, 4, step, 5)]
 
 
-def test_rate_goes_up_in_a_line_and_down_by_a_cosine() -> None:
+@pytest.mark.run
+def test_rate_has_a_linear_warm_up_and_a_cosine_decay() -> None:
+    from flagperf_cases.llama2_70b.case import rate_factor
+
     rates = {
         consumed: rate_factor(consumed, total=1100, warmup=100, lowest=0.1) for consumed in (50, 100, 600, 1100, 2000)
     }

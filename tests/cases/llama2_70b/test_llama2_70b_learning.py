@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-from case_harness import global_losses, reports, steps
-from llama2_70b_harness import run_case, run_ranks, values
+from case_harness import CaseHarness, global_losses, reports, steps
+
+CASE = CaseHarness("llama2_70b")
 
 pytestmark = pytest.mark.run
 
@@ -20,8 +21,8 @@ def one_thread():
 
 
 def test_made_up_tokens_are_learnt_and_noise_is_not() -> None:
-    learnt = [step.loss for step in steps(run_case(values()))]
-    noise = [step.loss for step in steps(run_case(values(data__noise=1.0, training__max_steps=15)))]
+    learnt = [step.loss for step in steps(CASE.run(CASE.values()))]
+    noise = [step.loss for step in steps(CASE.run(CASE.values(data__noise=1.0, training__max_steps=15)))]
     assert learnt[0] == pytest.approx(math.log(64), abs=0.3)
     assert learnt[-1] < 2.0
     assert min(noise) > math.log(64) - 0.4
@@ -33,8 +34,8 @@ REPLICAS = {**STEPS, "parallel__tp": 1, "parallel__pp": 2, "training__batch_size
 
 
 def test_four_ranks_train_as_one_process_does(tmp_path: Path) -> None:
-    alone = run_case(values(**STEPS))
-    runs = run_ranks(tmp_path / "ranks", 4, [STEPS, REPLICAS])
+    alone = CASE.run(CASE.values(**STEPS))
+    runs = CASE.run_ranks(tmp_path / "ranks", 4, [STEPS, REPLICAS])
     for ranks, num_replicas in zip(runs, (1, 2), strict=True):
         counting = [events for events in ranks if steps(events)[0].samples]
         assert len(counting) == num_replicas, "one rank counts what all of a replica work on"

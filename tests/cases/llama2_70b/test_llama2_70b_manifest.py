@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama2_70b_harness import manifest, values
+from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
 from flagperf.plan.parallel import fit_layout, parallel_layer, parse_parallel
 from flagperf.plan.tuning import find_tuning
 from flagperf.spec import RunSpec
 from flagperf.spec.values import Layer, resolve
-from flagperf_cases.decoder.shape import bubble, check_layout, layout_of, shape_of
+from flagperf_cases.decoder.layout import bubble, check_layout, layout_of
+from flagperf_cases.decoder.shape import shape_of
+
+CASE = CaseHarness("llama2_70b")
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 
 
 def test_standard_is_the_published_model() -> None:
-    found = manifest().values
+    found = CASE.manifest().values
     shape = shape_of(found["model"])
     assert (shape.parameters, shape.matmul_parameters) == (68_976_648_192, 68_713_185_280)
     training = found["training"]
@@ -37,7 +40,7 @@ def test_standard_is_the_published_model() -> None:
 def test_published_rows_have_their_layout(
     vendor: str, model: str, nodes: int, layout: tuple[int, int, int], precision: str
 ) -> None:
-    found, folder = manifest(), PLUGINS / vendor / f"src/flagperf_{vendor}/tuning"
+    found, folder = CASE.manifest(), PLUGINS / vendor / f"src/flagperf_{vendor}/tuning"
     tuning = find_tuning(folder, "llama2_70b", model, nodes, 8, "standard")
     assert tuning is not None
     layers = [Layer("standard", found.profiles["standard"].values), Layer("tuning", tuning.values, source="vendor")]
@@ -52,7 +55,7 @@ def test_published_rows_have_their_layout(
     ("devices", "layout"), [(1, (1, 1, 1)), (2, (2, 1, 1)), (3, (1, 1, 3)), (4, (2, 2, 1)), (8, (2, 2, 2))]
 )
 def test_tiny_fits_its_layout_to_the_devices(devices: int, layout: tuple[int, int, int]) -> None:
-    parallel = values(devices=devices)["parallel"]
+    parallel = CASE.values(devices=devices)["parallel"]
     assert (parallel["tp"], parallel["pp"], parallel["dp"]) == layout
 
 
@@ -61,7 +64,7 @@ def test_tiny_fits_its_layout_to_the_devices(devices: int, layout: tuple[int, in
     [(2, 3, "", (1, 2, 3)), (2, 1, "", (1, 2, 1)), (2, 4, "TP4", (4, 1, 2)), (2, 4, "TP8", (8, 1, 1))],
 )
 def test_tensor_parallel_groups_fill_nodes(nodes: int, devices: int, asked: str, layout: tuple[int, int, int]) -> None:
-    found = manifest()
+    found = CASE.manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), *([parallel_layer(asked, found)] if asked else [])]
     spec = RunSpec("llama2_70b", nodes=nodes, devices=devices)
     parallel = fit_layout(resolve(found, layers), spec).values["parallel"]
@@ -69,14 +72,14 @@ def test_tensor_parallel_groups_fill_nodes(nodes: int, devices: int, asked: str,
 
 
 def test_a_tensor_parallel_group_across_two_nodes_in_part_is_refused() -> None:
-    found = manifest()
+    found = CASE.manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer("TP2", found)]
     with pytest.raises(BadInput, match="tp=2 does not fit nodes of 3 devices"):
         fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=2, devices=3))
 
 
 def test_what_was_chosen_to_fit_is_no_change_of_the_configuration() -> None:
-    found = manifest()
+    found = CASE.manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer("TP2", found)]
     config = fit_layout(resolve(found, layers), RunSpec("llama2_70b", devices=4))
     assert config.layers["parallel.dp"] == "fits 4 devices"
@@ -93,7 +96,7 @@ def test_what_was_chosen_to_fit_is_no_change_of_the_configuration() -> None:
     ],
 )
 def test_layouts_that_do_not_fit_the_devices_are_refused(parallel: str, message: str) -> None:
-    found = manifest()
+    found = CASE.manifest()
     layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer(parallel, found)]
     with pytest.raises(BadInput, match=message):
         fit_layout(resolve(found, layers), RunSpec("llama2_70b", devices=4))
@@ -122,6 +125,6 @@ def _cells(reference: Any) -> tuple[str, str]:
 
 
 def test_published_results_say_their_layout() -> None:
-    found = [_cells(reference) for reference in manifest().references]
+    found = [_cells(reference) for reference in CASE.manifest().references]
     assert len(found) == 10
     assert ("metax", "TP4PP8DP1") in found and ("kunlun", "TP8PP10DP1") in found

@@ -6,34 +6,38 @@ import json
 from pathlib import Path
 
 import pytest
-from llama_harness import settings, values
+from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_7b_finetune import made_up
+from flagperf_cases.llama2_7b_finetune import synthetic
 from flagperf_cases.llama2_7b_finetune.data import (
     CHECKPOINT,
     Rows,
     load_data,
-    made_up_words,
     packed_rows,
     read_dialogues,
-    text_of,
+    synthetic_tokenizer,
     training_loader,
+    training_text,
 )
-from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Words
-from flagperf_cases.rows import TrainingRows
+from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, WordTokenizer
+from flagperf_cases.sampler import TrainingSampler
+
+CASE = CaseHarness("llama2_7b_finetune")
 
 
 def test_the_text_of_a_row_is_the_published_one() -> None:
-    assert text_of({"dialogue": "Ann: Hi!\r\nBob: Hi!", "summary": "They greet."}) == (
+    assert training_text({"dialogue": "Ann: Hi!\r\nBob: Hi!", "summary": "They greet."}) == (
         "Summarize this dialog:\nAnn: Hi!\r\nBob: Hi!\n---\nSummary:\nThey greet."
     )
 
 
 def test_texts_follow_each_other_from_bos_to_eos_and_the_rest_is_dropped() -> None:
     dialogues = [{"dialogue": "a b", "summary": "c"}, {"dialogue": "c", "summary": "a"}]
-    tokenizer = Words([text_of(each) for each in dialogues])
-    flat = [token for each in dialogues for token in (tokenizer.bos, *tokenizer.encode(text_of(each)), tokenizer.eos)]
+    tokenizer = WordTokenizer([training_text(each) for each in dialogues])
+    flat = [
+        token for each in dialogues for token in (tokenizer.bos, *tokenizer.encode(training_text(each)), tokenizer.eos)
+    ]
     rows = packed_rows("two", dialogues, tokenizer, 10)
     assert len(rows) == len(flat) // 10 == 3
     assert [token for number in range(3) for token in rows[number]] == flat[:30]
@@ -42,34 +46,34 @@ def test_texts_follow_each_other_from_bos_to_eos_and_the_rest_is_dropped() -> No
 
 
 def test_too_little_text_for_one_row_is_refused() -> None:
-    dialogues = made_up.dialogues("train", 1)
+    dialogues = synthetic.dialogues("train", 1)
     with pytest.raises(BadInput, match=r"few has \d+ tokens, fewer than one row of model.sequence=512"):
-        packed_rows("few", dialogues, made_up_words(), 512)
+        packed_rows("few", dialogues, synthetic_tokenizer(), 512)
 
 
 def test_made_up_data_are_always_the_same_and_every_word_is_known() -> None:
-    first, again = (load_data(settings(), None) for _ in range(2))
+    first, again = (load_data(CASE.settings(), None) for _ in range(2))
     assert [rows.sha256 for rows in (first.train, first.validation, first.test)] == [
         rows.sha256 for rows in (again.train, again.validation, again.test)
     ]
     assert len({first.train.sha256, first.validation.sha256, first.test.sha256}) == 3
-    assert max(first.train.tokens) < made_up_words().num_tokens <= values("tiny")["model"]["vocabulary"]
+    assert max(first.train.tokens) < synthetic_tokenizer().num_tokens <= CASE.values("tiny")["model"]["vocabulary"]
     assert [(subject.name, len(subject.questions)) for subject in first.subjects] == [("things", 60), ("words", 60)]
 
 
 def test_the_misleading_world_has_other_answers() -> None:
     letters = {}
     for misleading in (False, True):
-        found = made_up.dialogues("train", 200, misleading=misleading)
+        found = synthetic.dialogues("train", 200, misleading=misleading)
         letters[misleading] = [each["dialogue"][-1] for each in found]
     assert letters[False].count("C") > 120 > 40 > letters[False].count("A")
     assert letters[True].count("A") > 120 > 40 > letters[True].count("C")
 
 
 def test_repeated_rows_have_no_labels_and_count_as_padding() -> None:
-    rows = packed_rows("train", made_up.dialogues("train", 20), made_up_words(), 32)
+    rows = packed_rows("train", synthetic.dialogues("train", 20), synthetic_tokenizer(), 32)
     rows = Rows("three", rows.tokens[: 3 * 32], 32)
-    sampler = TrainingRows(
+    sampler = TrainingSampler(
         3, batch_size=2, accumulate=1, epochs=1, max_steps=0, seed=0, rank=1, world_size=2, shuffle=False
     )
     ((batch,),) = training_loader(rows, sampler, num_workers=0)
@@ -79,7 +83,7 @@ def test_repeated_rows_have_no_labels_and_count_as_padding() -> None:
 
 
 def test_without_shuffling_rows_come_in_the_order_of_the_file() -> None:
-    sampler = TrainingRows(
+    sampler = TrainingSampler(
         5, batch_size=2, accumulate=1, epochs=2, max_steps=0, seed=0, rank=0, world_size=1, shuffle=False
     )
     for epoch in range(2):
@@ -115,9 +119,9 @@ def test_dialogues_are_tokenised_as_llama_does(shared_data: Path, tmp_path: Path
     dialogues = [{"id": "1", "dialogue": "Ann: Hi!\r\nBob: Hello :)", "summary": "Ann and Bob greet."}] * 40
     for split in ("train", "val", "test"):
         (tmp_path / "samsum_dataset" / f"{split}.json").write_text(json.dumps(dialogues))
-    data = load_data(settings("standard", evaluation__subjects=0), tmp_path)
-    tokenizer = SentencePieces(shared_data / "tokenizers/llama_sentencepiece/tokenizer.model")
-    one = [1, *tokenizer.encode(text_of(dialogues[0])), 2]
+    data = load_data(CASE.settings("standard", evaluation__subjects=0), tmp_path)
+    tokenizer = SentencePieceTokenizer(shared_data / "tokenizers/llama_sentencepiece/tokenizer.model")
+    one = [1, *tokenizer.encode(training_text(dialogues[0])), 2]
     assert list(data.train.tokens) == one * 40
     assert {len(rows) for rows in (data.train, data.validation, data.test)} == {len(one) * 40 // 512}
     assert data.subjects == []

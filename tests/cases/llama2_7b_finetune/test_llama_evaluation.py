@@ -6,30 +6,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from llama_harness import settings
+from case_harness import CaseHarness
 
 from flagperf.api import precision
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from flagperf_cases.evaluation_mode import evaluation_mode  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.data import load_data  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.evaluation import (  # noqa: E402
     ACCURACY,
-    answered_right,
     evaluate_loss,
     evaluate_mmlu,
+    grade_answers,
     letter_logits,
 )
 from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Question, Subject  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.model import build_model, trainable  # noqa: E402
-from flagperf_cases.modes import evaluating  # noqa: E402
+
+CASE = CaseHarness("llama2_7b_finetune")
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
     torch.manual_seed(0)
-    model = build_model(settings("tiny", lora__dropout=0.5), precision("fp32"), None)
+    model = build_model(CASE.settings("tiny", lora__dropout=0.5), precision("fp32"), None)
     for parameter in trainable(model):
         parameter.data = torch.randn_like(parameter) * 0.1
     return model
@@ -40,7 +42,7 @@ def context(batch_size: int = 3, **changes: Any) -> Any:
     from contextlib import nullcontext
 
     found = SimpleNamespace(
-        device="cpu", rank=0, world_size=1, config=settings("tiny", evaluation__batch_size=batch_size, **changes),
+        device="cpu", rank=0, world_size=1, config=CASE.settings("tiny", evaluation__batch_size=batch_size, **changes),
         evaluation=lambda planned_rows: nullcontext(SimpleNamespace(done=lambda rows: None)),
         sum_over_ranks=lambda *values: list(values), values={}, parts={},
     )  # fmt: skip
@@ -52,7 +54,7 @@ def context(batch_size: int = 3, **changes: Any) -> Any:
 def test_padded_prompts_give_the_logits_of_each_prompt_alone(model: Any) -> None:
     letters = (5, 9, 20, 3)
     tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30)]
-    with evaluating(model):
+    with evaluation_mode(model):
         together = letter_logits(context(), model, tokens, letters)
         for row, each in zip(together, tokens, strict=True):
             alone = model(input_ids=torch.tensor([each])).logits[0, -1, list(letters)]
@@ -63,12 +65,12 @@ def test_padded_prompts_give_the_logits_of_each_prompt_alone(model: Any) -> None
 def test_answers_come_in_the_order_of_the_questions(model: Any, batch_size: int) -> None:
     letters = (5, 9, 20, 3)
     tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30, 25)]
-    with evaluating(model):
+    with evaluation_mode(model):
         chosen = [int(model(input_ids=torch.tensor([t])).logits[0, -1, list(letters)].argmax()) for t in tokens]
         answers = [chosen[0], (chosen[1] + 1) % 4, chosen[2], (chosen[3] + 2) % 4, chosen[4]]
         asked = [Prompt(0, each, 5, answer) for each, answer in zip(tokens, answers, strict=True)]
         done: list[int] = []
-        right = answered_right(context(batch_size), model, asked, letters, done.append)
+        right = grade_answers(context(batch_size), model, asked, letters, done.append)
         assert right == [True, False, True, False, True]
         assert (sum(done), max(done)) == (5, min(5, batch_size))
 
@@ -77,12 +79,12 @@ def test_dropout_is_off_while_evaluating_and_on_again_after_it(model: Any) -> No
     model.train()
     tokens = torch.arange(20).view(1, 20)
     assert not torch.equal(model(input_ids=tokens).logits, model(input_ids=tokens).logits)
-    with evaluating(model):
+    with evaluation_mode(model):
         assert torch.equal(model(input_ids=tokens).logits, model(input_ids=tokens).logits)
         assert not torch.is_grad_enabled()
     assert all(module.training for module in model.modules())
     model.eval()
-    with evaluating(model):
+    with evaluation_mode(model):
         pass
     assert not model.training
 
@@ -127,7 +129,7 @@ class Oracle(torch.nn.Module):
 def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
     """An oracle that is told the answer, three times wrongly: 2 of 4, 3 of 4 and 2 of 2 are right."""
     from flagperf_cases.llama2_7b_finetune.mmlu import prompt_text
-    from flagperf_cases.llama2_7b_finetune.tokens import Words
+    from flagperf_cases.llama2_7b_finetune.tokenizer import WordTokenizer
 
     def subject(name: str, category: str, told: str, right: str) -> Subject:
         questions = tuple(
@@ -140,7 +142,7 @@ def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
         subject("law", "people", "ABCD", "ABDC"), subject("logic", "numbers", "AAAA", "AABA"),
         subject("sets", "numbers", "DD", "DD"),
     ]  # fmt: skip
-    tokenizer = Words([prompt_text(each, each.examples, each.questions[0]) for each in subjects])
+    tokenizer = WordTokenizer([prompt_text(each, each.examples, each.questions[0]) for each in subjects])
     longest = len(tokenizer.encode(prompt_text(subjects[0], subjects[0].examples, subjects[0].questions[0])))
     ctx = context(evaluation__longest_prompt=longest)  # one too short for BOS: every prompt loses one example
     evaluate_mmlu(ctx, Oracle(tokenizer), SimpleNamespace(subjects=subjects, tokenizer=tokenizer))

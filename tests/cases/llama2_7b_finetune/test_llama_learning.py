@@ -7,24 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_harness import reported, steps
-from llama_harness import run_case, values
+from case_harness import CaseHarness, moments, reported, steps
 
 from flagperf.events import (
     DataDescribed,
-    Evaluated,
     Event,
     ModelDescribed,
     PartsReported,
     Reported,
-    TrainingBegan,
-    TrainingEnded,
 )
-from flagperf_cases.llama2_7b_finetune.checks import check_files
+from flagperf_cases.llama2_7b_finetune.preflight import check_files
+
+CASE = CaseHarness("llama2_7b_finetune")
 
 pytestmark = pytest.mark.run
 
-TARGET = values("tiny")["evaluation"]["target"]
+TARGET = CASE.values("tiny")["evaluation"]["target"]
 SHORT = {
     "training__max_steps": 10, "training__learning_rate": 2e-2, "data__eval_rows": 2, "evaluation__questions": 1,
     "model__sequence": 48,
@@ -33,7 +31,7 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def tiny() -> list[Event]:
-    return run_case(values("tiny"))
+    return CASE.run(CASE.values("tiny"))
 
 
 def test_tiny_reaches_its_target(tiny: list[Event]) -> None:
@@ -45,11 +43,13 @@ def test_tiny_reaches_its_target(tiny: list[Event]) -> None:
 
 
 def test_the_events_tell_what_was_done(tiny: list[Event]) -> None:
-    kinds = [type(event) for event in tiny]
-    assert kinds.count(Evaluated) == 1 + 3 + 2  # before training, after each epoch, the test split and the questions
-    assert kinds.index(Evaluated) < kinds.index(TrainingBegan)
-    after = kinds[kinds.index(TrainingEnded) :]
-    assert after.count(Evaluated) == 2  # outside the training span
+    kinds = moments(tiny)
+    assert (
+        kinds.count("evaluation ended") == 1 + 3 + 2
+    )  # before training, after each epoch, the test split and the questions
+    assert kinds.index("evaluation ended") < kinds.index("training began")
+    after = kinds[kinds.index("training ended") :]
+    assert after.count("evaluation ended") == 2  # outside the training span
     assert [event.name for event in tiny if isinstance(event, DataDescribed)] == [
         "synthetic train", "synthetic val", "synthetic test",
     ]  # fmt: skip
@@ -63,7 +63,7 @@ def test_the_events_tell_what_was_done(tiny: list[Event]) -> None:
 
 
 def test_a_frozen_model_misses_the_target() -> None:
-    events = run_case(values("tiny", model__frozen=True, training__max_steps=3))
+    events = CASE.run(CASE.values("tiny", model__frozen=True, training__max_steps=3))
     losses = [
         event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values
     ]
@@ -72,15 +72,15 @@ def test_a_frozen_model_misses_the_target() -> None:
 
 
 def test_dialogues_of_another_world_miss_the_target() -> None:
-    events = run_case(values("tiny", data__misleading=True))
+    events = CASE.run(CASE.values("tiny", data__misleading=True))
     assert steps(events)[-1].loss < 1.5  # what they say is learnt
     assert reported(events)["acc(MMLU)"] < TARGET - 0.2
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "amp-bf16"])
 def test_other_precisions_learn_too(precision: str) -> None:
-    losses = [step.loss for step in steps(run_case(values("tiny", precision=precision, **SHORT)))]
-    exact = steps(run_case(values("tiny", **{**SHORT, "training__max_steps": 1})))[0].loss
+    losses = [step.loss for step in steps(CASE.run(CASE.values("tiny", precision=precision, **SHORT)))]
+    exact = steps(CASE.run(CASE.values("tiny", **{**SHORT, "training__max_steps": 1})))[0].loss
     assert losses[0] == pytest.approx(exact, rel=0.02)
     assert losses[0] != exact  # it did compute otherwise
     assert sum(losses[-3:]) < 0.8 * sum(losses[:3])
@@ -119,13 +119,13 @@ def test_real_weights_are_fine_tuned_and_saved(stories: Path, tmp_path: Path) ->
         "layers": 5, "width": 64, "heads": 8, "kv_heads": 4, "ffn": 172, "vocabulary": 512, "sequence": 128,
         "tied": True, "save_to": str(tmp_path / "merged"),
     }  # fmt: skip
-    config = values(
+    config = CASE.values(
         "standard", training__batch_size=4, training__learning_rate=3e-3, data__num_workers=0,
         evaluation__subjects=2, evaluation__questions=3, evaluation__batch_size=3,
         **{f"model__{key}": value for key, value in shape.items()},
     )  # fmt: skip
     assert len(check_files(stories, config)) == 4 + 4 + 2
-    events = run_case(config, stories)
+    events = CASE.run(config, stories)
     validation = [
         event.values["val_loss"] for event in events if isinstance(event, Reported) and "val_loss" in event.values
     ]

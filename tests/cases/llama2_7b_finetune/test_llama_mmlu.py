@@ -18,7 +18,7 @@ from flagperf_cases.llama2_7b_finetune.mmlu import (
     read_questions,
     read_subjects,
 )
-from flagperf_cases.llama2_7b_finetune.tokens import SentencePieces, Words
+from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, WordTokenizer
 
 ADD = Question("1 + 1 = ?", ("1", "2", "3", "4"), 1)
 TAKE = Question("3 - 1 = ?", ("2", "1", "0", "3"), 0)
@@ -105,10 +105,10 @@ def test_a_prompt_has_the_usual_form() -> None:
     )
 
 
-def maths(num_questions: int = 1) -> tuple[list[Subject], Words]:
+def maths(num_questions: int = 1) -> tuple[list[Subject], WordTokenizer]:
     examples = tuple(Question(f"{n} + 0 = ?", ("0", "1", "2", "3"), n % 4) for n in range(5))
     subject = Subject("maths", "STEM", examples, (ADD,) * num_questions)
-    return [subject], Words([prompt_text(subject, examples, ADD)])
+    return [subject], WordTokenizer([prompt_text(subject, examples, ADD)])
 
 
 def test_a_prompt_that_is_too_long_loses_examples_from_the_front_and_never_the_question() -> None:
@@ -133,7 +133,7 @@ def test_questions_are_numbered_through_all_subjects() -> None:
 
 
 def test_real_prompts_begin_with_bos_and_end_before_the_letter(real_folder: Path, shared_data: Path) -> None:
-    tokenizer = SentencePieces(shared_data / "tokenizers/llama_sentencepiece/tokenizer.model")
+    tokenizer = SentencePieceTokenizer(shared_data / "tokenizers/llama_sentencepiece/tokenizer.model")
     subjects = read_subjects(real_folder, 57, 1)
     asked = list(prompts(subjects, range(57), tokenizer, num_shots=5, longest=512))
     letters = tokenizer.answers().letters

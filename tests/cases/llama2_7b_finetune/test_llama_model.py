@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from llama_harness import settings
+from case_harness import CaseHarness
 
 from flagperf.api import precision
 from flagperf.errors import BadInput
@@ -15,19 +16,21 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
+from flagperf_cases.llama2_7b_finetune.case import describe_model  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, check_checkpoint  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.model import (  # noqa: E402
     build_model,
-    describe,
     matmul_parameters,
     save_merged,
     trainable,
 )
 
+CASE = CaseHarness("llama2_7b_finetune")
+
 
 def small(**changes: Any) -> Any:
     sizes = {"layers": 2, "width": 16, "heads": 4, "kv_heads": 2, "ffn": 24, "checkpoint": False}
-    return settings("tiny", **{f"model__{key}": value for key, value in {**sizes, **changes}.items()})
+    return CASE.settings("tiny", **{f"model__{key}": value for key, value in {**sizes, **changes}.items()})
 
 
 def saved(data_dir: Path, max_shard_size: str = "1GB", **changes: Any) -> Any:
@@ -38,16 +41,28 @@ def saved(data_dir: Path, max_shard_size: str = "1GB", **changes: Any) -> Any:
     return model
 
 
+def facts(model: Any, config: Any) -> dict[str, Any]:
+    """What the case tells its context about the model."""
+    told: dict[str, Any] = {}
+    describe_model(SimpleNamespace(config=config, describe_model=told.update), model)
+    return told
+
+
 def test_standard_has_the_published_numbers_of_parameters() -> None:
-    config = settings("standard", model__checkpoint=False)
+    config = CASE.settings("standard", model__checkpoint=False)
     with torch.device("meta"):
         model = build_model(config, precision("fp32"), None)
-    facts = describe(model, config.model)
-    assert facts == {
-        "parameters": 6_738_415_616, "matmul_parameters": 6_607_077_376, "lora_parameters": 4_194_304,
-        "nominal_parameters": 7_000_000_000, "layers": 32, "heads": 32, "head_size": 128, "sequence": 512,
+    assert facts(model, config) == {
+        "parameters": 6_738_415_616,
+        "matmul_parameters": 6_607_077_376,
+        "lora_parameters": 4_194_304,
+        "nominal_parameters": 7_000_000_000,
+        "layers": 32,
+        "heads": 32,
+        "head_size": 128,
+        "sequence": 512,
         "causal": True,
-    }  # fmt: skip
+    }
     assert {name.split(".")[-4] for name, value in model.named_parameters() if value.requires_grad} == {
         "q_proj",
         "v_proj",
@@ -68,7 +83,7 @@ def test_matmul_parameters_are_all_but_embedding_and_norms(tied: bool) -> None:
     ]
     head = config.model.vocabulary * config.model.width if tied else 0  # the embedding is the head as well
     assert matmul_parameters(config.model) == sum(products) + head
-    assert describe(model, config.model)["nominal_parameters"] is None
+    assert facts(model, config)["nominal_parameters"] is None
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from case_harness import Changes, global_losses, reported, steps
-from llama_harness import run_case, run_ranks, settings, values
+from case_harness import CaseHarness, Changes, global_losses, reported, steps
 
 from flagperf.events import Event
+
+CASE = CaseHarness("llama2_7b_finetune")
 
 pytestmark = pytest.mark.run
 
@@ -29,7 +30,7 @@ def plain_losses(changes: Changes) -> list[float]:
     from flagperf_cases.llama2_7b_finetune.data import load_data
     from flagperf_cases.llama2_7b_finetune.model import model_config
 
-    config = settings(**changes)
+    config = CASE.settings(**changes)
     train = load_data(config, None).train
     rows = torch.tensor([list(train[number]) for number in range(len(train))])
     assert len(rows) % GLOBAL_BATCH == 1  # the case's two ranks cannot share the last row
@@ -61,7 +62,7 @@ def expected() -> list[float]:
 
 @pytest.fixture(scope="module")
 def alone() -> list[Event]:
-    return run_case(values(**COMMON, training__batch_size=GLOBAL_BATCH))
+    return CASE.run(CASE.values(**COMMON, training__batch_size=GLOBAL_BATCH))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Event]]
     """Two ranks, the second time with two micro-batches of one row each in a step."""
     folder = tmp_path_factory.mktemp("ranks") / "two"
     plain: dict[str, Any] = {**COMMON, "training__batch_size": 2}
-    return run_ranks(folder, 2, [plain, {**COMMON, "training__batch_size": 1, "training__accumulate": 2}])
+    return CASE.run_ranks(folder, 2, [plain, {**COMMON, "training__batch_size": 1, "training__accumulate": 2}])
 
 
 def test_one_process_has_the_losses_of_the_plain_loop(expected: list[float], alone: list[Event]) -> None:

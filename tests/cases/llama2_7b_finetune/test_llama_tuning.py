@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from llama_harness import manifest
+from case_harness import CaseHarness
 
 from flagperf.plan.tuning import find_tuning
 from flagperf.spec.values import Layer, resolve
+
+CASE = CaseHarness("llama2_7b_finetune")
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 
@@ -23,7 +25,7 @@ def test_published_rows_are_run_with_their_values(
     folder = PLUGINS / vendor / f"src/flagperf_{vendor}/tuning"
     tuning = find_tuning(folder, "llama2_7b_finetune", model, 1, 1, "standard")
     assert tuning is not None
-    values = resolve(manifest(), [Layer("tuning", tuning.values, source="vendor")]).values
+    values = resolve(CASE.manifest(), [Layer("tuning", tuning.values, source="vendor")]).values
     assert values["precision"] == precision
     assert (values["training"]["batch_size"], values["training"]["learning_rate"]) == (batch_size, learning_rate)
     assert find_tuning(folder, "llama2_7b_finetune", model, 1, 8, "standard") is None  # nobody has published that

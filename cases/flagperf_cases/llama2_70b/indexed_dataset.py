@@ -1,0 +1,100 @@
+"""Megatron's indexed datasets: PREFIX.bin holds the tokens of all documents, PREFIX.idx where each sequence begins.
+
+The tokens are memory-mapped. Importable without torch, so that a broken file is found before any process starts.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flagperf.errors import BadInput
+from flagperf_cases.data_files import require_file
+
+MAGIC = b"MMIDIDX\x00\x00"
+VERSION = 1
+HEADER = struct.Struct("<9sQBQQ")
+TOKEN_TYPES = {1: ("B", 1), 2: ("b", 1), 3: ("h", 2), 4: ("i", 4), 5: ("q", 8), 8: ("H", 2)}
+"""dtype code -> struct letter and bytes; 6 and 7 are floats, which cannot be tokens."""
+
+ADVICE = "write it with Megatron's preprocess_data.py"
+
+
+@dataclass(frozen=True)
+class Index:
+    path: Path
+    """Of the .bin file."""
+    letter: str
+    item_bytes: int
+    num_tokens: int
+    num_sequences: int
+
+
+def read_index(prefix: Path) -> Index:
+    """Raises BadInput for another file format, a truncated index, and one that does not match its .bin."""
+    idx = require_file(prefix.with_name(prefix.name + ".idx"), ADVICE)
+    data = require_file(prefix.with_name(prefix.name + ".bin"), ADVICE)
+    content = idx.read_bytes()
+    num_sequences, num_documents, letter, item_bytes = _header(idx, content)
+    wanted = HEADER.size + 12 * num_sequences + 8 * num_documents
+    if len(content) != wanted:
+        raise BadInput(
+            f"{idx} has {len(content)} bytes, and an index of {num_sequences} sequences and {num_documents} document "
+            f"ends has {wanted}: it is truncated or not an index; {ADVICE}"
+        )
+    num_tokens = _check_sequences(idx, content, num_sequences, item_bytes)
+    if not num_tokens:
+        raise BadInput(f"{idx} has no tokens; {ADVICE} from text that is not empty")
+    if data.stat().st_size != num_tokens * item_bytes:
+        raise BadInput(
+            f"{data} has {data.stat().st_size} bytes, and its index names {num_tokens} tokens of {item_bytes} bytes: "
+            f"{num_tokens * item_bytes}; one of the two is truncated, copy both again"
+        )
+    return Index(data, letter, item_bytes, num_tokens, num_sequences)
+
+
+def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
+    if len(content) < HEADER.size or not content.startswith(MAGIC):
+        raise BadInput(f"{idx} does not begin as Megatron's index files do ({MAGIC!r}); {ADVICE}")
+    _, version, code, num_sequences, num_documents = HEADER.unpack_from(content)
+    if version != VERSION:
+        raise BadInput(f"{idx} has version {version}, and only version {VERSION} is supported; {ADVICE}")
+    if code not in TOKEN_TYPES:
+        raise BadInput(f"{idx} says that its tokens have type {code}, which is not an integer type; {ADVICE}")
+    letter, item_bytes = TOKEN_TYPES[code]
+    return num_sequences, num_documents, letter, item_bytes
+
+
+def _check_sequences(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> int:
+    """The number of tokens. Sequences have to follow each other without gaps, so that .bin is one token stream."""
+    view = memoryview(content)
+    middle = HEADER.size + 4 * num_sequences
+    lengths = view[HEADER.size : middle].cast("i")
+    offsets = view[middle : middle + 8 * num_sequences].cast("q")
+    expected = 0
+    for number, (length, offset) in enumerate(zip(lengths, offsets, strict=True)):
+        if length < 0 or offset != expected:
+            raise BadInput(
+                f"{idx}: sequence {number} of length {length} begins at byte {offset}, expected {expected}; {ADVICE}"
+            )
+        expected += length * item_bytes
+    return expected // item_bytes
+
+
+class TokenStream:
+    """The tokens of a memory-mapped .bin file."""
+
+    def __init__(self, index: Index) -> None:
+        with index.path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._tokens: Any = memoryview(self._map).cast(index.letter)  # type: ignore[call-overload]
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def part(self, begin: int, end: int) -> list[int]:
+        tokens: list[int] = self._tokens[begin:end].tolist()
+        return tokens
