@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from report_builders import GIB, changed, job, metric, metrics, recorded
-from report_parsing import LANGUAGES, notes, performance, tables
+from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, value
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
-from flagperf.report import page, summary_table, to_json
+from flagperf.report import page, run_report, to_json, to_terminal
 from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -99,14 +99,15 @@ def test_page_has_the_columns_of_its_family_and_all_published_rows(lang):
     assert list(first)[1:] == shown
     assert (first["precision"], first["parallel"], first["token/p/s"]) == ("amp-bf16", "TP4PP8DP1", "160.00")
     assert "GAS=1024" in second["fix_hp"] and "parallel.tp" not in second["fix_hp"]
-    assert len(tables(text)[2]) == 1 + len(MANIFEST.references)
+    published = [reference for reference in MANIFEST.references if reference.values]
+    assert len(tables(text)[2]) == 1 + 2 + len(published)
 
 
 def aligned_cell(run):
     """Its text and the note that it points to."""
     text = page([run], "en")
-    word, _, number = performance(text)[0]["Loss aligned"].partition(" ")
-    return word, notes(text)[int(number.strip("[]"))] if number else ""
+    word, numbers = value(performance(text)[0]["Loss aligned"])
+    return word, footnotes(text)[numbers[0]] if numbers else ""
 
 
 def test_without_a_reference_the_cell_says_so_and_is_neither_blank_nor_false():
@@ -135,7 +136,7 @@ def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes
     ):  # fmt: skip
         for part in words:
             assert part in page([run], lang)
-    assert f"loss aligned {word} by rule" in " ".join(summary_table([run]).notes)
+    assert f"loss aligned {word} by rule" in to_terminal(run_report([run]), width=200)
     (exported,) = json.loads(to_json([run]))["runs"]
     verdict = exported["metrics"]["loss_aligned"]
     assert (verdict["value"], verdict["inputs"]["reference_name"]) == (int(word == "True"), REFERENCE.run)
@@ -150,14 +151,14 @@ def test_a_run_of_another_experiment_says_which_and_is_not_false():
 
 
 def test_a_published_verdict_is_shown_as_it_was_published():
-    aligned = [dict(zip(tables(page(llama2_70b_runs(), "zh"))[2][0], row, strict=True)) for row in
-               tables(page(llama2_70b_runs(), "zh"))[2][1:]]  # fmt: skip
+    head, *rows = tables(page(llama2_70b_runs(), "zh"))[2]
+    aligned = [dict(zip(head, row, strict=True)) for row in rows if not row[0].startswith("**")]
     assert [row["fix_hp"] for row in aligned if row["是否精度对齐"] == "True"] == ["GAS=1024, GBS=1024"] * 2
     assert not [row for row in aligned if row["是否精度对齐"] == "False"]
 
 
 def test_the_bubble_is_called_theoretical_and_not_measured_in_both_languages():
-    english, chinese = (page(llama2_70b_runs(), lang) for lang in ("en", "zh"))
+    english, chinese = (unpadded(page(llama2_70b_runs(), lang)) for lang in ("en", "zh"))
     assert "| Pipeline bubble (theoretical) | bubble_theory, see “Performance” |" in english
     assert "computed from the layout, not measured" in english
     assert "| 流水线气泡（理论值） | bubble_theory,见“性能指标” |" in chinese

@@ -15,9 +15,9 @@ from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.definitions import DEFINITIONS
 from flagperf.metrics.flops import FORMULAS
 from flagperf.plugins import load_plugins
-from flagperf.report.columns import COLUMNS
-from flagperf.report.parts import STRATEGIES
-from flagperf.report.rows import ROWS
+from flagperf.report.sections.columns import COLUMNS
+from flagperf.report.sections.rows import ROWS
+from flagperf.report.sections.strategies import STRATEGIES
 from flagperf.report.texts import Lang
 from flagperf.spec import Manifest, read_manifest, resolve, vocabulary
 from flagperf.spec.values import Layer

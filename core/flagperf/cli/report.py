@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
@@ -13,10 +12,11 @@ import msgspec
 from flagperf.cli.complete import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
 from flagperf.cli.holds import warn_unless_it_holds
-from flagperf.cli.options import common, runs_dir_option, wants_color
+from flagperf.cli.options import common, no_published_option, runs_dir_option
+from flagperf.cli.terminal import show
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
-from flagperf.report import page, print_summary_table, summary_table, to_json
+from flagperf.report import page, run_report, to_json
 from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_directory
 
 
@@ -30,6 +30,7 @@ from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_
     help="Say of every RUN whether its loss follows this one, as `flagperf align` does.",
 )  # fmt: skip
 @rule_options
+@no_published_option
 @runs_dir_option
 @common
 def report(
@@ -40,10 +41,14 @@ def report(
     reference: str | None,
     rule_id: str | None,
     tolerance: float | None,
+    no_published: bool,
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Print runs as a table, as the page that this field publishes, or as JSON.
+    """Print runs for the terminal, as the page that this field publishes, or as JSON.
+
+    For the terminal one run is a card, as `flagperf runs show` prints it, and several are a table. It fits the width of
+    the terminal; in a pipe it has 200 columns, unless COLUMNS is set.
 
     With --reference a run whose loss does not follow it is a result as any other (exit code 0). Of several runs those
     that cannot be compared with the reference say why; where none can, nothing is printed.
@@ -65,9 +70,9 @@ def report(
         click.echo(to_json(recorded))
     elif form == "md":
         language = cast(Literal["en", "zh"], lang)
-        click.echo(page(recorded, language, allow_simulated=allow_simulated), nl=False)
+        click.echo(page(recorded, language, allow_simulated=allow_simulated, published=not no_published), nl=False)
     else:
-        print_summary_table(summary_table(recorded), color=wants_color(), file=sys.stdout)
+        show(run_report(recorded, published=not no_published))
 
 
 def _with_verdicts(runs: Sequence[RecordedRun], verdicts: Sequence[Metric], reference: str) -> list[RecordedRun]:

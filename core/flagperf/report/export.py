@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
-from flagperf.report.words import is_published, vendor_word
+from flagperf.report.sections.naming import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
 from flagperf.store.run import RecordedRun, Run
 

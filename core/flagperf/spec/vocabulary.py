@@ -29,14 +29,14 @@ PAGE_COLUMNS = (
     "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "loss", "loss_aligned",
     "mem", "mfu",
 )  # fmt: skip
-"""report/columns.py. A case's own qualities are columns too."""
+"""report/sections/columns.py. A case's own qualities are columns too."""
 
 PAGE_ROWS = (
     "task", "model", "dataset", "precision", "parallel", "fix_hp", "device", "mem", "e2e_time", "p_whole", "p_train",
     "p_core", "token/p/s", "engine", "p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded",
     "mfu", "loss", "loss_aligned", "result", "extra",
 )  # fmt: skip
-"""report/rows.py. A case's own qualities are rows too."""
+"""report/sections/rows.py. A case's own qualities are rows too."""
 
 PAGE_PARTS = ("parallelism", "optimisation", "batch_size")
-"""report/parts.py"""
+"""report/sections/strategies.py"""

@@ -11,7 +11,7 @@ from llama_harness import manifest, values
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
-from flagperf.report.rows import check_layout
+from flagperf.report.sections.rows import check_layout
 from flagperf.spec.values import Layer, resolve
 
 

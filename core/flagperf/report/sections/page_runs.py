@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
-from flagperf.report.texts import Lang, listed, say
-from flagperf.report.words import has_published_profile, is_published, layout, overrides, vendor_word
+from flagperf.report.sections.naming import has_published_profile, is_published, layout, overrides, vendor_word
+from flagperf.report.texts import Lang, label, listed, say
 from flagperf.spec import Manifest
 from flagperf.store.run import RecordedRun, Run
+
+T = TypeVar("T", bound=Hashable)
 
 
 class PageRuns(msgspec.Struct, frozen=True):
@@ -20,23 +23,45 @@ class PageRuns(msgspec.Struct, frozen=True):
     manifest: Manifest
     lang: Lang
 
-    def by_rows(self, texts: Sequence[str]) -> list[str]:
-        """One text per run -> one line per distinct text, led by the rows that it is about where there are
-        several."""
-        rows: dict[str, list[str]] = {}
-        for number, text in enumerate(texts, start=1):
-            if text:
-                rows.setdefault(text, []).append(str(number))
-        return [self._about(numbers, text) for text, numbers in rows.items()]
+    def label(self, name: str) -> str:
+        """In the language of the page and the wording of the case's kind."""
+        return label(name, self.lang, self.manifest.kind)
 
-    def _about(self, numbers: list[str], text: str) -> str:
-        if len(self.runs) == 1:
+    def by_rows(self, texts: Sequence[str]) -> list[str]:
+        """One text per run -> one line per distinct text. What holds for all rows is said once and without them."""
+        return self.merged([[text] if text else [] for text in texts])
+
+    def merged(self, texts: Sequence[Sequence[str]]) -> list[str]:
+        """The same of any number of texts per run."""
+        return [self._about(text, rows) for text, rows in self._rows(texts).items()]
+
+    def values(self, values: Sequence[str]) -> str:
+        """One value per run -> `4 (row 1), 1 (rows 2, 3)`, or `4` where all have the same."""
+        return listed([self.with_rows(value, rows) for value, rows in self.rows_of(values).items()], self.lang)
+
+    def with_rows(self, text: str, rows: list[int]) -> str:
+        if not rows:
             return text
-        if len(numbers) == len(self.runs):
-            return say("all_rows", self.lang, text=text)
-        return say(
-            "some_rows" if len(numbers) > 1 else "one_row", self.lang, rows=listed(numbers, self.lang), text=text
-        )
+        return say("text_of_row" if len(rows) == 1 else "text_of_rows", self.lang, text=text, rows=self._listed(rows))
+
+    def rows_of(self, items: Sequence[T]) -> dict[T, list[int]]:
+        """One item per run -> the numbers of the rows that have it; none where all have it."""
+        return self._rows([[item] for item in items])
+
+    def _rows(self, items: Sequence[Sequence[T]]) -> dict[T, list[int]]:
+        rows: dict[T, list[int]] = {}
+        for number, of_run in enumerate(items, start=1):
+            for item in dict.fromkeys(of_run):
+                rows.setdefault(item, []).append(number)
+        return {item: [] if len(numbers) == len(self.runs) else numbers for item, numbers in rows.items()}
+
+    def _about(self, text: str, rows: list[int]) -> str:
+        if not rows:
+            return text
+        return say("one_row" if len(rows) == 1 else "some_rows", self.lang, rows=self._listed(rows), text=text)
+
+    def _listed(self, rows: list[int]) -> str:
+        return listed(list(map(str, rows)), self.lang)
 
 
 def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool) -> PageRuns:

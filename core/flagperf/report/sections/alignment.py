@@ -9,32 +9,32 @@ import msgspec
 
 from flagperf import units
 from flagperf.metrics import Alignment, LossCurve, Metric, Rule, StepError, alignment_fields, changed_values, unstated
-from flagperf.report.table import Table
+from flagperf.report.document import Block, Chart, Fact, Facts, Series, Status, Text
+from flagperf.report.sections.naming import vendor_and_device
 from flagperf.report.texts import Lang, clauses, listed, recorded_words, say
-from flagperf.report.words import vendor_and_device
 
 _NAMED_GAPS = 3
 _NAMED_VALUES = 8
 
-Cells = tuple[str, str, str]
-"""Label, value, note."""
 
-
-def alignment_summary(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> Table:
+def alignment_blocks(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> Iterator[Block]:
     steps = f"{alignment.first_step} to {alignment.last_step}, of {curve.first_step} to {curve.last_step}"
-    return Table(
-        (),
-        (
-            ("run", *_named(curve)),
-            ("reference", *_named(reference)),
-            ("rule", alignment.rule.id, rule_meaning(alignment.rule, "en")),
-            ("steps judged", units.count(alignment.num_judged), steps),
-            *_errors(alignment),
-            *_gaps(alignment),
-            *_conditions(curve, reference),
-            ("aligned", str(alignment.aligned), _reason(alignment)),
-        ),
+    facts = (
+        _named("run", curve),
+        _named("reference", reference),
+        Fact("rule", Text(alignment.rule.id), rule_meaning(alignment.rule, "en")),
+        Fact("steps judged", Text(units.count(alignment.num_judged)), steps),
+        *_errors(alignment),
+        *_gaps(alignment),
+        *_conditions(curve, reference),
+        Fact("aligned", Status(str(alignment.aligned), alignment.aligned), _reason(alignment)),
     )
+    yield Facts(facts)
+    yield Chart("Loss", "step", "loss", (_series("run", curve), _series("reference", reference)))
+
+
+def _series(name: str, curve: LossCurve) -> Series:
+    return Series(name, tuple((point.step, point.loss) for point in curve.points if point.loss is not None))
 
 
 def alignment_to_json(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> bytes:
@@ -54,16 +54,25 @@ def verdict_sentence(verdict: Metric, lang: Lang) -> str:
     found = verdict.inputs
     rule = msgspec.convert(found["rule"], Rule)
     said = say(
-        "aligned", lang, verdict=verdict_word(verdict.value), rule=rule.id, meaning=rule_meaning(rule, lang),
+        "aligned",
+        lang,
+        verdict=verdict_word(verdict.value),
+        rule=rule.id,
+        meaning=rule_meaning(rule, lang),
         reference=_reference_name(found, lang),
-    )  # fmt: skip
-    return clauses([said, _said_errors(found, lang), *_said_conditions(found, lang)], lang)
+    )
+    return clauses([said, _said_errors(found, rule, lang), *_said_conditions(found, lang)], lang)
 
 
 def rule_meaning(rule: Rule, lang: Lang) -> str:
     if rule.judges == "mean":
-        return say("rule_mean", lang, limit=units.relative_error(rule.limit), step=rule.first_step)
-    return say("rule_each", lang, limit=units.setting(rule.limit)) if rule.limit else say("rule_exact", lang)
+        return say("rule_mean", lang, limit=error_text(rule, rule.limit), step=rule.first_step)
+    return say("rule_each", lang, limit=error_text(rule, rule.limit)) if rule.limit else say("rule_exact", lang)
+
+
+def error_text(rule: Rule, error: float) -> str:
+    """In the unit of the rule's limit: percent for a mean, a share of 1 for a tolerance (`--tolerance 1e-5`)."""
+    return units.relative_error(error) if rule.judges == "mean" else units.setting(float(f"{error:.4g}"))
 
 
 def _reference_name(found: dict[str, Any], lang: Lang) -> str:
@@ -73,16 +82,22 @@ def _reference_name(found: dict[str, Any], lang: Lang) -> str:
     return say("with_remark", lang, text=found["reference_name"], remark=remark)
 
 
-def _said_errors(found: dict[str, Any], lang: Lang) -> str:
+def _said_errors(found: dict[str, Any], rule: Rule, lang: Lang) -> str:
     """Nothing where no judged step has an error: the gaps are then told."""
     largest = found["largest"]
     if largest is None:
         return ""
     return say(
-        "aligned_errors", lang, mean=units.relative_error(found["mean_error"]),
-        largest=units.relative_error(largest["error"]), step=largest["step"], compared=found["num_compared"],
-        judged=found["num_judged"], first=found["first_step"], last=found["last_step"],
-    )  # fmt: skip
+        "aligned_errors",
+        lang,
+        mean=error_text(rule, found["mean_error"]),
+        largest=error_text(rule, largest["error"]),
+        step=largest["step"],
+        compared=found["num_compared"],
+        judged=found["num_judged"],
+        first=found["first_step"],
+        last=found["last_step"],
+    )
 
 
 def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
@@ -98,43 +113,52 @@ def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
         yield say("aligned_unstated", lang, names=listed([recorded_words(n, lang) for n in found["unstated"]], lang))
 
 
-def _named(curve: LossCurve) -> tuple[str, str]:
+def _named(label: str, curve: LossCurve) -> Fact:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
-    return curve.run or "not of a run", ", ".join(str(word) for word in (curve.case, *about) if word)
+    words = ", ".join(str(word) for word in (curve.case, *about) if word)
+    return Fact(label, Text(curve.run or "not of a run"), words)
 
 
-def _errors(alignment: Alignment) -> Iterator[Cells]:
+def _errors(alignment: Alignment) -> Iterator[Fact]:
+    def text(error: float | None) -> Text:
+        return Text("n/a" if error is None else error_text(alignment.rule, error))
+
     compared = alignment.num_compared
     over = f"over the {units.count(compared)} steps that have one" if compared < alignment.num_judged else ""
-    yield "mean error", "n/a" if alignment.mean_error is None else units.relative_error(alignment.mean_error), over
-    largest, first = alignment.largest, alignment.first_above
-    yield "largest error", *((units.relative_error(largest.error), _at(largest)) if largest else ("n/a", ""))
-    yield "first above limit", *((f"step {first.step}", units.relative_error(first.error)) if first else ("none", ""))
-    if alignment.drift_per_step is not None:
-        yield "drift", f"{alignment.drift_per_step * 100:+.4g}%", "per step: slope of the errors with their signs"
+    largest, first, drift = alignment.largest, alignment.first_above, alignment.drift_per_step
+    yield Fact("mean error", text(alignment.mean_error), over)
+    yield Fact("largest error", text(largest.error if largest else None), _at(largest) if largest else "")
+    above = error_text(alignment.rule, first.error) if first else ""
+    yield Fact("first above limit", Text(f"step {first.step}" if first else "none"), above)
+    if drift is not None:
+        sign = "+" if drift >= 0 else ""
+        slope = sign + error_text(alignment.rule, drift)
+        yield Fact("drift", Text(slope), "per step: slope of the errors with their signs")
 
 
 def _at(error: StepError) -> str:
     return f"step {error.step}: {error.loss!r} against {error.reference!r}"
 
 
-def _gaps(alignment: Alignment) -> Iterator[Cells]:
+def _gaps(alignment: Alignment) -> Iterator[Fact]:
     if not alignment.gaps:
         return
     named = "; ".join(f"step {gap.step}, {gap.remark}" for gap in alignment.gaps[:_NAMED_GAPS])
     rest = len(alignment.gaps) - _NAMED_GAPS
-    yield "without an error", units.count(len(alignment.gaps)), named + (f"; and {rest} more" if rest > 0 else "")
+    more = f"; and {rest} more" if rest > 0 else ""
+    yield Fact("without an error", Text(units.count(len(alignment.gaps))), named + more)
 
 
-def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[Cells]:
+def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[Fact]:
     changed = changed_values(curve, reference)
     if changed:
         named = [f"{key} {units.setting(a)} against {units.setting(b)}" for key, (a, b) in changed.items()]
         rest = f" and {len(named) - _NAMED_VALUES} more" if len(named) > _NAMED_VALUES else ""
-        yield "values that differ", units.count(len(named)), ", ".join(named[:_NAMED_VALUES]) + rest
+        yield Fact("values that differ", Text(units.count(len(named))), ", ".join(named[:_NAMED_VALUES]) + rest)
     unknown = unstated(curve, reference)
     if unknown:
-        yield "not compared", units.count(len(unknown)), f"{', '.join(unknown)}: one of the two does not say"
+        missing = f"{', '.join(unknown)}: one of the two does not say"
+        yield Fact("not compared", Text(units.count(len(unknown))), missing)
 
 
 def _reason(alignment: Alignment) -> str:
