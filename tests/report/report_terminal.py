@@ -10,7 +10,11 @@ from flagperf.store.run import RecordedRun
 
 def facts(run: RecordedRun) -> dict[str, tuple[str, str]]:
     """Label -> value and note of the card of a run."""
-    (found,) = [block for block in run_report([run]).blocks if isinstance(block, Facts)]
+    return facts_of(run_report([run]))
+
+
+def facts_of(document: Document) -> dict[str, tuple[str, str]]:
+    (found,) = [block for block in document.blocks if isinstance(block, Facts)]
     return {fact.label: (_text(fact.cell), fact.note or _reason(fact.cell)) for fact in found.facts}
 
 

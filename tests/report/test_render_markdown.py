@@ -37,10 +37,15 @@ def one_row(*cells, **fields) -> str:
 
 def test_cells_read_back_as_they_were():
     cells = (
-        Value("12.3"), Value("12.3", marks=("low_peak",)), Value("12.3", marks=("low_peak", "busy_host")),
-        Empty("unknown_peak", "no such card"), Text("/"), Text("bold", strong=True), Status("failed", False),
+        Value("12.3"),
+        Value("12.3", marks=("low_peak",)),
+        Value("12.3", marks=("low_peak", "busy_host")),
+        Empty("unknown_peak", "no such card"),
+        Text("/"),
+        Text("bold", strong=True),
+        Status("failed", False),
         Text("a|b [^1] *c*"),
-    )  # fmt: skip
+    )
     text = one_row(*cells)
     (_, row), found = tables(text)[0], footnotes(text)
     values = ["12.3", "12.3", "12.3", "/", "/", "bold", "failed", r"a\|b \[^1\] \*c\*"]

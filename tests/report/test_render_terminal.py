@@ -132,11 +132,14 @@ def test_status_is_green_or_red_and_titles_are_bold():
 def test_foreign_text_cannot_steer_the_terminal():
     words = "bad\x1b]0;title\x07\r\n[red]"
     blocks = (
-        Heading(words), Paragraph(words), Facts((Fact(words, Text(words), words),), words),
-        Bullets((Text(words),), words), table([(Text(words), Status(words, True))], 2, title=words, remark=words),
+        Heading(words),
+        Paragraph(words),
+        Facts((Fact(words, Text(words), words),), words),
+        Bullets((Text(words),), words),
+        table([(Text(words), Status(words, True))], 2, title=words, remark=words),
         Code(words),
         Notes((NoteGroup(words, (words,)),), words),
-    )  # fmt: skip
+    )
     text = to_terminal(Document("en", blocks), width=80)
     assert "\x1b" not in text and "\x07" not in text and "\r" not in text
     assert "bad]0;title [red]" in text

@@ -28,15 +28,29 @@ NO_FRAMEWORK = "the case computes by its engine alone, not by a plain framework 
 
 def aquila_run(**speeds):
     plan = job(
-        run_id="20250102T030405Z-aquila_33b-metax-1x8-aaaa", nodes=1, manifest=MANIFEST, precision=precision("bf16"),
-        peak=PEAK, tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1}, set_values={},
+        run_id="20250102T030405Z-aquila_33b-metax-1x8-aaaa",
+        nodes=1,
+        manifest=MANIFEST,
+        precision=precision("bf16"),
+        peak=PEAK,
+        tuning={"parallel.tp": 8, "parallel.pp": 1, "parallel.dp": 1},
+        set_values={},
         data_files=tuple(DataFile(path, 1000, "4a" * 32) for path in FILES),
-    )  # fmt: skip
+    )
     tflops = 2400.0 / 8 * 66_217_000_000 / 1e12
     figures = metrics(
-        e2e_time=600.0, samples_kept=5148, steps_kept=5148, steps_dropped=5, padding_ratio=0.05, mem_used=12.3 * GIB,
-        mfu=tflops / 240, tflops_per_device=tflops, loss=3.0075, loss_per_token=2.98, perplexity=20.24,
-    )  # fmt: skip
+        e2e_time=600.0,
+        samples_kept=5148,
+        steps_kept=5148,
+        steps_dropped=5,
+        padding_ratio=0.05,
+        mem_used=12.3 * GIB,
+        mfu=tflops / 240,
+        tflops_per_device=tflops,
+        loss=3.0075,
+        loss_per_token=2.98,
+        perplexity=20.24,
+    )
     for name in ("target", "p_whole", "p_train", "p_core", "loss_first"):
         figures.pop(name, None)
     figures["acc"] = metric("acc", 0.651)
@@ -111,10 +125,15 @@ def test_page_has_the_numbered_sections_of_its_family(lang):
     text = page([aquila_run()], lang)
     assert re.findall(r"^### (.*)$", text, re.MULTILINE) == SECTIONS[lang]
     assert {"en": "#### 3.1 MetaX C500", "zh": "#### 3.1 沐曦 C500"}[lang] in text
-    parts = [text.index(words[lang]) for words in (
-        {"en": "##### Parallelism", "zh": "##### 并行策略"}, {"en": "##### Hardware", "zh": "##### 硬件环境"},
-        {"en": "##### Software", "zh": "##### 软件环境"}, {"en": "##### Inference engine", "zh": "##### 推理工具包"},
-    )]  # fmt: skip
+    parts = [
+        text.index(words[lang])
+        for words in (
+            {"en": "##### Parallelism", "zh": "##### 并行策略"},
+            {"en": "##### Hardware", "zh": "##### 硬件环境"},
+            {"en": "##### Software", "zh": "##### 软件环境"},
+            {"en": "##### Inference engine", "zh": "##### 推理工具包"},
+        )
+    ]
     assert parts == sorted(parts)
 
 

@@ -24,9 +24,15 @@ def curve_of(run_id, factor, samples, tp=4):
     losses = [(10 - 0.05 * step) * (factor if step > 20 else 1.5) for step in range(1, 101)]
     points = tuple(CurvePoint(step, loss, samples) for step, loss in enumerate(losses, start=1))
     return LossCurve(
-        "llama2_70b", points, case_version=1, run=run_id, vendor="nvidia", device="H800-80GB", shape="4x8",
+        "llama2_70b",
+        points,
+        case_version=1,
+        run=run_id,
+        vendor="nvidia",
+        device="H800-80GB",
+        shape="4x8",
         values={"training.seed": 1234, "parallel.tp": tp},
-    )  # fmt: skip
+    )
 
 
 REFERENCE = curve_of("20250101T000000Z-llama2_70b-nvidia-4x8-ffff", 1.0, 1024, tp=8)
@@ -39,16 +45,32 @@ def judged(run, factor, samples):
 
 def run_of(run_id, *, set_values, tokens):
     plan = job(
-        run_id=run_id, nodes=4, manifest=MANIFEST, precision=precision("amp-bf16"), peak=PEAK,
+        run_id=run_id,
+        nodes=4,
+        manifest=MANIFEST,
+        precision=precision("amp-bf16"),
+        peak=PEAK,
         tuning={"parallel.tp": 4, "parallel.pp": 8, "parallel.dp": 1, "parallel.stages": STAGES},
-        set_values=set_values, data_files=(DataFile("llama_00_text_document.bin", 1000, "cd" * 32),),
-    )  # fmt: skip
+        set_values=set_values,
+        data_files=(DataFile("llama_00_text_document.bin", 1000, "cd" * 32),),
+    )
     tflops = tokens * 428_385_239_040 / 1e12
     figures = metrics(
-        e2e_time=5000.0, p_whole=1.2, p_train=1.25, p_core=1.26, samples_kept=4000, steps_kept=95, steps_dropped=5,
-        padding_ratio=0.0, mem_used=61.7 * GIB, mfu=tflops / 240, tflops_per_device=tflops, loss=5.9, loss_first=10.4,
+        e2e_time=5000.0,
+        p_whole=1.2,
+        p_train=1.25,
+        p_core=1.26,
+        samples_kept=4000,
+        steps_kept=95,
+        steps_dropped=5,
+        padding_ratio=0.0,
+        mem_used=61.7 * GIB,
+        mfu=tflops / 240,
+        tflops_per_device=tflops,
+        loss=5.9,
+        loss_first=10.4,
         bubble_theory=7 / (set_values.get("training.accumulate", 44) + 7),
-    )  # fmt: skip
+    )
     del figures["target"], figures["acc"]
     figures["token/p/s"] = metric("token/p/s", tokens)
     figures["token/p/s"] = changed(figures["token/p/s"], interval=Interval(tokens - 1, tokens + 1, "95 %, batch means"))
@@ -127,13 +149,25 @@ def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes
     assert aligned_cell(run) == (word, "")
     percent = f"{(factor - 1) * 100:.0f}%"
     for lang, words in (
-        ("en", (f"loss aligned {word} by rule flagperf-2pct (mean relative error below 2% from step 21 on), reference "
+        (
+            "en",
+            (
+                f"loss aligned {word} by rule flagperf-2pct (mean relative error below 2% from step 21 on), reference "
                 f"{REFERENCE.run} (nvidia H800-80GB 4x8); mean relative error {percent}, largest {percent} at step",
-                "80 of the 80 steps from 21 to 100 compared", "(run/reference): parallel.tp 4/8",
-                "not compared, because one of the two does not say: model, data")),
-        ("zh", (f"精度对齐{word}，规则flagperf-2pct（自第21步起平均相对误差小于2%），参考{REFERENCE.run}",
-                f"平均相对误差{percent}", "因一方未说明而未比较：模型、数据")),
-    ):  # fmt: skip
+                "80 of the 80 steps from 21 to 100 compared",
+                "(run/reference): parallel.tp 4/8",
+                "not compared, because one of the two does not say: model, data",
+            ),
+        ),
+        (
+            "zh",
+            (
+                f"精度对齐{word}，规则flagperf-2pct（自第21步起平均相对误差小于2%），参考{REFERENCE.run}",
+                f"平均相对误差{percent}",
+                "因一方未说明而未比较：模型、数据",
+            ),
+        ),
+    ):
         for part in words:
             assert part in page([run], lang)
     assert f"loss aligned {word} by rule" in to_terminal(run_report([run]), width=200)

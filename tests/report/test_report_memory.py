@@ -29,9 +29,17 @@ NUM_CARDS = 8
 
 def worker(rank: int, mapping: str = "pci") -> EventFile:
     started = WorkerStarted(
-        0, 1, CLOCK, rank=rank, local_rank=rank, node_index=0, world_size=NUM_CARDS, device_id=device(rank).id,
-        mapping=mapping, timing="device_events",
-    )  # fmt: skip
+        0,
+        1,
+        CLOCK,
+        rank=rank,
+        local_rank=rank,
+        node_index=0,
+        world_size=NUM_CARDS,
+        device_id=device(rank).id,
+        mapping=mapping,
+        timing="device_events",
+    )
     ended = WorkerEnded(60 * SECOND, "succeeded", allocator_peak_reserved_bytes=20 * GIB)
     return EventFile((started, TrainingBegan(10 * SECOND), ended))
 

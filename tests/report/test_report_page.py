@@ -185,3 +185,29 @@ def test_foreign_text_can_neither_break_a_table_nor_become_markup(lang):
     rendered = ["".join(child.content for child in token.children) for token in tokens if token.type == "inline"]
     assert sum(plain in content for content in rendered) == 5  # machine, model, source, and two footnotes
     assert all(len(row) == len(table[0]) for table in tables(text) for row in table)
+
+
+LINKS = {"checkpoint": "https://example.org/weights", "dataset": ["https://example.org/a", "https://example.org/b"]}
+
+
+@pytest.mark.parametrize("kind", ["training", "inference"])
+def test_pages_of_every_kind_link_to_data_and_checkpoints(kind):
+    manifest = changed(MANIFEST, kind=kind, page=changed(MANIFEST.page, downloads=LINKS))
+    text = page([recorded(manifest=manifest)], "en")
+    links = [line for line in text.splitlines() if line.startswith("- <https://")]
+    assert sorted(links) == [f"- <https://example.org/{name}>" for name in ("a", "b", "weights")]
+
+
+def test_a_download_that_is_no_address_is_text():
+    manifest = changed(MANIFEST, page=changed(MANIFEST.page, downloads={"dataset": "ask the [authors]"}))
+    assert "### Test dataset\n\n- ask the \\[authors\\]\n" in page([recorded(manifest=manifest)], "en")
+
+
+def test_batch_sizes_stand_inside_their_bullet_and_name_rows_where_they_differ():
+    text = page(llama_runs(), "en")
+    assert "\n* Input batch size\n  1. local batch size, LBS" in text
+    assert ": 4 (row 1), 1 (row 2)\n" in text
+    assert (
+        "  4. global batch size, LBS x GAS x data parallel ranks: 4 x 1 x 1 = 4 (row 1), 1 x 1 x 8 = 8 (row 2)\n"
+        in text
+    )

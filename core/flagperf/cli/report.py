@@ -26,9 +26,11 @@ from flagperf.store import RecordedRun, find_curve, find_run, read_bundle, runs_
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of md.")
 @click.option("--allow-simulated", is_flag=True, help="Let md print runs that were simulated, marked as such.")
 @click.option(
-    "--reference", metavar="FILE|RUN", shell_complete=complete_curve,
+    "--reference",
+    metavar="FILE|RUN",
+    shell_complete=complete_curve,
     help="Say of every RUN whether its loss follows this one, as `flagperf align` does.",
-)  # fmt: skip
+)
 @rule_options
 @no_published_option
 @runs_dir_option

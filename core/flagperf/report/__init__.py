@@ -1,12 +1,13 @@
 """Reports: sections make documents of recorded runs, renderers write them. JSON is the runs themselves, for programs.
 
-document.py   the model: blocks and typed cells
-page.py       which sections a page has; kinds.py: what differs between training and inference
-sections/     parts of documents; they know runs and metrics, and no medium
-render/       documents as Markdown and on terminals; they know no run
-checks.py     rules that figures keep before a page is written
-export.py     runs as JSON
-texts.py      every text in both languages
+- document: the model, blocks and typed cells
+- sections: parts of documents; they know runs and metrics, and no medium
+- render: documents as Markdown and on terminals; nothing there knows a run
+- page: which sections a page has; kinds: what differs between training and inference
+- screens: what terminals show, which is a card, several runs, an alignment or a case
+- checks: rules that figures keep before a page is written
+- export: runs as JSON
+- texts, codes, phrases: every text in both languages
 """
 
 from flagperf.report.document import Document

@@ -54,13 +54,15 @@ def _run(recorded: RecordedRun) -> dict[str, Any]:
         "simulated": run.simulated,
         "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
         "shape": {
-            "nodes": len(job.nodes), "devices_per_node": job.devices_per_node, "devices": job.world_size,
+            "nodes": len(job.nodes),
+            "devices_per_node": job.devices_per_node,
+            "devices": job.world_size,
         },
         "precision": job.precision.name,
         "overrides": _overrides(run),
         "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
         "environment": [_node(node, job.vendor) for node in recorded.nodes],
-    }  # fmt: skip
+    }
 
 
 def _case(run: Run) -> dict[str, Any]:

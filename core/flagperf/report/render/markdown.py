@@ -159,7 +159,9 @@ def _table(block: Table, footnotes: Footnotes) -> str:
     grid = _padded([heads, *([_cell(cell, footnotes) for cell in row] for row in block.rows)])
     parts = [f"* {_line(block.title)}"] if block.title and not block.collapsed else []
     parts += [grid, *([_line(block.remark)] if block.remark else [])]
-    return _details(f"{block.title} ({len(block.rows)})", parts) if block.collapsed else "\n\n".join(parts)
+    if not block.collapsed:
+        return "\n\n".join(parts)
+    return _details(say("with_remark", footnotes.lang, text=block.title, remark=len(block.rows)), parts)
 
 
 def _details(title: str, parts: Sequence[str]) -> str:

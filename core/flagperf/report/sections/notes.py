@@ -55,21 +55,21 @@ def _notes(page: PageRuns, topic: Topic) -> list[str]:
 
 def _run_texts(page: PageRuns) -> list[str]:
     """Identity of each run, and which repeat of its configuration it is."""
-    kinds = [_kind(recorded.run) for recorded in page.runs]
+    setups = [_setup(recorded.run) for recorded in page.runs]
     return [
         say(
             "run",
             page.lang,
             id=recorded.run.id,
             date=recorded.run.created[:10],
-            repeat=kinds[: index + 1].count(kinds[index]),
-            repeats=kinds.count(kinds[index]),
+            repeat=setups[: index + 1].count(setups[index]),
+            repeats=setups.count(setups[index]),
         )
         for index, recorded in enumerate(page.runs)
     ]
 
 
-def _kind(run: Run) -> tuple[str, ...]:
+def _setup(run: Run) -> tuple[str, ...]:
     return run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile
 
 

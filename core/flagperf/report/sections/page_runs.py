@@ -85,9 +85,17 @@ def _row_order(recorded: RecordedRun) -> tuple[object, ...]:
     run, job = recorded.run, recorded.run.job
     precision = list(PRECISIONS).index(job.precision.name) if job.precision.name in PRECISIONS else len(PRECISIONS)
     return (
-        len(job.nodes), job.devices_per_node, precision, not has_published_profile(run), not is_published(run),
-        layout(run), overrides(run), job.device_model.short_name, run.created, run.id,
-    )  # fmt: skip
+        len(job.nodes),
+        job.devices_per_node,
+        precision,
+        not has_published_profile(run),
+        not is_published(run),
+        layout(run),
+        overrides(run),
+        job.device_model.short_name,
+        run.created,
+        run.id,
+    )
 
 
 def _refuse_mixture(runs: Sequence[RecordedRun], kind: str, word: Callable[[Run], str]) -> None:
