@@ -40,11 +40,28 @@ def test_a_column_in_which_nothing_was_published_is_left_out():
     assert "MFU" not in published_rows(recorded())["this run: C500, 1 node, 8 devices (1x8)"]
 
 
+def test_what_a_run_changed_is_shown_even_where_no_published_result_changed_anything():
+    changed_run = recorded(set_values={"training.batch_size": 96})
+    assert "fix_hp" not in next(iter(published_rows(recorded()).values()))
+    own, *others = published_rows(changed_run).values()
+    assert (own["fix_hp"], {row["fix_hp"] for row in others}) == ("bs=96", {"/"})
+
+
 def test_the_case_is_a_column_where_there_are_several():
-    rows = published_rows(recorded(), recorded("b", manifest=OTHER_CASE))
+    rows = published_rows(recorded(), recorded("b", manifest=changed(MANIFEST, name="other")))
     assert [row["Case"] for row in rows.values()][:2] == ["distilbert", "other"]
-    assert rows["b: C500, 1 node, 8 devices (1x8)"]["acc"] == "/"
     assert "Case" not in next(iter(published_rows(recorded(), recorded("b")).values()))
+
+
+def test_cases_of_other_columns_have_a_table_of_their_own():
+    document = run_report([recorded(), recorded("b", manifest=OTHER_CASE)])
+    for title, case, heads in (
+        ("Published results of distilbert", "distilbert", ["precision", "e2e_time", "p_whole"]),
+        ("Published results of other", "other", ["precision", "mem"]),
+    ):
+        head, own, *_published = table_of(document, title)
+        assert head[:2] == ["Configuration", "Case"] and head[2:5] == heads
+        assert own[1] == case
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ SENTENCES: dict[str, dict[Lang, str]] = {
     "see": {"en": "{columns}, see “{table}”", "zh": "{columns},见“{table}”"},
     "none": {"en": "none", "zh": "无"},
     "stated": {"en": "{value} (stated)", "zh": "{value}（声明）"},
+    "published_of": {"en": "Published results of {cases}, for comparison", "zh": "{cases}的已发布结果（供对照）"},
     "published_bare": {"en": "Published without figures: {names}", "zh": "已发布但没有数值：{names}"},
     "this_run": {"en": "this run", "zh": "本次运行"},
     "this_row": {"en": "row {row}", "zh": "第{row}行"},

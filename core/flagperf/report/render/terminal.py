@@ -79,15 +79,16 @@ class _Terminal:
     # --- facts and lists ---
 
     def _facts(self, block: Facts) -> list[str]:
-        rows = [self._fact(fact) for fact in block.facts]
+        full, short = ([self._fact(fact, short) for fact in block.facts] for short in (False, True))
+        rows = full if natural_width(full) <= self.width else short
         marks = dict.fromkeys(mark for fact in block.facts for mark in _marks(fact.cell))
         rows += [(Piece(mark), Piece(""), Piece(meaning(mark, self.lang))) for mark in marks]
         return [*self._title(block.title), *self._grid_or_stack(rows)]
 
-    def _fact(self, fact: Fact) -> tuple[Piece, Piece, Piece]:
+    def _fact(self, fact: Fact, short: bool) -> tuple[Piece, Piece, Piece]:
         """Label, value, note. Marks are named beside the value, and explained once, below all facts."""
         notes = [fact.note, *_marks(fact.cell)]
-        value = _piece(fact.cell)
+        value = _piece(fact.cell, short)
         if isinstance(fact.cell, Empty):
             value = Piece(NOT_AVAILABLE)
             notes.append(explain(fact.cell.reason, self.lang, fact.cell.detail))

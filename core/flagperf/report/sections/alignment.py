@@ -10,7 +10,7 @@ import msgspec
 from flagperf import units
 from flagperf.metrics import Alignment, LossCurve, Metric, Rule, StepError, alignment_fields, changed_values, unstated
 from flagperf.report.document import Block, Chart, Fact, Facts, Series, Status, Text
-from flagperf.report.sections.naming import vendor_and_device
+from flagperf.report.sections.naming import short_ids, vendor_and_device
 from flagperf.report.texts import Lang, clauses, listed, recorded_words, say
 
 _NAMED_GAPS = 3
@@ -18,10 +18,11 @@ _NAMED_VALUES = 8
 
 
 def alignment_blocks(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> Iterator[Block]:
+    ids = short_ids([curve.run, reference.run])
     steps = f"{alignment.first_step} to {alignment.last_step}, of {curve.first_step} to {curve.last_step}"
     facts = (
-        _named("run", curve),
-        _named("reference", reference),
+        _named("run", curve, ids[curve.run]),
+        _named("reference", reference, ids[reference.run]),
         Fact("rule", Text(alignment.rule.id), rule_meaning(alignment.rule, "en")),
         Fact("steps judged", Text(units.count(alignment.num_judged)), steps),
         *_errors(alignment),
@@ -113,10 +114,10 @@ def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
         yield say("aligned_unstated", lang, names=listed([recorded_words(n, lang) for n in found["unstated"]], lang))
 
 
-def _named(label: str, curve: LossCurve) -> Fact:
+def _named(label: str, curve: LossCurve, short: str) -> Fact:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
     words = ", ".join(str(word) for word in (curve.case, *about) if word)
-    return Fact(label, Text(curve.run or "not of a run"), words)
+    return Fact(label, Text(curve.run or "not of a run", short), words)
 
 
 def _errors(alignment: Alignment) -> Iterator[Fact]:

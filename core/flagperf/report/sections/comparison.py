@@ -18,9 +18,9 @@ from flagperf.store.run import RecordedRun, Run
 def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> Iterator[Block]:
     """The columns are those of the cases' pages. Where a page has `/`, a run has the reason code here."""
     runs = [each.run for each in recorded]
-    ids = short_ids(runs)
+    ids = short_ids(run.id for run in runs)
     manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in runs}.values())
-    shown = tuple({column.name: column for manifest in manifests for column in columns(manifest)}.values())
+    shown = _applicable(runs, {column.name: column for manifest in manifests for column in columns(manifest)})
     identity = ("run", "status", "vendor", *(("case",) if len(manifests) > 1 else ()))
     heads = (*(Head(name) for name in identity), *(column.titled("en") for column in shown))
     rows = tuple((*_identity(run, ids, len(identity)), *_cells(run, shown)) for run in runs)
@@ -28,6 +28,19 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> It
     yield from _notes(runs, ids)
     if published:
         yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en")
+
+
+def _applicable(runs: Sequence[Run], known: dict[str, Column]) -> list[Column]:
+    """Without the columns that mean nothing for any of the runs."""
+    return [each for each in known.values() if any(_reason(cell) != "not_applicable" for cell in _column(runs, each))]
+
+
+def _column(runs: Sequence[Run], column: Column) -> list[Cell]:
+    return [_cells(run, [column])[0] for run in runs]
+
+
+def _reason(cell: Cell) -> str:
+    return cell.reason if isinstance(cell, Empty) else ""
 
 
 def _identity(run: Run, ids: dict[str, str], count: int) -> tuple[Cell, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from flagperf import units
 from flagperf.report.texts import NUM_NODES_ZH, Lang, choose
@@ -46,10 +46,10 @@ def short_configuration(run: Run) -> str:
     return f"{vendor_and_device(vendor_word(run), run.job.device_model.short_name)} {run.job.shape}"
 
 
-def short_ids(runs: Sequence[Run]) -> dict[str, str]:
-    """Of every run the first words of its id that no other of these runs has, as `flagperf` takes them."""
-    ids = list(dict.fromkeys(run.id for run in runs))
-    return {each: _unique_prefix(each, [other for other in ids if other != each]) for each in ids}
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Of every run the first words of its id that no other of these has, as `flagperf` takes them."""
+    different = list(dict.fromkeys(ids))
+    return {each: _unique_prefix(each, [other for other in different if other != each]) for each in different}
 
 
 def _unique_prefix(run_id: str, others: Sequence[str]) -> str:

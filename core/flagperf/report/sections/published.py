@@ -43,27 +43,52 @@ def published(page: PageRuns) -> Iterator[Block]:
 def published_results(
     manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool = False
 ) -> Iterator[Block]:
-    """Nothing where nothing is published, or where runs were made and none of them has results to compare."""
+    """A table for the cases that have the same columns; cases of one kind have. Nothing where nothing is published, or
+    where runs were made and none of them has results to compare."""
+    families: dict[tuple[str, ...], list[Manifest]] = {}
+    for manifest in manifests:
+        families.setdefault(manifest.page.columns, []).append(manifest)
+    for family in families.values():
+        names = {manifest.name for manifest in family}
+        of_family = [each for each in own if each.run.manifest.name in names]
+        yield from _table(family, of_family, lang, sources=sources, cases=len(manifests) > 1)
+
+
+def _table(
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool, cases: bool
+) -> Iterator[Block]:
     compared = [each for each in own if has_results(each.run)]
     found = [(manifest.name, each) for manifest in manifests for each in manifest.references if each.values]
     if not found or (own and not compared):
         return
-    shown = _with_figures(manifests, [reference for _, reference in found], lang)
-    cases = len(manifests) > 1
+    shown = _worth_showing(manifests, compared, [reference for _, reference in found], lang)
     rows = [
         *(_row(_own_name(each, lang), each.run.manifest.name, _own_cells(each.run, shown, lang)) for each in compared),
         *(_row(_name(each, lang), case, _cells(each, shown, lang), _source(each)) for case, each in found),
     ]
     heads = (COLUMNS["configuration"].titled(lang), Head(label("case", lang)), *(each.titled(lang) for each in shown))
-    table = Table((*heads, Head(label("source", lang))), tuple(rows), label("published", lang))
+    title = say("published_of", lang, cases=listed([each.name for each in manifests], lang))
+    title = title if cases else label("published", lang)
+    table = Table((*heads, Head(label("source", lang))), tuple(rows), title)
     yield _without(table, {1: not cases, len(heads): not sources}, _remark(manifests, lang))
 
 
-def _with_figures(manifests: Sequence[Manifest], found: Sequence[Reference], lang: Lang) -> list[Column]:
-    """The columns in which a published result has something, each once."""
+def _worth_showing(
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[Reference], lang: Lang
+) -> list[Column]:
+    """The columns in which a published result has something, or in which words say how a run differs from it."""
     every = {column.name: column for manifest in manifests for column in columns(manifest)}
     every.pop("configuration", None)
-    return [each for each in every.values() if any(each.of_reference(one, lang) != UNPUBLISHED for one in found)]
+    return [
+        each
+        for each in every.values()
+        if any(each.of_reference(one, lang) != UNPUBLISHED for one in found)
+        or any(_says_something(each.of_run(one.run, lang)) for one in own)
+    ]
+
+
+def _says_something(cell: Cell) -> bool:
+    return isinstance(cell, Text) and cell != UNPUBLISHED
 
 
 def _row(name: Cell, case: str, cells: Sequence[Cell], source: Cell = UNPUBLISHED) -> tuple[Cell, ...]:
@@ -108,4 +133,4 @@ def _without(table: Table, columns: dict[int, bool], remark: str) -> Table:
 def _remark(manifests: Sequence[Manifest], lang: Lang) -> str:
     bare = [each for manifest in manifests for each in manifest.references if not each.values]
     names = [f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare]
-    return say("published_bare", lang, names=listed(names, lang)) if names else ""
+    return say("published_bare", lang, names=listed(list(dict.fromkeys(names)), lang)) if names else ""
