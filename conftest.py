@@ -19,3 +19,7 @@ sys.path[:0] = [str(ROOT / "tests"), *sorted({str(path.parent) for path in TESTS
 
 # As in an activated environment: messages name the command `flagperf` where PATH finds this one.
 os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
+
+# Commands print as into a pipe: pytest-xdist gives its workers the width of a terminal, and CI may force color.
+for variable in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(variable, None)

@@ -31,9 +31,13 @@ def replayed(replay: str) -> Path:
 
 
 def table_of(capfd: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Label -> value and note of what was printed."""
-    rows = [line.split("  ", 1) for line in capfd.readouterr().out.splitlines()]
-    return {label: " ".join(rest.split()) for label, rest in rows}
+    """Label -> value and note of what was printed; a line without a label goes on with the one before it."""
+    found: dict[str, str] = {}
+    for line in capfd.readouterr().out.splitlines():
+        label, rest = line.split("  ", 1)
+        label = label or list(found)[-1]
+        found[label] = " ".join([found.get(label, ""), *rest.split()]).strip()
+    return found
 
 
 def test_a_run_that_follows_its_reference_is_aligned(capfd: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +88,23 @@ def test_runs_of_different_shapes_are_compared_and_what_differs_is_listed(capfd:
     assert "parallel.tp 4 against 1, training.batch_size 2 against 8" in printed.out
     assert "`--tolerance 1e-5`" in printed.err
     assert run_cli(["align", "a", "b", "--rule", "exact", "--tolerance", "1e-5"]) == 0
-    assert table_of(capfd)["rule"] == "exact relative error of at most 1e-5 at every step"
+    table = table_of(capfd)
+    assert table["rule"] == "exact relative error of at most 1e-5 at every step"
+    assert table["mean error"] == "1e-7"
+
+
+def test_errors_are_in_the_unit_of_the_tolerance(capfd: pytest.CaptureFixture[str]) -> None:
+    """A pass at 1.5e-7 against 1e-5 reads as such; the rule of 2 % is in percent."""
+    make_bundle("a", [*scaled(1 + 1.5e-7)[:29], FALLING[29] * 1.001])
+    make_bundle("b", FALLING)
+    assert run_cli(["align", "a", "b", "--rule", "exact", "--tolerance", "1e-2"]) == 0
+    exact = table_of(capfd)
+    assert exact["largest error"].startswith("0.001 step 30: ")
+    assert "%" not in " ".join(exact.values())
+    assert run_cli(["align", "a", "b", "--rule", "exact", "--tolerance", "1e-5"]) == 7
+    assert table_of(capfd)["first above limit"] == "step 30 0.001"
+    assert run_cli(["align", "a", "b"]) == 0
+    assert table_of(capfd)["largest error"].startswith("0.1% step 30: ")
 
 
 def test_a_loss_that_diverged_is_said_and_fails_the_check(capfd: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def printed(command: str, capfd: pytest.CaptureFixture[str]) -> str:
 def cells(page: str) -> list[str]:
     """The verdicts on a page, without their notes."""
     lines = [line for line in page.splitlines() if line.startswith(("| A, ", "| A单机"))]
-    return [line.split("|")[2].split()[0] for line in lines]
+    return [line.split("|")[2].strip().partition("[^")[0] for line in lines]
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -63,6 +63,7 @@ def test_another_rule_and_its_tolerance_decide(capfd: pytest.CaptureFixture[str]
     page = printed(f"{command} --tolerance 0.02", capfd)
     assert cells(page) == ["True"]
     assert "by rule exact (relative error of at most 0.02 at every step)" in page
+    assert "mean relative error 0.01, largest 0.01 at step" in page
 
 
 def test_json_has_what_align_prints(capfd: pytest.CaptureFixture[str]) -> None:

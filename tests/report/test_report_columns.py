@@ -2,14 +2,16 @@
 
 import pytest
 from report_builders import COLUMNS, MANIFEST, ROWS, changed, metric, metrics, recorded
+from report_parsing import unpadded
 
 from flagperf.api import precision
 from flagperf.report import page, vendor_word
-from flagperf.report.columns import COLUMNS as KNOWN_COLUMNS
-from flagperf.report.columns import columns
-from flagperf.report.rows import ROWS as KNOWN_ROWS
-from flagperf.report.rows import check_layout
-from flagperf.report.words import configuration, overrides
+from flagperf.report.document import Empty
+from flagperf.report.sections.columns import COLUMNS as KNOWN_COLUMNS
+from flagperf.report.sections.columns import columns
+from flagperf.report.sections.naming import configuration, overrides, short_ids
+from flagperf.report.sections.rows import ROWS as KNOWN_ROWS
+from flagperf.report.sections.rows import check_layout
 from flagperf.spec import Page, Quality
 
 
@@ -37,6 +39,25 @@ def test_overrides_have_page_names_and_the_shortest_numbers():
 
 def test_value_that_is_set_to_the_standard_is_no_override():
     assert overrides(recorded(set_values={"training.batch_size": 32}).run) == ""
+
+
+@pytest.mark.parametrize(
+    ("ids", "short"),
+    [
+        (["20250102T030405Z-glm-cpu-1x1-aaaa"], ["20250102T030405Z"]),
+        (
+            ["20250102T030405Z-glm-cpu-1x1-aaaa", "20250102T030406Z-glm-cpu-1x1-bbbb"],
+            ["20250102T030405Z", "20250102T030406Z"],
+        ),
+        (
+            ["t-glm-cpu-1x1-a", "t-glm-cpu-1x1-b", "t-other-cpu-1x1-c"],
+            ["t-glm-cpu-1x1-a", "t-glm-cpu-1x1-b", "t-other"],
+        ),
+        (["near", "near-er"], ["near", "near-er"]),
+    ],
+)
+def test_ids_are_shortened_as_far_as_they_differ(ids, short):
+    assert list(short_ids(ids).values()) == short
 
 
 def test_vendor_word_of_a_simulated_run():
@@ -78,7 +99,7 @@ def test_memory_is_empty_for_the_reason_of_the_part_that_is_missing():
     assert cell("mem", figures).text == "37.0/64.0"
     figures["mem_total"] = metric("mem_total", None, reason="invalid_telemetry", detail="0 bytes")
     found = cell("mem", figures)
-    assert (found.text, found.reason, found.detail) == ("/", "invalid_telemetry", "0 bytes")
+    assert found == Empty("invalid_telemetry", "0 bytes")
 
 
 def test_memory_keeps_the_marks_of_both_parts_once():
@@ -90,7 +111,7 @@ def test_memory_keeps_the_marks_of_both_parts_once():
 
 def test_metric_that_was_never_recorded_is_not_measured():
     found = cell("p_core", {})
-    assert (found.text, found.reason, found.detail) == ("/", "not_measured", "p_core")
+    assert found == Empty("not_measured", "p_core")
 
 
 def test_precision_column_is_the_run_s_word():
@@ -115,18 +136,18 @@ def test_other_families_are_declarations_only():
         references=(),
     )
     figures = {**metrics(), "acc(MMLU)": metric("acc(MMLU)", 0.43)}
-    text = page([recorded(manifest=manifest, figures=figures)], "zh")
+    text = unpadded(page([recorded(manifest=manifest, figures=figures)], "zh"))
     assert "| C500单机8卡（1x8） | fp32 | / | 2917 | 0.1234 | 37.0/64.0 | 0.430 | 23.4% |" in text
     assert "| **吞吐量** | **token/p/s,见“性能指标”** |" in text
     assert "| acc(MMLU) | acc(MMLU),见“性能指标” | right / asked |" in text
 
 
 def test_inference_pages_have_their_own_words():
-    text = page([recorded(manifest=changed(MANIFEST, kind="inference"))], "zh")
+    text = unpadded(page([recorded(manifest=changed(MANIFEST, kind="inference"))], "zh"))
     for words in ("* 指标列表", "* 指标值", "推理框架版本：", "| 推理结果 |", "| 指标值索引 |", "见“指标值”"):
         assert words in text
 
 
 def test_text_of_a_missing_language_falls_back_to_english():
     manifest = changed(MANIFEST, task={"en": "Text classification"})
-    assert "| 任务类别 | Text classification |" in page([recorded(manifest=manifest)], "zh")
+    assert "| 任务类别 | Text classification |" in unpadded(page([recorded(manifest=manifest)], "zh"))

@@ -14,12 +14,29 @@ def exported(*runs):
 def test_export_has_the_documented_fields():
     run = exported(recorded())[0]
     assert list(run) == [
-        "id", "created", "status", "reason", "case", "vendor", "adapter", "flagperf_version", "simulated", "device",
-        "shape", "precision", "overrides", "metrics", "environment",
-    ]  # fmt: skip
+        "id",
+        "created",
+        "status",
+        "reason",
+        "case",
+        "vendor",
+        "adapter",
+        "flagperf_version",
+        "simulated",
+        "device",
+        "shape",
+        "precision",
+        "overrides",
+        "metrics",
+        "environment",
+    ]
     assert run["case"] == {
-        "name": "distilbert", "version": 1, "kind": "training", "profile": "standard", "published": True,
-    }  # fmt: skip
+        "name": "distilbert",
+        "version": 1,
+        "kind": "training",
+        "profile": "standard",
+        "published": True,
+    }
     assert run["shape"] == {"nodes": 1, "devices_per_node": 8, "devices": 8}
     assert run["device"] == {"model": "MetaX C500", "short_name": "C500", "memory_bytes": 64 * GIB}
     assert (run["status"], run["vendor"], run["simulated"]) == ("succeeded", "metax", False)
@@ -30,8 +47,16 @@ def test_metrics_are_unrounded_and_complete():
     assert core["value"] == 1755.55
     assert core["interval"] == {"low": 1750.1, "high": 1761.0, "method": "95 %, batch means"}
     assert set(core) == {
-        "value", "unit", "scope", "definition", "reason", "detail", "marks", "interval", "inputs",
-    }  # fmt: skip
+        "value",
+        "unit",
+        "scope",
+        "definition",
+        "reason",
+        "detail",
+        "marks",
+        "interval",
+        "inputs",
+    }
 
 
 def test_missing_value_is_null_with_its_reason():

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from report_builders import GIB, changed, job, metric, metrics, recorded
-from report_parsing import LANGUAGES, notes, performance, tables
+from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, value
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
 from flagperf.metrics.registry import vocabulary
-from flagperf.report import page, summary_table, to_json
+from flagperf.report import page, run_report, to_json, to_terminal
 from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +25,15 @@ def curve_of(run_id, factor, samples, tp=4):
     losses = [(10 - 0.05 * step) * (factor if step > 20 else 1.5) for step in range(1, 101)]
     points = tuple(CurvePoint(step, loss, samples) for step, loss in enumerate(losses, start=1))
     return LossCurve(
-        "llama2_70b", points, case_version=1, run=run_id, vendor="nvidia", device="H800-80GB", shape="4x8",
+        "llama2_70b",
+        points,
+        case_version=1,
+        run=run_id,
+        vendor="nvidia",
+        device="H800-80GB",
+        shape="4x8",
         values={"training.seed": 1234, "parallel.tp": tp},
-    )  # fmt: skip
+    )
 
 
 REFERENCE = curve_of("20250101T000000Z-llama2_70b-nvidia-4x8-ffff", 1.0, 1024, tp=8)
@@ -40,16 +46,32 @@ def judged(run, factor, samples):
 
 def run_of(run_id, *, set_values, tokens):
     plan = job(
-        run_id=run_id, nodes=4, manifest=MANIFEST, precision=precision("amp-bf16"), peaks=(PEAK,),
+        run_id=run_id,
+        nodes=4,
+        manifest=MANIFEST,
+        precision=precision("amp-bf16"),
+        peaks=(PEAK,),
         tuning={"parallel.tp": 4, "parallel.pp": 8, "parallel.dp": 1, "parallel.stages": STAGES},
-        set_values=set_values, data_files=(DataFile("llama_00_text_document.bin", 1000, "cd" * 32),),
-    )  # fmt: skip
+        set_values=set_values,
+        data_files=(DataFile("llama_00_text_document.bin", 1000, "cd" * 32),),
+    )
     tflops = tokens * 428_385_239_040 / 1e12
     figures = metrics(
-        e2e_time=5000.0, p_whole=1.2, p_train=1.25, p_core=1.26, samples_kept=4000, steps_kept=95, steps_dropped=5,
-        padding_ratio=0.0, mem_used=61.7 * GIB, mfu=tflops / 240, tflops_per_device=tflops, loss=5.9, loss_first=10.4,
+        e2e_time=5000.0,
+        p_whole=1.2,
+        p_train=1.25,
+        p_core=1.26,
+        samples_kept=4000,
+        steps_kept=95,
+        steps_dropped=5,
+        padding_ratio=0.0,
+        mem_used=61.7 * GIB,
+        mfu=tflops / 240,
+        tflops_per_device=tflops,
+        loss=5.9,
+        loss_first=10.4,
         bubble_theory=7 / (set_values.get("training.accumulate", 44) + 7),
-    )  # fmt: skip
+    )
     del figures["target"], figures["acc"]
     figures["token/p/s"] = metric("token/p/s", tokens)
     figures["token/p/s"] = changed(figures["token/p/s"], interval=Interval(tokens - 1, tokens + 1, "95 %, batch means"))
@@ -100,14 +122,15 @@ def test_page_has_the_columns_of_its_family_and_all_published_rows(lang):
     assert list(first)[1:] == shown
     assert (first["precision"], first["parallel"], first["token/p/s"]) == ("amp-bf16", "TP4PP8DP1", "160.00")
     assert "GAS=1024" in second["fix_hp"] and "parallel.tp" not in second["fix_hp"]
-    assert len(tables(text)[2]) == 1 + len(MANIFEST.references)
+    published = [reference for reference in MANIFEST.references if reference.values]
+    assert len(tables(text)[2]) == 1 + 2 + len(published)
 
 
 def aligned_cell(run):
     """Its text and the note that it points to."""
     text = page([run], "en")
-    word, _, number = performance(text)[0]["Loss aligned"].partition(" ")
-    return word, notes(text)[int(number.strip("[]"))] if number else ""
+    word, numbers = value(performance(text)[0]["Loss aligned"])
+    return word, footnotes(text)[numbers[0]] if numbers else ""
 
 
 def test_without_a_reference_the_cell_says_so_and_is_neither_blank_nor_false():
@@ -127,16 +150,28 @@ def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes
     assert aligned_cell(run) == (word, "")
     percent = f"{(factor - 1) * 100:.0f}%"
     for lang, words in (
-        ("en", (f"loss aligned {word} by rule flagperf-2pct (mean relative error below 2% from step 21 on), reference "
+        (
+            "en",
+            (
+                f"loss aligned {word} by rule flagperf-2pct (mean relative error below 2% from step 21 on), reference "
                 f"{REFERENCE.run} (nvidia H800-80GB 4x8); mean relative error {percent}, largest {percent} at step",
-                "80 of the 80 steps from 21 to 100 compared", "(run/reference): parallel.tp 4/8",
-                "not compared, because one of the two does not say: model, data")),
-        ("zh", (f"精度对齐{word}，规则flagperf-2pct（自第21步起平均相对误差小于2%），参考{REFERENCE.run}",
-                f"平均相对误差{percent}", "因一方未说明而未比较：模型、数据")),
-    ):  # fmt: skip
+                "80 of the 80 steps from 21 to 100 compared",
+                "(run/reference): parallel.tp 4/8",
+                "not compared, because one of the two does not say: model, data",
+            ),
+        ),
+        (
+            "zh",
+            (
+                f"精度对齐{word}，规则flagperf-2pct（自第21步起平均相对误差小于2%），参考{REFERENCE.run}",
+                f"平均相对误差{percent}",
+                "因一方未说明而未比较：模型、数据",
+            ),
+        ),
+    ):
         for part in words:
             assert part in page([run], lang)
-    assert f"loss aligned {word} by rule" in " ".join(summary_table([run]).notes)
+    assert f"loss aligned {word} by rule" in to_terminal(run_report([run]), width=200)
     (exported,) = json.loads(to_json([run]))["runs"]
     verdict = exported["metrics"]["loss_aligned"]
     assert (verdict["value"], verdict["inputs"]["reference_name"]) == (int(word == "True"), REFERENCE.run)
@@ -151,14 +186,14 @@ def test_a_run_of_another_experiment_says_which_and_is_not_false():
 
 
 def test_a_published_verdict_is_shown_as_it_was_published():
-    aligned = [dict(zip(tables(page(llama2_70b_runs(), "zh"))[2][0], row, strict=True)) for row in
-               tables(page(llama2_70b_runs(), "zh"))[2][1:]]  # fmt: skip
+    head, *rows = tables(page(llama2_70b_runs(), "zh"))[2]
+    aligned = [dict(zip(head, row, strict=True)) for row in rows if not row[0].startswith("**")]
     assert [row["fix_hp"] for row in aligned if row["是否精度对齐"] == "True"] == ["GAS=1024, GBS=1024"] * 2
     assert not [row for row in aligned if row["是否精度对齐"] == "False"]
 
 
 def test_the_bubble_is_called_theoretical_and_not_measured_in_both_languages():
-    english, chinese = (page(llama2_70b_runs(), lang) for lang in ("en", "zh"))
+    english, chinese = (unpadded(page(llama2_70b_runs(), lang)) for lang in ("en", "zh"))
     assert "| Pipeline bubble (theoretical) | bubble_theory, see “Performance” |" in english
     assert "computed from the layout, not measured" in english
     assert "| 流水线气泡（理论值） | bubble_theory,见“性能指标” |" in chinese

@@ -3,6 +3,7 @@
 import pytest
 from report_builders import GIB, changed, device, job, metrics, recorded
 from report_parsing import performance, value
+from report_terminal import facts, table_rows
 
 from flagperf.api import Reading
 from flagperf.events import (
@@ -18,7 +19,7 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import Record, compute_metrics
-from flagperf.report import page, summary, summary_table
+from flagperf.report import page
 from flagperf.store.run import Ending
 
 SECOND = 1_000_000_000
@@ -28,9 +29,17 @@ NUM_CARDS = 8
 
 def worker(rank: int, mapping: str = "pci") -> EventFile:
     started = WorkerStarted(
-        0, 1, CLOCK, rank=rank, local_rank=rank, node_index=0, world_size=NUM_CARDS, device_id=device(rank).id,
-        mapping=mapping, timing="device_events",
-    )  # fmt: skip
+        0,
+        1,
+        CLOCK,
+        rank=rank,
+        local_rank=rank,
+        node_index=0,
+        world_size=NUM_CARDS,
+        device_id=device(rank).id,
+        mapping=mapping,
+        timing="device_events",
+    )
     ended = WorkerEnded(60 * SECOND, "succeeded", allocator_peak_reserved_bytes=20 * GIB)
     return EventFile((started, SpanBegan(10 * SECOND, "training"), ended))
 
@@ -78,19 +87,19 @@ def test_the_page_shows_the_peak_of_the_card_that_had_it():
 
 def test_what_was_there_before_and_beside_the_allocator_is_on_the_page():
     text = page([run_of()], "en")
-    assert "before the workers 1.5 GiB; allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0" in text
-    (note,) = [row.note for row in summary(run_of()).rows if row.label == "mem"]
-    assert "before the workers 1.5 GiB" in note
+    for note in ("before the workers 1.5 GiB", "allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0"):
+        assert f"  - {note}\n" in text
+    assert "before the workers 1.5 GiB" in facts(run_of())["mem"][1]
 
 
 @pytest.mark.parametrize("status", ["failed", "out_of_memory", "interrupted", "timed_out"])
 def test_page_table_and_summary_agree_on_the_memory_of_a_run_that_did_not_finish(status):
     observed = {name: figure for name, figure in metrics().items() if name.startswith("mem_")}
     run = recorded(ending=Ending(status, "why"), figures=observed)
-    text, table = page([run], "en"), summary_table([run]).runs
+    text, (row, _) = page([run], "en"), table_rows(run, recorded("other"))
     assert performance(text)[0]["mem"] == "37.0/64.0"
-    assert dict(zip(table.head, table.rows[0], strict=True))["mem"] == "37.0/64.0"
-    assert [row.value for row in summary(run).rows if row.label == "mem"] == ["37.0/64.0 GiB"]
+    assert row["mem"] == "37.0/64.0"
+    assert facts(run)["mem"][0] == "37.0/64.0 GiB"
     assert "memory by probe mx-smi" in text
 
 
@@ -98,7 +107,7 @@ def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cel
     run = recorded(ending=Ending("failed", "rank 0"), figures={})
     text = page([run], "en")
     row = performance(text)[0]
-    assert (value(row["mem"]), row["mem"]) == ("/", row["e2e_time"])
+    assert (value(row["mem"])[0], row["mem"]) == ("/", row["e2e_time"])
     assert "memory by probe" not in text
 
 
@@ -106,7 +115,7 @@ def test_a_dead_probe_is_said_in_place_of_the_number():
     run = run_of(ProbeFailed(40 * SECOND, "the probe was killed by signal 9 (SIGKILL)"))
     for lang, words in (("en", "the probe was killed by signal 9"), ("zh", "节点0：探针被信号9 (SIGKILL)终止")):
         text = page([run], lang)
-        assert value(performance(text)[0]["mem"]) == "/"
+        assert value(performance(text)[0]["mem"])[0] == "/"
         assert words in text
         assert "47.5" not in text
 
@@ -115,7 +124,7 @@ def test_a_dead_probe_is_said_in_place_of_the_number():
 def test_a_worker_without_a_known_card_marks_the_cell(lang, words):
     text = page([run_of(mapping="none")], lang)
     cell = performance(text)[0]["mem"]
-    assert (value(cell), cell != "47.5/64.0") == ("47.5/64.0", True)
+    assert (value(cell)[0], len(value(cell)[1])) == ("47.5/64.0", 1)
     assert f"unverified_mapping{' (' if lang == 'en' else '（'}{words}" in text
 
 

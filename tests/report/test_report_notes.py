@@ -14,7 +14,7 @@ from report_builders import (
     node,
     recorded,
 )
-from report_parsing import notes, performance, value
+from report_parsing import footnotes, notes, performance, unpadded, value
 
 from flagperf.api import precision
 from flagperf.report import page
@@ -25,7 +25,7 @@ from flagperf.store.run import Ending, RecordedRun
 def test_failed_run_is_a_row_without_results_even_where_it_measured_some():
     text = page(metax_runs(), "en")
     row = performance(text)[2]
-    assert {value(row[name]) for name in row if name not in ("configuration", "precision", "mem")} == {"/"}
+    assert {value(row[name])[0] for name in row if name not in ("configuration", "precision", "mem")} == {"/"}
     assert "run_failed (the run did not succeed): out_of_memory: rank 3 of node0" in text
 
 
@@ -58,7 +58,8 @@ def test_notes_that_are_always_printed():
         "acc over 872 evaluated rows",
         "memory by probe mx-smi, 418 samples, at best every 1 s, largest gap 1.42 s, "
         "peak on device 0000:05:00.0 212.5 s after training began",
-        "formula exact, N=66,955,010 (in matrix products 43,057,920), peak 15 TFLOP/s (fp32; source: MetaX C500",
+        "MFU by formula exact, N=66,955,010 (in matrix products 43,057,920)",
+        "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief; confidence: high)",
         "dataset/train_dataset.npz (sha256 abab",
     ):
         assert part in text
@@ -80,7 +81,7 @@ def test_a_busy_host_is_marked_and_its_load_noted_where_the_cores_are_the_device
     for lang, words in (("en", "other processes used 42.0% of the 1 cores"), ("zh", "其他进程占用了1个核心的42.0%")):
         text = page([busy], lang)
         assert words in text
-        assert re.search(r"^(Note \d+: |注\d+：)busy_host", text, re.MULTILINE)
+        assert [note for note in footnotes(text).values() if note.startswith("busy_host")]
     assert "other processes" not in page([recorded(figures={**metrics(), "cpu_others": figures["cpu_others"]})], "en")
 
 
@@ -95,15 +96,15 @@ def test_missing_steps_are_said_in_the_notes():
 def test_case_without_target_says_so():
     manifest = changed(MANIFEST, target=None)
     figures = {name: each for name, each in metrics().items() if name != "target"}
-    text = page([recorded(manifest=manifest, figures=figures)], "en")
+    text = unpadded(page([recorded(manifest=manifest, figures=figures)], "en"))
     assert "the case declares no target" in text
-    assert "| Quality | acc, see “Performance” |  |" in text
+    assert "| Quality | acc, see “Performance” | |" in text
 
 
 def test_repeats_of_one_configuration_are_counted():
     text = page([recorded("a"), recorded("b", created="2025-01-02T04:00:00Z")], "en")
     assert "Row 2: run b of 2025-01-02, repeat 2 of 2" in text
-    assert "All rows: profile standard" in text
+    assert notes(text)["Configuration"] == ["profile standard, the published configuration"]
 
 
 def test_environment_is_printed_once_for_every_distinct_one():
@@ -120,8 +121,8 @@ def test_environment_is_printed_once_for_every_distinct_one():
 def test_environment_facts_are_captured_stated_or_absent_with_a_note():
     text = page([recorded()], "zh")
     assert "  - 多机网络类型、带宽：InfiniBand, 2x200 Gb/s（声明）\n" in text
-    assert "  - Docker 版本：/ [1]\n" in text
-    assert notes(text)[1] == "not_measured（未测量）：the docker command is not installed"
+    assert "  - Docker 版本：/[^1]\n" in text
+    assert footnotes(text)[1] == "not_measured（未测量）：the docker command is not installed"
     assert "  - 加速卡驱动版本：2.9.8\n" in text
     assert "  - 加速卡型号：MetaX C500，64.0 GiB，每机使用8卡\n" in text
 
@@ -139,7 +140,7 @@ def test_device_of_unknown_size_and_bundle_without_environment():
     made = recorded(plan=plan)
     text = page([RecordedRun(made.run, (), made.path)], "en")
     assert "Accelerator: MetaX C500, memory size not reported" in text
-    assert re.search(r"  - Kernel: / \[\d+\]", text)
+    assert re.search(r"  - Kernel: /\[\^\d+\]", text)
 
 
 def test_nodes_that_differ_from_the_one_shown_are_named():
@@ -150,8 +151,9 @@ def test_nodes_that_differ_from_the_one_shown_are_named():
 
 
 def test_extra_row_lists_tuning_and_says_none_otherwise():
-    assert "| 额外修改项 | 无 |  |" in page([recorded()], "zh")
-    assert "| Other changes | Row 2: bs=96 (tuning metax), lr=1.5e-4 (--set) |  |" in page(metax_runs(), "en")
+    assert "| 额外修改项 | 无 | |" in unpadded(page([recorded()], "zh"))
+    assert "| Other changes | Row 2: bs=96 (tuning metax), lr=1.5e-4 (--set) | |" in unpadded(page(metax_runs(), "en"))
+    assert "| Other changes | profile tiny | |" in unpadded(page([cpu_run()], "en"))
 
 
 def test_a_changed_standard_profile_is_not_called_the_published_configuration():
@@ -159,10 +161,9 @@ def test_a_changed_standard_profile_is_not_called_the_published_configuration():
     run = recorded(file_values={"evaluation.target": 0.5}, set_values={"training.learning_rate": 1.5e-4})
     text = page([run], "en")
     assert "the published configuration\n" not in text
-    assert (
-        "profile standard with changed values is not the published configuration; its figures compare only with "
-        "published ones of the same values; changed: lr=1.5e-4 (--set), evaluation.target=0.5 (file flagperf.toml)"
-    ) in text
+    verdict = "profile standard with changed values is not the published configuration"
+    assert notes(text)["Configuration"][0].startswith(verdict)
+    assert "| Other changes | lr=1.5e-4 (--set), evaluation.target=0.5 (file flagperf.toml) | |" in unpadded(text)
     assert "配置方案standard的取值有改动，不是发布配置" in page([run], "zh")
 
 
@@ -172,13 +173,38 @@ def test_another_precision_is_a_changed_value():
         plan.config, values={**plan.config.values, "precision": "amp-bf16"}, deviations={"precision": "--precision"}
     )
     text = page([recorded(plan=changed(plan, config=config, precision=precision("amp-bf16")))], "en")
-    assert "changed: precision=amp-bf16 (--precision)" in text
+    assert "| Other changes | precision=amp-bf16 (--precision) | |" in unpadded(text)
     assert performance(text)[0]["fix_hp"] == "/"
 
 
 def test_a_vendors_tuning_alone_stays_the_published_configuration_and_is_listed():
     text = page([recorded(tuning={"training.batch_size": 96})], "en")
-    assert "profile standard, the published configuration; changed: bs=96 (tuning metax)" in text
+    assert notes(text)["Configuration"] == ["profile standard, the published configuration"]
+    assert "| Other changes | bs=96 (tuning metax) | |" in unpadded(text)
+
+
+def test_changed_values_are_noted_where_the_general_table_has_no_row_for_them():
+    rows = tuple(row for row in MANIFEST.page.rows if row != "extra")
+    manifest = changed(MANIFEST, page=changed(MANIFEST.page, rows=rows))
+    text = page([recorded(manifest=manifest, tuning={"training.batch_size": 96})], "en")
+    assert "changed: bs=96 (tuning metax)" in notes(text)["Configuration"]
+
+
+def test_notes_are_grouped_by_subject_and_say_once_what_holds_for_all_rows():
+    found = notes(page([recorded("a", devices=1), recorded("b"), recorded("c", nodes=(node(), node()))], "en"))
+    assert list(found) == ["Runs", "Configuration", "Timing", "Quality", "Memory", "MFU", "Data files"]
+    assert [note.partition(":")[0] for note in found["Runs"][:3]] == ["Row 1", "Row 2", "Row 3"]
+    rest = [note for subject, group in found.items() for note in group[3 if subject == "Runs" else 0 :]]
+    assert rest and not [note for note in rest if note.startswith("Row")]
+
+
+def test_what_differs_between_rows_names_them():
+    found = notes(page(metax_runs(), "en"))
+    assert found["Quality"][:2] == [
+        "Row 1: target acc 0.910, got 0.913: reached",
+        "Row 2: target acc 0.910, got 0.908: not reached",
+    ]
+    assert found["Quality"][2] == "Rows 1, 2: acc over 872 evaluated rows"
 
 
 def test_rows_evaluated_are_not_guessed():
@@ -199,4 +225,4 @@ def test_reasons_in_our_own_words_are_chinese_on_a_chinese_page_and_those_of_oth
 def test_remark_of_the_case_replaces_ours():
     remarks = {"p_core": {"en": "ours | yours", "zh": "自定"}}
     manifest = changed(MANIFEST, page=changed(MANIFEST.page, remarks=remarks))
-    assert "see “Performance”** | ours \\| yours |" in page([recorded(manifest=manifest)], "en")
+    assert "see “Performance”** | ours \\| yours |" in unpadded(page([recorded(manifest=manifest)], "en"))

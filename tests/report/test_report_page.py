@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from report_builders import (
-    COLUMNS,
     GIB,
     MANIFEST,
     changed,
@@ -21,7 +20,7 @@ from report_builders import (
     recorded,
 )
 from report_llama import llama_runs
-from report_parsing import LANGUAGES, notes, performance, tables, value
+from report_parsing import LANGUAGES, footnotes, notes, performance, tables, unpadded, value
 
 from flagperf.report import page
 from flagperf.spec import Fact
@@ -69,12 +68,13 @@ def test_tables_lists_and_notes_stand_apart(name, lang):
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_markdown_reads_three_tables_and_a_paragraph_for_every_note(lang):
+def test_markdown_reads_three_tables_an_item_for_every_note_and_a_paragraph_for_every_footnote(lang):
     text = page(metax_runs(), lang)
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     assert [token.type for token in tokens].count("table_open") == 3
-    paragraphs = [token.content for token in tokens if token.type == "inline"]
-    assert sum(content.startswith(("注", "Note ")) for content in paragraphs) == len(notes(text))
+    contents = [token.content for token in tokens if token.type == "inline"]
+    assert sum(content.startswith("[^") for content in contents) == len(footnotes(text)) == 3
+    assert [note for group in notes(text).values() for note in group if note not in contents] == []
 
 
 def test_both_languages_have_the_same_figures():
@@ -98,31 +98,34 @@ def test_table_reads_back_as_the_rounded_metrics():
 def test_marked_cell_reads_back_as_its_number():
     text = page([cpu_run()], "en")
     row = performance(text)[0]
-    assert row["p_core"] == "13.1 [4]"
-    assert float(value(row["p_core"])) == 13.1
-    assert notes(text)[4].startswith("oversubscribed (")
+    assert row["p_core"] == "13.1[^4]"
+    number, marks = value(row["p_core"])
+    assert float(number) == 13.1
+    assert [footnotes(text)[mark].partition(" ")[0] for mark in marks] == ["oversubscribed"]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_every_empty_cell_has_a_note_with_its_reason_code(lang):
     text = page(metax_runs(), lang)
-    found = notes(text)
+    found = footnotes(text)
     empties = [
-        cell for row in performance(text) for name, cell in row.items() if value(cell) == "/" and name != "fix_hp"
+        value(cell)[1]
+        for row in performance(text)
+        for name, cell in row.items()
+        if value(cell)[0] == "/" and name != "fix_hp"
     ]
     assert len(empties) == 7
-    for cell in empties:
-        number = int(re.fullmatch(r"/ \[(\d+)\]", cell)[1])
-        assert found[number].startswith(("run_failed", "unknown_peak"))
+    for numbers in empties:
+        assert [found[number].startswith(("run_failed", "unknown_peak")) for number in numbers] == [True]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_notes_are_numbered_from_one_and_every_reference_has_its_note(lang):
+def test_footnotes_are_numbered_from_one_and_each_is_referred_to(lang):
+    """One that nothing refers to is not shown by renderers of Markdown."""
     text = page(metax_runs(), lang)
-    found = notes(text)
+    found = footnotes(text)
     assert list(found) == list(range(1, len(found) + 1))
-    used = {int(number) for numbers in re.findall(r" \[([\d,]+)\]", text) for number in numbers.split(",")}
-    assert used <= set(found)
+    assert {int(number) for number in re.findall(r"\[\^(\d+)\](?!:)", text)} == set(found)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -130,7 +133,7 @@ def test_general_table_points_to_every_column_and_to_no_other(lang):
     text = page(metax_runs(), lang)
     general, shown, _ = tables(text)
     pointed = {re.split(r",|\(", row[1].strip("*"))[0] for row in general[1:] if re.search(r",见“|, see “", row[1])}
-    assert pointed == set(shown[0][1:])
+    assert pointed == {name.removeprefix("\\*") for name in shown[0][1:]}
 
 
 def test_rows_are_ordered_and_the_standard_configuration_comes_first():
@@ -143,21 +146,22 @@ def test_rows_are_ordered_and_the_standard_configuration_comes_first():
     ]
 
 
-def test_published_results_follow_with_the_same_columns_and_their_source():
-    head, *rows = tables(page([recorded()], "en"))[2]
-    assert len(head) == len(COLUMNS) + 1
-    assert rows[0][0] == "nvidia A100-SXM4-40GB, 1 node, 8 devices (1x8)"
-    assert rows[0][8] == "13.9/40.0"
-    assert rows[0][-1] == "published: training/nvidia/distilbert-pytorch/README.md"
-    without = page([recorded(manifest=changed(MANIFEST, references=()))], "en")
-    assert "Published results" not in without
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_headline_metrics_are_bold_rows_and_starred_columns(name, lang):
+    general, *others = tables(page(PAGES[name](), lang))[:3]
+    bold = {re.split(r",", row[1].strip("*"))[0] for row in general[1:] if row[0].startswith("**")}
+    assert bold
+    for table in others:
+        starred = {head.removeprefix("\\*") for head in table[0] if head.startswith("\\*")}
+        assert starred == bold & {head.removeprefix("\\*") for head in table[0]}
 
 
 def test_simulated_run_is_marked_everywhere():
     run = recorded(simulated=True)
     text = page([run], "en", allow_simulated=True)
     assert text.startswith("### MetaX (simulated) C500: configuration and results\n")
-    assert "| Device | metax (simulated) C500 |" in text
+    assert "| Device | metax (simulated) C500 |" in unpadded(text)
     assert "simulated: no device was used" in text
 
 
@@ -179,5 +183,31 @@ def test_foreign_text_can_neither_break_a_table_nor_become_markup(lang):
     inline = [child for token in tokens if token.type == "inline" for child in token.children]
     assert {child.type for child in inline} <= {"text", "text_special", "strong_open", "strong_close"}
     rendered = ["".join(child.content for child in token.children) for token in tokens if token.type == "inline"]
-    assert sum(plain in content for content in rendered) == 5  # machine, model, source, and two notes
+    assert sum(plain in content for content in rendered) == 5  # machine, model, source, and two footnotes
     assert all(len(row) == len(table[0]) for table in tables(text) for row in table)
+
+
+LINKS = {"checkpoint": "https://example.org/weights", "dataset": ["https://example.org/a", "https://example.org/b"]}
+
+
+@pytest.mark.parametrize("kind", ["training", "inference"])
+def test_pages_of_every_kind_link_to_data_and_checkpoints(kind):
+    manifest = changed(MANIFEST, kind=kind, page=changed(MANIFEST.page, downloads=LINKS))
+    text = page([recorded(manifest=manifest)], "en")
+    links = [line for line in text.splitlines() if line.startswith("- <https://")]
+    assert sorted(links) == [f"- <https://example.org/{name}>" for name in ("a", "b", "weights")]
+
+
+def test_a_download_that_is_no_address_is_text():
+    manifest = changed(MANIFEST, page=changed(MANIFEST.page, downloads={"dataset": "ask the [authors]"}))
+    assert "### Test dataset\n\n- ask the \\[authors\\]\n" in page([recorded(manifest=manifest)], "en")
+
+
+def test_batch_sizes_stand_inside_their_bullet_and_name_rows_where_they_differ():
+    text = page(llama_runs(), "en")
+    assert "\n* Input batch size\n  1. local batch size, LBS" in text
+    assert ": 4 (row 1), 1 (row 2)\n" in text
+    assert (
+        "  4. global batch size, LBS x GAS x data parallel ranks: 4 x 1 x 1 = 4 (row 1), 1 x 1 x 8 = 8 (row 2)\n"
+        in text
+    )

@@ -29,7 +29,7 @@ ASCII_SENTENCE = re.compile(r"[a-z]+ [a-z]+ [a-z]+")
         ("no peak is known for vendor v, model M 1, precision row bf16", "没有已知的峰值：厂商v，型号M 1，精度行bf16"),
         ("docker: not found", "docker：未找到"),
     ],
-)  # fmt: skip
+)
 def test_our_own_words_are_translated_part_by_part(english, chinese):
     assert in_chinese(english) == chinese
 

@@ -8,7 +8,7 @@ from report_builders import recorded
 
 from flagperf.cli import run_cli
 from flagperf.cli.run import page_command
-from flagperf.report import page, summary, summary_table
+from flagperf.report import page, run_report, to_terminal
 from flagperf.store.bundle import create_bundle
 
 WORD = "metax (simulated)"
@@ -53,16 +53,18 @@ def test_every_place_of_a_page_that_names_the_card_says_it(lang: str) -> None:
     text = page([recorded(simulated=True)], lang, allow_simulated=True)
     own, *_published = text.split("| nvidia A100")
     lines = [line for line in own.splitlines() if "C500" in line and "product brief" not in line]
-    assert len(lines) == 4  # heading, accelerator, device, row
+    assert len(lines) == 5  # heading, accelerator, device, row, row among published results
     assert all("(simulated)" in line for line in lines)
 
 
 def test_the_terminal_says_it_in_title_row_and_note() -> None:
     run = recorded(simulated=True)
-    assert f"{WORD} C500" in summary(run).title
-    table = summary_table([run])
-    assert dict(zip(table.runs.head, table.runs.rows[0], strict=True))["vendor"] == WORD
-    assert any("no device was used" in note for note in table.notes)
+    card, table = (to_terminal(run_report(runs), width=200) for runs in ([run], [run, recorded("real")]))
+    assert card.startswith(f"distilbert 1, profile standard, {WORD} C500")
+    assert f"this run: {WORD} C500" in card
+    for text in (card, table):
+        assert "no device was used" in text
+    assert f"succeeded  {WORD}" in table
 
 
 def test_a_real_run_does_not_say_it() -> None:

@@ -1,29 +1,24 @@
-"""What the terminal shows of one run and of several, plain and in color."""
+"""What the terminal shows of one run and of several, at 80 and at 200 columns."""
 
-import io
+import re
 import subprocess
 import sys
 
 import pytest
 from report_builders import MANIFEST, changed, cpu_run, metax_runs, metric, metrics, recorded
+from report_terminal import facts, table_notes, table_rows
 
-from flagperf.report import print_summary, print_summary_table, summary, summary_table
+from flagperf.report import run_report, to_terminal
 from flagperf.spec import Page, Quality
 from flagperf.store.run import Ending
 
 
-def rows(run) -> dict[str, tuple[str, str]]:
-    return {row.label: (row.value, row.note) for row in summary(run).rows}
+def printed(*runs, width=200, color=False) -> str:
+    return to_terminal(run_report(runs), width=width, color=color)
 
 
-def printed(show, content, color: bool) -> str:
-    file = io.StringIO()
-    show(content, color=color, file=file)
-    return file.getvalue()
-
-
-def test_summary_of_a_run():
-    found = rows(recorded())
+def test_card_of_a_run():
+    found = facts(recorded())
     assert found["run"] == ("succeeded", "")
     assert found["e2e_time"] == ("420.2 s", "")
     assert found["p_whole"] == ("1621.0 samples/s", "")
@@ -40,40 +35,31 @@ def test_summary_of_a_run():
     assert "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief" in found["MFU"][1]
     assert found["padding ratio"] == ("97.4%", "")
     assert (found["steps kept"][0], found["steps dropped"][0]) == ("2,620", "20")
-    assert summary(recorded()).title == "distilbert 1, profile standard, metax C500, 1x8, fp32"
 
 
-def test_summary_says_why_there_is_no_mfu_and_what_is_not_comparable():
-    found = rows(cpu_run())
-    assert found["MFU"][0] == "n/a"
+def test_card_says_why_there_is_no_mfu_and_what_is_not_comparable():
+    found = facts(cpu_run())
+    assert found["MFU"][0] == "unknown_peak"
     assert found["MFU"][1].startswith("unknown_peak (")
     assert "profile tiny is not the published configuration" in found["run"][1]
-    assert found["p_core"][1] == found["p_train"][1] == "oversubscribed"
-    assert found["oversubscribed"] == ("", "more workers than cores, which slow each other down")
     assert "host memory of one worker" in found["mem"][1]
 
 
-def test_summary_of_a_failed_run_has_its_reason_and_only_what_was_measured():
+def test_card_of_a_failed_run_has_its_reason_and_only_what_was_measured():
     figures = {"e2e_time": metric("e2e_time", 12.0), "p_core": metric("p_core", None, reason="run_failed")}
-    found = rows(recorded(ending=Ending("timed_out", "no end after 60 s"), figures=figures))
+    found = facts(recorded(ending=Ending("timed_out", "no end after 60 s"), figures=figures))
     assert found == {"run": ("timed_out", "no end after 60 s"), "e2e_time": ("12.0 s", "")}
-    assert rows(recorded(ending=None, figures={}))["run"][0] == "no ending"
+    assert facts(recorded(ending=None, figures={}))["run"][0] == "no ending"
 
 
 def test_loss_that_the_case_reports_is_shown_once():
     manifest = changed(MANIFEST, qualities=(Quality("loss", "nats", "mean", format="loss"),), target=None)
     manifest = changed(manifest, page=Page(("configuration", "loss"), ("loss",)))
-    assert rows(recorded(manifest=manifest))["loss"] == ("0.1234", "")
+    assert facts(recorded(manifest=manifest))["loss"] == ("0.1234", "")
 
 
-def test_simulated_run_says_so():
-    run = recorded(simulated=True)
-    assert "metax (simulated) C500" in summary(run).title
-    assert summary_table([run]).runs.rows[0][2] == "metax (simulated)"
-
-
-def test_plain_summary_is_aligned_text_without_escapes_or_boxes():
-    text = printed(print_summary, summary(recorded()), color=False)
+def test_plain_card_is_aligned_text_without_escapes_or_boxes():
+    text = printed(recorded())
     assert text.isascii()
     assert "\x1b" not in text
     lines = text.splitlines()
@@ -81,78 +67,99 @@ def test_plain_summary_is_aligned_text_without_escapes_or_boxes():
     assert lines[1] == "run            succeeded"
     assert lines[2] == "e2e_time       420.2 s"
     assert "Published results of this case, for comparison" in lines
+    assert lines[-1] == "bundle: runs/20250102T030405Z-distilbert-metax-1x8-aaaa"
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_color_uses_escapes_and_loses_no_figure():
-    text = printed(print_summary, summary(recorded()), color=True)
-    assert "\x1b[" in text
-    for part in ("1755.5 samples/s", "1861.9", "metax C500-64GB 1x8"):
-        assert part in text
+def test_marks_of_a_card_are_named_beside_values_and_explained_once():
+    text = printed(cpu_run())
+    assert re.search(r"^p_core +13.1 samples/s +oversubscribed$", text, re.MULTILINE)
+    assert len(re.findall(r"^oversubscribed +more workers than cores", text, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize(
+    "runs",
+    [[recorded()], [cpu_run()], metax_runs(), [*metax_runs(), cpu_run()], [metax_runs()[0]]],
+    ids=["one", "marked", "several", "two vendors", "failed"],
+)
+def test_everything_fits_the_width_and_no_word_is_cut(runs, width):
+    wide = set(printed(*runs, width=10_000).split())
+    lines = printed(*runs, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    names = {run.run.id for run in runs}
+    shortened = {word for name in names for word in (name, f"{name}:")}
+    assert wide - shortened - CONFIGURATIONS <= {word for line in lines for word in line.split()}
+
+
+CONFIGURATIONS = {
+    "node,",
+    "nodes,",
+    "device",
+    "devices",
+    "(1x8)",
+    "(2x8)",
+    "(1x2)",
+    "A100-SXM4-40GB,",
+    "C500-64GB,",
+} | {"C500,", "CPU,", "1", "8", "2", "16"}
+"""Words of configurations, which have a short form: `C500 1x8`."""
+
+
+def test_color_paints_the_status_and_loses_no_figure():
+    good, bad = printed(recorded(), color=True), printed(metax_runs()[0], color=True)
+    assert "\x1b[32msucceeded\x1b[0m" in good
+    assert "\x1b[31mout_of_memory\x1b[0m" in bad
+    assert re.sub(r"\x1b\[\d+m", "", good) == printed(recorded())
+
+
+def test_a_verdict_is_a_fact_of_the_card():
+    verdict = metric("loss_aligned", None, reason="not_applicable", detail="another experiment")
+    found = facts(recorded(figures={**metrics(), "loss_aligned": verdict}))
+    assert found["loss aligned"][1].endswith("another experiment")
 
 
 def test_table_of_runs_has_reason_codes_in_place_of_empty_cells():
-    table = summary_table(metax_runs()).runs
-    assert table.head[:5] == ("run", "status", "vendor", "Configuration", "precision")
-    failed, overridden, standard = (dict(zip(table.head, row, strict=True)) for row in table.rows)
+    failed, overridden, standard = table_rows(*metax_runs())
+    assert list(failed)[:5] == ["run", "status", "vendor", "Configuration", "precision"]
     assert failed["status"] == "out_of_memory"
     assert failed["p_core"] == "run_failed"
     assert overridden["MFU"] == "unknown_peak"
     assert overridden["fix_hp"] == "bs=96, lr=1.5e-4"
     assert standard["mem"] == "37.0/64.0"
-    assert "/" not in (failed["e2e_time"], overridden["MFU"])
 
 
 def test_what_is_not_the_published_configuration_is_noted_below_the_table():
-    failed, overridden, _standard = metax_runs()
-    (note,) = summary_table([failed, overridden, recorded()]).notes
-    assert note.startswith(f"{overridden.run.id}: profile standard with changed values is not the published")
+    (note,) = table_notes(*metax_runs())
+    assert note.startswith("20250102T040000Z: profile standard with changed values is not the published")
     assert note.endswith("changed: bs=96 (tuning metax), lr=1.5e-4 (--set)")
-    assert note in printed(print_summary_table, summary_table([overridden]), color=False)
-    assert "profile tiny is not the published configuration" in rows(cpu_run())["run"][1]
+
+
+def test_what_holds_for_all_runs_is_noted_once_and_without_their_names():
+    other = changed(cpu_run(), run=changed(cpu_run().run, id="other"))
+    (note,) = table_notes(cpu_run(), other)
+    assert note.startswith("profile tiny is not the published configuration")
 
 
 def test_marks_are_written_out_in_the_table():
-    table = summary_table([cpu_run()]).runs
-    assert dict(zip(table.head, table.rows[0], strict=True))["p_core"] == "13.1 (oversubscribed)"
+    assert re.search(r"13.1\s+\(oversubscribed\)", printed(cpu_run(), recorded()))
 
 
 def test_runs_of_several_cases_share_a_table():
     manifest = changed(MANIFEST, name="other", page=Page(("configuration", "token/p/s"), ()), references=())
-    table = summary_table([recorded(), recorded("b", manifest=manifest)]).runs
-    first, second = (dict(zip(table.head, row, strict=True)) for row in table.rows)
+    first, second = table_rows(recorded(), recorded("b", manifest=manifest))
+    assert (first["case"], second["case"]) == ("distilbert", "other")
     assert (first["token/p/s"], second["token/p/s"]) == ("not_applicable", "2917")
     assert (first["acc"], second["acc"]) == ("0.913", "not_applicable")
 
 
 @pytest.mark.parametrize("color", [False, True])
-def test_table_of_runs_prints_references_below(color):
-    text = printed(print_summary_table, summary_table(metax_runs()), color)
-    assert text.index("aaaa") < text.index("Published results") < text.index("A100-SXM4-40GB")
-    assert ("\x1b" in text) == color
-
-
-def test_empty_tables_are_not_printed():
-    run = recorded(manifest=changed(MANIFEST, references=()))
-    assert "Published" not in printed(print_summary, summary(run), color=False)
-    assert printed(print_summary_table, summary_table([]), color=False) == ""
-
-
-@pytest.mark.parametrize("color", [False, True])
 def test_foreign_text_cannot_steer_the_terminal(color):
     run = recorded(ending=Ending("failed", "bad\x1b]0;title\x07\r\n[red]text[/red]"), figures=metrics())
-    text = printed(print_summary, summary(run), color)
+    text = printed(run, color=color)
     assert "\x1b]" not in text
     assert "\x07" not in text
     assert "[red]text[/red]" in text
-
-
-def test_chinese_words_are_aligned_by_their_width():
-    run = recorded(ending=Ending("failed", "内存"), figures={})
-    table = summary_table([run]).runs
-    table = changed(table, head=("列", "b"), rows=(("内存不足", "x"), ("ab", "y")))
-    text = printed(print_summary_table, changed(summary_table([]), runs=table), color=False)
-    assert text.splitlines() == ["列        b", "内存不足  x", "ab        y"]
 
 
 def test_reports_import_neither_rich_nor_torch():

@@ -13,9 +13,9 @@ from flagperf.errors import BadInput
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import vocabulary
 from flagperf.plugins import load_plugins
-from flagperf.report.columns import COLUMNS
-from flagperf.report.parts import STRATEGIES
-from flagperf.report.rows import ROWS
+from flagperf.report.sections.columns import COLUMNS
+from flagperf.report.sections.rows import ROWS
+from flagperf.report.sections.strategies import STRATEGIES
 from flagperf.spec import Manifest, read_manifest, resolve
 from flagperf.spec.values import Layer
 from flagperf.spec.vocabulary import PAGE_PARTS, REPORT_METRICS

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
-from flagperf.cli.options import common, note, runs_dir_option, wants_color
+from flagperf.cli.options import common, note, runs_dir_option
+from flagperf.cli.terminal import show
 from flagperf.errors import BadInput
 from flagperf.metrics import Alignment, LossCurve, Rule, obstacles
 from flagperf.metrics import align as align_curves
-from flagperf.report import alignment_summary, alignment_to_json, print_table
+from flagperf.report import alignment_report, alignment_to_json
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import EXIT_CODES
 
@@ -38,7 +37,7 @@ def align(
     if as_json:
         click.echo(alignment_to_json(alignment, *curves))
     else:
-        print_table("", alignment_summary(alignment, *curves), color=wants_color(), file=sys.stdout)
+        show(alignment_report(alignment, *curves))
         _hint(alignment)
     return 0 if alignment.aligned else EXIT_CODES["target_missed"]
 

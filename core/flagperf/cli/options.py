@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -44,6 +42,10 @@ def runs_dir_option(function: F) -> F:
         "--runs-dir", metavar="DIR", shell_complete=complete_folder,
         help="Folder of the runs [default: $FLAGPERF_RUNS_DIR, else ./runs].",
     )(function)  # fmt: skip
+
+
+def no_published_option(function: F) -> F:
+    return click.option("--no-published", is_flag=True, help="Leave out the published results of the case.")(function)
 
 
 def run_request(function: F) -> F:
@@ -148,10 +150,3 @@ def is_quiet() -> bool:
 
 def _keep_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     ctx.meta[_QUIET] = value
-
-
-def wants_color(stream: Any = None) -> bool:
-    """NO_COLOR and FORCE_COLOR decide where one is set, else whether the stream is a terminal."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or bool((stream or sys.stdout).isatty())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
@@ -12,11 +11,12 @@ import msgspec
 
 from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
-from flagperf.cli.options import common, runs_dir_option, wants_color
+from flagperf.cli.options import common, no_published_option, runs_dir_option
+from flagperf.cli.terminal import show
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
-from flagperf.report import page, print_summary_table, summary_table, to_json
+from flagperf.report import page, run_report, to_json
 from flagperf.store.bundle import read_bundle
 from flagperf.store.curves import find_curve
 from flagperf.store.listing import find_run, runs_directory
@@ -29,10 +29,13 @@ from flagperf.store.run import RecordedRun
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of a page.")
 @click.option("--allow-simulated", is_flag=True, help="Allow simulated runs on a page; they are marked.")
 @click.option(
-    "--reference", metavar="FILE|RUN", shell_complete=complete_curve,
+    "--reference",
+    metavar="FILE|RUN",
+    shell_complete=complete_curve,
     help="Compare the loss of every RUN with this one, as `flagperf align` does.",
-)  # fmt: skip
+)
 @rule_options
+@no_published_option
 @runs_dir_option
 @common
 def report(
@@ -43,10 +46,14 @@ def report(
     reference: str | None,
     rule_id: str | None,
     tolerance: float | None,
+    no_published: bool,
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Print runs as a table, as a result page in Markdown, or as JSON.
+    """Print runs for the terminal, as a result page in Markdown, or as JSON.
+
+    For the terminal, one run is a card, as `flagperf runs show` prints it, and several are a table. It fits the width
+    of the terminal; in a pipe it has 200 columns, unless COLUMNS is set.
 
     With --reference, a loss that does not follow the reference is a result like any other (exit code 0). A run that
     cannot be compared with the reference is printed with the reason; where no run can, nothing is printed.
@@ -68,9 +75,9 @@ def report(
         click.echo(to_json(recorded))
     elif form == "md":
         language = cast(Literal["en", "zh"], lang)
-        click.echo(page(recorded, language, allow_simulated=allow_simulated), nl=False)
+        click.echo(page(recorded, language, allow_simulated=allow_simulated, published=not no_published), nl=False)
     else:
-        print_summary_table(summary_table(recorded), color=wants_color(), file=sys.stdout)
+        show(run_report(recorded, published=not no_published))
 
 
 def _with_verdicts(runs: Sequence[RecordedRun], verdicts: Sequence[Metric], reference: str) -> list[RecordedRun]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 import msgspec
 
-from flagperf.cli.options import RunRequestCommand, common, note, run_request, runs_dir_option, wants_color
+from flagperf.cli.options import RunRequestCommand, common, no_published_option, note, run_request, runs_dir_option
 from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
+from flagperf.cli.terminal import show
 from flagperf.commands import flagperf_command
 from flagperf.launch import raise_on_signals
 from flagperf.plan import Plan, layout_text, make_plan
 from flagperf.plugins import load_plugins
-from flagperf.report import print_summary, summary, to_json
+from flagperf.report import run_report, to_json
 from flagperf.run import execute
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import check_writable
@@ -27,8 +27,9 @@ from flagperf.store.run import RecordedRun
 @run_request
 @runs_dir_option
 @click.option("--dry-run", is_flag=True, help="Print the plan, without running it.")
+@no_published_option
 @common
-def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> int:
+def run(runs_dir: str | None, dry_run: bool, no_published: bool, as_json: bool, **request: Any) -> int:
     """Run a case and record it in a bundle, from which every metric can be recomputed."""
     raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
@@ -40,7 +41,7 @@ def run(runs_dir: str | None, dry_run: bool, as_json: bool, **request: Any) -> i
     _announce(plan)
     with live_progress() as on_progress:
         recorded = execute(plan, plugins, directory, on_progress)
-    _print_result(recorded, as_json)
+    _print_result(recorded, as_json, no_published)
     note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")
     assert recorded.run.ending is not None
     return recorded.run.ending.exit_code
@@ -60,14 +61,13 @@ def _announce(plan: Plan) -> None:
         note("note: training.max_steps is not above training.warmup_steps: no throughput will be measured")
 
 
-def _print_result(recorded: RecordedRun, as_json: bool) -> None:
+def _print_result(recorded: RecordedRun, as_json: bool, no_published: bool) -> None:
     ending = recorded.run.ending
     assert ending is not None
     if as_json:
         click.echo(to_json([recorded]))
     else:
-        print_summary(summary(recorded), color=wants_color(), file=sys.stdout)
-        click.echo(f"\nbundle: {recorded.path}")
+        show(run_report([recorded], published=not no_published))
     if ending.status != "succeeded":
         click.echo(f"flagperf: the run ended as {ending.status}: {ending.reason}", err=True)
 

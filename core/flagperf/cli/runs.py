@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from flagperf.cli.completers import complete_run
 from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_columns, echo_json, note, runs_dir_option, wants_color
+from flagperf.cli.options import common, echo_columns, echo_json, no_published_option, note, runs_dir_option
 from flagperf.store.bundle import read_bundle
 from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
 
@@ -38,22 +36,19 @@ def list_command(runs_dir: str | None, as_json: bool) -> None:
 
 @runs.command()
 @click.argument("run", shell_complete=complete_run)
+@no_published_option
 @runs_dir_option
 @common
-def show(run: str, runs_dir: str | None, as_json: bool) -> None:
+def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
-    from flagperf.report import print_summary, summary, to_json
+    from flagperf.cli.terminal import show as show_document
+    from flagperf.report import run_report, to_json
 
     recorded = read_bundle(find_run(run, runs_directory(runs_dir)))
     if as_json:
         click.echo(to_json([recorded]))
-        return
-    print_summary(summary(recorded), color=wants_color(), file=sys.stdout)
-    ending = recorded.run.ending
-    click.echo(
-        f"\nended: {f'{ending.status} {ending.reason}'.strip() if ending else 'not yet, or its process was killed'}"
-    )
-    click.echo(f"bundle: {recorded.path}")
+    else:
+        show_document(run_report([recorded], published=not no_published))
 
 
 @runs.command()

@@ -1,16 +1,35 @@
-"""Reports: a page for publication, tables for a terminal, JSON for programs. Pure functions of recorded runs."""
+"""Reports: sections make documents of recorded runs, renderers write them. JSON is the runs themselves, for programs.
 
-from flagperf.report.alignment import alignment_summary, alignment_to_json
+- document: the model, blocks and typed cells
+- sections: parts of documents; they know runs and metrics, and no medium
+- render: documents as Markdown and on terminals; nothing there knows a run
+- page: which sections a page has; kinds: what differs between training and inference
+- screens: what terminals show, which is a card, several runs, an alignment or a case
+- checks: rules that figures keep before a page is written
+- export: runs as JSON
+- texts, codes, phrases: every text in both languages
+"""
+
+from flagperf.report.document import Document
 from flagperf.report.export import to_json
-from flagperf.report.page import page
-from flagperf.report.rows import check_layout
-from flagperf.report.summary import RunTable, Summary, SummaryRow, published_table, summary, summary_table
-from flagperf.report.table import Table
-from flagperf.report.terminal import print_summary, print_summary_table, print_table
-from flagperf.report.words import vendor_word
+from flagperf.report.page import page, page_document
+from flagperf.report.render import to_markdown, to_terminal
+from flagperf.report.screens import alignment_report, case_report, run_report
+from flagperf.report.sections.alignment import alignment_to_json
+from flagperf.report.sections.naming import vendor_word
+from flagperf.report.sections.rows import check_layout
 
 __all__ = [
-    "RunTable", "Summary", "SummaryRow", "Table", "alignment_summary", "alignment_to_json", "check_layout", "page",
-    "print_summary", "print_summary_table", "print_table", "published_table", "summary", "summary_table", "to_json",
+    "Document",
+    "alignment_report",
+    "alignment_to_json",
+    "case_report",
+    "check_layout",
+    "page",
+    "page_document",
+    "run_report",
+    "to_json",
+    "to_markdown",
+    "to_terminal",
     "vendor_word",
-]  # fmt: skip
+]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from flagperf import units
 from flagperf.errors import BadInput
-from flagperf.report.cells import has_results
+from flagperf.report.sections.cells import has_results
 from flagperf.store.run import RecordedRun, Run
 
 SLACK = 1e-9

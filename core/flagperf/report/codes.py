@@ -18,7 +18,6 @@ CODES: Meanings = {
         "zh": "该卡在此精度下没有可信的峰值，也不借用其他卡的峰值",
     },
     "unsupported": {"en": "not supported here", "zh": "不支持"},
-    "unpublished": {"en": "the published page has no value here", "zh": "已发布页面没有该值"},
     # marks of values
     "oversubscribed": {
         "en": "more workers than cores, which slow each other down",

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
-from flagperf.report.words import is_published, vendor_word
+from flagperf.report.sections.naming import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
 from flagperf.store.run import RecordedRun, Run
 
@@ -54,13 +54,15 @@ def _run(recorded: RecordedRun) -> dict[str, Any]:
         "simulated": run.simulated,
         "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
         "shape": {
-            "nodes": len(job.nodes), "devices_per_node": job.devices_per_node, "devices": job.world_size,
+            "nodes": len(job.nodes),
+            "devices_per_node": job.devices_per_node,
+            "devices": job.world_size,
         },
         "precision": job.precision.name,
         "overrides": _overrides(run),
         "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
         "environment": [_node(node, job.vendor) for node in recorded.nodes],
-    }  # fmt: skip
+    }
 
 
 def _case(run: Run) -> dict[str, Any]:

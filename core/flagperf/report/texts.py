@@ -63,9 +63,9 @@ LABELS: dict[str, dict[Lang, str]] = {
     "software": {"en": "Software", "zh": "软件环境"},
     "results": {"en": "Results", "zh": "运行情况"},
     "results.inference": {"en": "4. Results", "zh": "4. 运行情况"},
-    "data_section": {"en": "Dataset", "zh": "推理数据集"},
-    "model_section": {"en": "Model and weights", "zh": "模型与权重"},
-    "machine_section": {"en": "Hardware and software", "zh": "软硬件配置与运行信息参考"},
+    "data_section": {"en": "1. Dataset", "zh": "1. 推理数据集"},
+    "model_section": {"en": "2. Model and weights", "zh": "2. 模型与权重"},
+    "machine_section": {"en": "3. Hardware and software", "zh": "3. 软硬件配置与运行信息参考"},
     "engine_section": {"en": "Inference engine", "zh": "推理工具包"},
     "general": {"en": "General", "zh": "通用指标"},
     "general.inference": {"en": "Metric list", "zh": "指标列表"},
@@ -77,7 +77,19 @@ LABELS: dict[str, dict[Lang, str]] = {
     "head_value.inference": {"en": "Value index", "zh": "指标值索引"},
     "head_remark": {"en": "Remarks", "zh": "特殊说明"},
     "configuration": {"en": "Configuration", "zh": "配置"},
+    "case": {"en": "Case", "zh": "用例"},
     "source": {"en": "Source", "zh": "来源"},
+    # subjects of notes
+    "notes": {"en": "Notes", "zh": "说明"},
+    "about_measured": {"en": "Runs", "zh": "运行"},
+    "about_configuration": {"en": "Configuration", "zh": "配置"},
+    "about_environment": {"en": "Environment", "zh": "环境"},
+    "about_timing": {"en": "Timing", "zh": "计时"},
+    "about_quality": {"en": "Quality", "zh": "质量"},
+    "about_memory": {"en": "Memory", "zh": "存储"},
+    "about_mfu": {"en": "MFU", "zh": "MFU"},
+    "about_alignment": {"en": "Loss alignment", "zh": "精度对齐"},
+    "about_data": {"en": "Data files", "zh": "数据文件"},
     # environment
     "machine": {"en": "Machine", "zh": "机器型号"},
     "accelerator": {"en": "Accelerator", "zh": "加速卡型号"},
@@ -189,11 +201,15 @@ SENTENCES: dict[str, dict[Lang, str]] = {
     "heading": {"en": "{subject}: configuration and results", "zh": "{subject} 配置与运行信息参考"},
     "line": {"en": "{label}: {value}", "zh": "{label}：{value}"},
     "see": {"en": "{columns}, see “{table}”", "zh": "{columns},见“{table}”"},
-    "note": {"en": "Note {number}: {text}", "zh": "注{number}：{text}"},
     "none": {"en": "none", "zh": "无"},
     "stated": {"en": "{value} (stated)", "zh": "{value}（声明）"},
-    "published_source": {"en": "published: {source}", "zh": "已发布：{source}"},
-    "all_rows": {"en": "All rows: {text}", "zh": "所有行：{text}"},
+    "published_of": {"en": "Published results of {cases}, for comparison", "zh": "{cases}的已发布结果（供对照）"},
+    "published_bare": {"en": "Published without figures: {names}", "zh": "已发布但没有数值：{names}"},
+    "this_run": {"en": "this run", "zh": "本次运行"},
+    "this_row": {"en": "row {row}", "zh": "第{row}行"},
+    "headlines": {"en": "*: headline metric", "zh": "*：主要指标"},
+    "text_of_row": {"en": "{text} (row {rows})", "zh": "{text}（第{rows}行）"},
+    "text_of_rows": {"en": "{text} (rows {rows})", "zh": "{text}（第{rows}行）"},
     "one_row": {"en": "Row {rows}: {text}", "zh": "第{rows}行：{text}"},
     "some_rows": {"en": "Rows {rows}: {text}", "zh": "第{rows}行：{text}"},
     "applies_to": {"en": "applies to {configurations}", "zh": "适用于{configurations}"},
@@ -208,20 +224,20 @@ SENTENCES: dict[str, dict[Lang, str]] = {
     "tensor_parallel": {"en": "tensor parallel", "zh": "张量并行"},
     "pipeline_parallel": {"en": "pipeline parallel", "zh": "流水线并行"},
     "local_batch": {
-        "en": "local batch size, LBS: {size}, the samples that enter the model at once",
-        "zh": "local_batchsize，简写为LBS，即实际进入模型的单卡微批大小，为{size}",
+        "en": "local batch size, LBS, the samples that enter the model at once: {value}",
+        "zh": "local_batchsize，简写为LBS，即实际进入模型的单卡微批大小：{value}",
     },
     "sequence": {
-        "en": "sequence length, MPE: {length}, the tokens of a sample as they enter the model",
-        "zh": "seqlength，简写为MPE，即实际进入模型的序列长度，为{length}",
+        "en": "sequence length, MPE, the tokens of a sample as they enter the model: {value}",
+        "zh": "seqlength，简写为MPE，即实际进入模型的序列长度：{value}",
     },
     "accumulated": {
-        "en": "gradient accumulation steps, GAS: {steps}",
-        "zh": "gradient_accumulate_steps，简写为GAS，即梯度累加步数，为{steps}",
+        "en": "gradient accumulation steps, GAS: {value}",
+        "zh": "gradient_accumulate_steps，简写为GAS，即梯度累加步数：{value}",
     },
     "global_batch": {
-        "en": "global batch size: LBS x GAS x {ways} data parallel ranks = {size}",
-        "zh": "global_batchsize恒等于LBS×GAS×数据并行路数{ways}，为{size}",
+        "en": "global batch size, LBS x GAS x data parallel ranks: {value}",
+        "zh": "global_batchsize，恒等于LBS×GAS×数据并行路数：{value}",
     },
     # notes about runs
     "simulated": {
@@ -246,6 +262,7 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "published ones of the same values",
         "zh": "配置方案{profile}的取值有改动，不是发布配置，其数值只可与取值相同的已发布结果比较",
     },
+    "profile": {"en": "profile {profile}", "zh": "配置方案{profile}"},
     "changed": {"en": "changed: {changes}", "zh": "改动：{changes}"},
     "change": {"en": "{change} ({layer})", "zh": "{change}（{layer}）"},
     "profile_other": {
@@ -301,10 +318,12 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "zh": "工作进程运行期间，其他进程占用了{cores}个核心的{share}",
     },
     "mfu": {
-        "en": "MFU by formula {formula}, N={parameters} (in matrix products {matmul}), "
-        "peak {peak} TFLOP/s ({row}; source: {source}; confidence: {confidence})",
-        "zh": "MFU公式{formula}，N={parameters}（矩阵乘法参数{matmul}），"
-        "峰值{peak} TFLOP/s（{row}；来源：{source}；可信度：{confidence}）",
+        "en": "MFU by formula {formula}, N={parameters} (in matrix products {matmul})",
+        "zh": "MFU公式{formula}，N={parameters}（矩阵乘法参数{matmul}）",
+    },
+    "mfu_peak": {
+        "en": "peak {peak} TFLOP/s ({row}; source: {source}; confidence: {confidence})",
+        "zh": "峰值{peak} TFLOP/s（{row}；来源：{source}；可信度：{confidence}）",
     },
     "aligned": {
         "en": "loss aligned {verdict} by rule {rule} ({meaning}), reference {reference}",
@@ -347,7 +366,6 @@ SENTENCES: dict[str, dict[Lang, str]] = {
         "en": "MFU by other formulas, for comparison with published figures of the same formula only: {figures}",
         "zh": "按其他公式的MFU，只可与同一公式的已发布数值比较：{figures}",
     },
-    "data_files": {"en": "data files: {files}", "zh": "数据文件：{files}"},
     "data_file": {"en": "{path} (sha256 {sha256})", "zh": "{path}（sha256 {sha256}）"},
     "nodes_differ": {
         "en": "the environment shown is node 0's; other nodes differ in {facts}",

@@ -1,46 +1,42 @@
-"""Further parts of a page, for cases that name them in page.parts: how the work was spread, what was optimised, and how
-large a batch was. All of it is read from the runs' resolved configurations."""
+"""How the work was spread, what was optimised, and how large a batch was: for cases that name them in page.parts. All
+is read from the runs' resolved configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator
 
 from flagperf import units
-from flagperf.report.markdown import escape
-from flagperf.report.page_runs import PageRuns
-from flagperf.report.texts import Lang, choose, clauses, label, listed, say
-from flagperf.report.words import layout, layout_ways
+from flagperf.report.document import Block, Bullets, Fact, Facts, Text
+from flagperf.report.sections.naming import layout, layout_ways
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.texts import Lang, choose, clauses, listed, say
 from flagperf.spec import flatten
 from flagperf.store.run import Run
 
 Words = Callable[[Run, Lang], str]
 
 
-def strategies(page: PageRuns) -> list[str]:
-    """One block for each of parallelism and optimisation, as the case asks for them."""
-    return [
-        "\n".join(["- ##### " + label(part, page.lang), *_lines(page, names)])
-        for part, names in STRATEGIES.items()
-        if part in page.manifest.page.parts
-    ]
+def strategies(page: PageRuns) -> Iterator[Block]:
+    """Parallelism and optimisation, as the case asks for them."""
+    for part, names in STRATEGIES.items():
+        if part in page.manifest.page.parts:
+            facts = tuple(Fact(page.label(name), Text(_text(page, LINES[name]))) for name in names)
+            yield Facts(facts, page.label(part))
 
 
-def batch_sizes(page: PageRuns) -> list[str]:
-    if "batch_size" not in page.manifest.page.parts:
-        return []
-    lines = [f"{number}. {escape(_text(page, words))}" for number, words in enumerate(BATCH, 1)]
-    return ["* " + label("batch_size", page.lang), "\n".join(lines)]
-
-
-def _lines(page: PageRuns, names: Sequence[str]) -> list[str]:
-    return [
-        "  - " + say("line", page.lang, label=label(name, page.lang), value=escape(_text(page, LINES[name])))
-        for name in names
-    ]
+def batch_sizes(page: PageRuns) -> Iterator[Block]:
+    if "batch_size" in page.manifest.page.parts:
+        items = [Text(say(name, page.lang, value=_values(page, value))) for name, value in BATCH.items()]
+        yield Bullets(tuple(items), page.label("batch_size"), numbered=True)
 
 
 def _text(page: PageRuns, words: Words) -> str:
     return clauses(page.by_rows([words(recorded.run, page.lang) for recorded in page.runs]), page.lang)
+
+
+def _values(page: PageRuns, value: Callable[[Run], str]) -> str:
+    return page.values([value(recorded.run) for recorded in page.runs])
 
 
 def _number(run: Run, key: str | None, default: int = 1) -> int:
@@ -80,22 +76,17 @@ def _setting(value: object) -> str:
     return "+".join(map(units.setting, value)) if isinstance(value, list) else units.setting(value)
 
 
-def _local_batch(run: Run, lang: Lang) -> str:
-    return say("local_batch", lang, size=_number(run, "training.batch_size"))
+def _local_batch(run: Run) -> int:
+    return _number(run, "training.batch_size")
 
 
-def _sequence(run: Run, lang: Lang) -> str:
-    return say("sequence", lang, length=_number(run, run.manifest.sequence_key))
+def _accumulated(run: Run) -> int:
+    return _number(run, "training.accumulate")
 
 
-def _accumulated(run: Run, lang: Lang) -> str:
-    return say("accumulated", lang, steps=_number(run, "training.accumulate"))
-
-
-def _global_batch(run: Run, lang: Lang) -> str:
-    ways = _ways(run)["data_parallel"]
-    size = _number(run, "training.batch_size") * _number(run, "training.accumulate") * ways
-    return say("global_batch", lang, ways=ways, size=size)
+def _global_batch(run: Run) -> str:
+    factors = (_local_batch(run), _accumulated(run), _ways(run)["data_parallel"])
+    return f"{' x '.join(map(str, factors))} = {math.prod(factors)}"
 
 
 LINES: dict[str, Words] = {
@@ -109,4 +100,9 @@ STRATEGIES = {
     "parallelism": ("parallel_technique", "parallel_library", "parallel_details"),
     "optimisation": ("optimisation_method", "optimisation_details"),
 }
-BATCH: tuple[Words, ...] = (_local_batch, _sequence, _accumulated, _global_batch)
+BATCH: dict[str, Callable[[Run], str]] = {
+    "local_batch": lambda run: str(_local_batch(run)),
+    "sequence": lambda run: str(_number(run, run.manifest.sequence_key)),
+    "accumulated": lambda run: str(_accumulated(run)),
+    "global_batch": _global_batch,
+}

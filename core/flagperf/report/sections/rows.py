@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from flagperf import units
 from flagperf.errors import BadInput, unknown_name
-from flagperf.report.columns import INFERENCE_SPEEDS, columns, quality_format
-from flagperf.report.page_runs import PageRuns
-from flagperf.report.run_notes import changes_sentence
-from flagperf.report.texts import REMARKS, choose, clauses, label, listed, say
-from flagperf.report.words import has_published_profile, vendor_and_device, vendor_word
+from flagperf.report.sections.columns import HEADLINES, INFERENCE_SPEEDS, columns, quality_format
+from flagperf.report.sections.naming import has_published_profile, vendor_and_device, vendor_word
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.sections.sentences import changes_sentence
+from flagperf.report.texts import REMARKS, choose, clauses, listed, say
 from flagperf.spec import Manifest, Quality, flatten
 
 Words = Callable[[PageRuns], str]
@@ -30,10 +30,12 @@ class Row:
     """What it points to, where it has no value of its own."""
     shown: str = ""
     """The columns in the words of the row, where these are not the columns' heads."""
-    headline: bool = False
-    """Set bold."""
     title: str = ""
     """In both languages; else texts.LABELS has it."""
+
+    @property
+    def headline(self) -> bool:
+        return bool(set(self.columns) & set(HEADLINES))
 
 
 def rows(manifest: Manifest) -> tuple[Row, ...]:
@@ -70,7 +72,7 @@ def row_title(row: Row, page: PageRuns) -> str:
     """The case's own title, else ours."""
     if row.name in page.manifest.page.titles:
         return choose(page.manifest.page.titles[row.name], page.lang)
-    return row.title or label(f"row_{row.name}", page.lang, page.manifest.kind)
+    return row.title or page.label(f"row_{row.name}")
 
 
 def row_value(row: Row, page: PageRuns) -> str:
@@ -78,7 +80,7 @@ def row_value(row: Row, page: PageRuns) -> str:
         return row.value(page)
     heads = {column.name: column.title(page.lang) for column in columns(page.manifest)}
     shown = row.shown or ", ".join(heads[name] for name in row.columns)
-    return say("see", page.lang, columns=shown, table=label("performance", page.lang, page.manifest.kind))
+    return say("see", page.lang, columns=shown, table=page.label("performance"))
 
 
 def row_remark(row: Row, page: PageRuns) -> str:
@@ -152,9 +154,9 @@ def _extra(page: PageRuns) -> str:
     """Every value that was changed, with the layer that did it, and a profile that is not the published one."""
     extras = []
     for recorded in page.runs:
-        profile = "" if has_published_profile(recorded.run) else recorded.run.job.profile
-        other = profile and say("profile_other", page.lang, profile=profile)
-        extras.append(clauses([changes_sentence(recorded.run, page.lang), other], page.lang))
+        run = recorded.run
+        profile = "" if has_published_profile(run) else say("profile", page.lang, profile=run.job.profile)
+        extras.append(clauses([profile, changes_sentence(run, page.lang)], page.lang))
     return clauses(page.by_rows(extras), page.lang) or say("none", page.lang)
 
 
@@ -172,10 +174,10 @@ ROWS: dict[str, Row] = {
         Row("e2e_time", columns=("e2e_time",)),
         Row("p_whole", columns=("p_whole",)),
         Row("p_train", columns=("p_train",)),
-        Row("p_core", columns=("p_core",), headline=True),
-        Row("token/p/s", columns=("token/p/s",), headline=True),
+        Row("p_core", columns=("p_core",)),
+        Row("token/p/s", columns=("token/p/s",)),
         Row("engine", columns=("engine",)),
-        *(Row(name, columns=(name,), headline=name == "p_infer_core") for name in INFERENCE_SPEEDS),
+        *(Row(name, columns=(name,)) for name in INFERENCE_SPEEDS),
         Row("mfu", columns=("mfu",)),
         Row("loss", columns=("loss",)),
         Row("loss_aligned", columns=("loss_aligned",)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from flagperf import units
 from flagperf.report.texts import NUM_NODES_ZH, Lang, choose
 from flagperf.spec import Manifest, flatten, page_name
@@ -38,6 +40,22 @@ def run_configuration(run: Run, lang: Lang) -> str:
     if run.simulated:
         device = vendor_and_device(vendor_word(run), device)
     return configuration(device, len(job.nodes), job.devices_per_node, lang)
+
+
+def short_configuration(run: Run) -> str:
+    return f"{vendor_and_device(vendor_word(run), run.job.device_model.short_name)} {run.job.shape}"
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Of every run the first words of its id that no other of these has, as `flagperf` takes them."""
+    different = list(dict.fromkeys(ids))
+    return {each: _unique_prefix(each, [other for other in different if other != each]) for each in different}
+
+
+def _unique_prefix(run_id: str, others: Sequence[str]) -> str:
+    words = run_id.split("-")
+    prefixes = ("-".join(words[:count]) for count in range(1, len(words)))
+    return next((each for each in prefixes if not any(other.startswith(each) for other in others)), run_id)
 
 
 def overrides(run: Run) -> str:

@@ -7,15 +7,23 @@ Every quality that a case declares is a column of that case as well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flagperf import units
 from flagperf.errors import unknown_name
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE
-from flagperf.report.alignment import verdict_word
-from flagperf.report.cells import EMPTY, Cell, Formatter, empty, failure_cell, has_results, memory_cell, metric_cell
+from flagperf.report.document import NOTHING, Cell, Empty, Head, Text, Value
+from flagperf.report.sections.alignment import verdict_word
+from flagperf.report.sections.cells import Formatter, failure_cell, has_results, memory_cell, metric_cell
+from flagperf.report.sections.naming import (
+    configuration,
+    layout,
+    overrides,
+    run_configuration,
+    short_configuration,
+    vendor_and_device,
+)
 from flagperf.report.texts import Lang, label
-from flagperf.report.words import configuration, layout, overrides, run_configuration, vendor_and_device
 from flagperf.spec import Manifest, Quality, Reference
 from flagperf.store.run import Run
 
@@ -36,16 +44,19 @@ class Column:
     of_reference: Callable[[Reference, Lang], Cell]
     needs_row: bool = True
     """False for a column that says which run this is, and so has no row in the general table."""
+    headline: bool = False
+    """Marked in every table: the figure that a reader looks for first."""
 
     def title(self, lang: Lang) -> str:
         return self.head or label(self.name, lang)
+
+    def titled(self, lang: Lang) -> Head:
+        return Head(self.title(lang), self.headline)
 
 
 def columns(manifest: Manifest) -> tuple[Column, ...]:
     """The case's columns in its order. Raises BadInput for a name that is neither here nor a quality of the case."""
     known = {**COLUMNS, **{quality.name: quality_column(quality) for quality in manifest.qualities}}
-    if manifest.kind == "inference":
-        known |= {name: replace(known[name], head="*" + known[name].head) for name in STARRED}
     for name in manifest.page.columns:
         if name not in known:
             raise unknown_name("column", name, known, f"(page.columns of case {manifest.name})")
@@ -58,6 +69,7 @@ def metric_column(name: str, form: Formatter, head: str = "") -> Column:
         head or name,
         lambda run, _lang: metric_cell(run, name, form),
         lambda reference, _lang: _published(reference, name, form),
+        headline=name in HEADLINES,
     )
 
 
@@ -73,81 +85,78 @@ def quality_column(quality: Quality) -> Column:
 
 def _published(reference: Reference, name: str, form: Formatter) -> Cell:
     value = reference.values.get(name)
-    return empty("unpublished") if value is None else Cell(form(value))
+    return UNPUBLISHED if value is None else Value(form(value))
 
 
 def _memory_of_run(run: Run, _lang: Lang) -> Cell:
     """Observed, not worked for: a run that failed has it as well, as far as it came."""
     cell = memory_cell(run)
-    return failure_cell(run) if cell.reason and not has_results(run) else cell
+    return failure_cell(run) if isinstance(cell, Empty) and not has_results(run) else cell
 
 
 def _memory_of_reference(reference: Reference, _lang: Lang) -> Cell:
     used, total = reference.values.get("mem_used"), reference.values.get("mem_total")
     if used is None or total is None:
-        return empty("unpublished")
-    return Cell(units.memory_cell(used, total))
+        return UNPUBLISHED
+    return Value(units.memory_cell(used, total))
 
 
-def _reference_configuration(reference: Reference, lang: Lang) -> Cell:
+def _configuration_of_run(run: Run, lang: Lang) -> Cell:
+    return Text(run_configuration(run, lang), short_configuration(run))
+
+
+def _configuration_of_reference(reference: Reference, lang: Lang) -> Cell:
     device = vendor_and_device(reference.vendor, reference.device)
-    return Cell(configuration(device, reference.nodes, reference.devices_per_node, lang))
+    shape = f"{reference.nodes}x{reference.devices_per_node}"
+    return Text(configuration(device, reference.nodes, reference.devices_per_node, lang), f"{device} {shape}")
 
 
-def _reference_overrides(reference: Reference, _lang: Lang) -> Cell:
-    return Cell(EMPTY if reference.overrides in ("", "none", EMPTY) else reference.overrides)
+def _overrides_of_reference(reference: Reference, _lang: Lang) -> Cell:
+    return Text(NOTHING if reference.overrides in ("", "none", NOTHING) else reference.overrides)
 
 
 def _engine_of_run(run: Run, _lang: Lang) -> Cell:
     speed = run.metric("p_infer_core")
     engine = speed.inputs.get("engine") if speed else None
-    return Cell(str(engine)) if engine else empty("not_measured")
-
-
-def _engine_of_reference(reference: Reference) -> Cell:
-    return Cell(reference.engine) if reference.engine else empty("unpublished")
+    return Text(str(engine)) if engine else Empty("not_measured")
 
 
 def _aligned_of_run(run: Run, _lang: Lang) -> Cell:
     if run.metric(LOSS_ALIGNED.name) is None and has_results(run):
-        return empty(NO_REFERENCE.reason or "", NO_REFERENCE.detail)
+        return Empty(NO_REFERENCE.reason or "", NO_REFERENCE.detail)
     return metric_cell(run, LOSS_ALIGNED.name, verdict_word)
 
 
-STARRED = ("p_val_core", "p_infer_core", "mfu")
-"""The headline metrics of inference pages, whose heads have a star in that family."""
+UNPUBLISHED = Text(NOTHING)
+"""A published page has no value there."""
+
+HEADLINES = ("p_core", "token/p/s", "p_val_core", "p_infer_core", "mfu")
 
 INFERENCE_SPEEDS = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
-        Column(
-            "configuration",
-            "",
-            lambda run, lang: Cell(run_configuration(run, lang)),
-            _reference_configuration,
-            needs_row=False,
-        ),
+        Column("configuration", "", _configuration_of_run, _configuration_of_reference, needs_row=False),
         Column(
             "precision",
             "precision",
-            lambda run, _lang: Cell(run.job.precision.name),
-            lambda reference, _lang: Cell(reference.precision),
+            lambda run, _lang: Text(run.job.precision.name),
+            lambda reference, _lang: Text(reference.precision),
         ),
         Column(
             "parallel",
             "parallel",
-            lambda run, _lang: Cell(layout(run)),
-            lambda reference, _lang: Cell(reference.parallel) if reference.parallel else empty("unpublished"),
+            lambda run, _lang: Text(layout(run)),
+            lambda reference, _lang: Text(reference.parallel or NOTHING),
         ),
-        Column("fix_hp", "fix_hp", lambda run, _lang: Cell(overrides(run) or EMPTY), _reference_overrides),
+        Column("fix_hp", "fix_hp", lambda run, _lang: Text(overrides(run) or NOTHING), _overrides_of_reference),
         metric_column("e2e_time", units.one_decimal),
         metric_column("p_whole", units.per_second),
         metric_column("p_train", units.per_second),
         metric_column("p_core", units.per_second),
         metric_column("token/p/s", units.tokens_per_second),
-        Column("engine", "", _engine_of_run, lambda reference, _lang: _engine_of_reference(reference)),
+        Column("engine", "", _engine_of_run, lambda reference, _lang: Text(reference.engine or NOTHING)),
         *(metric_column(name, units.per_second) for name in INFERENCE_SPEEDS),
         metric_column("loss", units.loss),
         Column(

@@ -1,0 +1,217 @@
+"""A document as Markdown (GitHub's: tables and footnotes). Nothing is escaped before it comes here, and everything is.
+
+How a cell reads, for people and parsers alike:
+
+    12.3              a value, in its one format
+    12.3[^2]          a value with a mark: footnote 2 says what a reader has to know about it
+    12.3[^2][^3]      a value with two marks
+    /[^1]             no value; footnote 1 begins with the reason code
+    /                 nothing, which is all there is to say: nothing was changed, nothing was published
+    **12.3**          a cell that is set off (the metrics to look at first, the run's own row)
+    [text]            a link, whose address stands below all blocks as `[text]: <https://...>`, or is (<https://...>)
+    <https://...>     a link whose text is the address itself
+
+A parser removes the padding, the `[^number]` at the end and the asterisks around the rest; what is left is the value or
+`/`. Brackets, bars and asterisks of a text itself are escaped with a backslash, so the two cannot be mixed up. A head
+that begins with an escaped asterisk belongs to a headline metric. Footnotes stand at the end, one paragraph each:
+`[^1]: unknown_peak (what that means): what was seen`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from flagperf.report.document import (
+    NOTHING,
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Code,
+    Document,
+    Empty,
+    Facts,
+    Heading,
+    Link,
+    Notes,
+    Paragraph,
+    Status,
+    Table,
+    Text,
+    Value,
+)
+from flagperf.report.render.plain import display_width, pad, printable, without_controls
+from flagperf.report.texts import Lang, explain, say
+
+_SPECIAL = re.compile(
+    r"""[\\`*<|\[\]~]                     # wherever they stand
+    |(?<![^\W_])_|_(?![^\W_])             # an underscore that is not inside a word
+    |&(?=\#?\w+;)                         # the beginning of an entity
+    """,
+    re.VERBOSE,
+)
+_BLOCK_START = re.compile(r"\A(\d*)((?<=\d)[.)](?=\s|$)|(?<!\d)(?:>|[#+=-]+(?=\s|$)))")
+"""What would begin another block: the digits of a numbered item, and the letter that has to be escaped."""
+_SAFE_URL = re.compile(r"https?://[^\s<>\"\\|`]+")
+
+
+MAX_PADDING = 60
+"""Columns; a cell that is wider stands out, so that it does not make all rows of its table as wide."""
+
+
+def to_markdown(document: Document) -> str:
+    footnotes = Footnotes(document.lang)
+    written = [_block(block, footnotes) for block in document.blocks]
+    return "\n\n".join(text for text in (*written, *footnotes.definitions()) if text) + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` so that Markdown shows exactly it, on one line, also inside a table."""
+    return _SPECIAL.sub(lambda found: "\\" + found[0], printable(text))
+
+
+class Footnotes:
+    """What stands below all blocks: addresses, and notes by first use, the same text under the same number."""
+
+    def __init__(self, lang: Lang) -> None:
+        self.lang: Lang = lang
+        self._texts: list[str] = []
+        self._urls: dict[str, str] = {}
+
+    def reference(self, text: str) -> str:
+        if text not in self._texts:
+            self._texts.append(text)
+        return f"[^{self._texts.index(text) + 1}]"
+
+    def link(self, text: str, url: str) -> str:
+        """By reference where the text is plain: tables take the backslash from `\\|`, and the two would not match."""
+        if escape(text) != text or self._urls.setdefault(text, url) != url:
+            return f"[{escape(text)}](<{url}>)"
+        return f"[{text}]"
+
+    def definitions(self) -> list[str]:
+        addresses = "\n".join(f"[{text}]: <{url}>" for text, url in self._urls.items())
+        return [addresses, *(f"[^{number}]: {_line(text)}" for number, text in enumerate(self._texts, start=1))]
+
+
+def _block(block: Block, footnotes: Footnotes) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {escape(text)}"
+        case Paragraph(text):
+            return _line(text)
+        case Facts():
+            return _facts(block, footnotes)
+        case Bullets():
+            return _bullets(block, footnotes)
+        case Table():
+            return _table(block, footnotes)
+        case Code(text):
+            return _code(text)
+        case Notes():
+            return _notes(block)
+        case Chart():
+            return ""
+
+
+def _facts(block: Facts, footnotes: Footnotes) -> str:
+    indent = "  " if block.title else ""
+    lines = [f"- ##### {escape(block.title)}"] if block.title else []
+    for fact in block.facts:
+        value = _cell(fact.cell, footnotes)
+        if fact.note:
+            value = say("with_remark", footnotes.lang, text=value, remark=escape(fact.note))
+        lines.append(f"{indent}- " + say("line", footnotes.lang, label=_line(fact.label), value=value))
+    return "\n".join(lines)
+
+
+def _bullets(block: Bullets, footnotes: Footnotes) -> str:
+    """The items stand inside the bullet of their title, where there is one."""
+    indent = "  " if block.title else ""
+    lines = [f"* {_line(block.title)}"] if block.title else []
+    for number, item in enumerate(block.items, start=1):
+        bullet = f"{number}." if block.numbered else "-"
+        lines.append(f"{indent}{bullet} {_unlike_a_block(_cell(item, footnotes))}")
+    return "\n".join(lines)
+
+
+def _notes(block: Notes) -> str:
+    lines = [f"### {escape(block.title)}", ""]
+    for group in block.groups:
+        lines += [f"- {_line(group.subject)}", *(f"  - {_line(note)}" for note in group.notes)]
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    """In a fence that is longer than any that the text has."""
+    lines = [without_controls(line).rstrip() for line in text.split("\n")]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return "\n".join([f"{fence}text", *lines, fence])
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def _table(block: Table, footnotes: Footnotes) -> str:
+    heads = [("\\*" if head.headline else "") + escape(head.title) for head in block.heads]
+    grid = _padded([heads, *([_cell(cell, footnotes) for cell in row] for row in block.rows)])
+    parts = [f"* {_line(block.title)}"] if block.title and not block.collapsed else []
+    parts += [grid, *([_line(block.remark)] if block.remark else [])]
+    if not block.collapsed:
+        return "\n\n".join(parts)
+    return _details(say("with_remark", footnotes.lang, text=block.title, remark=len(block.rows)), parts)
+
+
+def _details(title: str, parts: Sequence[str]) -> str:
+    """HTML that Markdown takes as it is; the blank lines let it read the table inside."""
+    summary = f"<summary>{html.escape(printable(title))}</summary>"
+    return "\n\n".join([f"<details>\n{summary}", *parts, "</details>"])
+
+
+def _padded(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(3, *map(_padding, column)) for column in zip(*rows, strict=True)]
+    dashes = ["-" * width for width in widths]
+    lines = (rows[0], dashes, *rows[1:])
+    return "\n".join(f"| {' | '.join(map(pad, cells, widths))} |" for cells in lines)
+
+
+def _padding(cell: str) -> int:
+    width = display_width(cell)
+    return width if width <= MAX_PADDING else 0
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+
+def _cell(cell: Cell, footnotes: Footnotes) -> str:
+    """The form is described at the top."""
+    match cell:
+        case Text(text, strong=strong):
+            return f"**{escape(text)}**" if strong else escape(text)
+        case Value(text, unit, marks):
+            notes = [footnotes.reference(explain(mark, footnotes.lang)) for mark in marks]
+            return escape(f"{text} {unit}" if unit else text) + "".join(notes)
+        case Empty(reason, detail):
+            return NOTHING + footnotes.reference(explain(reason, footnotes.lang, detail))
+        case Status(text):
+            return escape(text)
+        case Link(text, url):
+            return _link(text, url, footnotes)
+
+
+def _link(text: str, url: str, footnotes: Footnotes) -> str:
+    if not _SAFE_URL.fullmatch(url):
+        return escape(text)
+    return f"<{url}>" if text == url else footnotes.link(text, url)
+
+
+def _line(text: str) -> str:
+    """A text that begins a line."""
+    return _unlike_a_block(escape(text))
+
+
+def _unlike_a_block(markdown: str) -> str:
+    """So that the first letters begin no heading, list, quote or ruler."""
+    return _BLOCK_START.sub(r"\1\\\2", markdown, count=1)

@@ -1,0 +1,50 @@
+"""Plain text: without control characters, measured in columns of a terminal, folded between words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_WIDE = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+_WORD = re.compile(rf" ?(?:[{_WIDE}]|[^ {_WIDE}]+)")
+"""With the space before it. Chinese has no spaces, and may be folded after every character."""
+
+
+def printable(text: str) -> str:
+    """One line without control characters: what files and tools said can neither break a table nor steer a terminal."""
+    return without_controls(" ".join(text.split()))
+
+
+def without_controls(text: str) -> str:
+    return "".join(letter for letter in text if unicodedata.category(letter) != "Cc")
+
+
+def display_width(text: str) -> int:
+    """Columns on a terminal: Chinese characters take two, accents that sit on another letter none."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(letter) for letter in text)
+
+
+def pad(text: str, width: int) -> str:
+    return text + " " * (width - display_width(text))
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns; a word that is longer has a line of its own and is not cut."""
+    lines = [""]
+    for word in _WORD.findall(text):
+        if lines[-1] and display_width(lines[-1] + word) > width:
+            lines.append("")
+        lines[-1] += word if lines[-1] else word.lstrip()
+    return lines
+
+
+def longest_word(text: str) -> int:
+    return max((display_width(word.lstrip()) for word in _WORD.findall(text)), default=0)
+
+
+def _columns(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

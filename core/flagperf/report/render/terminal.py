@@ -1,0 +1,185 @@
+"""A document on a terminal: aligned columns that fit its width, without boxes, in color where that is wanted.
+
+No word is cut. A table that is too wide takes the short forms of its cells, then folds them between words, then turns:
+its rows stand side by side, as many as fit, and what were heads are labels. In a table a reason code stands where there
+is no value; among facts it is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flagperf.report.document import (
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Code,
+    Document,
+    Empty,
+    Fact,
+    Facts,
+    Heading,
+    Link,
+    Notes,
+    Paragraph,
+    Status,
+    Table,
+    Text,
+    Value,
+)
+from flagperf.report.render.grid import GAP, Piece, Rows, grid, natural_width, styled
+from flagperf.report.render.plain import fold, printable, without_controls
+from flagperf.report.texts import Lang, explain, meaning
+
+NOT_AVAILABLE = "n/a"
+LEAST_WIDTH = 40
+"""Below this a terminal's own wrapping is no worse than ours."""
+
+
+def to_terminal(document: Document, *, width: int, color: bool = False) -> str:
+    """Ends with a newline, unless there is nothing to write."""
+    page = _Terminal(document.lang, max(width, LEAST_WIDTH), color)
+    written = [(block, page.block(block)) for block in document.blocks]
+    text = ""
+    for block, lines in written:
+        text += "".join(line + "\n" for line in lines)
+        text += "\n" if lines and not isinstance(block, Heading) else ""
+    return text.rstrip("\n") + "\n" if text else ""
+
+
+class _Terminal:
+    def __init__(self, lang: Lang, width: int, color: bool) -> None:
+        self.lang: Lang = lang
+        self.width = width
+        self.color = color
+
+    def block(self, block: Block) -> list[str]:
+        match block:
+            case Heading(text):
+                return self._title(text)
+            case Paragraph(text):
+                return fold(printable(text), self.width)
+            case Facts():
+                return self._facts(block)
+            case Bullets():
+                return self._bullets(block)
+            case Table():
+                return self._table(block)
+            case Code(text):
+                return [GAP + without_controls(line) for line in text.split("\n")]
+            case Notes():
+                return self._notes(block)
+            case Chart():
+                return []
+
+    def _title(self, text: str) -> list[str]:
+        return [styled(line, "bold", self.color) for line in fold(printable(text), self.width)] if text else []
+
+    # --- facts and lists ---
+
+    def _facts(self, block: Facts) -> list[str]:
+        full, short = ([self._fact(fact, short) for fact in block.facts] for short in (False, True))
+        rows = full if natural_width(full) <= self.width else short
+        marks = dict.fromkeys(mark for fact in block.facts for mark in _marks(fact.cell))
+        rows += [(Piece(mark), Piece(""), Piece(meaning(mark, self.lang))) for mark in marks]
+        return [*self._title(block.title), *self._grid_or_stack(rows)]
+
+    def _fact(self, fact: Fact, short: bool) -> tuple[Piece, Piece, Piece]:
+        """Label, value, note. Marks are named beside the value, and explained once, below all facts."""
+        notes = [fact.note, *_marks(fact.cell)]
+        value = _piece(fact.cell, short)
+        if isinstance(fact.cell, Empty):
+            value = Piece(NOT_AVAILABLE)
+            notes.append(explain(fact.cell.reason, self.lang, fact.cell.detail))
+        elif isinstance(fact.cell, Value):
+            value = Piece(_with_unit(fact.cell))
+        return Piece(printable(fact.label)), value, Piece(printable("; ".join(filter(None, notes))))
+
+    def _grid_or_stack(self, rows: Rows) -> list[str]:
+        """In columns; where a word is too long for that, label and values below each other."""
+        if not rows:
+            return []
+        lines = grid(rows, self.width, color=self.color)
+        return lines if lines is not None else [line for row in rows for line in self._stack(row)]
+
+    def _stack(self, row: Sequence[Piece]) -> Iterator[str]:
+        label, *values = row
+        yield styled(label.text, label.style, self.color)
+        for value in values:
+            if value.text:
+                yield from self._hanging(GAP, value)
+
+    def _bullets(self, block: Bullets) -> list[str]:
+        lines = self._title(block.title)
+        for number, item in enumerate(block.items, start=1):
+            lines += self._hanging(f"{number}. " if block.numbered else "- ", _piece(item))
+        return lines
+
+    def _notes(self, block: Notes) -> list[str]:
+        lines = self._title(block.title)
+        for group in block.groups:
+            lines += [printable(group.subject)] if group.subject else []
+            for note in group.notes:
+                lines += self._hanging("- ", Piece(printable(note)))
+        return lines
+
+    def _hanging(self, bullet: str, piece: Piece) -> list[str]:
+        first, *rest = fold(piece.text, self.width - len(bullet))
+        indented = [bullet + styled(first, piece.style, self.color)]
+        return indented + [" " * len(bullet) + styled(line, piece.style, self.color) for line in rest]
+
+    # --- tables ---
+
+    def _table(self, block: Table) -> list[str]:
+        if not block.rows:
+            return []
+        remark = fold(printable(block.remark), self.width) if block.remark else []
+        return [*self._title(block.title), *self._fitted(block), *remark]
+
+    def _fitted(self, block: Table) -> list[str]:
+        full, short = self._rows(block, short=False), self._rows(block, short=True)
+        rows = full if natural_width(full) <= self.width else short
+        lines = grid(rows, self.width, color=self.color)
+        return lines if lines is not None else self._turned(short)
+
+    def _rows(self, block: Table, short: bool) -> list[list[Piece]]:
+        heads = [Piece(("*" if head.headline else "") + printable(head.title), "bold") for head in block.heads]
+        return [heads, *([_piece(cell, short) for cell in row] for row in block.rows)]
+
+    def _turned(self, rows: Sequence[Sequence[Piece]]) -> list[str]:
+        """Rows as columns, in as many groups as it takes."""
+        heads, *found = rows
+        lines: list[str] = []
+        while found:
+            num_beside = next((n for n in range(len(found), 1, -1) if self._fits([heads, *found[:n]])), 1)
+            turned = list(zip(heads, *found[:num_beside], strict=True))
+            lines += [*([""] if lines else []), *self._grid_or_stack(turned)]
+            found = found[num_beside:]
+        return lines
+
+    def _fits(self, columns: Sequence[Sequence[Piece]]) -> bool:
+        return grid(list(zip(*columns, strict=True)), self.width, color=False) is not None
+
+
+def _piece(cell: Cell, short: bool = False) -> Piece:
+    match cell:
+        case Text(text, brief, strong):
+            return Piece(printable((short and brief) or text), "bold" if strong else "")
+        case Value(text, marks=marks):
+            named = f"{text} ({', '.join(marks)})" if marks else text
+            return Piece(printable(named))
+        case Empty(reason):
+            return Piece(printable(reason))
+        case Status(text, good):
+            return Piece(printable(text), "good" if good else "bad")
+        case Link(text):
+            return Piece(printable(text))
+
+
+def _with_unit(value: Value) -> str:
+    return printable(f"{value.text} {value.unit}" if value.unit else value.text)
+
+
+def _marks(cell: Cell) -> tuple[str, ...]:
+    return cell.marks if isinstance(cell, Value) else ()

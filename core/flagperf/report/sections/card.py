@@ -1,0 +1,152 @@
+"""The card of one run: how it ended, its numbers, and what has to be known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flagperf import units
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.report.codes import DETAILS
+from flagperf.report.document import Block, Cell, Empty, Fact, Facts, Heading, Paragraph, Status
+from flagperf.report.kinds import KINDS
+from flagperf.report.sections.alignment import verdict_sentence, verdict_word
+from flagperf.report.sections.cells import has_results, joined, measured_cell, memory_cell
+from flagperf.report.sections.columns import QUALITY_FORMATS
+from flagperf.report.sections.naming import is_published, overrides, vendor_and_device, vendor_word
+from flagperf.report.sections.published import OwnRun, published_results
+from flagperf.report.sections.sentences import (
+    beside_memory,
+    evaluated_sentence,
+    mfu_sentence,
+    peak_time,
+    profile_sentence,
+    target_sentence,
+)
+from flagperf.report.texts import say
+from flagperf.spec import Quality
+from flagperf.store.run import RecordedRun, Run
+
+
+def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
+    """A run that did not succeed shows what it measured until then, without facts for what it did not."""
+    run = recorded.run
+    facts = [_status(run), *_times(run), *_qualities(run), *_details(run), *_verdict(run)]
+    if not has_results(run):
+        facts = [fact for fact in facts if not isinstance(fact.cell, Empty)]
+    yield Heading(_title(run))
+    yield Facts(tuple(facts))
+    if published:
+        yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")
+    yield Paragraph(f"bundle: {recorded.path}")
+
+
+def status_cell(run: Run) -> Status:
+    status = run.ending.status if run.ending else "no ending"
+    return Status(status, status == "succeeded")
+
+
+def caution(run: Run) -> str:
+    """What has to be known before figures are compared; nothing for a run of the published configuration."""
+    is_standard = is_published(run) and not run.job.config.deviations
+    simulated = say("simulated", "en") if run.simulated else ""
+    return _clauses(simulated, "" if is_standard else profile_sentence(run, "en"))
+
+
+def _title(run: Run) -> str:
+    job = run.job
+    device = vendor_and_device(vendor_word(run), job.device_model.short_name)
+    parts = [f"{job.case} {job.case_version}", f"profile {job.profile}", device, job.shape, job.precision.name]
+    return ", ".join([*parts, *filter(None, [overrides(run)])])
+
+
+def _status(run: Run) -> Fact:
+    reason = run.ending.reason if run.ending else DETAILS["no_ending"]["en"]
+    return Fact("run", status_cell(run), _clauses(reason, caution(run)))
+
+
+def _times(run: Run) -> Iterator[Fact]:
+    yield Fact("e2e_time", measured_cell(run, "e2e_time", units.one_decimal, "s"), _time_note(run))
+    for name in KINDS[run.manifest.kind].speeds:
+        form, unit = SPEEDS.get(name, (units.per_second, _unit(run, name)))
+        yield Fact(name, measured_cell(run, name, form, unit), _interval(run, name))
+    percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
+    yield Fact("step time", joined(percentiles, " / ", "ms"), "p50 / p90 / p99")
+
+
+SPEEDS = {"token/p/s": (units.tokens_per_second, "tokens/s per device")}
+"""Throughputs with a format or a unit of their own."""
+
+
+def _unit(run: Run, name: str) -> str:
+    metric = run.metric(name)
+    return metric.unit if metric else run.manifest.sample_unit
+
+
+def _time_note(run: Run) -> str:
+    parts = {"start-up": run.metric("init_time"), "training": run.metric("train_time")}
+    found = {name: metric.value for name, metric in parts.items() if metric and metric.value is not None}
+    return ", ".join(f"{name} {units.one_decimal(value)} s" for name, value in found.items())
+
+
+def _interval(run: Run, name: str) -> str:
+    metric = run.metric(name)
+    if metric is None or metric.interval is None:
+        return ""
+    low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
+    return f"{low} to {high} ({metric.interval.method})"
+
+
+def _qualities(run: Run) -> Iterator[Fact]:
+    yield from (_quality(run, quality) for quality in run.manifest.qualities)
+    if "loss" not in {quality.name for quality in run.manifest.qualities}:
+        losses = [measured_cell(run, name, units.loss) for name in ("loss_first", "loss")]
+        yield _fact("loss", joined(losses, " -> "), "first step -> last step")
+
+
+def _quality(run: Run, quality: Quality) -> Fact:
+    is_targeted = run.manifest.target is not None and run.manifest.target.metric == quality.name
+    cell = measured_cell(run, quality.name, QUALITY_FORMATS[quality.format])
+    target = target_sentence(run, "en") if is_targeted else ""
+    return _fact(quality.name, cell, _clauses(target, evaluated_sentence(run, quality.name, "en")))
+
+
+def _details(run: Run) -> Iterator[Fact]:
+    yield _fact("mem", memory_cell(run, "GiB"), _memory_note(run))
+    yield _fact("MFU", measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
+    yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
+    yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))
+    yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
+    if run.job.memory_scope == "host":  # the cores are the devices
+        yield _fact("cpu others", measured_cell(run, "cpu_others", units.percent), "of the cores, by other processes")
+
+
+def _memory_note(run: Run) -> str:
+    used = run.metric("mem_used")
+    if used is None or used.value is None:
+        return ""
+    when = peak_time(run, "en")
+    read = f"peak on {used.inputs.get('device_id')}{when}, read by {used.inputs.get('probe')}"
+    if run.job.memory_scope == "host":
+        return f"host memory of one worker, {read}"
+    return _clauses(f"of one device, {read}", *beside_memory(run, "en"))
+
+
+def _verdict(run: Run) -> Iterator[Fact]:
+    """Where a reference was given."""
+    verdict = run.metric(LOSS_ALIGNED.name)
+    if verdict is None:
+        return
+    if verdict.value is None:
+        yield Fact("loss aligned", Empty(verdict.reason or "not_measured", verdict.detail))
+    else:
+        status = Status(verdict_word(verdict.value), bool(verdict.value))
+        yield Fact("loss aligned", status, verdict_sentence(verdict, "en"))
+
+
+def _fact(label: str, cell: Cell, note: str = "") -> Fact:
+    """What would be said of a value is not said where there is none."""
+    return Fact(label, cell, "" if isinstance(cell, Empty) else note)
+
+
+def _clauses(*texts: str) -> str:
+    return "; ".join(filter(None, texts))

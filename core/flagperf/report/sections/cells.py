@@ -1,0 +1,54 @@
+"""Cells of recorded runs: a metric, the memory, a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flagperf import units
+from flagperf.report.document import Empty, Value
+from flagperf.store.run import Run
+
+Formatter = Callable[[float], str]
+
+
+def has_results(run: Run) -> bool:
+    """A run that ended by itself and measured everything. One that missed its target did; the notes say so."""
+    return run.ending is not None and run.ending.status in ("succeeded", "target_missed")
+
+
+def metric_cell(run: Run, name: str, form: Formatter) -> Value | Empty:
+    """A metric as a result of the run."""
+    return measured_cell(run, name, form) if has_results(run) else failure_cell(run)
+
+
+def measured_cell(run: Run, name: str, form: Formatter, unit: str = "") -> Value | Empty:
+    """A metric as far as it was measured, however the run ended."""
+    metric = run.metric(name)
+    if metric is None:
+        return Empty("not_measured", name)
+    if metric.value is None:
+        return Empty(metric.reason or "not_measured", metric.detail)
+    return Value(form(metric.value), unit, metric.marks)
+
+
+def memory_cell(run: Run, unit: str = "") -> Value | Empty:
+    return joined([measured_cell(run, name, units.gib) for name in ("mem_used", "mem_total")], "/", unit)
+
+
+def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Value | Empty:
+    """Several values in one cell; empty where one of them is."""
+    values = []
+    for cell in cells:
+        if isinstance(cell, Empty):
+            return cell
+        values.append(cell)
+    marks = dict.fromkeys(mark for value in values for mark in value.marks)
+    return Value(separator.join(value.text for value in values), unit, tuple(marks))
+
+
+def failure_cell(run: Run) -> Empty:
+    """The cells of a run without results: speeds and losses that it had until then are none."""
+    if run.ending is None:
+        return Empty("run_failed", "no_ending")
+    code = "unsupported" if run.ending.status == "unsupported" else "run_failed"
+    return Empty(code, ": ".join(part for part in (run.ending.status, run.ending.reason) if part))

@@ -1,0 +1,72 @@
+"""Several runs as a table, in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.report.document import Block, Cell, Empty, Head, NoteGroup, Notes, Table, Text
+from flagperf.report.sections.alignment import verdict_sentence
+from flagperf.report.sections.card import caution, status_cell
+from flagperf.report.sections.columns import Column, columns
+from flagperf.report.sections.naming import short_ids, vendor_word
+from flagperf.report.sections.published import OwnRun, published_results
+from flagperf.report.texts import explain, label
+from flagperf.store.run import RecordedRun, Run
+
+
+def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> Iterator[Block]:
+    """The columns are those of the cases' pages. Where a page has `/`, a run has the reason code here."""
+    runs = [each.run for each in recorded]
+    ids = short_ids(run.id for run in runs)
+    manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in runs}.values())
+    shown = _applicable(runs, {column.name: column for manifest in manifests for column in columns(manifest)})
+    identity = ("run", "status", "vendor", *(("case",) if len(manifests) > 1 else ()))
+    heads = (*(Head(name) for name in identity), *(column.titled("en") for column in shown))
+    rows = tuple((*_identity(run, ids, len(identity)), *_cells(run, shown)) for run in runs)
+    yield Table(heads, rows)
+    yield from _notes(runs, ids)
+    if published:
+        yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en")
+
+
+def _applicable(runs: Sequence[Run], known: dict[str, Column]) -> list[Column]:
+    """Without the columns that mean nothing for any of the runs."""
+    return [each for each in known.values() if any(_reason(cell) != "not_applicable" for cell in _column(runs, each))]
+
+
+def _column(runs: Sequence[Run], column: Column) -> list[Cell]:
+    return [_cells(run, [column])[0] for run in runs]
+
+
+def _reason(cell: Cell) -> str:
+    return cell.reason if isinstance(cell, Empty) else ""
+
+
+def _identity(run: Run, ids: dict[str, str], count: int) -> tuple[Cell, ...]:
+    cells = (Text(run.id, ids[run.id]), status_cell(run), Text(vendor_word(run)), Text(run.manifest.name))
+    return cells[:count]
+
+
+def _cells(run: Run, shown: Sequence[Column]) -> list[Cell]:
+    own = {column.name: column for column in columns(run.manifest)}
+    return [own[each.name].of_run(run, "en") if each.name in own else Empty("not_applicable") for each in shown]
+
+
+def _notes(runs: Sequence[Run], ids: dict[str, str]) -> Iterator[Block]:
+    """What has to be known of a run before its row is compared; what holds for all is said once."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for text in filter(None, (caution(run), _verdict(run))):
+            found.setdefault(text, []).append(ids[run.id])
+    notes = [text if len(names) == len(runs) else f"{', '.join(names)}: {text}" for text, names in found.items()]
+    if notes:
+        yield Notes((NoteGroup("", tuple(notes)),), label("notes", "en"))
+
+
+def _verdict(run: Run) -> str:
+    verdict = run.metric(LOSS_ALIGNED.name)
+    if verdict is None:
+        return ""
+    why = explain(verdict.reason or "", "en", verdict.detail)
+    return verdict_sentence(verdict, "en") or f"no verdict on its loss: {why}"

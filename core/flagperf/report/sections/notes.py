@@ -1,0 +1,284 @@
+"""The notes that every page prints about its runs: who measured what, when and how.
+
+A topic gives the sentences of one run; what several runs have in common becomes one note that names their rows, or none
+where it holds for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from flagperf import units
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.report.document import NOTHING, Block, Empty, NoteGroup, Notes
+from flagperf.report.kinds import KINDS
+from flagperf.report.sections.alignment import verdict_sentence
+from flagperf.report.sections.cells import Formatter, has_results, memory_cell
+from flagperf.report.sections.columns import quality_format
+from flagperf.report.sections.environment import differing_facts
+from flagperf.report.sections.naming import layout, overrides, run_configuration
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.sections.sentences import (
+    beside_memory,
+    changes_sentence,
+    evaluated_rows,
+    mfu_formula,
+    mfu_peak,
+    peak_time,
+    profile_verdict,
+    target_sentence,
+)
+from flagperf.report.texts import Lang, listed, recorded_words, say
+from flagperf.store.run import RecordedRun, Run
+
+Topic = Callable[[RecordedRun, Lang], Iterator[str]]
+
+MAX_PARTS = 8
+"""What a quality is made of is printed where it is few enough to read; the rest is in the bundle."""
+
+
+def notes(page: PageRuns) -> Iterator[Block]:
+    found = {
+        subject: [note for topic in topics for note in _notes(page, topic)] for subject, topics in SUBJECTS.items()
+    }
+    found["measured"] = [*page.by_rows(_run_texts(page)), *found["measured"]]
+    groups = [NoteGroup(page.label(f"about_{subject}"), tuple(texts)) for subject, texts in found.items() if texts]
+    yield Notes(tuple(groups), page.label("notes"))
+
+
+def _notes(page: PageRuns, topic: Topic) -> list[str]:
+    return page.merged([list(topic(recorded, page.lang)) for recorded in page.runs])
+
+
+# --- measured -------------------------------------------------------------------------------------------------------
+
+
+def _run_texts(page: PageRuns) -> list[str]:
+    """Identity of each run, and which repeat of its configuration it is."""
+    setups = [_setup(recorded.run) for recorded in page.runs]
+    return [
+        say(
+            "run",
+            page.lang,
+            id=recorded.run.id,
+            date=recorded.run.created[:10],
+            repeat=setups[: index + 1].count(setups[index]),
+            repeats=setups.count(setups[index]),
+        )
+        for index, recorded in enumerate(page.runs)
+    ]
+
+
+def _setup(run: Run) -> tuple[str, ...]:
+    return run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile
+
+
+def _simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    if recorded.run.simulated:
+        yield say("simulated", lang)
+
+
+def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run = recorded.run
+    fact = recorded.nodes[0].environment.facts.get("commit") if recorded.nodes else None
+    commit = say("commit", lang, commit=fact.value) if fact and fact.value else ""
+    yield say(
+        "made_by",
+        lang,
+        case=run.manifest.name,
+        version=run.manifest.version,
+        adapter=run.job.adapter,
+        flagperf=run.flagperf_version,
+        commit=commit,
+    )
+
+
+# --- configuration and environment ----------------------------------------------------------------------------------
+
+
+def _profile(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """With the changed values only where the general table does not list them."""
+    run = recorded.run
+    yield profile_verdict(run, lang)
+    changed = changes_sentence(run, lang)
+    if changed and "extra" not in run.manifest.page.rows:
+        yield say("changed", lang, changes=changed)
+
+
+def _nodes(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    names = differing_facts(recorded)
+    if names:
+        yield say("nodes_differ", lang, facts=listed(names, lang))
+
+
+# --- timing ---------------------------------------------------------------------------------------------------------
+
+
+def _steps(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run = recorded.run
+    if has_results(run):
+        yield say(
+            "steps",
+            lang,
+            dropped=_metric(run, "steps_dropped", units.count),
+            kept=_metric(run, "steps_kept", units.count),
+            padding=_metric(run, "padding_ratio", units.percent),
+            timing=_timing(run),
+        )
+
+
+def _timing(run: Run) -> str:
+    metric = run.metric(KINDS[run.manifest.kind].timed)
+    return str(metric.inputs.get("timing", NOTHING)) if metric else NOTHING
+
+
+def _intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run = recorded.run
+    for name in run.manifest.page.columns if has_results(run) else ():
+        metric = run.metric(name)
+        if metric is not None and metric.interval is not None:
+            low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
+            method = recorded_words(metric.interval.method, lang)
+            yield say("interval", lang, name=metric.name, low=low, high=high, method=method)
+
+
+def _cpu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    metric = recorded.run.metric("cpu_others")
+    if recorded.run.job.memory_scope == "host" and metric is not None and metric.value is not None:
+        yield say("cpu_others", lang, share=units.percent(metric.value), cores=metric.inputs.get("cores", NOTHING))
+
+
+# --- quality --------------------------------------------------------------------------------------------------------
+
+
+def _target(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    if has_results(recorded.run):
+        yield target_sentence(recorded.run, lang)
+
+
+def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run = recorded.run
+    names: dict[str, list[str]] = {}
+    for quality in run.manifest.qualities if has_results(run) else ():
+        rows = evaluated_rows(run, quality.name)
+        if rows:
+            names.setdefault(rows, []).append(quality.name)
+    for rows, found in names.items():
+        yield say("evaluated", lang, name=listed(found, lang), rows=rows)
+
+
+def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run = recorded.run
+    for quality in run.manifest.qualities if has_results(run) else ():
+        metric, form = run.metric(quality.name), quality_format(run.manifest, quality.name)
+        for by, values in metric.inputs.get("parts", {}).items() if metric else ():
+            if len(values) <= MAX_PARTS:
+                parts = listed([f"{each} {form(values[each])}" for each in values], lang)
+                yield say("parts", lang, name=quality.name, by=by, parts=parts)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+def _memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Probe, interval and device."""
+    used = recorded.run.metric("mem_used")
+    if used is None or used.value is None or not _has_memory(recorded.run):
+        return
+    numbers = {key: used.inputs.get(f"{key}_seconds") for key in ("interval", "largest_gap")}
+    interval, gap = (NOTHING if number is None else f"{number:.3g}" for number in numbers.values())
+    sampled = say(
+        "memory",
+        lang,
+        probe=used.inputs.get("probe", NOTHING),
+        samples=used.inputs.get("num_samples", NOTHING),
+        interval=interval,
+        gap=gap,
+        device=used.inputs.get("device_id", NOTHING),
+    )
+    yield sampled + peak_time(recorded.run, lang)
+
+
+def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """How even the devices are, where there are several: stages of a pipeline differ."""
+    for name, source in (("mem_used", "by_probe"), ("mem_allocator", "by_allocator")):
+        metric = recorded.run.metric(name)
+        peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
+        if len(peaks) > 1 and _has_memory(recorded.run):
+            amounts = {"low": min(peaks), "mean": sum(peaks) / len(peaks), "high": max(peaks)}
+            shown = {key: units.gib(amount) for key, amount in amounts.items()}
+            yield say("memory_spread", lang, devices=len(peaks), source=say(source, lang), **shown)
+
+
+def _beside_memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Plainly what is measured where devices have no memory of their own."""
+    run = recorded.run
+    if _has_memory(run):
+        yield from [say("memory_host", lang)] if run.job.memory_scope == "host" else beside_memory(run, lang)
+
+
+def _has_memory(run: Run) -> bool:
+    return has_results(run) or not isinstance(memory_cell(run), Empty)
+
+
+# --- MFU and alignment ----------------------------------------------------------------------------------------------
+
+
+def _mfu(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    if has_results(recorded.run):
+        yield from filter(None, [mfu_formula(recorded.run, lang), mfu_peak(recorded.run, lang)])
+
+
+def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Where a part of the work was padding."""
+    run = recorded.run
+    useful, whole = run.metric("mfu_useful"), run.metric("mfu")
+    if has_results(run) and useful and whole and useful.value is not None and useful.value != whole.value:
+        yield say("mfu_useful", lang, share=units.percent(useful.value))
+
+
+def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Pages count by different formulas, and by one of these a published figure can be compared."""
+    run = recorded.run
+    found = [run.metric(name) for name in ("mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")]
+    figures = [
+        f"{metric.inputs.get('formula', metric.name.removeprefix('mfu_'))} {units.percent(metric.value)}"
+        for metric in found
+        if metric is not None and metric.value is not None
+    ]
+    if figures and has_results(run) and mfu_formula(run, lang):
+        yield say("mfu_others", lang, figures=listed(figures, lang))
+
+
+def _aligned(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    verdict = recorded.run.metric(LOSS_ALIGNED.name)
+    if verdict and verdict.value is not None and has_results(recorded.run):
+        yield verdict_sentence(verdict, lang)
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+def _data(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    for file in recorded.run.job.data_files:
+        yield say("data_file", lang, path=file.path, sha256=file.sha256)
+
+
+SUBJECTS: dict[str, tuple[Topic, ...]] = {
+    "measured": (_simulated, _made_by),
+    "configuration": (_profile,),
+    "environment": (_nodes,),
+    "timing": (_steps, _intervals, _cpu_others),
+    "quality": (_target, _evaluated, _parts),
+    "memory": (_memory, _memory_spreads, _beside_memory),
+    "mfu": (_mfu, _mfu_useful, _mfu_others),
+    "alignment": (_aligned,),
+    "data": (_data,),
+}
+
+
+def _metric(run: Run, name: str, form: Formatter) -> str:
+    metric = run.metric(name)
+    if metric is None or metric.value is None:
+        return f"{NOTHING} ({metric.reason if metric and metric.reason else 'not_measured'})"
+    return form(metric.value)

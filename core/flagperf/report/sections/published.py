@@ -1,0 +1,136 @@
+"""Published results of a case beside a run's own: the same columns, the own row first and marked, and where each result
+was published."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from flagperf.report.document import NOTHING, Block, Cell, Head, Link, Table, Text
+from flagperf.report.sections.cells import has_results
+from flagperf.report.sections.columns import COLUMNS, UNPUBLISHED, Column, columns
+from flagperf.report.sections.naming import run_configuration, short_configuration
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.texts import Lang, label, listed, say
+from flagperf.spec import Manifest, Reference
+from flagperf.store.run import Run
+
+MAX_ROWS = 6
+"""A longer table is collapsed."""
+
+REPOSITORY = "https://github.com/FlagOpen/FlagPerf/blob/main/"
+_PATH_THERE = re.compile(r"(training|inference|base|operation)/[\w./-]+")
+
+
+class OwnRun(msgspec.Struct, frozen=True):
+    """A run that stands among published results."""
+
+    run: Run
+    mark: str
+
+
+def published(page: PageRuns) -> Iterator[Block]:
+    """On a page: with sources."""
+    marks = [
+        say("this_run" if len(page.runs) == 1 else "this_row", page.lang, row=row + 1) for row in range(len(page.runs))
+    ]
+    own = [OwnRun(recorded.run, mark) for recorded, mark in zip(page.runs, marks, strict=True)]
+    yield from published_results([page.manifest], own, page.lang, sources=True)
+
+
+def published_results(
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool = False
+) -> Iterator[Block]:
+    """A table for the cases that have the same columns; cases of one kind have. Nothing where nothing is published, or
+    where runs were made and none of them has results to compare."""
+    families: dict[tuple[str, ...], list[Manifest]] = {}
+    for manifest in manifests:
+        families.setdefault(manifest.page.columns, []).append(manifest)
+    for family in families.values():
+        names = {manifest.name for manifest in family}
+        of_family = [each for each in own if each.run.manifest.name in names]
+        yield from _table(family, of_family, lang, sources=sources, cases=len(manifests) > 1)
+
+
+def _table(
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool, cases: bool
+) -> Iterator[Block]:
+    compared = [each for each in own if has_results(each.run)]
+    found = [(manifest.name, each) for manifest in manifests for each in manifest.references if each.values]
+    if not found or (own and not compared):
+        return
+    shown = _worth_showing(manifests, compared, [reference for _, reference in found], lang)
+    rows = [
+        *(_row(_own_name(each, lang), each.run.manifest.name, _own_cells(each.run, shown, lang)) for each in compared),
+        *(_row(_name(each, lang), case, _cells(each, shown, lang), _source(each)) for case, each in found),
+    ]
+    heads = (COLUMNS["configuration"].titled(lang), Head(label("case", lang)), *(each.titled(lang) for each in shown))
+    title = say("published_of", lang, cases=listed([each.name for each in manifests], lang))
+    title = title if cases else label("published", lang)
+    table = Table((*heads, Head(label("source", lang))), tuple(rows), title)
+    yield _without(table, {1: not cases, len(heads): not sources}, _remark(manifests, lang))
+
+
+def _worth_showing(
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[Reference], lang: Lang
+) -> list[Column]:
+    """The columns in which a published result has something, or in which words say how a run differs from it."""
+    every = {column.name: column for manifest in manifests for column in columns(manifest)}
+    every.pop("configuration", None)
+    return [
+        each
+        for each in every.values()
+        if any(each.of_reference(one, lang) != UNPUBLISHED for one in found)
+        or any(_says_something(each.of_run(one.run, lang)) for one in own)
+    ]
+
+
+def _says_something(cell: Cell) -> bool:
+    return isinstance(cell, Text) and cell != UNPUBLISHED
+
+
+def _row(name: Cell, case: str, cells: Sequence[Cell], source: Cell = UNPUBLISHED) -> tuple[Cell, ...]:
+    return (name, Text(case), *cells, source)
+
+
+def _own_name(own: OwnRun, lang: Lang) -> Cell:
+    names = (run_configuration(own.run, lang), short_configuration(own.run))
+    full, short = (say("line", lang, label=own.mark, value=name) for name in names)
+    return Text(full, short, strong=True)
+
+
+def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[Cell]:
+    own = {column.name: column for column in columns(run.manifest)}
+    return [own[each.name].of_run(run, lang) if each.name in own else Text(NOTHING) for each in shown]
+
+
+def _name(reference: Reference, lang: Lang) -> Cell:
+    return COLUMNS["configuration"].of_reference(reference, lang)
+
+
+def _cells(reference: Reference, shown: Sequence[Column], lang: Lang) -> list[Cell]:
+    return [column.of_reference(reference, lang) for column in shown]
+
+
+def _source(reference: Reference) -> Cell:
+    """A link where it is a file of the repository of published results, or an address."""
+    source = reference.source
+    if source.startswith("https://"):
+        return Link(source, source)
+    return Link(source, REPOSITORY + source) if _PATH_THERE.fullmatch(source) else Text(source)
+
+
+def _without(table: Table, columns: dict[int, bool], remark: str) -> Table:
+    """Without the columns that are True."""
+    kept = [index for index in range(len(table.heads)) if not columns.get(index)]
+    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
+    heads = tuple(table.heads[index] for index in kept)
+    return Table(heads, rows, table.title, remark, collapsed=len(rows) > MAX_ROWS)
+
+
+def _remark(manifests: Sequence[Manifest], lang: Lang) -> str:
+    bare = [each for manifest in manifests for each in manifest.references if not each.values]
+    names = [f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare]
+    return say("published_bare", lang, names=listed(list(dict.fromkeys(names)), lang)) if names else ""

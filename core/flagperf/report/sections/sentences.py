@@ -1,0 +1,116 @@
+"""Sentences about one run that its card and a page's notes have in common."""
+
+from __future__ import annotations
+
+from flagperf import units
+from flagperf.report.document import NOTHING
+from flagperf.report.sections.cells import Formatter
+from flagperf.report.sections.columns import quality_format
+from flagperf.report.sections.naming import changes_by_layer, has_published_profile, is_published
+from flagperf.report.texts import Lang, clauses, explain, listed, say
+from flagperf.store.run import Run
+
+
+def profile_sentence(run: Run, lang: Lang) -> str:
+    """Whether this is the published configuration, and every value that was changed in it."""
+    changed = changes_sentence(run, lang)
+    return clauses([profile_verdict(run, lang), changed and say("changed", lang, changes=changed)], lang)
+
+
+def profile_verdict(run: Run, lang: Lang) -> str:
+    name = "profile_published" if is_published(run) else "profile_other"
+    if has_published_profile(run) and not is_published(run):
+        name = "profile_changed"
+    return say(name, lang, profile=run.job.profile)
+
+
+def changes_sentence(run: Run, lang: Lang) -> str:
+    """`bs=96 (tuning acme), lr=1.5e-4 (--set)`."""
+    changed = [
+        say("change", lang, change=change, layer=layer)
+        for layer, changes in changes_by_layer(run).items()
+        for change in changes
+    ]
+    return listed(changed, lang)
+
+
+def evaluated_sentence(run: Run, name: str, lang: Lang) -> str:
+    """How many rows stand behind a quality, where the case says so."""
+    rows = evaluated_rows(run, name)
+    return say("evaluated", lang, name=name, rows=rows) if rows else ""
+
+
+def evaluated_rows(run: Run, name: str) -> str:
+    metric = run.metric(name)
+    if metric is None or metric.value is None or "evaluated" not in metric.inputs:
+        return ""
+    return units.count(metric.inputs["evaluated"])
+
+
+def target_sentence(run: Run, lang: Lang) -> str:
+    """Target and verdict."""
+    metric = run.metric("target")
+    if metric is None or metric.value is None:
+        if run.manifest.target is None:
+            return say("target_none", lang)
+        reason = metric.reason if metric and metric.reason else "not_measured"
+        return say("target_unknown", lang, why=explain(reason, lang, metric.detail if metric else ""))
+    name = str(metric.inputs.get("metric", run.manifest.target.metric if run.manifest.target else ""))
+    form = quality_format(run.manifest, name)
+    target, got = (optional(metric.inputs.get(key), form) for key in ("target", "got"))
+    if target == got and not metric.value:
+        got = str(metric.inputs["got"])  # rounding would hide why it was missed
+    return say("target_reached" if metric.value else "target_missed", lang, metric=name, target=target, got=got)
+
+
+def beside_memory(run: Run, lang: Lang) -> list[str]:
+    """What was on the card before the workers, and what of it their allocator does not know."""
+    baseline, allocator, remainder = (run.metric(f"mem_{name}") for name in ("baseline", "allocator", "remainder"))
+    found = []
+    if baseline is not None and baseline.value is not None:
+        found.append(say("memory_baseline", lang, baseline=units.gib(baseline.value)))
+    if allocator is not None and allocator.value is not None and remainder is not None and remainder.value is not None:
+        amounts = {"allocator": units.gib(allocator.value), "remainder": units.gib(remainder.value)}
+        found.append(say("memory_allocator", lang, device=allocator.inputs.get("device_id", NOTHING), **amounts))
+    return found
+
+
+def peak_time(run: Run, lang: Lang) -> str:
+    """When memory was fullest, as the end of a sentence that says where."""
+    used = run.metric("mem_used")
+    seconds = used.inputs.get("peak_seconds") if used else None
+    if seconds is None:
+        return ""
+    side = "after" if seconds >= 0 else "before"
+    return say(f"peak_{side}_{run.manifest.kind}", lang, seconds=units.one_decimal(abs(seconds)))
+
+
+def mfu_sentence(run: Run, lang: Lang) -> str:
+    """Formula, N and peak; nothing where there is no MFU."""
+    return clauses([mfu_formula(run, lang), mfu_peak(run, lang)], lang)
+
+
+def mfu_formula(run: Run, lang: Lang) -> str:
+    metric = run.metric("mfu")
+    if metric is None or metric.value is None:
+        return ""
+    return say(
+        "mfu",
+        lang,
+        formula=metric.inputs.get("formula", NOTHING),
+        parameters=optional(metric.inputs.get("parameters"), units.count),
+        matmul=optional(metric.inputs.get("matmul_parameters"), units.count),
+    )
+
+
+def mfu_peak(run: Run, lang: Lang) -> str:
+    """The peak that MFU was divided by, and its source."""
+    metric, peak = run.metric("mfu"), run.job.peak
+    if metric is None or metric.value is None or peak is None:
+        return ""
+    value = units.teraflops(peak.value)
+    return say("mfu_peak", lang, peak=value, row=peak.row, source=peak.source, confidence=peak.confidence)
+
+
+def optional(value: float | None, form: Formatter) -> str:
+    return NOTHING if value is None else form(value)

@@ -1,0 +1,72 @@
+"""Data, model and weights: where to get them, and what a run was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flagperf.report.document import Block, Bullets, Cell, Code, Heading, Link, Text
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.sections.rows import ROWS, row_remark, row_value
+from flagperf.report.texts import say
+
+
+def downloads(page: PageRuns) -> Iterator[Block]:
+    """A section for each, as training pages have them."""
+    for name in page.manifest.page.downloads:
+        yield Heading(page.label(f"download_{name}"))
+        yield Bullets(_links(page, name))
+
+
+def dataset(page: PageRuns) -> Iterator[Block]:
+    yield Heading(page.label("data_section"))
+    yield Bullets((_line(page, "dataset"), *_links(page, "dataset")))
+
+
+def weights(page: PageRuns) -> Iterator[Block]:
+    yield Heading(page.label("model_section"))
+    yield from _data_tree(page)
+    yield Bullets((_line(page, "model"), *_links(page, "checkpoint")))
+
+
+def _links(page: PageRuns, name: str) -> tuple[Cell, ...]:
+    """One address or several."""
+    found: list[str | Sequence[str]] = [each for key, each in page.manifest.page.downloads.items() if key == name]
+    urls = [url for each in found for url in ([each] if isinstance(each, str) else each)]
+    return tuple(Link(url, url) for url in urls)
+
+
+def _line(page: PageRuns, row: str) -> Text:
+    """As the general table has it."""
+    value, remark = row_value(ROWS[row], page), row_remark(ROWS[row], page)
+    return Text(say("with_remark", page.lang, text=value, remark=remark) if remark else value)
+
+
+# --- the folder of data ---------------------------------------------------------------------------------------------
+
+Tree = dict[str, Any]
+"""Name -> what is below it; empty for a file."""
+
+
+def _data_tree(page: PageRuns) -> Iterator[Block]:
+    """What --data-dir held; nothing for runs without one."""
+    paths = sorted({file.path for recorded in page.runs for file in recorded.run.job.data_files})
+    if paths:
+        yield Code("\n".join(_branches(_tree(paths))))
+
+
+def _tree(paths: Sequence[str]) -> Tree:
+    tree: Tree = {}
+    for path in paths:
+        below = tree
+        for name in " ".join(path.split()).split("/"):
+            below = below.setdefault(name, {})
+    return tree
+
+
+def _branches(tree: Mapping[str, Tree]) -> Iterator[str]:
+    names = list(tree)
+    for name in names:
+        is_last = name == names[-1]
+        yield ("└── " if is_last else "├── ") + name
+        yield from (("    " if is_last else "│   ") + line for line in _branches(tree[name]))
