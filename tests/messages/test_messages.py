@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flagperf.messages import Message, joined, message, recorded, render
+from flagperf.messages import Message, clauses, message, render, usable, words
 
 WHO = message("name.ranks", names=[0, 2])
 SAID = message("rank.unsuccessful", who=WHO, why="the link went down")
@@ -38,9 +38,9 @@ def test_words_of_others_are_taken_literally() -> None:
     ],
 )
 def test_what_cannot_be_said_again_is_shown_as_it_was_recorded(said: Message | None) -> None:
-    assert recorded(said, "as it was said", "zh") == "as it was said"
+    assert words(usable(said, "as it was said"), "zh") == "as it was said"
 
 
 def test_empty_clauses_are_left_out() -> None:
-    assert joined(["a", "", "b"], "en") == "a; b"
-    assert joined(["a", "", "b"], "zh") == "a；b"
+    assert clauses(["a", "", "b"], "en") == "a; b"
+    assert clauses(["a", "", "b"], "zh") == "a；b"

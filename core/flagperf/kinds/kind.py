@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+RESULTS = ("results", "batch_sizes", "general", "performance", "rows", "published", "notes")
+"""The sections that end a page."""
+
 Text = dict[str, str]
 """One text in several languages: {"en": ..., "zh": ...}."""
 
@@ -26,5 +29,13 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """What MFU divides by, for cases that count samples and for those that count tokens: see docs/metrics.md."""
     mfu_formulas: dict[str, str]
     """Metric -> formula id, of the MFU by other formulas that stands beside the case's own."""
+    card: tuple[str, ...]
+    """Speeds on the card that a terminal shows."""
+    timed: str
+    """The metric that says how steps were timed."""
+    sections: tuple[str, ...]
+    """Of a page, in this order, by the names of report.page.SECTIONS."""
+    loop: Text
+    """What the measured span is called in a sentence."""
     words: dict[str, Text] = {}
     """Labels that this kind words differently from the catalogue."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flagperf.kinds.kind import Kind
+from flagperf.kinds.kind import RESULTS, Kind
 
 TRAINING = Kind(
     name="training",
@@ -19,7 +19,11 @@ TRAINING = Kind(
         "host",
         "losses",
     ),
-    headline=("p_core", "token/p/s"),
+    headline=("p_core", "token/p/s", "mfu"),
     mfu_duration={"samples": "core", "tokens": "train"},
     mfu_formulas={"mfu_nominal-6n": "nominal-6n", "mfu_nominal-2n": "nominal-2n", "mfu_palm": "palm"},
+    card=("p_whole", "p_train", "p_core", "token/p/s"),
+    timed="p_core",
+    sections=("downloads", "subject", "environment", "strategies", *RESULTS),
+    loop={"en": "training", "zh": "训练"},
 )

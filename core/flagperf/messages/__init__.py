@@ -19,13 +19,14 @@ __all__ = [
     "Lang",
     "Message",
     "choose",
+    "clauses",
     "has_text",
-    "joined",
     "listed",
     "message",
-    "recorded",
     "render",
     "template",
+    "usable",
+    "words",
 ]
 
 
@@ -47,16 +48,6 @@ def render(said: Message, lang: Lang = "en") -> str:
     return template(said.code, lang).format(**{name: _words(value, lang) for name, value in said.params.items()})
 
 
-def recorded(said: Message | None, text: str, lang: Lang) -> str:
-    """A message from a record, which another version may have written: `text` where it cannot be put into words."""
-    if said is None:
-        return text
-    try:
-        return render(said, lang)
-    except (LookupError, ValueError, TypeError, AttributeError):
-        return text
-
-
 def choose(text: Mapping[str, str], lang: Lang) -> str:
     """A text that a case or an adapter brought: in the language, else in English, else in any."""
     return text.get(lang) or text.get("en") or next(iter(text.values()), "")
@@ -66,9 +57,24 @@ def listed(items: Iterable[str], lang: Lang) -> str:
     return template("separator.items", lang).join(items)
 
 
-def joined(clauses: Iterable[str], lang: Lang) -> str:
+def clauses(items: Iterable[str], lang: Lang) -> str:
     """Clauses of one sentence; empty ones are left out."""
-    return template("separator.clauses", lang).join(clause for clause in clauses if clause)
+    return template("separator.clauses", lang).join(item for item in items if item)
+
+
+def usable(said: Message | None, text: str) -> Message | str:
+    """A message from a record, which another version may have written: `text` where it cannot be put into words."""
+    if said is None:
+        return text
+    try:
+        render(said)
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return text
+    return said
+
+
+def words(said: Message | str, lang: Lang) -> str:
+    return render(said, lang) if isinstance(said, Message) else said
 
 
 def _words(value: Any, lang: Lang) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.report.texts import Lang
+from flagperf.messages import Lang, Message
 
 NOTHING = "/"
 """How pages write that nothing is there."""
@@ -35,7 +35,8 @@ class Empty(msgspec.Struct, frozen=True):
     """No value, and why."""
 
     reason: str
-    detail: str = ""
+    detail: Message | str = ""
+    """What was seen."""
 
 
 class Status(msgspec.Struct, frozen=True):

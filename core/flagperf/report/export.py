@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from flagperf.messages import has_text, template
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
 from flagperf.report.sections.naming import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
@@ -61,6 +62,7 @@ def _run(recorded: RecordedRun) -> dict[str, Any]:
         "precision": job.precision.name,
         "overrides": _overrides(run),
         "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
+        "rows": run.rows,
         "environment": [_node(node, job.vendor) for node in recorded.nodes],
     }
 
@@ -84,7 +86,17 @@ def _metrics(run: Run) -> tuple[Metric, ...]:
 
 
 def _metric(metric: Metric) -> dict[str, Any]:
-    return _fields(metric, "value", "unit", "scope", "definition", "reason", "detail", "marks", "interval", "inputs")
+    fields = ("value", "unit", "scope", "definition", "reason", "detail", "message", "marks", "inputs", "version")
+    return {**_fields(metric, *fields), "interval": _interval(metric)}
+
+
+def _interval(metric: Metric) -> dict[str, Any] | None:
+    """With its method in words, as it always was."""
+    if metric.interval is None:
+        return None
+    code = f"interval.{metric.interval.method}"
+    method = template(code, "en") if has_text(code) else metric.interval.method
+    return {**_fields(metric.interval, "low", "high"), "method": method}
 
 
 def _node(node: NodeFacts, vendor: str) -> dict[str, Any]:

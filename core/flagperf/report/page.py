@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from flagperf.kinds import KINDS
 from flagperf.report.checks import check_figures
 from flagperf.report.document import Block, Document
-from flagperf.report.kinds import KINDS
 from flagperf.report.render import to_markdown
 from flagperf.report.sections.environment import environment
+from flagperf.report.sections.measured import measured
 from flagperf.report.sections.notes import notes
 from flagperf.report.sections.page_runs import PageRuns, page_runs
 from flagperf.report.sections.published import published
@@ -35,6 +36,7 @@ SECTIONS: dict[str, Section] = {
     "batch_sizes": batch_sizes,
     "general": general,
     "performance": performance,
+    "rows": measured,
     "published": published,
     "notes": notes,
 }

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from flagperf import units
+from flagperf.messages import Message, words
 from flagperf.metrics import Alignment, LossCurve, Metric, Rule, StepError, alignment_fields, changed_values, unstated
 from flagperf.report.document import Block, Chart, Fact, Facts, Series, Status, Text
 from flagperf.report.sections.naming import short_ids, vendor_and_device
-from flagperf.report.texts import Lang, clauses, listed, recorded_words, say
+from flagperf.report.texts import Lang, clauses, listed, say
 
 _NAMED_GAPS = 3
 _NAMED_VALUES = 8
@@ -111,13 +112,17 @@ def _said_conditions(found: dict[str, Any], lang: Lang) -> Iterator[str]:
         named = [f"{key} {units.setting(a)}/{units.setting(b)}" for key, (a, b) in found["differences"].items()]
         yield say("aligned_differ", lang, values=listed(named, lang))
     if found["unstated"]:
-        yield say("aligned_unstated", lang, names=listed([recorded_words(n, lang) for n in found["unstated"]], lang))
+        yield say("aligned_unstated", lang, names=listed(_unstated_names(found, lang), lang))
+
+
+def _unstated_names(found: dict[str, Any], lang: Lang) -> list[str]:
+    return [words(msgspec.convert(each, Message), lang) for each in found["unstated_messages"]]
 
 
 def _named(label: str, curve: LossCurve, short: str) -> Fact:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
-    words = ", ".join(str(word) for word in (curve.case, *about) if word)
-    return Fact(label, Text(curve.run or "not of a run", short), words)
+    known = ", ".join(str(word) for word in (curve.case, *about) if word)
+    return Fact(label, Text(curve.run or "not of a run", short), known)
 
 
 def _errors(alignment: Alignment) -> Iterator[Fact]:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flagperf import units
+from flagperf.kinds import KINDS
+from flagperf.messages import usable, words
 from flagperf.metrics import LOSS_ALIGNED
-from flagperf.report.codes import DETAILS
+from flagperf.metrics.registry import ENTRIES, entries_of
 from flagperf.report.document import Block, Cell, Empty, Fact, Facts, Heading, Paragraph, Status
-from flagperf.report.kinds import KINDS
 from flagperf.report.sections.alignment import verdict_sentence, verdict_word
 from flagperf.report.sections.cells import has_results, joined, measured_cell, memory_cell
-from flagperf.report.sections.columns import QUALITY_FORMATS
+from flagperf.report.sections.columns import metric_format
+from flagperf.report.sections.measured import measured_tables
 from flagperf.report.sections.naming import is_published, overrides, vendor_and_device, vendor_word
 from flagperf.report.sections.published import OwnRun, published_results
 from flagperf.report.sections.sentences import (
     beside_memory,
     evaluated_sentence,
+    interval_range,
     mfu_sentence,
     peak_time,
     profile_sentence,
+    shown_unit,
     target_sentence,
 )
 from flagperf.report.texts import say
@@ -35,6 +39,7 @@ def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
         facts = [fact for fact in facts if not isinstance(fact.cell, Empty)]
     yield Heading(_title(run))
     yield Facts(tuple(facts))
+    yield from measured_tables(run, "en")
     if published:
         yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")
     yield Paragraph(f"bundle: {recorded.path}")
@@ -60,26 +65,17 @@ def _title(run: Run) -> str:
 
 
 def _status(run: Run) -> Fact:
-    reason = run.ending.reason if run.ending else DETAILS["no_ending"]["en"]
+    reason = words(usable(run.ending.message, run.ending.reason), "en") if run.ending else say("no_ending", "en")
     return Fact("run", status_cell(run), _clauses(reason, caution(run)))
 
 
 def _times(run: Run) -> Iterator[Fact]:
     yield Fact("e2e_time", measured_cell(run, "e2e_time", units.one_decimal, "s"), _time_note(run))
-    for name in KINDS[run.manifest.kind].speeds:
-        form, unit = SPEEDS.get(name, (units.per_second, _unit(run, name)))
-        yield Fact(name, measured_cell(run, name, form, unit), _interval(run, name))
+    for entry in (ENTRIES[name] for name in KINDS[run.manifest.kind].card):
+        cell = measured_cell(run, entry.name, entry.format, shown_unit(run, entry))
+        yield Fact(entry.name, cell, _interval(run, entry.name))
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
     yield Fact("step time", joined(percentiles, " / ", "ms"), "p50 / p90 / p99")
-
-
-SPEEDS = {"token/p/s": (units.tokens_per_second, "tokens/s per device")}
-"""Throughputs with a format or a unit of their own."""
-
-
-def _unit(run: Run, name: str) -> str:
-    metric = run.metric(name)
-    return metric.unit if metric else run.manifest.sample_unit
 
 
 def _time_note(run: Run) -> str:
@@ -90,10 +86,7 @@ def _time_note(run: Run) -> str:
 
 def _interval(run: Run, name: str) -> str:
     metric = run.metric(name)
-    if metric is None or metric.interval is None:
-        return ""
-    low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
-    return f"{low} to {high} ({metric.interval.method})"
+    return interval_range(metric, metric_format(run.manifest, name), "en") if metric else ""
 
 
 def _qualities(run: Run) -> Iterator[Fact]:
@@ -105,7 +98,7 @@ def _qualities(run: Run) -> Iterator[Fact]:
 
 def _quality(run: Run, quality: Quality) -> Fact:
     is_targeted = run.manifest.target is not None and run.manifest.target.metric == quality.name
-    cell = measured_cell(run, quality.name, QUALITY_FORMATS[quality.format])
+    cell = measured_cell(run, quality.name, metric_format(run.manifest, quality.name))
     target = target_sentence(run, "en") if is_targeted else ""
     return _fact(quality.name, cell, _clauses(target, evaluated_sentence(run, quality.name, "en")))
 
@@ -118,6 +111,15 @@ def _details(run: Run) -> Iterator[Fact]:
     yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
     if run.job.memory_scope == "host":  # the cores are the devices
         yield _fact("cpu others", measured_cell(run, "cpu_others", units.percent), "of the cores, by other processes")
+    yield from _noted(run)
+
+
+def _noted(run: Run) -> Iterator[Fact]:
+    """Metrics that have no other place, where they have a value."""
+    for entry in entries_of(run.manifest):
+        cell = measured_cell(run, entry.name, entry.format, shown_unit(run, entry))
+        if entry.noted and not isinstance(cell, Empty):
+            yield Fact(entry.title["en"].lower(), cell, entry.remark.get("en", ""))
 
 
 def _memory_note(run: Run) -> str:
@@ -137,7 +139,7 @@ def _verdict(run: Run) -> Iterator[Fact]:
     if verdict is None:
         return
     if verdict.value is None:
-        yield Fact("loss aligned", Empty(verdict.reason or "not_measured", verdict.detail))
+        yield Fact("loss aligned", Empty(verdict.reason or "not_measured", usable(verdict.message, verdict.detail)))
     else:
         status = Status(verdict_word(verdict.value), bool(verdict.value))
         yield Fact("loss aligned", status, verdict_sentence(verdict, "en"))

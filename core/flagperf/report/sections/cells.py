@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flagperf import units
+from flagperf.messages import message, usable
 from flagperf.report.document import Empty, Value
 from flagperf.store.run import Run
 
@@ -27,7 +28,7 @@ def measured_cell(run: Run, name: str, form: Formatter, unit: str = "") -> Value
     if metric is None:
         return Empty("not_measured", name)
     if metric.value is None:
-        return Empty(metric.reason or "not_measured", metric.detail)
+        return Empty(metric.reason or "not_measured", usable(metric.message, metric.detail))
     return Value(form(metric.value), unit, metric.marks)
 
 
@@ -49,6 +50,7 @@ def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Va
 def failure_cell(run: Run) -> Empty:
     """The cells of a run without results: speeds and losses that it had until then are none."""
     if run.ending is None:
-        return Empty("run_failed", "no_ending")
+        return Empty("run_failed", message("page.no_ending"))
     code = "unsupported" if run.ending.status == "unsupported" else "run_failed"
-    return Empty(code, ": ".join(part for part in (run.ending.status, run.ending.reason) if part))
+    why = usable(run.ending.message, run.ending.reason)
+    return Empty(code, message("page.ended", status=run.ending.status, why=why) if why else run.ending.status)

@@ -1,17 +1,21 @@
 """The columns of the performance table, by the names that a case writes in page.columns.
 
-A new column is one more entry of COLUMNS. It says what a run has there, and what a published result has there.
-Every quality that a case declares is a column of that case as well.
+Every metric is a column, and every quality that a case declares. Those that are no metric are the entries of COLUMNS:
+what a run has there, and what a published result has there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flagperf import units
 from flagperf.errors import unknown_name
+from flagperf.kinds import KINDS
+from flagperf.messages import usable
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE
+from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.registry import ENTRIES, entry_of
 from flagperf.report.document import NOTHING, Cell, Empty, Head, Text, Value
 from flagperf.report.sections.alignment import verdict_word
 from flagperf.report.sections.cells import Formatter, failure_cell, has_results, memory_cell, metric_cell
@@ -24,22 +28,15 @@ from flagperf.report.sections.naming import (
     vendor_and_device,
 )
 from flagperf.report.texts import Lang, label
-from flagperf.spec import Manifest, Quality, Reference
+from flagperf.spec import Manifest, Reference
 from flagperf.store.run import Run
-
-QUALITY_FORMATS: dict[str, Formatter] = {
-    "fraction": units.fraction,
-    "loss": units.loss,
-    "one_decimal": units.one_decimal,
-    "count": units.count,
-}
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
     head: str
-    """The same in both languages; empty where texts.LABELS has one for each."""
+    """The same in all languages; empty where the catalogues have one for each."""
     of_run: Callable[[Run, Lang], Cell]
     of_reference: Callable[[Reference, Lang], Cell]
     needs_row: bool = True
@@ -55,32 +52,35 @@ class Column:
 
 
 def columns(manifest: Manifest) -> tuple[Column, ...]:
-    """The case's columns in its order. Raises BadInput for a name that is neither here nor a quality of the case."""
-    known = {**COLUMNS, **{quality.name: quality_column(quality) for quality in manifest.qualities}}
+    """The case's columns in its order. Raises BadInput for a name that is neither here nor a metric of the case."""
+    headline = KINDS[manifest.kind].headline
+    found = []
     for name in manifest.page.columns:
-        if name not in known:
-            raise unknown_name("column", name, known, f"(page.columns of case {manifest.name})")
-    return tuple(known[name] for name in manifest.page.columns)
+        column = _column(manifest, name)
+        if column is None:
+            own = [quality.name for quality in manifest.qualities]
+            raise unknown_name("column", name, [*COLUMNS, *ENTRIES, *own], f"(page.columns of case {manifest.name})")
+        found.append(replace(column, headline=name in headline))
+    return tuple(found)
 
 
-def metric_column(name: str, form: Formatter, head: str = "") -> Column:
+def _column(manifest: Manifest, name: str) -> Column | None:
+    entry = entry_of(manifest, name)
+    return metric_column(entry) if entry else COLUMNS.get(name)
+
+
+def metric_column(entry: MetricEntry) -> Column:
     return Column(
-        name,
-        head or name,
-        lambda run, _lang: metric_cell(run, name, form),
-        lambda reference, _lang: _published(reference, name, form),
-        headline=name in HEADLINES,
+        entry.name,
+        entry.head or entry.name,
+        lambda run, _lang: metric_cell(run, entry.name, entry.format),
+        lambda reference, _lang: _published(reference, entry.name, entry.format),
     )
 
 
-def quality_format(manifest: Manifest, name: str) -> Formatter:
-    """How a quality of the case is written; any other number as a setting is."""
-    formats = {quality.name: quality.format for quality in manifest.qualities}
-    return QUALITY_FORMATS[formats[name]] if name in formats else units.setting
-
-
-def quality_column(quality: Quality) -> Column:
-    return metric_column(quality.name, QUALITY_FORMATS[quality.format])
+def metric_format(manifest: Manifest, name: str) -> Formatter:
+    entry = entry_of(manifest, name)
+    return entry.format if entry else units.setting
 
 
 def _published(reference: Reference, name: str, form: Formatter) -> Cell:
@@ -123,16 +123,12 @@ def _engine_of_run(run: Run, _lang: Lang) -> Cell:
 
 def _aligned_of_run(run: Run, _lang: Lang) -> Cell:
     if run.metric(LOSS_ALIGNED.name) is None and has_results(run):
-        return Empty(NO_REFERENCE.reason or "", NO_REFERENCE.detail)
+        return Empty(NO_REFERENCE.reason or "", usable(NO_REFERENCE.message, NO_REFERENCE.detail))
     return metric_cell(run, LOSS_ALIGNED.name, verdict_word)
 
 
 UNPUBLISHED = Text(NOTHING)
 """A published page has no value there."""
-
-HEADLINES = ("p_core", "token/p/s", "p_val_core", "p_infer_core", "mfu")
-
-INFERENCE_SPEEDS = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 
 COLUMNS: dict[str, Column] = {
     column.name: column
@@ -151,14 +147,7 @@ COLUMNS: dict[str, Column] = {
             lambda reference, _lang: Text(reference.parallel or NOTHING),
         ),
         Column("fix_hp", "fix_hp", lambda run, _lang: Text(overrides(run) or NOTHING), _overrides_of_reference),
-        metric_column("e2e_time", units.one_decimal),
-        metric_column("p_whole", units.per_second),
-        metric_column("p_train", units.per_second),
-        metric_column("p_core", units.per_second),
-        metric_column("token/p/s", units.tokens_per_second),
         Column("engine", "", _engine_of_run, lambda reference, _lang: Text(reference.engine or NOTHING)),
-        *(metric_column(name, units.per_second) for name in INFERENCE_SPEEDS),
-        metric_column("loss", units.loss),
         Column(
             LOSS_ALIGNED.name,
             "",
@@ -166,6 +155,5 @@ COLUMNS: dict[str, Column] = {
             lambda reference, _lang: _published(reference, LOSS_ALIGNED.name, verdict_word),
         ),
         Column("mem", "mem", _memory_of_run, _memory_of_reference),
-        metric_column("mfu", units.percent, head="MFU"),
     )
 }

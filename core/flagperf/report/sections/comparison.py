@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from flagperf.messages import usable
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.report.document import Block, Cell, Empty, Head, NoteGroup, Notes, Table, Text
 from flagperf.report.sections.alignment import verdict_sentence
@@ -68,5 +69,5 @@ def _verdict(run: Run) -> str:
     verdict = run.metric(LOSS_ALIGNED.name)
     if verdict is None:
         return ""
-    why = explain(verdict.reason or "", "en", verdict.detail)
+    why = explain(verdict.reason or "", "en", usable(verdict.message, verdict.detail))
     return verdict_sentence(verdict, "en") or f"no verdict on its loss: {why}"

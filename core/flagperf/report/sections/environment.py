@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flagperf import units
+from flagperf.messages import usable
 from flagperf.report.document import Block, Cell, Empty, Fact, Facts, Paragraph, Text
 from flagperf.report.sections.naming import run_configuration
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, listed, say
 from flagperf.spec import Fact as NodeFact
-from flagperf.spec import NodeFacts
+from flagperf.spec import NodeFacts, absent_fact
 from flagperf.store.run import RecordedRun, Run
 
 HARDWARE = ("machine", "accelerator", "cpu", "network")
@@ -60,18 +61,18 @@ def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
     driver = versions.pop("driver", None)
     facts = {name: fact for name, fact in node.environment.facts.items() if name in HARDWARE + SOFTWARE}
     stated = facts.get("driver")
-    facts["driver"] = NodeFact(driver) if driver else stated or NodeFact(None, "absent", "no_driver")
+    facts["driver"] = NodeFact(driver) if driver else stated or absent_fact("environment.no_driver")
     python = node.environment.facts.get("python")
     if python and python.value:
         versions["python"] = python.value
     packages = ", ".join(f"{name} {version}" for name, version in {**versions, **node.environment.packages}.items())
-    facts["packages"] = NodeFact(packages) if packages else NodeFact(None, "absent", "no_packages")
+    facts["packages"] = NodeFact(packages) if packages else absent_fact("environment.no_packages")
     return facts
 
 
 def _fact_cell(name: str, fact: NodeFact | None, lang: Lang) -> Cell:
     if fact is None or not fact.value:
-        return Empty("not_measured", (fact.reason if fact else "") or name)
+        return Empty("not_measured", (usable(fact.message, fact.reason) if fact else "") or name)
     return Text(say("stated", lang, value=fact.value) if fact.how == "stated" else fact.value)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from flagperf import units
-from flagperf.report.texts import NUM_NODES_ZH, Lang, choose
+from flagperf.report.texts import Lang, choose
 from flagperf.spec import Manifest, flatten, page_name
 from flagperf.store.run import Run
+
+_NUMERALS_ZH = {1: "单", 2: "两", 3: "三", 4: "四", 5: "五", 6: "六", 7: "七", 8: "八", 9: "九", 10: "十"}
+"""As published pages count nodes."""
 
 
 def vendor_word(run: Run) -> str:
@@ -28,7 +31,7 @@ def configuration(device: str, num_nodes: int, devices_per_node: int, lang: Lang
     num_devices = num_nodes * devices_per_node
     shape = f"{num_nodes}x{devices_per_node}"
     if lang == "zh":
-        nodes = NUM_NODES_ZH.get(num_nodes, f"{num_nodes}机")
+        nodes = f"{_NUMERALS_ZH.get(num_nodes, num_nodes)}机"
         devices = "单卡" if num_devices == 1 else f"{num_devices}卡"
         return f"{device}{nodes}{devices}（{shape}）"
     return f"{device}, {_plural(num_nodes, 'node')}, {_plural(num_devices, 'device')} ({shape})"

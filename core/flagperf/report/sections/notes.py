@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from flagperf import units
+from flagperf.kinds import KINDS
 from flagperf.metrics import LOSS_ALIGNED
+from flagperf.metrics.registry import entries_of
 from flagperf.report.document import NOTHING, Block, Empty, NoteGroup, Notes
-from flagperf.report.kinds import KINDS
 from flagperf.report.sections.alignment import verdict_sentence
 from flagperf.report.sections.cells import Formatter, has_results, memory_cell
-from flagperf.report.sections.columns import quality_format
+from flagperf.report.sections.columns import metric_format
 from flagperf.report.sections.environment import differing_facts
 from flagperf.report.sections.naming import layout, overrides, run_configuration
 from flagperf.report.sections.page_runs import PageRuns
@@ -22,13 +23,15 @@ from flagperf.report.sections.sentences import (
     beside_memory,
     changes_sentence,
     evaluated_rows,
+    interval_sentence,
+    metric_sentence,
     mfu_formula,
     mfu_peak,
     peak_time,
     profile_verdict,
     target_sentence,
 )
-from flagperf.report.texts import Lang, listed, recorded_words, say
+from flagperf.report.texts import Lang, listed, say
 from flagperf.store.run import RecordedRun, Run
 
 Topic = Callable[[RecordedRun, Lang], Iterator[str]]
@@ -137,9 +140,7 @@ def _intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     for name in run.manifest.page.columns if has_results(run) else ():
         metric = run.metric(name)
         if metric is not None and metric.interval is not None:
-            low, high = units.per_second(metric.interval.low), units.per_second(metric.interval.high)
-            method = recorded_words(metric.interval.method, lang)
-            yield say("interval", lang, name=metric.name, low=low, high=high, method=method)
+            yield interval_sentence(metric, metric_format(run.manifest, name), lang)
 
 
 def _cpu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
@@ -170,7 +171,7 @@ def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     for quality in run.manifest.qualities if has_results(run) else ():
-        metric, form = run.metric(quality.name), quality_format(run.manifest, quality.name)
+        metric, form = run.metric(quality.name), metric_format(run.manifest, quality.name)
         for by, values in metric.inputs.get("parts", {}).items() if metric else ():
             if len(values) <= MAX_PARTS:
                 parts = listed([f"{each} {form(values[each])}" for each in values], lang)
@@ -221,6 +222,21 @@ def _has_memory(run: Run) -> bool:
     return has_results(run) or not isinstance(memory_cell(run), Empty)
 
 
+# --- what any metric says of itself ---------------------------------------------------------------------------------
+
+
+def _noted(subject: str) -> Topic:
+    """The metrics whose entries name this subject, where they have a value."""
+
+    def topic(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+        run = recorded.run
+        entries = [entry for entry in entries_of(run.manifest) if entry.noted == subject]
+        if has_results(run):
+            yield from filter(None, (metric_sentence(run, entry, lang) for entry in entries))
+
+    return topic
+
+
 # --- MFU and alignment ----------------------------------------------------------------------------------------------
 
 
@@ -268,9 +284,10 @@ SUBJECTS: dict[str, tuple[Topic, ...]] = {
     "measured": (_simulated, _made_by),
     "configuration": (_profile,),
     "environment": (_nodes,),
-    "timing": (_steps, _intervals, _cpu_others),
-    "quality": (_target, _evaluated, _parts),
-    "memory": (_memory, _memory_spreads, _beside_memory),
+    "timing": (_steps, _intervals, _cpu_others, _noted("timing")),
+    "quality": (_target, _evaluated, _parts, _noted("quality")),
+    "memory": (_memory, _memory_spreads, _beside_memory, _noted("memory")),
+    "power": (_noted("power"),),
     "mfu": (_mfu, _mfu_useful, _mfu_others),
     "alignment": (_aligned,),
     "data": (_data,),

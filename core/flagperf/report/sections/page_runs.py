@@ -9,6 +9,7 @@ import msgspec
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
+from flagperf.kinds import KINDS
 from flagperf.report.sections.naming import has_published_profile, is_published, layout, overrides, vendor_word
 from flagperf.report.texts import Lang, label, listed, say
 from flagperf.spec import Manifest
@@ -25,7 +26,7 @@ class PageRuns(msgspec.Struct, frozen=True):
 
     def label(self, name: str) -> str:
         """In the language of the page and the wording of the case's kind."""
-        return label(name, self.lang, self.manifest.kind)
+        return label(name, self.lang, KINDS[self.manifest.kind])
 
     def by_rows(self, texts: Sequence[str]) -> list[str]:
         """One text per run -> one line per distinct text. What holds for all rows is said once and without them."""

@@ -1,22 +1,26 @@
 """The rows of the general table, by the names that a case writes in page.rows.
 
-A new row is one more entry of ROWS. A row either says something about all runs, or points to columns of the performance
-table; `check_layout` refuses a case whose rows and columns do not name the same metrics.
+A row either says something about all runs, or points to columns of the performance table. Every metric is a row, and
+every quality that a case declares; those that are no metric are the entries of ROWS. `check_layout` refuses a case
+whose rows and columns do not name the same metrics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flagperf import units
 from flagperf.errors import BadInput, unknown_name
-from flagperf.report.sections.columns import HEADLINES, INFERENCE_SPEEDS, columns, quality_format
+from flagperf.kinds import KINDS
+from flagperf.metrics import LOSS_ALIGNED
+from flagperf.metrics.registry import ENTRIES, entry_of
+from flagperf.report.sections.columns import columns, metric_format
 from flagperf.report.sections.naming import has_published_profile, vendor_and_device, vendor_word
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.sentences import changes_sentence
-from flagperf.report.texts import REMARKS, choose, clauses, listed, say
-from flagperf.spec import Manifest, Quality, flatten
+from flagperf.report.texts import choose, clauses, listed, remark, say
+from flagperf.spec import Manifest, flatten
 
 Words = Callable[[PageRuns], str]
 
@@ -30,26 +34,26 @@ class Row:
     """What it points to, where it has no value of its own."""
     shown: str = ""
     """The columns in the words of the row, where these are not the columns' heads."""
-    title: str = ""
-    """In both languages; else texts.LABELS has it."""
-
-    @property
-    def headline(self) -> bool:
-        return bool(set(self.columns) & set(HEADLINES))
+    headline: bool = False
+    """Set bold."""
 
 
 def rows(manifest: Manifest) -> tuple[Row, ...]:
     """The case's rows in its order. Raises BadInput for a name that does not exist."""
-    qualities = {quality.name: _quality_row(quality) for quality in manifest.qualities}
-    known = {**qualities, **ROWS, "result": _result_row(manifest)}
+    known = {**ROWS, "result": _result_row(manifest)}
+    own = [quality.name for quality in manifest.qualities]
     for name in manifest.page.rows:
-        if name not in known:
-            raise unknown_name("row", name, known, f"(page.rows of case {manifest.name})")
+        if name not in known and entry_of(manifest, name) is None:
+            raise unknown_name("row", name, [*known, *ENTRIES, *own], f"(page.rows of case {manifest.name})")
     for table, texts in (("remarks", manifest.page.remarks), ("titles", manifest.page.titles)):
         for name in texts:
             if name not in manifest.page.rows:
                 raise unknown_name("row", name, manifest.page.rows, f"(page.{table} of case {manifest.name})")
-    return tuple(known[name] for name in manifest.page.rows)
+    headline = KINDS[manifest.kind].headline
+    found = (
+        known[name] if name in known and name not in own else Row(name, columns=(name,)) for name in manifest.page.rows
+    )
+    return tuple(replace(row, headline=bool(set(row.columns) & set(headline))) for row in found)
 
 
 def check_layout(manifest: Manifest) -> None:
@@ -69,10 +73,13 @@ def check_layout(manifest: Manifest) -> None:
 
 
 def row_title(row: Row, page: PageRuns) -> str:
-    """The case's own title, else ours."""
+    """The case's own title, else that of its kind, else the metric's."""
     if row.name in page.manifest.page.titles:
         return choose(page.manifest.page.titles[row.name], page.lang)
-    return row.title or page.label(f"row_{row.name}")
+    entry = entry_of(page.manifest, row.name)
+    if entry is None or f"row_{row.name}" in KINDS[page.manifest.kind].words:
+        return page.label(f"row_{row.name}")
+    return choose(entry.title, page.lang)
 
 
 def row_value(row: Row, page: PageRuns) -> str:
@@ -89,9 +96,9 @@ def row_remark(row: Row, page: PageRuns) -> str:
         return choose(page.manifest.page.remarks[row.name], page.lang)
     if row.remark is not None:
         return row.remark(page)
-    if row.name not in REMARKS:
-        return ""
-    return REMARKS[row.name][page.lang].format(
+    entry = entry_of(page.manifest, row.name) or (LOSS_ALIGNED if row.name == LOSS_ALIGNED.name else None)
+    text = choose(entry.remark, page.lang) if entry else remark(row.name, page.lang)
+    return text.format(
         precisions="/".join(page.manifest.precisions),
         unit=_throughput_unit(page),
         formula=page.manifest.mfu_formula or say("none", page.lang),
@@ -107,10 +114,6 @@ def _result_row(manifest: Manifest) -> Row:
     return Row("result", columns=pointed, remark=None if manifest.target else lambda _page: "")
 
 
-def _quality_row(quality: Quality) -> Row:
-    return Row(quality.name, title=quality.name, columns=(quality.name,), remark=lambda _page: quality.definition)
-
-
 def _throughput_unit(page: PageRuns) -> str:
     unit, key = page.manifest.sample_unit, page.manifest.sequence_key
     lengths = _values_of(page, key) if key else []
@@ -122,7 +125,7 @@ def _target(page: PageRuns) -> str:
     target = page.manifest.target
     if target is None:
         return ""
-    form = quality_format(page.manifest, target.metric)
+    form = metric_format(page.manifest, target.metric)
     return "/".join(form(value) for value in _values_of(page, target.key))
 
 
@@ -171,15 +174,7 @@ ROWS: dict[str, Row] = {
         Row("fix_hp", columns=("fix_hp",)),
         Row("device", _device),
         Row("mem", columns=("mem",), shown="mem(actual/total)"),
-        Row("e2e_time", columns=("e2e_time",)),
-        Row("p_whole", columns=("p_whole",)),
-        Row("p_train", columns=("p_train",)),
-        Row("p_core", columns=("p_core",)),
-        Row("token/p/s", columns=("token/p/s",)),
         Row("engine", columns=("engine",)),
-        *(Row(name, columns=(name,)) for name in INFERENCE_SPEEDS),
-        Row("mfu", columns=("mfu",)),
-        Row("loss", columns=("loss",)),
         Row("loss_aligned", columns=("loss_aligned",)),
         Row("extra", _extra),
     )

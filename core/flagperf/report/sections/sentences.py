@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from flagperf import units
+from flagperf.kinds import KINDS
+from flagperf.messages import has_text, template, usable
+from flagperf.metrics import Metric
+from flagperf.metrics.entry import MetricEntry
 from flagperf.report.document import NOTHING
 from flagperf.report.sections.cells import Formatter
-from flagperf.report.sections.columns import quality_format
+from flagperf.report.sections.columns import metric_format
 from flagperf.report.sections.naming import changes_by_layer, has_published_profile, is_published
-from flagperf.report.texts import Lang, clauses, explain, listed, say
+from flagperf.report.texts import Lang, choose, clauses, explain, listed, say
 from flagperf.store.run import Run
 
 
@@ -54,9 +58,11 @@ def target_sentence(run: Run, lang: Lang) -> str:
         if run.manifest.target is None:
             return say("target_none", lang)
         reason = metric.reason if metric and metric.reason else "not_measured"
-        return say("target_unknown", lang, why=explain(reason, lang, metric.detail if metric else ""))
+        return say(
+            "target_unknown", lang, why=explain(reason, lang, usable(metric.message, metric.detail) if metric else "")
+        )
     name = str(metric.inputs.get("metric", run.manifest.target.metric if run.manifest.target else ""))
-    form = quality_format(run.manifest, name)
+    form = metric_format(run.manifest, name)
     target, got = (optional(metric.inputs.get(key), form) for key in ("target", "got"))
     if target == got and not metric.value:
         got = str(metric.inputs["got"])  # rounding would hide why it was missed
@@ -82,7 +88,36 @@ def peak_time(run: Run, lang: Lang) -> str:
     if seconds is None:
         return ""
     side = "after" if seconds >= 0 else "before"
-    return say(f"peak_{side}_{run.manifest.kind}", lang, seconds=units.one_decimal(abs(seconds)))
+    loop = choose(KINDS[run.manifest.kind].loop, lang)
+    return say(f"peak_{side}", lang, loop=loop, seconds=units.one_decimal(abs(seconds)))
+
+
+def interval_sentence(metric: Metric, form: Formatter, lang: Lang) -> str:
+    return say("interval", lang, name=metric.name, range=interval_range(metric, form, lang))
+
+
+def interval_range(metric: Metric, form: Formatter, lang: Lang) -> str:
+    """`820.7 to 1156.8 (95 %, batch means)`; nothing where there is no interval."""
+    if metric.interval is None:
+        return ""
+    code = f"interval.{metric.interval.method}"
+    method = template(code, lang) if has_text(code) else metric.interval.method
+    low, high = form(metric.interval.low), form(metric.interval.high)
+    return say("interval_range", lang, low=low, high=high, method=method)
+
+
+def metric_sentence(run: Run, entry: MetricEntry, lang: Lang) -> str:
+    """`Mean power: 312.4 W`; nothing where there is no value."""
+    metric = run.metric(entry.name)
+    if metric is None or metric.value is None:
+        return ""
+    value = f"{entry.format(metric.value)} {shown_unit(run, entry)}".rstrip()
+    return say("metric", lang, title=choose(entry.title, lang), value=value)
+
+
+def shown_unit(run: Run, entry: MetricEntry) -> str:
+    unit = entry.shown_unit or entry.unit_of(run.manifest)
+    return "" if unit == "share" else unit
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
