@@ -80,7 +80,7 @@ LABELS: dict[str, dict[Lang, str]] = {
     "case": {"en": "Case", "zh": "用例"},
     "source": {"en": "Source", "zh": "来源"},
     # subjects of notes
-    "notes": {"en": "Notes", "zh": "说明"},
+    "notes": {"en": "Notes", "zh": "注"},
     "about_measured": {"en": "Runs", "zh": "运行"},
     "about_configuration": {"en": "Configuration", "zh": "配置"},
     "about_environment": {"en": "Environment", "zh": "环境"},
