@@ -38,7 +38,7 @@ def test_four_ranks_align_with_one_process_and_have_their_page(tmp_path: Path) -
         tmp_path, "report", four.name, "--reference", "reference.csv", "--format", "md", "--lang", "zh"
     )  # fmt: skip
     assert page.code == 0, page.stderr
-    assert "| TP2PP2DP1 |" in page.stdout and "| True |" in page.stdout
+    assert "| TP2PP2DP1 |" in page.stdout and "| True  " in page.stdout
 
 
 def cut(data: Path) -> None:

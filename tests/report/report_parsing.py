@@ -43,7 +43,7 @@ def footnotes(text: str) -> dict[int, str]:
 def notes(text: str) -> dict[str, list[str]]:
     """The notes about the runs by their subjects."""
     found: dict[str, list[str]] = {}
-    lines = re.split(r"^### (?:Notes|说明)$", text, flags=re.MULTILINE)[1].splitlines()
+    lines = re.split(r"^### (?:Notes|注)$", text, flags=re.MULTILINE)[1].splitlines()
     for line in lines:
         if line.startswith("- "):
             found[line[2:]] = []

@@ -117,7 +117,7 @@ def test_qualities_of_one_evaluation_share_a_sentence():
 
 SECTIONS = {
     "en": ["1. Dataset", "2. Model and weights", "3. Hardware and software", "4. Results", "Notes"],
-    "zh": ["1. 推理数据集", "2. 模型与权重", "3. 软硬件配置与运行信息参考", "4. 运行情况", "说明"],
+    "zh": ["1. 推理数据集", "2. 模型与权重", "3. 软硬件配置与运行信息参考", "4. 运行情况", "注"],
 }
 
 

@@ -154,6 +154,8 @@ def test_extra_row_lists_tuning_and_says_none_otherwise():
     assert "| 额外修改项 | 无 | |" in unpadded(page([recorded()], "zh"))
     assert "| Other changes | Row 2: bs=96 (tuning metax), lr=1.5e-4 (--set) | |" in unpadded(page(metax_runs(), "en"))
     assert "| Other changes | profile tiny | |" in unpadded(page([cpu_run()], "en"))
+    runs = [recorded("a", profile="tiny"), recorded("b", profile="tiny", set_values={"training.batch_size": 8})]
+    assert "| Other changes | profile tiny; Row 2: bs=8 (--set) | |" in unpadded(page(runs, "en"))
 
 
 def test_a_changed_standard_profile_is_not_called_the_published_configuration():

@@ -159,8 +159,8 @@ def _extra(page: PageRuns) -> str:
     for recorded in page.runs:
         run = recorded.run
         profile = "" if has_published_profile(run) else say("profile", page.lang, profile=run.job.profile)
-        extras.append(clauses([profile, changes_sentence(run, page.lang)], page.lang))
-    return clauses(page.by_rows(extras), page.lang) or say("none", page.lang)
+        extras.append([text for text in (profile, changes_sentence(run, page.lang)) if text])
+    return clauses(page.merged(extras), page.lang) or say("none", page.lang)
 
 
 ROWS: dict[str, Row] = {
