@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from flagperf.api import DataFile, Device, Peak, Presence, precision
+from flagperf.messages import Message, message
 from flagperf.metrics import Interval, Metric
 from flagperf.spec import (
     Environment,
@@ -26,7 +27,7 @@ from flagperf.spec import (
     nest,
     resolve,
 )
-from flagperf.store.run import Ending, RecordedRun, Run
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run
 
 GIB = 1 << 30
 
@@ -124,6 +125,14 @@ def metric(name: str, value: float | None = None, **fields: Any) -> Metric:
     return Metric(name, UNITS.get(name, "samples/s"), name, "job", value, **fields)
 
 
+def no_metric(name: str, reason: Any, why: Message) -> Metric:
+    return metric(name, None, reason=reason, detail=str(why), message=why)
+
+
+def no_peak(vendor: str, model: str, row: str) -> Message:
+    return message("flops.no_peak", wanted=message("flops.wanted_peak", vendor=vendor, model=model, row=row))
+
+
 def metrics(**values: float | None) -> dict[str, Metric]:
     """A full set that keeps every rule; `values` replace some of it, with `_` for what a name may not have."""
     found = {
@@ -166,7 +175,7 @@ def metrics(**values: float | None) -> dict[str, Metric]:
         made["mfu"], inputs={"formula": "exact", "parameters": 66_955_010, "matmul_parameters": 43_057_920}
     )
     made["p_core"] = changed(
-        made["p_core"], interval=Interval(1750.1, 1761.0, "95 %, batch means"), inputs={"timing": "device_events"}
+        made["p_core"], interval=Interval(1750.1, 1761.0, "batch_means_95"), inputs={"timing": "device_events"}
     )
     return made
 
@@ -197,9 +206,9 @@ def job(
 ) -> Job:
     layers = [
         Layer(f"profile {profile}", manifest.profiles[profile].values),
-        Layer("tuning metax", nest(tuning or {}), True),
-        Layer("file flagperf.toml", nest(file_values or {}), True),
-        Layer("--set", nest(set_values or {}), True),
+        Layer("tuning metax", nest(tuning or {}), "vendor"),
+        Layer("file flagperf.toml", nest(file_values or {}), "user"),
+        Layer("--set", nest(set_values or {}), "user"),
     ]
     parts = tuple(
         NodePart(index, f"node{index}", f"node{index}", tuple(map(device, range(devices))), 64)
@@ -270,7 +279,7 @@ def recorded(
     plan = plan or job(run_id=run_id, manifest=manifest, **job_fields)
     found = metrics() if figures is None else figures
     run = Run(
-        1,
+        STORE_SCHEMA,
         run_id,
         created,
         "0.1.0",
@@ -278,8 +287,8 @@ def recorded(
         plan,
         manifest,
         ending,
-        tuple(found.values()),
-        simulated,
+        metrics=tuple(found.values()),
+        simulated=simulated,
     )
     return RecordedRun(run, nodes or tuple(node(host=part.host) for part in plan.nodes), f"runs/{run_id}")
 
@@ -311,12 +320,7 @@ def _failed() -> RecordedRun:
 def _overridden_figures() -> dict[str, Metric]:
     found = metrics(e2e_time=398.0, p_whole=1799.96, p_train=1850.0, p_core=1901.25, acc=0.9083, mem_used=55.5 * GIB)
     found["target"] = metric("target", 0, inputs={"metric": "acc", "target": 0.91, "got": 0.9083})
-    found["mfu"] = metric(
-        "mfu",
-        None,
-        reason="unknown_peak",
-        detail="no peak is known for vendor metax, model MetaX C500, precision row fp32",
-    )
+    found["mfu"] = no_metric("mfu", "unknown_peak", no_peak("metax", "MetaX C500", "fp32"))
     return found
 
 
@@ -351,12 +355,7 @@ def cpu_run() -> RecordedRun:
         "largest_gap_seconds": 0.5,
     }
     figures["mem_used"] = changed(figures["mem_used"], inputs=inputs)
-    figures["mfu"] = metric(
-        "mfu",
-        None,
-        reason="unknown_peak",
-        detail="no peak is known for vendor cpu, model Example CPU 9000, precision row fp32",
-    )
+    figures["mfu"] = no_metric("mfu", "unknown_peak", no_peak("cpu", "Example CPU 9000", "fp32"))
     plan = changed(plan, nodes=(part,))
     absent = Fact(None, "absent", "one node: nothing to connect")
     facts = node("cpu", "laptop", network=absent, framework=Fact("torch 2.4.0+cpu"))

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from report_builders import GIB, changed, job, metric, metrics, recorded
+from report_builders import GIB, changed, job, metric, metrics, no_metric, recorded
 from report_parsing import LANGUAGES, performance, tables, unpadded
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric
+from flagperf.messages import message
 from flagperf.metrics.registry import vocabulary
 from flagperf.report import page
 from flagperf.spec import read_manifest
@@ -24,7 +24,7 @@ FILES = (
     "ckpts/iter_0135000/mp_rank_01/model_optim_rng.pt",
     "data/lambada_test.jsonl",
 )
-NO_FRAMEWORK = "the case computes by its engine alone, not by a plain framework beside it"
+NO_FRAMEWORK = message("inference.engine_alone")
 
 
 def aquila_run(**speeds):
@@ -60,7 +60,7 @@ def aquila_run(**speeds):
     engine = {"engine": "flagperf decoder (torch 2.6.0)", "timing": "device_events"}
     figures["p_infer_core"] = changed(figures["p_infer_core"], inputs=engine)
     for name in ("p_val_whole", "p_val_core"):
-        figures[name] = Metric(name, "tokens/s", name, "system", reason="not_applicable", detail=NO_FRAMEWORK)
+        figures[name] = no_metric(name, "not_applicable", NO_FRAMEWORK)
     inputs = {"formula": "exact-infer", "parameters": 33_693_554_688, "matmul_parameters": 33_078_362_112}
     figures["mfu"] = changed(figures["mfu"], inputs=inputs)
     figures["mfu_nominal-2n"] = metric("mfu_nominal-2n", 0.085, inputs={"formula": "nominal-2n"})

@@ -28,6 +28,7 @@ def test_export_has_the_documented_fields():
         "precision",
         "overrides",
         "metrics",
+        "rows",
         "environment",
     ]
     assert run["case"] == {
@@ -53,6 +54,8 @@ def test_metrics_are_unrounded_and_complete():
         "definition",
         "reason",
         "detail",
+        "message",
+        "version",
         "marks",
         "interval",
         "inputs",
@@ -82,7 +85,12 @@ def test_a_changed_standard_profile_is_not_exported_as_published():
 def test_environment_of_every_node():
     first, second = exported(metax_runs()[0])[0]["environment"]
     assert (first["host"], second["host"]) == ("node0", "node1")
-    assert first["facts"]["network"] == {"value": "InfiniBand, 2x200 Gb/s", "how": "stated", "reason": ""}
+    assert first["facts"]["network"] == {
+        "value": "InfiniBand, 2x200 Gb/s",
+        "how": "stated",
+        "reason": "",
+        "message": None,
+    }
     assert first["versions"] == {"driver": "2.9.8", "maca": "2.27.0"}
     assert first["packages"]["transformers"] == "4.44.0"
 

@@ -74,7 +74,7 @@ def run_of(run_id, *, set_values, tokens):
     )
     del figures["target"], figures["acc"]
     figures["token/p/s"] = metric("token/p/s", tokens)
-    figures["token/p/s"] = changed(figures["token/p/s"], interval=Interval(tokens - 1, tokens + 1, "95 %, batch means"))
+    figures["token/p/s"] = changed(figures["token/p/s"], interval=Interval(tokens - 1, tokens + 1, "batch_means_95"))
     inputs = {"formula": "exact", "parameters": 68_976_648_192, "matmul_parameters": 68_713_185_280}
     figures["mfu"] = changed(figures["mfu"], inputs=inputs)
     for formula, flops in (("nominal-6n", 420_000_000_000), ("palm", 446_072_143_872)):
@@ -215,8 +215,8 @@ def test_memory_is_given_of_all_devices_by_probe_and_by_allocator():
 
 def test_intervals_are_those_of_the_columns():
     text = page([large_batch_run()], "en")
-    assert "token/p/s between 179.5 and 181.5 (95 %, batch means)" in text
-    assert "p_core between" not in text
+    assert "token/p/s: 179.50 to 181.50 (95 %, batch means)" in text
+    assert "p_core: " not in text
 
 
 def test_two_layouts_are_no_repeats_of_each_other():

@@ -18,6 +18,7 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
+from flagperf.messages import message
 from flagperf.metrics import Record, compute_metrics
 from flagperf.report import page
 from flagperf.store.run import Ending
@@ -112,8 +113,12 @@ def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cel
 
 
 def test_a_dead_probe_is_said_in_place_of_the_number():
-    run = run_of(ProbeFailed(40 * SECOND, "the probe was killed by signal 9 (SIGKILL)"))
-    for lang, words in (("en", "the probe was killed by signal 9"), ("zh", "节点0：探针被信号9 (SIGKILL)终止")):
+    why = message("probe.died", how=message("exit.signal", signal="SIGBUS"))
+    run = run_of(ProbeFailed(40 * SECOND, str(why), why))
+    for lang, words in (
+        ("en", "the probe ended early (killed by SIGBUS)"),
+        ("zh", "节点0：探针提前结束（被SIGBUS终止）"),
+    ):
         text = page([run], lang)
         assert value(performance(text)[0]["mem"])[0] == "/"
         assert words in text

@@ -11,15 +11,17 @@ from report_builders import (
     metax_runs,
     metric,
     metrics,
+    no_metric,
     node,
     recorded,
 )
 from report_parsing import footnotes, notes, performance, unpadded, value
 
 from flagperf.api import precision
+from flagperf.messages import message
 from flagperf.report import page
 from flagperf.spec import Fact
-from flagperf.store.run import Ending, RecordedRun
+from flagperf.store.run import Ending, RecordedRun, ended
 
 
 def test_failed_run_is_a_row_without_results_even_where_it_measured_some():
@@ -215,13 +217,15 @@ def test_rows_evaluated_are_not_guessed():
 
 
 def test_reasons_in_our_own_words_are_chinese_on_a_chinese_page_and_those_of_others_stay():
-    ending = Ending("failed", "rank 1: RuntimeError: boom; see logs/rank-00001.log")
+    why = message("ending.rank_failed", rank=1, why="RuntimeError: boom", log="logs/rank-00001.log")
+    ending = ended("failed", why)
     text = page([recorded(ending=ending, figures={})], "zh")
     assert "run_failed（运行未成功）：failed：rank 1：RuntimeError: boom，见logs/rank-00001.log" in text
-    died = "node 0: the probe ended with code 3: libmx.so: no such file"
-    figures = {**metrics(), "mem_used": metric("mem_used", None, reason="invalid_telemetry", detail=died)}
+    died = message("probe.because", what=message("probe.died", how=message("exit.code", code=3)), why="no libmx.so")
+    said = message("samples.probe_died", node=0, why=died)
+    figures = {**metrics(), "mem_used": no_metric("mem_used", "invalid_telemetry", said)}
     text = page([recorded(figures=figures)], "zh")
-    assert "invalid_telemetry（遥测数据不可信）：节点0：探针以返回码3结束：libmx.so: no such file" in text
+    assert "invalid_telemetry（遥测数据不可信）：节点0：探针提前结束（返回码3）：no libmx.so" in text
 
 
 def test_remark_of_the_case_replaces_ours():

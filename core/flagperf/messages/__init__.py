@@ -38,6 +38,9 @@ class Message(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return render(self)
 
+    def __hash__(self) -> int:
+        return hash((self.code, repr(self.params)))
+
 
 def message(code: str, /, **params: Any) -> Message:
     return Message(code, params)

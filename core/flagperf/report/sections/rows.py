@@ -76,7 +76,7 @@ def row_title(row: Row, page: PageRuns) -> str:
     """The case's own title, else that of its kind, else the metric's."""
     if row.name in page.manifest.page.titles:
         return choose(page.manifest.page.titles[row.name], page.lang)
-    entry = entry_of(page.manifest, row.name)
+    entry = ENTRIES.get(row.name) or entry_of(page.manifest, row.name)
     if entry is None or f"row_{row.name}" in KINDS[page.manifest.kind].words:
         return page.label(f"row_{row.name}")
     return choose(entry.title, page.lang)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from flagperf.report.document import Block, Bullets, Cell, Code, Heading, Link, Text
 from flagperf.report.sections.page_runs import PageRuns
@@ -29,11 +29,14 @@ def weights(page: PageRuns) -> Iterator[Block]:
     yield Bullets((_line(page, "model"), *_links(page, "checkpoint")))
 
 
-def _links(page: PageRuns, name: str) -> tuple[Cell, ...]:
-    """One address or several."""
-    found: list[str | Sequence[str]] = [each for key, each in page.manifest.page.downloads.items() if key == name]
-    urls = [url for each in found for url in ([each] if isinstance(each, str) else each)]
-    return tuple(Link(url, url) for url in urls)
+def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> tuple[Cell, ...]:
+    return tuple(map(_link, page.manifest.page.links(name)))
+
+
+def _link(text: str) -> Link:
+    """An address, or `name: address`."""
+    name, _, url = text.rpartition(": ")
+    return Link(name or url, url)
 
 
 def _line(page: PageRuns, row: str) -> Text:
