@@ -161,7 +161,7 @@ def test_a_bundle_that_was_changed_is_compared_with_a_warning(capfd: pytest.Capt
     [
         ({"case": "other"}, ["RUN is of case toy, REFERENCE of other"]),
         ({"training__seed": 3}, ["training.seed is 0 in RUN, 3 in REFERENCE"]),
-        ({"data": "bb"}, ["data is train of sha256 aa in RUN, train of sha256 bb in REFERENCE"]),
+        ({"data": "bb"}, ["data is train (sha256 aa) in RUN, train (sha256 bb) in REFERENCE"]),
         ({"losses": FALLING[:29]}, ["RUN has steps 1 to 30, REFERENCE 1 to 29", "one to one"]),
         ({"losses": FALLING[:29], "data": "bb"}, ["sha256 bb", "REFERENCE 1 to 29"]),
     ],

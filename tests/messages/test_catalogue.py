@@ -42,7 +42,16 @@ def test_chinese_texts_are_chinese() -> None:
     assert latin_alone == LATIN
 
 
-LATIN = ["name.rank", "name.ranks", "tool.words", "environment.tool_failed", "environment.links", "align.key"]
+LATIN = [
+    "name.rank",
+    "name.ranks",
+    "tool.words",
+    "environment.tool_failed",
+    "environment.links",
+    "align.key",
+    "label.about_mfu",
+    "page.memory_size",
+]
 """Names and parameters alone."""
 
 

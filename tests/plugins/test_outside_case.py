@@ -15,7 +15,7 @@ GIB = 1 << 30
 def test_it_is_shown_without_being_imported(flagperf: FlagPerf) -> None:
     ended = flagperf("cases", "show", "toy_data")
     assert ended.returncode == 0, ended.stderr
-    assert "A toy with data" in ended.stdout and "toys.txt   one toy per line" in ended.stdout
+    assert "A toy with data" in ended.stdout and "toys.txt one toy per line" in ended.stdout
 
 
 def test_real_data_needs_a_directory(flagperf: FlagPerf) -> None:

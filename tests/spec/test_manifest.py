@@ -18,7 +18,7 @@ from flagperf.report.sections.rows import ROWS
 from flagperf.report.sections.strategies import STRATEGIES
 from flagperf.spec import Manifest, read_manifest, resolve
 from flagperf.spec.values import Layer
-from flagperf.spec.vocabulary import PAGE_PARTS, REPORT_METRICS
+from flagperf.spec.vocabulary import PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS, REPORT_METRICS
 
 GOOD = """
 name = "toy"
@@ -363,8 +363,8 @@ def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Pat
     ("written", "real"),
     [
         (REPORT_METRICS, [LOSS_ALIGNED.name]),
-        (vocabulary().columns, COLUMNS),
-        (vocabulary().rows, [*ROWS, "result"]),
+        (PAGE_COLUMNS, COLUMNS),
+        (PAGE_ROWS, [*ROWS, "result"]),
         (PAGE_PARTS, [*STRATEGIES, "batch_size"]),
     ],
     ids=["report metrics", "columns", "rows", "parts"],
