@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 from distribution_builders import HEADER, Site, device_source
 
 from flagperf import hookspecs
+from flagperf.plugins.distributions import entry_points
 from flagperf.plugins.load import PluginStatus, core_version, load_entry_points
 from flagperf.plugins.registry import Plugins
 
@@ -120,7 +120,9 @@ def test_of_two_plugins_with_one_entry_point_name_each_is_listed_and_works(site:
 
 
 def test_a_plugin_cannot_push_a_built_in_one_out_by_its_name(site: Site) -> None:
-    own = [entry for entry in metadata.distribution("flagperf").entry_points if entry.name == "builtin"]
+    own = [
+        entry for entry in entry_points("flagperf") if (entry.name, entry.distribution.name) == ("builtin", "flagperf")
+    ]
     site.add("loadtest-thief", device_source("thief"), entry_points=["builtin = loadtest_thief"])
     plugins = Plugins(load_entry_points([*own, *site.entry_points()]))
     assert "cpu" in [given.thing.vendor for given in plugins.device_backends()]
