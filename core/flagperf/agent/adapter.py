@@ -20,13 +20,13 @@ from flagperf.agent.simulation import is_simulated
 from flagperf.api import Device, DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
-from flagperf.plugins import Given, Plugins
+from flagperf.plugins import Plugins, Provided
 from flagperf.spec import VendorFacts
 
 
-def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
+def look(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
     """Whatever the adapter raises, or gives that the contract does not know, is its recorded error."""
-    backend: DeviceBackend = given.thing
+    backend: DeviceBackend = given.value
     facts = unseen(given)
     try:
         facts = msgspec.structs.replace(facts, presence=backend.presence(machine))
@@ -49,14 +49,14 @@ def look(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) ->
 
 
 class AdapterChild(msgspec.Struct, frozen=True):
-    given: Given
+    given: Provided
     pid: int
     answer: int
     """The reading end of its pipe."""
     errors: IO[bytes]
 
 
-def start(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterChild:
+def start(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterChild:
     """`look` in a fork of this process, which has loaded the adapter already: a new interpreter for each of several
     adapters would take most of the time of a command. This process has no other thread."""
     reading, writing = os.pipe()
@@ -114,17 +114,17 @@ def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
     return output, False
 
 
-def unseen(given: Given) -> VendorFacts:
+def unseen(given: Provided) -> VendorFacts:
     return VendorFacts(
-        given.thing.vendor,
+        given.value.vendor,
         given.adapter,
         presence=None,
-        memory_scope=given.thing.memory_scope,
-        simulated=is_simulated() and not given.thing.is_fallback,
+        memory_scope=given.value.memory_scope,
+        simulated=is_simulated() and not given.value.is_fallback,
     )
 
 
-def failed(given: Given, error: str) -> VendorFacts:
+def failed(given: Provided, error: str) -> VendorFacts:
     return msgspec.structs.replace(unseen(given), error=f"its adapter {given.adapter} failed: {error}")
 
 

@@ -54,7 +54,7 @@ def _check_word(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
         raise BadInput(f"{name!r} is no vendor word: one lower-case word of letters and digits, such as acme")
     for given in load_plugins().device_backends():
-        if name in (given.thing.vendor, *given.thing.aliases):
+        if name in (given.value.vendor, *given.value.aliases):
             raise BadInput(f"{name!r} is the word of {given.adapter}: choose another one")
     if importlib.util.find_spec(f"flagperf_{name}") is not None:
         raise BadInput(f"a package flagperf_{name} is installed already: choose another word, or uninstall it")

@@ -12,7 +12,7 @@ from flagperf.api import DeviceBackend, Peak
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.plan.adapter import adapter_code
 from flagperf.plan.tuning import tuned_models
-from flagperf.plugins import Given, Plugins
+from flagperf.plugins import Plugins, Provided
 from flagperf.spec import Reference
 from flagperf.units import GIB
 
@@ -23,7 +23,7 @@ _SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
 class KnownCard(msgspec.Struct, frozen=True):
     """`name` is what peaks and tuning go by."""
 
-    given: Given
+    given: Provided
     name: str
     other_name: str = ""
     pattern: str = ""
@@ -31,7 +31,7 @@ class KnownCard(msgspec.Struct, frozen=True):
 
     @property
     def vendor(self) -> str:
-        backend: DeviceBackend = self.given.thing
+        backend: DeviceBackend = self.given.value
         return backend.vendor
 
     def is_named(self, text: str) -> bool:
@@ -78,14 +78,14 @@ def known_cards(plugins: Plugins, word: str | None) -> tuple[list[KnownCard], li
     problems: list[str] = []
     for given in plugins.device_backends():
         try:
-            known += _of(given) if word in (None, given.thing.vendor) else []
+            known += _of(given) if word in (None, given.value.vendor) else []
         except FlagPerfError as error:
             problems.append(f"{given.adapter}: {error}")
     return known, problems
 
 
-def _of(given: Given) -> list[KnownCard]:
-    backend: DeviceBackend = given.thing
+def _of(given: Provided) -> list[KnownCard]:
+    backend: DeviceBackend = given.value
     with adapter_code(given.adapter):
         models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
         names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
@@ -117,7 +117,7 @@ def _unknown(text: str, known: Sequence[KnownCard], word: str | None, hints: Seq
 
 def _packages(plugins: Plugins, text: str) -> list[str]:
     """Where a published result is of such a card, whose adapter it takes."""
-    present = {given.thing.vendor for given in plugins.device_backends()}
+    present = {given.value.vendor for given in plugins.device_backends()}
     words = {text.lower(), _SIZE.sub("", text).lower()}
     vendors = {
         reference.vendor

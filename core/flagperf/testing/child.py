@@ -29,8 +29,8 @@ from flagperf.testing.torch_stub import StubDevices, install_stub
 class Child:
     def __init__(self, vendor: str) -> None:
         self._plugins = load_plugins()
-        self._given = self._plugins.device_given(vendor)
-        self._backend: DeviceBackend = self._given.thing
+        self._provided = self._plugins.provided_backend(vendor)
+        self._backend: DeviceBackend = self._provided.value
         self._machine = node_machine()
         self._probe: MemoryProbe | None = None
         self._stub: StubDevices | None = None
@@ -48,7 +48,7 @@ class Child:
 
     def look(self) -> Any:
         """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
-        return look(self._given, self._machine, self._plugins, with_memory=True)
+        return look(self._provided, self._machine, self._plugins, with_memory=True)
 
     def sample(self) -> Any:
         """One reading of every card, by one probe that lives as long as this process."""
