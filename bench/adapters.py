@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import Figure, NotMeasured, interleaved
-from bench.startup import Start, least, light_install, start
+from bench.startup import Start, light_install, ratios, start
 from flagperf.cli.vendors_new import write_adapter
 
 NUM_ADAPTERS = 20
@@ -20,7 +20,7 @@ def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         one, twenty = (_install(Path(folder), num_adapters) for num_adapters in (1, NUM_ADAPTERS))
         starts = interleaved({"one": lambda: _list_cases(one), "twenty": lambda: _list_cases(twenty)}, NUM_STARTS)
-    ratio = least(starts["twenty"]).wall_seconds / least(starts["one"]).wall_seconds
+    ratio, _ = ratios(starts["twenty"], starts["one"])
     how = f"wall time with {NUM_ADAPTERS} adapters over one, least of {NUM_STARTS} interleaved starts each"
     yield Figure("adapters", f"{ratio:.2f}", f"<= {LIMIT}", ratio <= LIMIT, how)
 

@@ -14,7 +14,8 @@ import msgspec
 from bench.measure import Figure, NotMeasured, interleaved, seconds_of
 
 NUM_STARTS = 15
-LIMIT = 2.5
+LIMIT = 2.3
+"""By wall time and by CPU time."""
 NUM_NAMED = 12
 
 HELLO = """\
@@ -39,11 +40,11 @@ def measure() -> Iterator[Figure]:
         starts = interleaved(
             {"flagperf": lambda: start(flagperf), "hello": lambda: start([str(python), *hello])}, NUM_STARTS
         )
-        ratio = least(starts["flagperf"]).wall_seconds / least(starts["hello"]).wall_seconds
-        details = () if ratio <= LIMIT else _imports(str(python), flagperf, hello)
-    cpu = min(s.cpu_seconds for s in starts["flagperf"]) / min(s.cpu_seconds for s in starts["hello"])
+        wall, cpu = ratios(starts["flagperf"], starts["hello"])
+        is_within = max(wall, cpu) <= LIMIT
+        details = () if is_within else _imports(str(python), flagperf, hello)
     how = f"wall time, least of {NUM_STARTS} interleaved starts each, light install; by CPU time {cpu:.2f}"
-    yield Figure("startup", f"{ratio:.2f}", f"<= {LIMIT}", ratio <= LIMIT, how, details)
+    yield Figure("startup", f"{wall:.2f}", f"<= {LIMIT}", is_within, how, details)
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -62,8 +63,10 @@ def _children_cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def least(starts: Sequence[Start]) -> Start:
-    return min(starts, key=lambda start: start.wall_seconds)
+def ratios(starts: Sequence[Start], others: Sequence[Start]) -> tuple[float, float]:
+    """By wall and by CPU time, least over least."""
+    wall = min(each.wall_seconds for each in starts) / min(each.wall_seconds for each in others)
+    return wall, min(each.cpu_seconds for each in starts) / min(each.cpu_seconds for each in others)
 
 
 def light_install(venv: Path) -> Path:
@@ -80,7 +83,7 @@ def light_install(venv: Path) -> Path:
 
 
 def _imports(python: str, flagperf: Sequence[str], hello: Sequence[str]) -> tuple[str, ...]:
-    """The dearest imports of flagperf. What hello imports too counts nothing."""
+    """The most expensive imports of flagperf. What hello imports too counts nothing."""
     known = {name for name, _, _ in _import_times(python, hello)}
     totals: dict[str, int] = {}
     # By depth. A module is printed after those that it imports, and takes what they took at its depth plus one.
@@ -88,8 +91,8 @@ def _imports(python: str, flagperf: Sequence[str], hello: Sequence[str]) -> tupl
     for name, depth, own_us in _import_times(python, flagperf):
         totals[name] = (0 if name in known else own_us) + unclaimed.pop(depth + 1, 0)
         unclaimed[depth] = unclaimed.get(depth, 0) + totals[name]
-    dearest = sorted(totals.items(), key=lambda item: -item[1])[:NUM_NAMED]
-    return tuple(f"{spent_us / 1e3:6.1f} ms import {name}, with what it imports" for name, spent_us in dearest)
+    slowest = sorted(totals.items(), key=lambda item: -item[1])[:NUM_NAMED]
+    return tuple(f"{spent_us / 1e3:6.1f} ms import {name}, with what it imports" for name, spent_us in slowest)
 
 
 def _import_times(python: str, command: Sequence[str]) -> list[tuple[str, int, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +16,9 @@ def pip_command(*arguments: object) -> str:
 
 
 def _command(name: str, arguments: tuple[object, ...]) -> str:
+    import shlex  # not at the top, like what follows: only messages need it
+    import shutil
+
     words = [name] if _is_ours(shutil.which(name)) else [sys.executable, "-m", name]
     return shlex.join([*words, *map(str, arguments)])
 
@@ -26,7 +27,7 @@ def _is_ours(script: str | None) -> bool:
     """Whether a script that PATH finds belongs to this Python: it stands beside it, or is what was started."""
     if script is None:
         return False
-    import sysconfig  # not at the top: only messages need it
+    import sysconfig
 
     beside = Path(sysconfig.get_path("scripts")) / Path(script).name
     return Path(script).resolve() in (beside.resolve(), Path(sys.argv[0]).resolve())

@@ -58,7 +58,7 @@ class Probe(MemoryProbe):
         raise UnknownLayout("a new table", "what is this")
 
 
-GIVEN: Any = SimpleNamespace(thing=Backend(), adapter="flagperf-acme 1.0")
+GIVEN: Any = SimpleNamespace(value=Backend(), adapter="flagperf-acme 1.0")
 PLUGINS: Any = SimpleNamespace(
     launcher=lambda vendor: SimpleNamespace(env_script=lambda machine: None), memory_probes=lambda vendor: [Probe()]
 )

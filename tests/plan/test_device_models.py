@@ -11,7 +11,7 @@ from plan_builders import Backend, manifest
 
 from flagperf.errors import BadInput
 from flagperf.plan.device_models import KnownModel, find_model
-from flagperf.plugins import Given, PluginStatus
+from flagperf.plugins import PluginStatus, Provided
 from flagperf.spec import Reference
 
 MODELS = """
@@ -59,7 +59,7 @@ def plugins(*backends: Backend, references: tuple[Reference, ...] = ()) -> Any:
         for each in references
     ]  # fmt: skip
     case = SimpleNamespace(manifest=manifest(references=listed))
-    given = [Given(backend, PluginStatus("p", f"flagperf-{backend.vendor}", "1")) for backend in backends]
+    given = [Provided(backend, PluginStatus("p", f"flagperf-{backend.vendor}", "1")) for backend in backends]
     return SimpleNamespace(
         device_backends=lambda: given,
         vendor_word=lambda word: word.lower(),

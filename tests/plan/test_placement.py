@@ -12,7 +12,7 @@ from flagperf.api import Cluster, Device, DeviceBackend, Node
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import UserFile, placement
 from flagperf.plan.placement import Placement, find_placement
-from flagperf.plugins import Given, PluginStatus
+from flagperf.plugins import PluginStatus, Provided
 from flagperf.spec import Environment, Fact, MissingRequirement, NodeFacts, RunSpec
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
@@ -44,8 +44,8 @@ class StandInPlugins:
     def broken_adapters(self) -> list[str]:
         return []
 
-    def device_backends(self) -> list[Given]:
-        return [Given(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
+    def device_backends(self) -> list[Provided]:
+        return [Provided(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
 
     def device_backend(self, word: str) -> DeviceBackend:
         return self._backends[word]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
+
+from flagperf.plugins.distributions import EntryPoint, entry_points
 
 HEADER = """
 from flagperf.api import Activation, CaseReference, Device, DeviceBackend, Presence
@@ -64,6 +65,5 @@ class Site:
         (info / "entry_points.txt").write_text("\n".join(["[flagperf]", *lines, ""]))
         return self
 
-    def entry_points(self) -> list[importlib.metadata.EntryPoint]:
-        found = importlib.metadata.distributions(path=[str(self.folder)])
-        return [entry_point for distribution in found for entry_point in distribution.entry_points]
+    def entry_points(self) -> list[EntryPoint]:
+        return entry_points("flagperf", [str(self.folder)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 from distribution_builders import HEADER, Site, device_source
 
 from flagperf import hookspecs
+from flagperf.plugins.distributions import entry_points
 from flagperf.plugins.load import PluginStatus, core_version, load_entry_points
 from flagperf.plugins.registry import Plugins
 
@@ -105,7 +105,7 @@ def test_an_unknown_hook_of_one_plugin_is_not_held_against_the_next(site: Site) 
     site.add("loadtest-hook-a", f"{HEADER}@hookimpl\ndef flagperf_tea(): return []")
     site.add("loadtest-hook-b", device_source("b"))
     plugins = Plugins(load_entry_points(site.entry_points()))
-    assert [given.thing.vendor for given in plugins.device_backends()] == ["b"]
+    assert [provided.value.vendor for provided in plugins.device_backends()] == ["b"]
     assert "flagperf_tea" in problem(site, "loadtest_hook_a")
 
 
@@ -116,20 +116,22 @@ def test_of_two_plugins_with_one_entry_point_name_each_is_listed_and_works(site:
     listed = plugins.statuses()
     assert sorted(status.distribution for status in listed) == ["loadtest-name-a", "loadtest-name-b"]
     assert [status.problem for status in listed] == ["", ""]
-    assert [given.thing.vendor for given in plugins.device_backends()] == ["a", "b"]
+    assert [provided.value.vendor for provided in plugins.device_backends()] == ["a", "b"]
 
 
 def test_a_plugin_cannot_push_a_built_in_one_out_by_its_name(site: Site) -> None:
-    own = [entry for entry in metadata.distribution("flagperf").entry_points if entry.name == "builtin"]
+    own = [
+        entry for entry in entry_points("flagperf") if (entry.name, entry.distribution.name) == ("builtin", "flagperf")
+    ]
     site.add("loadtest-thief", device_source("thief"), entry_points=["builtin = loadtest_thief"])
     plugins = Plugins(load_entry_points([*own, *site.entry_points()]))
-    assert "cpu" in [given.thing.vendor for given in plugins.device_backends()]
+    assert "cpu" in [provided.value.vendor for provided in plugins.device_backends()]
 
 
 def test_one_module_under_two_names_is_used_once(site: Site) -> None:
     site.add("loadtest-twice", device_source("twice"), entry_points=["one = loadtest_twice", "two = loadtest_twice"])
     plugins = Plugins(load_entry_points(site.entry_points()))
-    assert [given.thing.vendor for given in plugins.device_backends()] == ["twice"]
+    assert [provided.value.vendor for provided in plugins.device_backends()] == ["twice"]
     problems = {status.name: bool(status.problem) for status in plugins.statuses()}
     assert problems == {"one": False, "two": True}
 

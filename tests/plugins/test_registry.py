@@ -54,14 +54,14 @@ def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> No
 
 def test_a_sole_claimant_serves_a_word_whatever_its_distribution_is_called(site: Site) -> None:
     plugins = load(site.add("some-companys-plugin", device_source("registrytest5")))
-    assert plugins.device_given("registrytest5").adapter == "some-companys-plugin 1.0"
+    assert plugins.provided_backend("registrytest5").adapter == "some-companys-plugin 1.0"
 
 
 def test_two_claimants_without_an_owner_are_both_refused(site: Site) -> None:
     site.add("registrytest6-a", device_source("disputed"))
     site.add("registrytest6-b", device_source("disputed", "registrytest6"))
     plugins = load(site)
-    assert [given.thing.vendor for given in plugins.device_backends()] == ["registrytest6"]
+    assert [provided.value.vendor for provided in plugins.device_backends()] == ["registrytest6"]
     assert problem(plugins, "registrytest6_a") == "flagperf_devices: 'disputed' is also claimed by registrytest6-b 1.0"
     assert problem(plugins, "registrytest6_b") == "flagperf_devices: 'disputed' is also claimed by registrytest6-a 1.0"
 
@@ -82,7 +82,7 @@ def test_a_backend_without_a_vendor_word_is_a_problem(site: Site) -> None:
 def test_good_things_beside_wrong_ones_are_kept(site: Site) -> None:
     source = device_source("registrytest9").replace("return [backend", "return [None, 7] + [backend")
     plugins = load(site.add("registrytest9", source))
-    assert [given.thing.vendor for given in plugins.device_backends()] == ["registrytest9"]
+    assert [provided.value.vendor for provided in plugins.device_backends()] == ["registrytest9"]
     assert problem(plugins, "registrytest9") == "flagperf_devices gave NoneType, not DeviceBackend"
 
 

@@ -20,13 +20,13 @@ from flagperf.agent.simulation import is_simulated
 from flagperf.api import Device, DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
-from flagperf.plugins import Given, Plugins
+from flagperf.plugins import Plugins, Provided
 from flagperf.spec import VendorFacts
 
 
-def query_adapter(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
+def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
     """Whatever the adapter raises, or returns against the contract, is recorded as its error."""
-    backend: DeviceBackend = given.thing
+    backend: DeviceBackend = given.value
     facts = _no_findings(given)
     try:
         facts = msgspec.structs.replace(facts, presence=backend.presence(machine))
@@ -51,14 +51,14 @@ def query_adapter(given: Given, machine: Machine, plugins: Plugins, with_memory:
 
 
 class AdapterQuery(msgspec.Struct, frozen=True):
-    given: Given
+    given: Provided
     pid: int
     answer: int
     """The reading end of its pipe."""
     errors: IO[bytes]
 
 
-def start_query(given: Given, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterQuery:
+def start_query(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterQuery:
     """`query_adapter` in a fork of this process, which has loaded the adapter already: a new interpreter for each of
     several adapters would take most of the time of a command. This process has no other thread."""
     reading, writing = os.pipe()
@@ -116,17 +116,17 @@ def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
     return output, False
 
 
-def _no_findings(given: Given) -> VendorFacts:
+def _no_findings(given: Provided) -> VendorFacts:
     return VendorFacts(
-        given.thing.vendor,
+        given.value.vendor,
         given.adapter,
         presence=None,
-        memory_scope=given.thing.memory_scope,
-        simulated=is_simulated() and not given.thing.is_fallback,
+        memory_scope=given.value.memory_scope,
+        simulated=is_simulated() and not given.value.is_fallback,
     )
 
 
-def _failed(given: Given, error: str) -> VendorFacts:
+def _failed(given: Provided, error: str) -> VendorFacts:
     return msgspec.structs.replace(_no_findings(given), error=f"its adapter {given.adapter} failed: {error}")
 
 

@@ -15,7 +15,7 @@ from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine
 from flagperf.kit import allowed_cores
-from flagperf.plugins import Given, Plugins, load_plugins
+from flagperf.plugins import Plugins, Provided, load_plugins
 from flagperf.spec import DescribeRequest, Fact, MissingRequirement, NodeFacts, VendorFacts
 
 PACKAGES = (
@@ -32,9 +32,9 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> NodeFacts:
     backends = plugins.device_backends()
-    visibility = [name for given in backends for name in given.thing.visibility_variables]
-    packages = [*PACKAGES, *(name for given in backends for name in given.thing.packages)]
-    asked = [given for given in backends if request.vendor in (None, given.thing.vendor)]
+    visibility = [name for given in backends for name in given.value.visibility_variables]
+    packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
+    asked = [given for given in backends if request.vendor in (None, given.value.vendor)]
     vendors = tuple(_query_all(asked, machine, plugins, request))
     environment = capture_environment(machine, packages, extra_variables=visibility)
     environment.facts.update(_driver(vendors))
@@ -66,12 +66,12 @@ def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement
 
 
 def _query_all(
-    backends: Sequence[Given], machine: Machine, plugins: Plugins, request: DescribeRequest
+    backends: Sequence[Provided], machine: Machine, plugins: Plugins, request: DescribeRequest
 ) -> list[VendorFacts]:
     """All adapters in parallel, each in its own process. A fallback looks for no hardware and needs no process."""
     deadline = time.monotonic() + request.adapter_seconds
     queries = [
-        None if given.thing.is_fallback else start_query(given, machine, plugins, request.with_memory)
+        None if given.value.is_fallback else start_query(given, machine, plugins, request.with_memory)
         for given in backends
     ]
     return [

@@ -36,7 +36,7 @@ def complete_case(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
-    backends = [given.thing for given in _plugins().device_backends()]
+    backends = [given.value for given in _plugins().device_backends()]
     return [(word, backend.title.get("en", "")) for backend in backends for word in (backend.vendor, *backend.aliases)]
 
 

@@ -40,7 +40,7 @@ def _check_word(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
         raise BadInput(f"{name!r} is not a vendor word; use one lower-case word of letters and digits, such as acme")
     for given in load_plugins().device_backends():
-        if name in (given.thing.vendor, *given.thing.aliases):
+        if name in (given.value.vendor, *given.value.aliases):
             raise BadInput(f"{name!r} is already the word of {given.adapter}; choose another one")
     if importlib.util.find_spec(f"flagperf_{name}") is not None:
         raise BadInput(f"a package flagperf_{name} is already installed; choose another word, or uninstall it")

@@ -11,7 +11,7 @@ from flagperf.api import DeviceBackend, Peak
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.tuning import tuned_models
-from flagperf.plugins import Given, Plugins
+from flagperf.plugins import Plugins, Provided
 from flagperf.spec import Reference
 from flagperf.units import GIB
 
@@ -22,7 +22,7 @@ _SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
 class KnownModel(msgspec.Struct, frozen=True):
     """`name` is the one that peaks and tuning use."""
 
-    given: Given
+    given: Provided
     name: str
     other_name: str = ""
     pattern: str = ""
@@ -30,7 +30,7 @@ class KnownModel(msgspec.Struct, frozen=True):
 
     @property
     def vendor(self) -> str:
-        backend: DeviceBackend = self.given.thing
+        backend: DeviceBackend = self.given.value
         return backend.vendor
 
     def is_named(self, text: str) -> bool:
@@ -77,14 +77,14 @@ def known_models(plugins: Plugins, word: str | None) -> tuple[list[KnownModel], 
     problems: list[str] = []
     for given in plugins.device_backends():
         try:
-            known += _of(given) if word in (None, given.thing.vendor) else []
+            known += _of(given) if word in (None, given.value.vendor) else []
         except FlagPerfError as error:
             problems.append(f"{given.adapter}: {error}")
     return known, problems
 
 
-def _of(given: Given) -> list[KnownModel]:
-    backend: DeviceBackend = given.thing
+def _of(given: Provided) -> list[KnownModel]:
+    backend: DeviceBackend = given.value
     with adapter_errors(given.adapter):
         models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
         names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
@@ -116,7 +116,7 @@ def _unknown(text: str, known: Sequence[KnownModel], word: str | None, hints: Se
 
 def _packages(plugins: Plugins, text: str) -> list[str]:
     """The adapters to install, where published results name such a card."""
-    present = {given.thing.vendor for given in plugins.device_backends()}
+    present = {given.value.vendor for given in plugins.device_backends()}
     words = {text.lower(), _SIZE.sub("", text).lower()}
     vendors = {
         reference.vendor

@@ -60,7 +60,7 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     manifest = plugins.case(spec.case).manifest
     card = find_model(plugins, device_model, spec.vendor)
     spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
-    backend = card.given.thing
+    backend = card.given.value
     with adapter_errors(card.given.adapter):
         tuning = tuning_layer(backend, card.name, spec, manifest)
     settings = make_settings(spec, manifest, case_file(spec, plugins), backend, tuning)

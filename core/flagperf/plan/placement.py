@@ -76,7 +76,7 @@ def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
 
 
 def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugins) -> VendorChoice:
-    fallbacks = [given.thing.vendor for given in plugins.device_backends() if given.thing.is_fallback]
+    fallbacks = [given.value.vendor for given in plugins.device_backends() if given.value.is_fallback]
     broken = plugins.broken_adapters()
     choices = [choose_vendor(node, asked, fallbacks, broken) for node in facts]
     words = {choice.facts.vendor for choice in choices}

@@ -17,10 +17,10 @@ from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus,
 from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
 
-class Given(msgspec.Struct, frozen=True):
-    """Something that a plugin gave, and which plugin."""
+class Provided(msgspec.Struct, frozen=True):
+    """A value that a hook of a plugin gave (a device backend, a case), and which plugin."""
 
-    thing: Any
+    value: Any
     plugin: PluginStatus
 
     @property
@@ -43,19 +43,19 @@ class Plugins:
         for status in loaded.statuses:
             if status.problem:
                 self._problems[status.key].append(status.problem)
-        self._given: dict[str, list[Given]] = {}
+        self._provided: dict[str, list[Provided]] = {}
         self._cases: dict[str, Case] | None = None
         self._broken_cases: dict[str, str] = {}
         """What a case that cannot be used would be called -> why it cannot."""
 
     # --- vendors ----------------------------------------------------------------------------------------------------
 
-    def device_backends(self) -> list[Given]:
+    def device_backends(self) -> list[Provided]:
         return self._by_word("flagperf_devices", DeviceBackend, "vendor")
 
     def vendor_word(self, word: str) -> str:
         """The vendor that a user means, by its word or an alias."""
-        backends: list[DeviceBackend] = [given.thing for given in self.device_backends()]
+        backends: list[DeviceBackend] = [provided.value for provided in self.device_backends()]
         words = {alias: backend.vendor for backend in backends for alias in backend.aliases}
         words |= {backend.vendor: backend.vendor for backend in backends}  # a word goes before another's alias
         if word.lower() not in words:
@@ -63,27 +63,27 @@ class Plugins:
             raise unknown_name("vendor", word, words, self._hint() or package)
         return words[word.lower()]
 
-    def device_given(self, vendor: str) -> Given:
+    def provided_backend(self, vendor: str) -> Provided:
         return self._one(self.device_backends(), vendor, "vendor", "device backend")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
-        backend: DeviceBackend = self.device_given(vendor).thing
+        backend: DeviceBackend = self.provided_backend(vendor).value
         return backend
 
     def launcher(self, vendor: str) -> Launcher:
         """Of the same plugin as the device backend: a stranger's launcher does not start another's cards."""
-        owner = self.device_given(vendor).plugin
-        given = self._by_word("flagperf_launchers", Launcher, "vendor")
-        for each in given:
-            if each.thing.vendor == vendor and each.plugin == owner:
-                launcher: Launcher = each.thing
+        owner = self.provided_backend(vendor).plugin
+        provided = self._by_word("flagperf_launchers", Launcher, "vendor")
+        for each in provided:
+            if each.value.vendor == vendor and each.plugin == owner:
+                launcher: Launcher = each.value
                 return launcher
         raise BadInput(f"{owner.distribution} {owner.version} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
-        owner = self.device_given(vendor).plugin
-        given = self._call("flagperf_memory_probes", MemoryProbe)
-        return [each.thing for each in given if each.thing.vendor == vendor and each.plugin == owner]
+        owner = self.provided_backend(vendor).plugin
+        provided = self._call("flagperf_memory_probes", MemoryProbe)
+        return [each.value for each in provided if each.value.vendor == vendor and each.plugin == owner]
 
     def broken_adapters(self) -> list[str]:
         """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
@@ -96,27 +96,29 @@ class Plugins:
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
     def cluster(self, name: str) -> Cluster:
-        cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").thing
+        cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").value
         return cluster
 
     def cluster_names(self) -> list[str]:
-        return [given.thing.name for given in self._by_word("flagperf_clusters", Cluster, "name")]
+        return [provided.value.name for provided in self._by_word("flagperf_clusters", Cluster, "name")]
 
     def cases(self) -> dict[str, Case]:
         """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
         if self._cases is None:
-            found = [case for given in self._call("flagperf_cases", CaseReference) for case in self._read_case(given)]
+            found = [
+                case for provided in self._call("flagperf_cases", CaseReference) for case in self._read_case(provided)
+            ]
             unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
-            cases = {given.thing.manifest.name: given.thing for given in unique}
+            cases = {provided.value.manifest.name: provided.value for provided in unique}
             self._cases = dict(sorted(cases.items()))
         return self._cases
 
-    def _read_case(self, given: Given) -> list[Given]:
-        reference: CaseReference = given.thing
+    def _read_case(self, provided: Provided) -> list[Provided]:
+        reference: CaseReference = provided.value
         try:
-            return [Given(_case(reference), given.plugin)]
+            return [Provided(_case(reference), provided.plugin)]
         except BadInput as error:
-            self._problems[given.plugin.key].append(f"flagperf_cases: {error}")
+            self._problems[provided.plugin.key].append(f"flagperf_cases: {error}")
             self._broken_cases[_intended_name(reference)] = str(error)
             return []
 
@@ -155,14 +157,14 @@ class Plugins:
                 found.append(msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(reasons))))
         return found
 
-    def _note_strangers(self, hook: str, given: Iterable[Given]) -> None:
+    def _note_strangers(self, hook: str, provided: Iterable[Provided]) -> None:
         """A launcher or probe for a word whose device backend is not of the same plugin is never used."""
-        owners = {each.thing.vendor: each for each in self.device_backends()}
-        for each in given:
-            owner = owners.get(each.thing.vendor)
+        owners = {each.value.vendor: each for each in self.device_backends()}
+        for each in provided:
+            owner = owners.get(each.value.vendor)
             if owner is None or owner.plugin != each.plugin:
                 whose = f"{owner.adapter} has it" if owner else "no device backend has it"
-                self._problems[each.plugin.key].append(f"{hook}: {each.thing.vendor!r} is not its word, {whose}")
+                self._problems[each.plugin.key].append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
 
     def _hint(self) -> str:
         broken = [status.name for status in self.statuses() if status.problem]
@@ -171,16 +173,16 @@ class Plugins:
 
     # --- calling hooks ----------------------------------------------------------------------------------------------
 
-    def _call(self, hook: str, kind: type) -> list[Given]:
-        if hook not in self._given:
+    def _call(self, hook: str, kind: type) -> list[Provided]:
+        if hook not in self._provided:
             implementations = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-            self._given[hook] = [
-                Given(thing, self._plugins[implementation.plugin_name])
+            self._provided[hook] = [
+                Provided(value, self._plugins[implementation.plugin_name])
                 for implementation in implementations
-                for thing in self._answer(implementation, hook, kind)
+                for value in self._answer(implementation, hook, kind)
             ]
-            self._given[hook].sort(key=lambda given: list(self._plugins).index(given.plugin.key))
-        return self._given[hook]
+            self._provided[hook].sort(key=lambda provided: list(self._plugins).index(provided.plugin.key))
+        return self._provided[hook]
 
     def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
         problems = self._problems[implementation.plugin_name]
@@ -189,26 +191,28 @@ class Plugins:
         except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{hook} raised {type(error).__name__}: {error}")
             return []
-        wrong = [thing for thing in answer if not isinstance(thing, kind)]
+        wrong = [value for value in answer if not isinstance(value, kind)]
         if wrong:
             problems.append(f"{hook} gave {type(wrong[0]).__name__}, not {kind.__name__}")
-        return [thing for thing in answer if isinstance(thing, kind)]
+        return [value for value in answer if isinstance(value, kind)]
 
-    def _by_word(self, hook: str, kind: type, attribute: str) -> list[Given]:
+    def _by_word(self, hook: str, kind: type, attribute: str) -> list[Provided]:
         named = []
-        for given in self._call(hook, kind):
-            if isinstance(getattr(given.thing, attribute, None), str):
-                named.append(given)
+        for provided in self._call(hook, kind):
+            if isinstance(getattr(provided.value, attribute, None), str):
+                named.append(provided)
             else:
-                self._problems[given.plugin.key].append(f"{type(given.thing).__name__} has no {attribute!r}")
-        return self._without_conflicts(hook, named, lambda thing: str(getattr(thing, attribute)))
+                self._problems[provided.plugin.key].append(f"{type(provided.value).__name__} has no {attribute!r}")
+        return self._without_conflicts(hook, named, lambda value: str(getattr(value, attribute)))
 
-    def _without_conflicts(self, hook: str, given: Iterable[Given], word_of: Callable[[Any], str]) -> list[Given]:
+    def _without_conflicts(
+        self, hook: str, provided: Iterable[Provided], word_of: Callable[[Any], str]
+    ) -> list[Provided]:
         """A word claimed twice belongs to the distribution that is named after it, else to nobody."""
-        claims: dict[str, list[Given]] = collections.defaultdict(list)
-        for each in given:
-            claims[word_of(each.thing)].append(each)
-        kept: list[Given] = []
+        claims: dict[str, list[Provided]] = collections.defaultdict(list)
+        for each in provided:
+            claims[word_of(each.value)].append(each)
+        kept: list[Provided] = []
         for word, claimants in claims.items():
             owner_names = (f"flagperf-{word}", OWN_DISTRIBUTION)
             owners = [claim for claim in claimants if claim.plugin.distribution in owner_names]
@@ -220,11 +224,11 @@ class Plugins:
                     self._problems[claim.plugin.key].append(f"{hook}: {word!r} is also claimed by {others}")
         return kept
 
-    def _one(self, given: list[Given], word: str, attribute: str, kind: str) -> Given:
-        for each in given:
-            if getattr(each.thing, attribute) == word:
+    def _one(self, provided: list[Provided], word: str, attribute: str, kind: str) -> Provided:
+        for each in provided:
+            if getattr(each.value, attribute) == word:
                 return each
-        raise unknown_name(kind, word, [getattr(each.thing, attribute) for each in given], self._hint())
+        raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self._hint())
 
 
 def _case(reference: CaseReference) -> Case:

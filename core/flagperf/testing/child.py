@@ -29,8 +29,8 @@ from flagperf.testing.torch_stub import StubDevices, install_stub
 class Child:
     def __init__(self, vendor: str) -> None:
         self._plugins = load_plugins()
-        self._given = self._plugins.device_given(vendor)
-        self._backend: DeviceBackend = self._given.thing
+        self._provided = self._plugins.provided_backend(vendor)
+        self._backend: DeviceBackend = self._provided.value
         self._machine = node_machine()
         self._probe: MemoryProbe | None = None
         self._stub: StubDevices | None = None

@@ -31,8 +31,8 @@ class DeviceSuite(Suite):
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_the_plugin_loads_and_accepts_this_core(self, plugins: Plugins) -> None:
-        given = plugins.device_given(self.rig.vendor)
-        problems = {status.name: status.problem for status in plugins.statuses() if status.name == given.plugin.name}
+        provided = plugins.provided_backend(self.rig.vendor)
+        problems = {status.name: status.problem for status in plugins.statuses() if status.name == provided.plugin.name}
         assert not any(problems.values()), problems
 
     def test_hooks_can_be_called_twice_and_import_no_torch(self, tmp_path: Path) -> None:
