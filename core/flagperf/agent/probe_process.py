@@ -31,11 +31,10 @@ POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def running_probe(request: ProbeRequest, log: Path, stop: threading.Event) -> Iterator[ProbeProcess]:
-    """The probe, ready or given up, until the block ends. `stop` cuts the wait for it short."""
+def running_probe(request: ProbeRequest, log: Path) -> Iterator[ProbeProcess]:
+    """The probe until the block ends. It is starting: `await_ready` comes before the workers."""
     probe = ProbeProcess(request, log)
     try:
-        probe.await_ready(stop)
         yield probe
     finally:
         probe.end()
@@ -57,7 +56,8 @@ class ProbeProcess:
         return self._process.pid
 
     def await_ready(self, stop: threading.Event) -> None:
-        """A probe that is not ready in time is killed: its baseline would be taken while the workers run."""
+        """Until its baseline is taken. A probe that is not ready in time is killed: its baseline would be taken while
+        the workers run. `stop` cuts the wait short."""
         assert self._process.stdout
         spoke, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
         while not spoke.wait(POLL_SECONDS) and not stop.is_set():

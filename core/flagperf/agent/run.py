@@ -45,16 +45,17 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(stdin.readline(), type=WorkOrder)
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    launcher = load_plugins().launcher(order.job.vendor)
     for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
     log = Path(order.directory) / probe_log(order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
-        running_probe(_probe_request(order), log, stop) as probe,
+        running_probe(_probe_request(order), log) as probe,
     ):
+        launcher = load_plugins().launcher(order.job.vendor)  # while the probe starts
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
+        probe.await_ready(stop)
         returncode = _run_workers(order, launcher, order_file, probe, stop, stdout)
     return 0 if returncode == 0 else 3
 
@@ -87,7 +88,7 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        failure = find_failure(job, node, directory, launcher, workers.returncode)
+        failure = find_failure(job, node, directory, launcher, command, workers.returncode)
     except (FlagPerfError, OSError) as error:
         failure = Failure("failed", f"what the workers left cannot be read: {error}")
     _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, failure))
@@ -132,13 +133,24 @@ def _follow(
         [directory / rank_events(rank) for rank in ranks],
         directory / node_samples(order.node_index),
     )
-    is_running = True
-    while is_running and not stop.wait(POLL_SECONDS):
-        is_running = workers.poll() is None  # before reading, so that their last events are read too
+    ended, is_running = _set_at_end(workers), True
+    while is_running and not stop.is_set():
+        is_running = not ended.wait(POLL_SECONDS)  # before reading, so that their last events are read too
         probe.poll()
         progress = follower.poll()
         if progress is not None:
             _send(stdout, progress)
+
+
+def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:
+    ended = threading.Event()
+
+    def wait() -> None:
+        workers.wait()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
 
 
 def _probe_request(order: WorkOrder) -> ProbeRequest:
