@@ -136,7 +136,7 @@ def _fabric_kind(machine: Machine, adapter: str, port: str) -> str:
 def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[str], list[str]]:
     """The interfaces of known speed, those that are down, and those that are up at an unknown speed.
 
-    One of the last kind could be the fastest, so that beside it the fastest is not known.
+    One of the last kind could be the fastest, so the fastest is then unknown.
     """
     links, down, unknown = [], [], []
     for path in machine.glob("/sys/class/net/*/device"):

@@ -47,8 +47,10 @@ class ProbeProcess:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*module_command(sys.executable, "flagperf.agent"), "probe"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+            )
         self._send(hello_line(core_version()) + msgspec.json.encode(request))
 
     @property
@@ -59,8 +61,8 @@ class ProbeProcess:
         """Until its baseline is taken. A probe that is not ready in time is killed: its baseline would be taken while
         the workers run. `stop` cuts the wait short."""
         assert self._process.stdout
-        spoke, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
-        while not spoke.wait(POLL_SECONDS) and not stop.is_set():
+        ready, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
+        while not ready.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
@@ -109,15 +111,15 @@ class ProbeProcess:
 
 def _set_when_ready(stream: IO[bytes]) -> threading.Event:
     """Set by `ready`, the line after the hello, and also when the stream ends before that."""
-    spoke = threading.Event()
+    ready = threading.Event()
 
     def read() -> None:
         stream.readline()
         stream.readline()
-        spoke.set()
+        ready.set()
 
     threading.Thread(target=read, daemon=True).start()
-    return spoke
+    return ready
 
 
 def _death(returncode: int) -> str:

@@ -107,9 +107,15 @@ def _start_workers(
     # In our own folder: `python -m` would import a user's file of the same name instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
-            command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-            start_new_session=True, cwd=order_file.parent, preexec_fn=die_with_parent,
-        )  # fmt: skip
+            command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+            cwd=order_file.parent,
+            preexec_fn=die_with_parent,
+        )
 
 
 def _describe(error: OSError | subprocess.SubprocessError) -> str:
@@ -156,9 +162,12 @@ def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:
 def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
-        vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
+        vendor=job.vendor,
+        node_index=node.index,
+        devices=node.devices,
+        interval_seconds=job.sample_seconds,
         path=str(Path(order.directory) / node_samples(node.index)),
-    )  # fmt: skip
+    )
 
 
 def _send(stdout: IO[bytes], message: AgentMessage) -> None:

@@ -29,9 +29,11 @@ from flagperf.store.run import RecordedRun
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of a page.")
 @click.option("--allow-simulated", is_flag=True, help="Allow simulated runs on a page; they are marked.")
 @click.option(
-    "--reference", metavar="FILE|RUN", shell_complete=complete_curve,
+    "--reference",
+    metavar="FILE|RUN",
+    shell_complete=complete_curve,
     help="Compare the loss of every RUN with this one, as `flagperf align` does.",
-)  # fmt: skip
+)
 @rule_options
 @runs_dir_option
 @common
