@@ -13,6 +13,7 @@ PROGRAMS = (
     "context_cost",
     "context_ratio",
     "startup",
+    "run_startup",
     "adapters",
     "probe_cost",
     "listing",

@@ -27,3 +27,17 @@ def test_throughputs_below_ten_have_three_digits(value: float, text: str) -> Non
 )  # fmt: skip
 def test_shares_below_one_percent_have_three_digits(value: float, text: str) -> None:
     assert units.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-15, "killed by SIGTERM"),
+        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-40, "killed by signal 40"),
+    ],
+)
+def test_a_return_code_is_told_in_words(code: int, text: str) -> None:
+    assert units.exit_status(code) == text

@@ -1,8 +1,8 @@
-"""The story of a run. Each line below is a package.
+"""A run from start to end. Each stage below is a package.
 
     RunSpec --plan--> Job --launch--> Worker(Case) --writes--> Events + Samples --measure--> Metrics --save--> Run
 
-Everything from `read_record` on is a pure function of files and can be done again, later and elsewhere.
+Everything from `read_record` on is a pure function of files and can be repeated, later and on another machine.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
-    """Run a case and give back what `flagperf run` prints. Takes the fields of RunSpec as keywords.
+    """Run a case and return what `flagperf run` prints. Takes the fields of RunSpec as keywords.
 
-    Raises BadInput or Unsupported before anything is started; a run that was started always comes back, with its
+    Raises BadInput or Unsupported before anything is started. A run that was started is always returned, with its
     ending in `.run.ending`.
     """
     try:

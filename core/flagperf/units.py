@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 
 GIB = 1 << 30
 SECOND_NS = 1_000_000_000
@@ -84,6 +85,15 @@ def seconds(value: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def exit_status(code: int) -> str:
+    """How a process ended, by its return code: exit code 3, killed by SIGTERM."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ", often the kernel's answer to exhausted memory" if -code == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
 
 
 def _three_digits(value: float) -> str:

@@ -77,9 +77,13 @@ def start_probe() -> subprocess.Popen[bytes]:
 def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Path) -> None:
     path = tmp_path / "node-000.jsonl"
     worker = subprocess.Popen(
-        [sys.executable, "-c", "import subprocess, sys, time\n"
-         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], env={'LOCAL_RANK': '0'}).wait()"],
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys, time\n"
+            "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], env={'LOCAL_RANK': '0'}).wait()",
+        ],
+    )
     try:
         probe = start_probe()
         assert probe.stdin and probe.stdout

@@ -56,7 +56,8 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
-    with running_probe(request(tmp_path), tmp_path / "probe.log", NEVER) as probe:
+    with running_probe(request(tmp_path), tmp_path / "probe.log") as probe:
+        probe.await_ready(NEVER)
         probe.poll()
     events = read_events(tmp_path / "node-000.jsonl").events
     assert [type(event) for event in events] == [ProbeStarted, Sampled, ProbeEnded]

@@ -25,9 +25,11 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 
 def start(source: str, marker: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-c", source], stdout=subprocess.PIPE, env={**os.environ, MARKER: marker},
+        [sys.executable, "-c", source],
+        stdout=subprocess.PIPE,
+        env={**os.environ, MARKER: marker},
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     return process

@@ -17,6 +17,10 @@ KILLED = RankFailure(1, "killed by SIGKILL")
 COMPLAINT = WorkerEnded(5, "failed", "RuntimeError: connection reset by peer")
 
 
+LAUNCHED = LaunchCommand(("launch", "--workers=2", "-m", "flagperf.worker"))
+DIRECT = LaunchCommand(("/venv/bin/python", "-m", "flagperf.worker"))
+
+
 class TellingLauncher(Launcher):
     vendor = "acme"
     name = "telling"
@@ -32,7 +36,12 @@ class TellingLauncher(Launcher):
 
 
 def failure(
-    folder: Path, ends: dict[int, WorkerEnded], *listed: RankFailure, num_ranks: int = 2, returncode: int = 1
+    folder: Path,
+    ends: dict[int, WorkerEnded],
+    *listed: RankFailure,
+    num_ranks: int = 2,
+    returncode: int = 1,
+    command: LaunchCommand = LAUNCHED,
 ) -> Failure | None:
     run = make_run("a")
     node = msgspec.structs.replace(run.job.nodes[0], devices=run.job.nodes[0].devices * num_ranks)
@@ -42,7 +51,7 @@ def failure(
             writer.write(end)
     (folder / "logs").mkdir(exist_ok=True)
     (folder / "logs" / "node-000.log").write_text("first line\nlast line\n")
-    return find_failure(job, node, folder, TellingLauncher(list(listed)), returncode)
+    return find_failure(job, node, folder, TellingLauncher(list(listed)), command, returncode)
 
 
 def said(found: Failure | None) -> tuple[str, str, bool]:
@@ -96,3 +105,28 @@ def test_a_launcher_that_never_started_a_rank_is_quoted(tmp_path: Path) -> None:
 
 def test_a_node_whose_ranks_all_succeeded_has_no_failure(tmp_path: Path) -> None:
     assert failure(tmp_path, dict.fromkeys((0, 1), WorkerEnded(5, "succeeded")), returncode=0) is None
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words"),
+    [
+        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-11, "killed by SIGSEGV"),
+        (7, "exit code 7"),
+    ],
+)
+def test_the_return_code_of_a_worker_without_a_launcher_is_the_ranks(
+    tmp_path: Path, returncode: int, words: str
+) -> None:
+    found = failure(tmp_path, {}, num_ranks=1, returncode=returncode, command=DIRECT)
+    assert found == Failure("failed", f"rank 0: {words}; see logs/rank-00000.log", died=True)
+
+
+def test_a_worker_without_a_launcher_that_recorded_its_error_is_quoted(tmp_path: Path) -> None:
+    found = failure(tmp_path, {0: COMPLAINT}, num_ranks=1, returncode=1, command=DIRECT)
+    assert found is not None and COMPLAINT.reason in found.reason and not found.died
+
+
+def test_a_worker_without_a_launcher_may_leave_too_early(tmp_path: Path) -> None:
+    found = failure(tmp_path, {}, num_ranks=1, returncode=0, command=DIRECT)
+    assert found is not None and "left before its case was done" in found.reason

@@ -164,6 +164,23 @@ def test_only_the_devices_of_the_job_are_read(probe: HostMemoryProbe, two_worker
     assert reading.device_id == "cpu:0"
 
 
+def test_a_single_worker_may_be_its_own_launcher(probe: HostMemoryProbe) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        env={**os.environ, "LOCAL_RANK": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdin and holder.stdout
+    holder.stdin.write(f"{SIZE}\n")
+    holder.stdin.flush()
+    assert holder.stdout.readline() == "done\n"
+    (reading,) = probe.sample(SLOTS[:1], holder.pid)
+    holder.communicate()
+    assert SIZE < (reading.used_bytes or 0) < SIZE + 5 * SLACK
+
+
 def test_a_workers_own_children_are_counted_with_it(probe: HostMemoryProbe) -> None:
     """As data loaders are: they inherit the environment of their rank."""
     loader = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"

@@ -133,8 +133,11 @@ def test_json_has_all_figures_and_what_was_compared(capfd: pytest.CaptureFixture
     assert (found["aligned"], found["rule"]["id"], found["num_judged"]) == (False, "flagperf-2pct", 10)
     assert found["mean_error"] == pytest.approx(0.5)
     assert found["first_above"] == {
-        "step": 21, "loss": FALLING[20] * 1.5, "reference": FALLING[20], "error": pytest.approx(0.5),
-    }  # fmt: skip
+        "step": 21,
+        "loss": FALLING[20] * 1.5,
+        "reference": FALLING[20],
+        "error": pytest.approx(0.5),
+    }
     assert [gap["step"] for gap in found["gaps"]] == [1]
     assert found["differences"] == {"precision": ["bf16", "fp32"]}
     assert found["unstated"] == ["the version of the case", "training.seed", "model", "data", "samples per step"]

@@ -94,8 +94,11 @@ def test_what_cannot_be_known_offers_nothing_and_says_nothing(
 
 def test_the_script_asks_flagperf_itself(empty_folder: Path) -> None:
     environment = {
-        **os.environ, "_FLAGPERF_COMPLETE": "bash_complete", "COMP_WORDS": "flagperf cases show di", "COMP_CWORD": "3",
-    }  # fmt: skip
+        **os.environ,
+        "_FLAGPERF_COMPLETE": "bash_complete",
+        "COMP_WORDS": "flagperf cases show di",
+        "COMP_CWORD": "3",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "flagperf"], env=environment, capture_output=True, text=True, timeout=300
     )

@@ -23,7 +23,13 @@ def test_samples_and_loss_are_those_of_all_nodes() -> None:
 def test_an_evaluation_stands_in_place_of_the_speed_of_training() -> None:
     evaluation = EvaluationProgress(rows=1000, planned_rows=14042, rows_per_second=104.336)
     progress = Progress(
-        2, 2, samples_per_second=3.0, loss=1.5, used_bytes=1, seconds_left=None, phase="finishing",
+        2,
+        2,
+        samples_per_second=3.0,
+        loss=1.5,
+        used_bytes=1,
+        seconds_left=None,
+        phase="finishing",
         evaluation=evaluation,
-    )  # fmt: skip
+    )
     assert describe(progress) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  ETA 2 min 05 s"

@@ -13,9 +13,11 @@ from e2e_flagperf import bundle_of, flagperf, metric, read_run
 pytestmark = pytest.mark.run
 
 FROM_SHARDS = [
-    "model.checkpoint=megatron", "data.samples=24", "inference.warmup_steps=1",
+    "model.checkpoint=megatron",
+    "data.samples=24",
+    "inference.warmup_steps=1",
     *(f"{name.replace('__', '.')}={size}" for name, size in SMALL_CHANGES.items()),
-]  # fmt: skip
+]
 COMMAND = ("run", "aquila_33b", "--vendor", "cpu", "--devices", "2", "--data-dir", "data", "--set", *FROM_SHARDS)
 
 

@@ -97,9 +97,17 @@ def test_memory_is_that_of_the_worker(finished: tuple[Path, Done]) -> None:
 
 def test_two_devices_train_together(tmp_path: Path) -> None:
     done = flagperf(
-        tmp_path, "run", "distilbert", "--devices", "2", "--set", "training.max_steps=6",
-        "--set", "training.warmup_steps=2", "--json",
-    )  # fmt: skip
+        tmp_path,
+        "run",
+        "distilbert",
+        "--devices",
+        "2",
+        "--set",
+        "training.max_steps=6",
+        "--set",
+        "training.warmup_steps=2",
+        "--json",
+    )
     assert done.code == 0, done.stderr
     bundle = bundle_of(tmp_path)
     ranks = sorted((bundle / "events").glob("rank-*.jsonl"))

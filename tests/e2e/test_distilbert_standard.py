@@ -29,10 +29,21 @@ def test_two_steps_at_true_width_on_real_data(tmp_path: Path, data_dir: Path) ->
     work = tmp_path / "work"
     work.mkdir()
     done = flagperf(
-        work, "run", "distilbert", "--profile", "standard", "--data-dir", str(data_dir), "--set", "model.layers=1",
-        "training.max_steps=2", "training.batch_size=1", "training.warmup_steps=1", "evaluation.max_rows=4",
+        work,
+        "run",
+        "distilbert",
+        "--profile",
+        "standard",
+        "--data-dir",
+        str(data_dir),
+        "--set",
+        "model.layers=1",
+        "training.max_steps=2",
+        "training.batch_size=1",
+        "training.warmup_steps=1",
+        "evaluation.max_rows=4",
         "data.num_workers=0",
-    )  # fmt: skip
+    )
     assert done.code == 0, done.stderr
     run = read_run(bundle_of(work))
     assert metric(run, "steps_kept")["value"] == 1

@@ -10,9 +10,13 @@ from e2e_flagperf import bundle_of, flagperf, read_run
 pytestmark = pytest.mark.run
 
 SHORT = (
-    "training.max_steps=4", "training.batch_size=5", "training.warmup_steps=1", "data.rows=18", "data.eval_rows=9",
+    "training.max_steps=4",
+    "training.batch_size=5",
+    "training.warmup_steps=1",
+    "data.rows=18",
+    "data.eval_rows=9",
     "model.width=16",
-)  # fmt: skip
+)
 
 
 def test_two_ranks_leave_a_bundle_that_holds_and_its_page(tmp_path: Path) -> None:

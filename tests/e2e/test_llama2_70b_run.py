@@ -34,9 +34,7 @@ def test_four_ranks_align_with_one_process_and_have_their_page(tmp_path: Path) -
     assert exact.code == 0, exact.stdout
     curve = flagperf(tmp_path, "runs", "curve", alone.name)
     (tmp_path / "reference.csv").write_text(curve.stdout)
-    page = flagperf(
-        tmp_path, "report", four.name, "--reference", "reference.csv", "--format", "md", "--lang", "zh"
-    )  # fmt: skip
+    page = flagperf(tmp_path, "report", four.name, "--reference", "reference.csv", "--format", "md", "--lang", "zh")
     assert page.code == 0, page.stderr
     assert "| TP2PP2DP1 |" in page.stdout and "| True  " in page.stdout
 
@@ -53,9 +51,16 @@ def test_broken_data_is_said_before_anything_starts(tmp_path: Path) -> None:
     data = tmp_path / "data" / "tokens"
     data.parent.mkdir()
     command = [
-        "run", "llama2_70b", "--vendor", "cpu", "--data-dir", "data", "--set", "data.source=indexed",
+        "run",
+        "llama2_70b",
+        "--vendor",
+        "cpu",
+        "--data-dir",
+        "data",
+        "--set",
+        "data.source=indexed",
         "data.prefix=tokens",
-    ]  # fmt: skip
+    ]
     for damage, words in ((cut, "truncated"), (of_another_version, "has version 2")):
         write_indexed(data, [[5] * 100])
         damage(data)

@@ -17,8 +17,14 @@ from flagperf_cases.llama_checkpoint import llama_shapes
 pytestmark = pytest.mark.run
 
 MODEL = {
-    "layers": 1, "width": 4096, "heads": 32, "kv_heads": 32, "ffn": 11008, "vocabulary": 32000, "tied": False,
-}  # fmt: skip
+    "layers": 1,
+    "width": 4096,
+    "heads": 32,
+    "kv_heads": 32,
+    "ffn": 11008,
+    "vocabulary": 32000,
+    "tied": False,
+}
 
 
 DIALOGUE = {"id": "1", "dialogue": "Ann: Are you there?\r\nBob: I am.", "summary": "Bob is there."}
@@ -42,20 +48,35 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def _write_model(folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps({
-        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 1,
-        "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000, "rms_norm_eps": 1e-5,
-        "max_position_embeddings": 4096, "tie_word_embeddings": False,
-    }))  # fmt: skip
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "architectures": ["LlamaForCausalLM"],
+                "hidden_size": 4096,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 32,
+                "intermediate_size": 11008,
+                "vocab_size": 32000,
+                "rms_norm_eps": 1e-5,
+                "max_position_embeddings": 4096,
+                "tie_word_embeddings": False,
+            }
+        )
+    )
     _write_zeros(folder / "model.safetensors")
     subject = Subject("of all", "", (), ())
     question = Question("What?", ("one", "two", "three", "four"), 1)
     texts = [training_text(DIALOGUE), prompt_text(subject, [question] * 5, question), *SUBJECTS]
     # Long pieces: a question is a few tokens.
     train_tokenizer(
-        folder / "tokenizer.model", texts, num_pieces=600, max_sentencepiece_length=60,
-        split_by_whitespace=False, split_by_unicode_script=False,
-    )  # fmt: skip
+        folder / "tokenizer.model",
+        texts,
+        num_pieces=600,
+        max_sentencepiece_length=60,
+        split_by_whitespace=False,
+        split_by_unicode_script=False,
+    )
 
 
 def _write_zeros(path: Path) -> None:
@@ -75,9 +96,18 @@ def test_two_steps_at_true_width(tmp_path: Path, data_dir: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     done = flagperf(
-        work, "run", "llama2_7b_finetune", "--profile", "standard", "--data-dir", str(data_dir),
-        "--set", "model.layers=1", "training.max_steps=2", "training.batch_size=1",
-    )  # fmt: skip
+        work,
+        "run",
+        "llama2_7b_finetune",
+        "--profile",
+        "standard",
+        "--data-dir",
+        str(data_dir),
+        "--set",
+        "model.layers=1",
+        "training.max_steps=2",
+        "training.batch_size=1",
+    )
     assert done.code == 0, done.stderr
     run = read_run(bundle_of(work))
     assert metric(run, "steps_dropped")["value"] == 2  # the published warm-up is longer

@@ -19,9 +19,13 @@ LONG_ENOUGH = ("--set", "training.max_steps=150")
 def run_on_terminal(cwd: Path, *arguments: str) -> str:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "flagperf", *arguments], cwd=cwd, stdin=slave, stdout=slave, stderr=slave,
+        [sys.executable, "-m", "flagperf", *arguments],
+        cwd=cwd,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
         env={**os.environ, "PYTHONPATH": str(SITE), "TERM": "xterm-256color", "COLUMNS": "160", "LINES": "50"},
-    )  # fmt: skip
+    )
     os.close(slave)
     printed = b""
     while True:

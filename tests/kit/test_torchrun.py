@@ -27,6 +27,26 @@ def test_the_command_names_the_shape_and_the_meeting_point() -> None:
     )  # fmt: skip
 
 
+def test_a_single_worker_is_started_without_a_launcher() -> None:
+    one = NodeShare(0, 1, CARDS[:1], "10.0.0.1", 29501, allowed_cores=8, host_workers=1)
+    command = SomeLauncher().command(one, "/venv/bin/python", "flagperf.worker")
+    assert command.argv == ("/venv/bin/python", "-m", "flagperf.worker")
+    assert command.environment({"RANK": "7", "WORLD_SIZE": "8"}) == {
+        "OMP_NUM_THREADS": "8",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29501",
+    }
+    assert all(setting.reason for setting in command.settings)
+
+
+def test_one_worker_on_each_of_several_nodes_needs_a_launcher() -> None:
+    one = NodeShare(1, 2, CARDS[:1], "10.0.0.1", 29501, allowed_cores=8, host_workers=1)
+    assert "torch.distributed.run" in SomeLauncher().command(one, "python", "flagperf.worker").argv
+
+
 @pytest.mark.parametrize(
     ("allowed_cores", "host_workers", "threads"),
     [(8, 2, "4"), (8, 3, "2"), (7, 8, "1"), (2, 4, "1"), (1, 1, "1"), (128, 8, "16")],

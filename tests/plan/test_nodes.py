@@ -30,8 +30,10 @@ class ScriptAgent(AgentProcess):
     def __init__(self, script: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"import sys, time, os; {script}"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
 

@@ -22,6 +22,7 @@ from flagperf.errors import BadInput
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
 from flagperf.plugins import Plugins, Provided
 from flagperf.spec import VendorFacts
+from flagperf.units import exit_status
 
 
 def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
@@ -100,7 +101,7 @@ def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:
     if output:
         return msgspec.json.decode(output, type=VendorFacts)
     if status < 0:
-        return _failed(query.given, f"its process was killed by {signal.Signals(-status).name}")
+        return _failed(query.given, f"its process was {exit_status(status)}")
     query.errors.seek(0)
     return _failed(query.given, query.errors.read().decode(errors="replace").strip() or f"exit code {status}")
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from flagperf.agent.adapter_query import finish_query, query_adapter, start_query
+from flagperf.agent.adapter_query import AdapterQuery, finish_query, query_adapter, start_query
 from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine
@@ -35,8 +35,15 @@ def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> No
     visibility = [name for given in backends for name in given.value.visibility_variables]
     packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
     asked = [given for given in backends if request.vendor in (None, given.value.vendor)]
-    vendors = tuple(_query_all(asked, machine, plugins, request))
-    environment = capture_environment(machine, packages, extra_variables=visibility)
+    deadline = time.monotonic() + request.adapter_seconds
+    queries = _start_queries(asked, machine, plugins, request)
+    environment = capture_environment(machine, packages, extra_variables=visibility)  # while the adapters search
+    vendors = tuple(
+        query_adapter(given, machine, plugins, request.with_memory)
+        if query is None
+        else finish_query(query, deadline - time.monotonic())
+        for given, query in zip(asked, queries, strict=True)
+    )
     environment.facts.update(_driver(vendors))
     return NodeFacts(
         host=socket.gethostname(),
@@ -65,20 +72,13 @@ def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement
     return missing
 
 
-def _query_all(
+def _start_queries(
     backends: Sequence[Provided], machine: Machine, plugins: Plugins, request: DescribeRequest
-) -> list[VendorFacts]:
+) -> list[AdapterQuery | None]:
     """All adapters in parallel, each in its own process. A fallback looks for no hardware and needs no process."""
-    deadline = time.monotonic() + request.adapter_seconds
-    queries = [
+    return [
         None if given.value.is_fallback else start_query(given, machine, plugins, request.with_memory)
         for given in backends
-    ]
-    return [
-        query_adapter(given, machine, plugins, request.with_memory)
-        if query is None
-        else finish_query(query, deadline - time.monotonic())
-        for given, query in zip(backends, queries, strict=True)
     ]
 
 

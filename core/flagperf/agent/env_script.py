@@ -19,9 +19,12 @@ def worker_environment(launcher: Launcher, machine: Machine) -> dict[str, str]:
     if script is None:
         return dict(os.environ)
     done = subprocess.run(
-        ["bash", "-c", _SOURCE_AND_PRINT, "bash", script], capture_output=True, check=False, timeout=SCRIPT_SECONDS,
+        ["bash", "-c", _SOURCE_AND_PRINT, "bash", script],
+        capture_output=True,
+        check=False,
+        timeout=SCRIPT_SECONDS,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     before, _, after = done.stdout.partition(b"\0\0")
     made = _variables(after)
     if not made or (done.returncode and made == _variables(before)):

@@ -1,6 +1,6 @@
 """What a node runs on, captured by its agent: hardware without the cards, software, and variables that change results.
 
-Nothing here raises, guesses, uses the network or imports torch. What cannot be found is absent, with the reason.
+Nothing here raises, guesses, uses the network or imports torch. A fact that cannot be found is absent, with the reason.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _kernel(machine: Machine) -> Fact:
 
 
 def _container(machine: Machine) -> Fact:
-    """The kind of container; `none` only where process 1 is an init system and nothing speaks of a container."""
+    """The kind of container; `none` only where process 1 is an init system and there is no sign of a container."""
     kind = _container_kind(machine)
     if kind:
         return Fact(kind)
@@ -228,7 +228,7 @@ def _variables(environ: Mapping[str, str], extra: Sequence[str]) -> dict[str, st
 
 
 def _shown(name: str, value: str) -> str:
-    """That a variable is set is told even where its value must not be."""
+    """A secret is shown as set, without its value."""
     is_secret = not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or _SECRET_VALUE.search(value)
     return "(redacted)" if is_secret else value
 

@@ -138,7 +138,7 @@ def _fabric_kind(machine: Machine, adapter: str, port: str) -> str:
 def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[Message], list[Message]]:
     """The interfaces of known speed, those that are down, and those that are up at an unknown speed.
 
-    One of the last kind could be the fastest, so that beside it the fastest is not known.
+    One of the last kind could be the fastest, so the fastest is then unknown.
     """
     links: list[_Link] = []
     down: list[Message] = []

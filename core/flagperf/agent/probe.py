@@ -72,10 +72,16 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     with EventWriter(Path(request.path)) as writer:
         writer.write(
             ProbeStarted(
-                t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), node_index=request.node_index,
-                vendor=request.vendor, probe=choice.probe.name, interval_seconds=interval, not_used=choice.not_used,
+                t_ns=time.monotonic_ns(),
+                schema=EVENT_SCHEMA,
+                clock=this_clock(),
+                node_index=request.node_index,
+                vendor=request.vendor,
+                probe=choice.probe.name,
+                interval_seconds=interval,
+                not_used=choice.not_used,
             )
-        )  # fmt: skip
+        )
         began, began_cpu = time.monotonic(), _cpu_seconds()
         _sample(choice.probe, request, None, writer, baseline=True)
         _list_processes(choice.probe, request, writer)

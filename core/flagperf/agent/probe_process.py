@@ -32,11 +32,10 @@ POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def running_probe(request: ProbeRequest, log: Path, stop: threading.Event) -> Iterator[ProbeProcess]:
-    """The probe, ready or given up, until the block ends. `stop` cuts the wait for it short."""
+def running_probe(request: ProbeRequest, log: Path) -> Iterator[ProbeProcess]:
+    """The probe until the block ends. It is starting: `await_ready` comes before the workers."""
     probe = ProbeProcess(request, log)
     try:
-        probe.await_ready(stop)
         yield probe
     finally:
         probe.end()
@@ -49,8 +48,10 @@ class ProbeProcess:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*module_command(sys.executable, "flagperf.agent"), "probe"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+            )
         self._send(hello_line(core_version()) + msgspec.json.encode(request))
 
     @property
@@ -58,10 +59,11 @@ class ProbeProcess:
         return self._process.pid
 
     def await_ready(self, stop: threading.Event) -> None:
-        """A probe that is not ready in time is killed: its baseline would be taken while the workers run."""
+        """Until its baseline is taken. A probe that is not ready in time is killed: its baseline would be taken while
+        the workers run. `stop` cuts the wait short."""
         assert self._process.stdout
-        spoke, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
-        while not spoke.wait(POLL_SECONDS) and not stop.is_set():
+        ready, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
+        while not ready.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
                 self._process.kill()
                 self._process.wait()
@@ -112,15 +114,15 @@ class ProbeProcess:
 
 def _set_when_ready(stream: IO[bytes]) -> threading.Event:
     """Set by `ready`, the line after the hello, and also when the stream ends before that."""
-    spoke = threading.Event()
+    ready = threading.Event()
 
     def read() -> None:
         stream.readline()
         stream.readline()
-        spoke.set()
+        ready.set()
 
     threading.Thread(target=read, daemon=True).start()
-    return spoke
+    return ready
 
 
 def _has_failed_by_itself(samples: Path) -> bool:

@@ -63,7 +63,8 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=0.5)
-        time.sleep(0.05)
+        if num_empty_scans < 2:
+            time.sleep(0.05)
     launcher.wait()
 
 

@@ -46,16 +46,17 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(stdin.readline(), type=WorkOrder)
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    launcher = load_plugins().launcher(order.job.vendor)
     for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
     log = Path(order.directory) / probe_log(order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
-        running_probe(_probe_request(order), log, stop) as probe,
+        running_probe(_probe_request(order), log) as probe,
     ):
+        launcher = load_plugins().launcher(order.job.vendor)  # while the probe starts
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
+        probe.await_ready(stop)
         returncode = _run_workers(order, launcher, order_file, probe, stop, stdout)
     return 0 if returncode == 0 else 3
 
@@ -86,7 +87,7 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        found = find_failure(job, node, directory, launcher, workers.returncode)
+        found = find_failure(job, node, directory, launcher, command, workers.returncode)
     except (FlagPerfError, OSError) as error:
         found = Failure("failed", message("ending.record_unreadable", why=str(error)))
     _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, found))
@@ -105,9 +106,15 @@ def _start_workers(
     # In our own folder: `python -m` would import a user's file of the same name instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
-            command.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment,
-            start_new_session=True, cwd=order_file.parent, preexec_fn=die_with_parent,
-        )  # fmt: skip
+            command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+            cwd=order_file.parent,
+            preexec_fn=die_with_parent,
+        )
 
 
 def _describe(error: OSError | subprocess.SubprocessError) -> str:
@@ -131,21 +138,35 @@ def _follow(
         [directory / rank_events(rank) for rank in ranks],
         directory / node_samples(order.node_index),
     )
-    is_running = True
-    while is_running and not stop.wait(POLL_SECONDS):
-        is_running = workers.poll() is None  # before reading, so that their last events are read too
+    ended, is_running = _set_at_end(workers), True
+    while is_running and not stop.is_set():
+        is_running = not ended.wait(POLL_SECONDS)  # before reading, so that their last events are read too
         probe.poll()
         progress = follower.poll()
         if progress is not None:
             _send(stdout, progress)
 
 
+def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:
+    ended = threading.Event()
+
+    def wait() -> None:
+        workers.wait()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
 def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
-        vendor=job.vendor, node_index=node.index, devices=node.devices, interval_seconds=job.sample_seconds,
+        vendor=job.vendor,
+        node_index=node.index,
+        devices=node.devices,
+        interval_seconds=job.sample_seconds,
         path=str(Path(order.directory) / node_samples(node.index)),
-    )  # fmt: skip
+    )
 
 
 def _send(stdout: IO[bytes], message: AgentMessage) -> None:

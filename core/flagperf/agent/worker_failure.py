@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flagperf.agent.exit_message import exit_message
-from flagperf.api import Launcher, RankFailure
+from flagperf.api import LaunchCommand, Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.messages import Message, message
-from flagperf.spec import Failure, Job, NodePart
+from flagperf.spec import WORKER_MODULE, Failure, Job, NodePart
 from flagperf.store.paths import launcher_log, rank_events, rank_log
+from flagperf.units import exit_status
 
 
-def find_failure(job: Job, node: NodePart, directory: Path, launcher: Launcher, returncode: int) -> Failure | None:
+def find_failure(
+    job: Job, node: NodePart, directory: Path, launcher: Launcher, command: LaunchCommand, returncode: int
+) -> Failure | None:
     """None where all succeeded. A rank that died without recording a reason is the cause, even where other ranks report
     errors that follow from its death."""
     first = sum(len(other.devices) for other in job.nodes[: node.index])
@@ -21,7 +24,10 @@ def find_failure(job: Job, node: NodePart, directory: Path, launcher: Launcher, 
     if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
     log = directory / launcher_log(node.index)
-    listed = launcher.explain_failures(log.read_text(errors="replace"))
+    if returncode and is_worker_itself(command):
+        listed = [RankFailure(first, exit_status(returncode), exit_code=returncode)]
+    else:
+        listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
     return failure or Failure("failed", _launcher_failed(returncode, log, str(launcher_log(node.index))))
@@ -32,6 +38,11 @@ def _launcher_failed(returncode: int, log: Path, shown_log: str) -> Message:
     if not lines:
         return message("ending.launcher_silent", code=returncode, log=shown_log)
     return message("ending.launcher_failed", code=returncode, why=lines[-1], log=shown_log)
+
+
+def is_worker_itself(command: LaunchCommand) -> bool:
+    """A single worker may be started without a launcher: its return code is then the rank's."""
+    return command.argv[1:] == ("-m", WORKER_MODULE)
 
 
 def _died(silent: Sequence[int], listed: Sequence[RankFailure]) -> Failure | None:

@@ -52,7 +52,7 @@ class HostMemoryProbe(MemoryProbe):
 
     def _used_by_local_rank(self, launcher_pid: int) -> Counter[int]:
         used: Counter[int] = Counter()
-        for pid in descendants(launcher_pid):
+        for pid in (launcher_pid, *descendants(launcher_pid)):  # a single worker is its own launcher
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
                 process = psutil.Process(pid)
                 local_rank = self._local_rank(process)

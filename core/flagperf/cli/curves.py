@@ -36,15 +36,19 @@ def rule_options(function: F) -> F:
     """--rule and --tolerance, for `chosen_rule`."""
     options = [
         click.option(
-            "--rule", "rule_id", type=click.Choice(list(RULES)),
+            "--rule",
+            "rule_id",
+            type=click.Choice(list(RULES)),
             help="flagperf-2pct: mean relative error below 2 % from step 21 on; exact: bitwise equal losses "
             f"[default: {DEFAULT_RULE}].",
         ),
         click.option(
-            "--tolerance", type=click.FloatRange(0, max=1), metavar="SHARE",
+            "--tolerance",
+            type=click.FloatRange(0, max=1),
+            metavar="SHARE",
             help="With --rule exact: the relative error allowed in each step, for example 1e-5 [default: 0].",
         ),
-    ]  # fmt: skip
+    ]
     for option in reversed(options):
         function = option(function)
     return function

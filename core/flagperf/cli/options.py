@@ -39,9 +39,84 @@ def common(function: F) -> F:
 
 def runs_dir_option(function: F) -> F:
     return click.option(
-        "--runs-dir", metavar="DIR", shell_complete=complete_folder,
+        "--runs-dir",
+        metavar="DIR",
+        shell_complete=complete_folder,
         help="Folder of the runs [default: $FLAGPERF_RUNS_DIR, else ./runs].",
-    )(function)  # fmt: skip
+    )(function)
+
+
+_RUN_REQUEST = (
+    click.argument("case", shell_complete=complete_case),
+    click.option(
+        "--vendor",
+        metavar="WORD",
+        shell_complete=complete_vendor,
+        help="Vendor to use [default: auto-detected].",
+    ),
+    click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
+    click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
+    click.option(
+        "--precision",
+        metavar="WORD",
+        shell_complete=complete_precision,
+        help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16 [default: the case's].",
+    ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=complete_profile,
+        help="Configuration of the case [default: the case's].",
+    ),
+    click.option(
+        "--parallel",
+        metavar="TPxPPyDPz",
+        help="How to spread the model over the devices, for example TP4PP8DP1 [default: the case's].",
+    ),
+    click.option(
+        "--set",
+        multiple=True,
+        metavar="KEY=VALUE...",
+        shell_complete=complete_assignment,
+        help="Change values; can be repeated.",
+    ),
+    click.option(
+        "--config",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="File with your values [default: ./flagperf.toml, if it exists].",
+    ),
+    click.option(
+        "--data-dir",
+        shell_complete=complete_folder,
+        metavar="DIR",
+        help="Folder with real data and checkpoints.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_seconds",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="Stop the run after this time [default: never].",
+    ),
+    click.option(
+        "--sample-seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Interval between memory samples.",
+    ),
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        default="local",
+        show_default=True,
+        shell_complete=complete_cluster,
+        help="How to reach the nodes.",
+    ),
+    click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
+)
+"""The options that `run` and `plan` share. Their names are the fields of RunSpec."""
 
 
 def no_published_option(function: F) -> F:
@@ -49,54 +124,7 @@ def no_published_option(function: F) -> F:
 
 
 def run_request(function: F) -> F:
-    """The options that `run` and `plan` share. Their names are the fields of RunSpec."""
-    options = [
-        click.argument("case", shell_complete=complete_case),
-        click.option(
-            "--vendor", metavar="WORD", shell_complete=complete_vendor,
-            help="Vendor to use [default: auto-detected].",
-        ),
-        click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
-        click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
-        click.option(
-            "--precision", metavar="WORD", shell_complete=complete_precision,
-            help="fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16 [default: the case's].",
-        ),
-        click.option(
-            "--profile", metavar="NAME", shell_complete=complete_profile,
-            help="Configuration of the case [default: the case's].",
-        ),
-        click.option(
-            "--parallel", metavar="TPxPPyDPz",
-            help="How to spread the model over the devices, for example TP4PP8DP1 [default: the case's].",
-        ),
-        click.option(
-            "--set", multiple=True, metavar="KEY=VALUE...", shell_complete=complete_assignment,
-            help="Change values; can be repeated.",
-        ),
-        click.option(
-            "--config", metavar="FILE", shell_complete=complete_file,
-            help="File with your values [default: ./flagperf.toml, if it exists].",
-        ),
-        click.option(
-            "--data-dir", shell_complete=complete_folder, metavar="DIR",
-            help="Folder with real data and checkpoints.",
-        ),
-        click.option(
-            "--timeout", "timeout_seconds", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-            help="Stop the run after this time [default: never].",
-        ),
-        click.option(
-            "--sample-seconds", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-            help="Interval between memory samples.",
-        ),
-        click.option(
-            "--cluster", metavar="NAME", default="local", show_default=True, shell_complete=complete_cluster,
-            help="How to reach the nodes.",
-        ),
-        click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
-    ]  # fmt: skip
-    for option in reversed(options):
+    for option in reversed(_RUN_REQUEST):
         function = option(function)
     return function
 

@@ -26,9 +26,11 @@ TIGHT_SHARE = 0.9
 @click.command(cls=RunRequestCommand)
 @run_request
 @click.option(
-    "--device-model", metavar="NAME", shell_complete=complete_device_model,
+    "--device-model",
+    metavar="NAME",
+    shell_complete=complete_device_model,
     help="Plan for this card model, present or not, for example C500 [default profile: the published one].",
-)  # fmt: skip
+)
 @common
 @click.pass_context
 def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **request: Any) -> None:
@@ -82,7 +84,7 @@ def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
 
 
 def _print_peaks(peaks: Sequence[Peak]) -> None:
-    click.echo("\nPeaks of this model" + ("" if peaks else ": none is known"))
+    click.echo("\nPeaks of this model" + ("" if peaks else ": none known"))
     if peaks:
         units = {"memory_bandwidth": "bytes/s", "tdp": "W"}
         rows = [
@@ -133,10 +135,14 @@ def print_plan(made: Plan, as_json: bool) -> None:
     if as_json:
         echo_json(
             {
-                "job": made.job, "commands": made.commands, "vendor": made.vendor_note, "nodes": made.nodes,
-                "memory": made.memory, "data_problem": made.data_problem,
+                "job": made.job,
+                "commands": made.commands,
+                "vendor": made.vendor_note,
+                "nodes": made.nodes,
+                "memory": made.memory,
+                "data_problem": made.data_problem,
             }
-        )  # fmt: skip
+        )
     else:
         _print_whole(made)
     if made.data_problem:
@@ -174,7 +180,7 @@ def _print_whole(made: Plan) -> None:
 def _print_command(command: LaunchCommand, env_script: str) -> None:
     click.echo(f"  {shlex.join(command.argv)}")
     if env_script:
-        click.echo(f"  . {shlex.quote(env_script)}  # run once before the workers, its variables taken over")
+        click.echo(f"  . {shlex.quote(env_script)}  # run once before the workers, to take over its variables")
     for entry in command.settings:
         unless = ", unless it is set already" if entry.only_if_unset else ""
         click.echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")

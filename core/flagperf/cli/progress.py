@@ -99,9 +99,12 @@ class _Bar:
         from rich.progress import Progress as RichProgress
 
         self._rich: Any = RichProgress(
-            SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"),
-            console=Console(stderr=True), transient=True,
-        )  # fmt: skip
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
         self._nodes = CombinedProgress()
         self._rich.start()
         self._task = self._rich.add_task("starting", total=None)

@@ -26,7 +26,7 @@ class LastingStream(io.RawIOBase):
         while self.error is None:
             try:
                 return os.write(self._descriptor, data)
-            except BlockingIOError:  # whoever we share it with made it so
+            except BlockingIOError:  # another process that shares it made it non-blocking
                 select.select([], [self._descriptor], [])
             except OSError as error:
                 self.error = error
@@ -60,7 +60,7 @@ def loss_of_output(stdout: LastingStream) -> str:
 
 
 def _occupy(descriptor: int) -> None:
-    """A standard stream that is closed (`>&-`) would be the next file that we open. For reading: writes still fail."""
+    """The next opened file would take the number of a closed standard stream (`>&-`). Read-only: writes still fail."""
     try:
         os.fstat(descriptor)
     except OSError:

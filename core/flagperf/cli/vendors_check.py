@@ -81,12 +81,25 @@ def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
         report = Path(folder) / "report.xml"
         done = subprocess.run(
             [
-                *module_command(sys.executable, "pytest"), "-q", "-c", os.devnull, "--rootdir", folder,
-                "-p", "no:cacheprovider", f"--junitxml={report}", *chosen, *where,
+                *module_command(sys.executable, "pytest"),
+                "-q",
+                "-c",
+                os.devnull,
+                "--rootdir",
+                folder,
+                "-p",
+                "no:cacheprovider",
+                f"--junitxml={report}",
+                *chosen,
+                *where,
             ],
-            env={**os.environ, CHECK_VENDOR: vendor}, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            env={**os.environ, CHECK_VENDOR: vendor},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if not report.exists() or (done.returncode > 1 and done.returncode != 5):
             raise BadInput(f"the suites could not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return read_report(tier, report)

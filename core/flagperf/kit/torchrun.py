@@ -9,10 +9,12 @@ from typing import ClassVar
 
 from flagperf.api.device import Device
 from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
+from flagperf.units import exit_status
 
 
 class TorchrunLauncher(Launcher):
-    """torch.distributed.run with a fixed address and no restarts. A vendor's launcher starts from this one."""
+    """torch.distributed.run with a fixed address and no restarts. A single worker is started without it, which saves an
+    import of torch. A vendor's launcher starts from this one."""
 
     name = "torchrun"
 
@@ -31,6 +33,9 @@ class TorchrunLauncher(Launcher):
         return []
 
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
+        if share.num_nodes * share.num_workers == 1:
+            settings = (*self.settings(share), *_single_worker_settings(share))
+            return LaunchCommand((python, "-m", worker_module), settings, self.forbidden_variables)
         argv = (
             python, "-m", "torch.distributed.run",
             f"--nnodes={share.num_nodes}", f"--node-rank={share.node_index}", f"--nproc-per-node={share.num_workers}",
@@ -53,10 +58,17 @@ class TorchrunLauncher(Launcher):
             return []  # no report, or one that was cut off
         stopped_pids = set(_STOPPED.findall(log))
         failures = [
-            RankFailure(int(rank), _describe_exit(int(code)), _was_stopped(int(code), pid, stopped_pids), int(code))
+            RankFailure(int(rank), exit_status(int(code)), _was_stopped(int(code), pid, stopped_pids), int(code))
             for rank, code, pid in _LISTED.findall(others) + _LISTED.findall(root)
         ]
         return sorted(failures, key=lambda failure: failure.rank)
+
+
+def _single_worker_settings(share: NodeShare) -> list[Setting]:
+    """What torch.distributed.run would set."""
+    address, port = share.master_address, str(share.master_port)
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": address, "MASTER_PORT": port}
+    return [Setting(name, value, "a single worker is its own launcher") for name, value in variables.items()]
 
 
 _LISTED = re.compile(
@@ -68,11 +80,3 @@ _STOPPED = re.compile(r"Sending process (\d+) closing signal")
 def _was_stopped(code: int, pid: str, stopped_pids: Collection[str]) -> bool:
     """torchrun warns of each process that it stops; where its warnings are turned off, SIGTERM is taken as its own."""
     return pid in stopped_pids or (code == -signal.SIGTERM and not stopped_pids)
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    hint = ", often the kernel's answer to exhausted memory" if -code == signal.SIGKILL else ""
-    return f"killed by {name}{hint}"

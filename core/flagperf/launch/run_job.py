@@ -69,9 +69,12 @@ def _run_agents(
 
 def _run_started(bundle: Path) -> RunStarted:
     return RunStarted(
-        t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), planned=planned_fields(bundle),
+        t_ns=time.monotonic_ns(),
+        schema=EVENT_SCHEMA,
+        clock=this_clock(),
+        planned=planned_fields(bundle),
         environment=environment_fingerprint(bundle),
-    )  # fmt: skip
+    )
 
 
 def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> Ending | None:

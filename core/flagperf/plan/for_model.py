@@ -41,10 +41,10 @@ class ModelPlan(msgspec.Struct, frozen=True):
     peak: Peak | None
     """The ceiling that MFU divides by."""
     peaks: tuple[Peak, ...]
-    """All that the adapter has for this model."""
+    """All peaks that the adapter has for this model."""
     config: Resolved
     command: LaunchCommand
-    """Of the first node; `?` stands for what only the node knows."""
+    """Of the first node, with `?` for what only the node knows."""
     env_script: str
     """The usual path of the vendor's script; empty where none is needed."""
     memory: MemoryEstimate | None
@@ -69,13 +69,23 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     references = [*manifest.references, *_all_references(plugins)]
     launcher = plugins.launcher(card.vendor)
     return ModelPlan(
-        case=manifest.name, case_version=manifest.version, profile=settings.profile, vendor=card.vendor,
-        adapter=card.given.adapter, device_model=card.name, nodes=spec.nodes, devices=spec.devices,
-        precision=settings.precision, config=settings.config, peaks=card.peaks,
+        case=manifest.name,
+        case_version=manifest.version,
+        profile=settings.profile,
+        vendor=card.vendor,
+        adapter=card.given.adapter,
+        device_model=card.name,
+        nodes=spec.nodes,
+        devices=spec.devices,
+        precision=settings.precision,
+        config=settings.config,
+        peaks=card.peaks,
         peak=next((peak for peak in card.peaks if peak.row == settings.precision.peak_row), None),
-        command=_command(launcher, card, spec), env_script=launcher.env_script_path,
-        memory=estimate_memory(manifest, settings.config, *card.memory_bytes(references)), unknown=NOT_KNOWN,
-    )  # fmt: skip
+        command=_command(launcher, card, spec),
+        env_script=launcher.env_script_path,
+        memory=estimate_memory(manifest, settings.config, *card.memory_bytes(references)),
+        unknown=NOT_KNOWN,
+    )
 
 
 def _all_references(plugins: Plugins) -> list[Reference]:
@@ -99,9 +109,14 @@ def _made_up_share(card: KnownModel, spec: RunSpec, number: int) -> NodeShare:
         for index in range(spec.devices)
     )
     return NodeShare(
-        node_index=0, num_nodes=spec.nodes, devices=devices, master_address="<address of node 0>",
-        master_port=number * 11111, allowed_cores=number * spec.devices, host_workers=spec.devices,
-    )  # fmt: skip
+        node_index=0,
+        num_nodes=spec.nodes,
+        devices=devices,
+        master_address="<address of node 0>",
+        master_port=number * 11111,
+        allowed_cores=number * spec.devices,
+        host_workers=spec.devices,
+    )
 
 
 def _agreed(one: str, other: str) -> str:

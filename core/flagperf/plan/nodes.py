@@ -4,7 +4,6 @@ does not hang the command."""
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 from collections.abc import Sequence
 from typing import IO, Any, TypeVar
@@ -15,6 +14,7 @@ from flagperf.api import Cluster, Node
 from flagperf.errors import NodeFailed
 from flagperf.plugins import core_version
 from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts, check_hello, hello_line
+from flagperf.units import exit_status
 
 ADAPTER_SECONDS = 30.0
 """Time limit of an adapter's search for its cards."""
@@ -73,12 +73,8 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
         check_hello(hello, other=other, own="this command", own_version=core_version())
     if code != 0:
         why = errors.content().decode(errors="replace").strip()
-        raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or _exit_words(code)}")
+        raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or exit_status(code)}")
     return msgspec.json.decode(content, type=answer)
-
-
-def _exit_words(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 class _Collector:

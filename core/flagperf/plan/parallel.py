@@ -1,8 +1,7 @@
 """How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
 
-0 stands for "as fits the devices": two ways of tensor parallelism (inside a node) and two of pipeline parallelism where
-the number of devices allows it, and data parallelism over the rest. Where the other two are given, tensor parallelism
-takes all devices.
+0 means "fit it to the devices": TP2 (inside a node) and PP2 where the number of devices allows it, and data parallelism
+over the rest. Where the other two are given, tensor parallelism takes the remaining devices.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Manifest) -> Layer | None:
-    """The vendor's values for these cards in this shape, with where they come from."""
+    """The vendor's values for these cards in this shape, with their source."""
     profile = choose_profile(spec, manifest)
     tuning = find_tuning(backend.tuning_folder(), manifest.name, model, spec.nodes, spec.devices, profile)
     if tuning is None:
@@ -61,7 +61,7 @@ def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices:
 
 
 def tuned_models(folder: Path | None) -> list[str]:
-    """Every model that there is tuning for, of whatever case, each once."""
+    """Every model with tuning for any case, without duplicates."""
     paths = sorted(folder.glob("*.toml")) if folder else []
     return list(dict.fromkeys(entry.model for path in paths for entry in _read(path)))
 

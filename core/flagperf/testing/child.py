@@ -48,7 +48,7 @@ class Child:
 
     def look(self) -> Any:
         """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
-        return query_adapter(self._given, self._machine, self._plugins, with_memory=True)
+        return query_adapter(self._provided, self._machine, self._plugins, with_memory=True)
 
     def sample(self) -> Any:
         """One reading of every card, by one probe that lives as long as this process."""

@@ -1,4 +1,4 @@
-"""One rank: take the device, run the case, write down how it ended. Started by a Launcher, never by hand."""
+"""One rank: activate the device, run the case, record how it ended. Started by a Launcher, never by hand."""
 
 from __future__ import annotations
 
@@ -45,16 +45,25 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
     backend.set_precision(job.precision)
     writer.write(
         WorkerStarted(
-            t_ns=time.monotonic_ns(), schema=EVENT_SCHEMA, clock=this_clock(), rank=rank, local_rank=local_rank,
-            node_index=order.node_index, world_size=job.world_size, device_id=activation.device_id,
-            mapping=activation.mapping, timing="device_events" if backend.has_timing_events else "synchronize",
+            t_ns=time.monotonic_ns(),
+            schema=EVENT_SCHEMA,
+            clock=this_clock(),
+            rank=rank,
+            local_rank=local_rank,
+            node_index=order.node_index,
+            world_size=job.world_size,
+            device_id=activation.device_id,
+            mapping=activation.mapping,
+            timing="device_events" if backend.has_timing_events else "synchronize",
             framework={
                 **{name: str(value) for name, value in backend.framework_state().items()},
                 "cpus": bound_cpus(),
             },
-            precision=job.precision.name, batch_size=job.batch_size, job=given_job,
+            precision=job.precision.name,
+            batch_size=job.batch_size,
+            job=given_job,
         )
-    )  # fmt: skip
+    )
     _join_group(backend, job)
     context = Context(
         backend=backend,
@@ -72,7 +81,7 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
 
 
 def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
-    """Whatever the case raises becomes this rank's recorded end; the traceback goes to its log."""
+    """Whatever the case raises is recorded as the end of this rank; the traceback goes to its log."""
     try:
         work()
     except (Exception, SystemExit) as error:  # noqa: BLE001
@@ -80,10 +89,11 @@ def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
         return WorkerEnded(time.monotonic_ns(), _status_of(error, backend), f"{type(error).__name__}: {error}")
     peak = backend.allocator_memory() if backend.has_allocator else None
     return WorkerEnded(
-        time.monotonic_ns(), "succeeded",
+        time.monotonic_ns(),
+        "succeeded",
         allocator_peak_allocated_bytes=peak.peak_allocated_bytes if peak else None,
         allocator_peak_reserved_bytes=peak.peak_reserved_bytes if peak else None,
-    )  # fmt: skip
+    )
 
 
 def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
@@ -93,7 +103,7 @@ def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
 
 
 def _join_group(backend: DeviceBackend, job: Job) -> None:
-    """One process group over all ranks, opened here so that no library opens N groups of one."""
+    """One process group over all ranks, created here so that no library creates N groups of one."""
     if int(os.environ["WORLD_SIZE"]) != job.world_size:
         raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, the job has {job.world_size}")
     if job.world_size > 1:
@@ -116,7 +126,7 @@ def _case_function(target: str) -> Callable[[Context], None]:
 
 
 def _redirect_output(path: Path) -> None:
-    """File descriptors, not sys.stdout: what native libraries print belongs in the log too."""
+    """File descriptors, not sys.stdout: the output of native libraries belongs in the log too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
@@ -126,8 +136,8 @@ def _redirect_output(path: Path) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """All that counts is written down by now. Without the interpreter's own end: native threads of collective libraries
-    now and then abort the process there ("terminate called without an active exception", seen with gloo), which would
+    """Everything is recorded by now. The interpreter's shutdown is skipped: native threads of collective libraries
+    sometimes abort the process there ("terminate called without an active exception", seen with gloo), which would
     turn a run that succeeded into one that failed."""
     sys.stdout.flush()
     sys.stderr.flush()

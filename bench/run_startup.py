@@ -1,0 +1,67 @@
+"""A run of six steps, `flagperf run distilbert`, against a plain script with the same imports and steps: almost all of
+both is start-up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from bench.measure import Figure, NotMeasured, interleaved, median_interval
+from bench.startup import Start, start
+from flagperf.plan import make_plan
+from flagperf.plugins import load_plugins
+from flagperf.spec import RunSpec
+
+NUM_ROUNDS = 15
+LIMIT = 1.25
+
+CHANGES = ("training.max_steps=6", "training.warmup_steps=1", "evaluation.max_rows=4")
+"""As little work as measures something."""
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        flagperf = [sys.executable, "-m", "flagperf", *_run_arguments(Path(folder) / "runs")]
+        plain = [sys.executable, "-m", "bench.plain_distilbert", json.dumps(_values())]
+        _check(flagperf, plain)
+        commands = {"flagperf": flagperf, "plain": plain, "plain again": plain}
+        starts = interleaved({name: partial(start, command) for name, command in commands.items()}, NUM_ROUNDS)
+    how = (
+        f"wall time, median and 95 % interval (order statistics) of {NUM_ROUNDS} interleaved rounds, 6 steps, 1 device"
+    )
+    same, ratio = _ratios(starts["plain again"], starts["plain"]), _ratios(starts["flagperf"], starts["plain"])
+    interval, cpu = median_interval(ratio), _cpu_ratio(starts["flagperf"], starts["plain"])
+    yield Figure("run_startup_aa", str(median_interval(same)), "", None, f"plain over plain: {how}")
+    how = f"flagperf over plain: {how}; by CPU time {cpu:.2f}"
+    yield Figure("run_startup", str(interval), f"<= {LIMIT}", interval.median <= LIMIT, how)
+
+
+def _run_arguments(runs_dir: Path) -> list[str]:
+    request = ["run", "distilbert", "--vendor", "cpu", "--profile", "tiny", "--set", *CHANGES]
+    return [*request, "--runs-dir", str(runs_dir), "-q"]
+
+
+def _values() -> dict[str, object]:
+    spec = RunSpec("distilbert", vendor="cpu", profile="tiny", set=CHANGES)
+    return make_plan(spec, load_plugins()).job.config.values
+
+
+def _check(*commands: Sequence[str]) -> None:
+    """Once before anything is timed, which also fills the caches."""
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NotMeasured(f"`{' '.join(command[:5])}` failed: {done.stderr.strip()[-300:]}")
+
+
+def _ratios(one: Sequence[Start], other: Sequence[Start]) -> list[float]:
+    return [first.wall_seconds / second.wall_seconds for first, second in zip(one, other, strict=True)]
+
+
+def _cpu_ratio(one: Sequence[Start], other: Sequence[Start]) -> float:
+    return min(each.cpu_seconds for each in one) / min(each.cpu_seconds for each in other)
