@@ -14,13 +14,13 @@ import torch
 from accelerate import Accelerator
 from torch.nn.functional import cross_entropy
 
-from flagperf_cases.distilbert.data import Sentences, load_sentences, padded
+from flagperf_cases.distilbert.data import Sentences, load_data, padded_batch
 from flagperf_cases.distilbert.model import build_model
 
 
 def main(values: dict[str, Any]) -> None:
     config = json.loads(json.dumps(values), object_hook=lambda group: SimpleNamespace(**group))
-    train, validation = load_sentences(config, None)
+    train, validation = load_data(config, None)
     torch.manual_seed(config.training.seed)
     model = build_model(config.model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.training.learning_rate)
@@ -30,7 +30,7 @@ def main(values: dict[str, Any]) -> None:
     model.train()
     for step in range(config.training.max_steps):
         rows = range(step * config.training.batch_size, (step + 1) * config.training.batch_size)
-        batch = padded(train, rows, config.model.sequence)
+        batch = padded_batch(train, rows, config.model.sequence)
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
         loss = cross_entropy(logits, batch["labels"])
         accelerator.backward(loss)
@@ -42,7 +42,7 @@ def main(values: dict[str, Any]) -> None:
 
 def accuracy(model: Any, sentences: Sentences, config: Any) -> float:
     model.eval()
-    batch = padded(sentences, range(config.evaluation.max_rows), config.model.sequence)
+    batch = padded_batch(sentences, range(config.evaluation.max_rows), config.model.sequence)
     with torch.inference_mode():
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     return float((logits.argmax(-1) == batch["labels"]).float().mean())

@@ -119,14 +119,14 @@ def test_the_return_code_of_a_worker_without_a_launcher_is_the_ranks(
     tmp_path: Path, returncode: int, words: str
 ) -> None:
     found = failure(tmp_path, {}, num_ranks=1, returncode=returncode, command=DIRECT)
-    assert found == Failure("failed", f"rank 0: {words}; see logs/rank-00000.log", died=True)
+    assert said(found) == ("failed", f"rank 0: {words}; see logs/rank-00000.log", True)
 
 
 def test_a_worker_without_a_launcher_that_recorded_its_error_is_quoted(tmp_path: Path) -> None:
     found = failure(tmp_path, {0: COMPLAINT}, num_ranks=1, returncode=1, command=DIRECT)
-    assert found is not None and COMPLAINT.reason in found.reason and not found.died
+    assert found is not None and COMPLAINT.reason in str(found.reason) and not found.died
 
 
 def test_a_worker_without_a_launcher_may_leave_too_early(tmp_path: Path) -> None:
     found = failure(tmp_path, {}, num_ranks=1, returncode=0, command=DIRECT)
-    assert found is not None and "left before its case was done" in found.reason
+    assert found is not None and "left before its case was done" in str(found.reason)
