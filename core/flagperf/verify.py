@@ -33,23 +33,26 @@ from flagperf.store.run import Ending, Run, Status, gated
 
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What could not be checked, and is no fault of the bundle."""
     num_metrics: int
     num_files: int
 
 
 def verify_bundle(path: Path) -> Verification:
-    problems, num_metrics = unreadable_files(path), 0
+    problems, notes, num_metrics = unreadable_files(path), [], 0
     if not problems and not (path / RUN_FILE).exists():
         problems = list(dict.fromkeys([f"{RUN_FILE} is missing", *broken_files(path)]))
     elif not problems:
         problems = broken_files(path)
         try:
             run = read_bundle(path).run
-            num_metrics = len(run.metrics)
+            notes = _removed_metrics(run)
+            num_metrics = len(run.metrics) - len(notes)
             problems += _problems(path, run, read_record(path)) if run.ending is not None else []
         except BadInput as error:
             problems.append(str(error))
-    return Verification(tuple(problems), num_metrics, sum(file.is_file() for file in path.rglob("*")))
+    return Verification(tuple(problems), tuple(notes), num_metrics, sum(file.is_file() for file in path.rglob("*")))
 
 
 def _problems(path: Path, run: Run, record: Record) -> list[str]:
@@ -81,6 +84,11 @@ def _metric_problems(run: Run, record: Record) -> Iterator[str]:
             yield from _field_problems(metric, again[name], _compared_fields(run))
         elif name not in REMOVED:
             yield f"{name}: this flagperf has no version {metric.version} of it; install the newest one"
+
+
+def _removed_metrics(run: Run) -> list[str]:
+    found = [metric.name for metric in run.metrics if metric.name in REMOVED]
+    return [f"{name}: not recomputed, flagperf has no such metric since {REMOVED[name]}" for name in found]
 
 
 def _version_problems(expected: Mapping[str, int], stored: Mapping[str, Metric]) -> Iterator[str]:

@@ -8,6 +8,8 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+from flagperf.kinds import KINDS
+
 VENDOR_WORDS = (
     "cuda", "nvidia", "nvml", "metax", "maca", "hygon", "dcu", "kunlun", "xpu", "rocm", "nccl",
 )  # fmt: skip
@@ -37,6 +39,29 @@ def vendor_comparisons(source: str) -> list[str]:
         for node in ast.walk(ast.parse(source))
         if any(_is_about_the_vendor(part) for part in _compared(node))
     ]
+
+
+def kind_comparisons(source: str) -> list[str]:
+    """Whatever asks which kind of case this is: a kind is an object, which knows what differs."""
+    return [
+        f"line {part.lineno}: asks for the kind of a case ({ast.unparse(part)}); let flagperf.kinds say what differs"
+        for node in ast.walk(ast.parse(source))
+        for part in (*_compared(node), *_subscript(node))
+        if _names_a_kind(part)
+    ]
+
+
+def _subscript(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Subscript):
+        yield node.slice
+    elif isinstance(node, ast.MatchValue):
+        yield node.value
+
+
+def _names_a_kind(part: ast.expr) -> bool:
+    if isinstance(part, ast.Tuple | ast.List | ast.Set):
+        return any(map(_names_a_kind, part.elts))
+    return isinstance(part, ast.Constant) and part.value in KINDS
 
 
 def forbidden_constructs(source: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from source_rules import forbidden_constructs, too_long, vendor_comparisons, vendor_words
+from source_rules import forbidden_constructs, kind_comparisons, too_long, vendor_comparisons, vendor_words
 
 ROOT = Path(__file__).parents[2]
 CORE, CASES = ROOT / "core" / "flagperf", ROOT / "cases"
@@ -30,6 +30,10 @@ def test_no_case_asks_which_vendor_this_is() -> None:
     assert complaints(vendor_words, paths) == ""
 
 
+def test_nothing_but_the_kinds_themselves_asks_for_the_kind_of_a_case() -> None:
+    assert complaints(kind_comparisons, [path for path in CORE.rglob("*.py") if path.parent.name != "kinds"]) == ""
+
+
 def test_no_shell_no_swallowed_exception_nothing_left_to_do() -> None:
     assert complaints(forbidden_constructs, SOURCES) == ""
 
@@ -39,6 +43,24 @@ def test_no_file_and_no_function_is_too_long() -> None:
 
 
 # The rules themselves, on sources that are made up
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if manifest.kind == "inference": pass',
+        'x = "training" != kind',
+        'if kind in ("training", "base"): pass',
+        'match kind:\n    case "training":\n        pass',
+        'KINDS["training"].sections',
+    ],
+)
+def test_a_question_for_the_kind_is_found(source: str) -> None:
+    assert len(kind_comparisons(source)) >= 1
+
+
+def test_a_kind_may_be_looked_up_by_the_name_that_the_case_says() -> None:
+    assert kind_comparisons('KINDS[manifest.kind].words["results"]; ctx.training("training")') == []
 
 
 @pytest.mark.parametrize(

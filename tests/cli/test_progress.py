@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from flagperf.cli.progress import CombinedProgress, describe
+from flagperf.kinds import KINDS
 from flagperf.spec import EvaluationProgress, Progress
 
 
@@ -8,7 +9,7 @@ def test_the_time_left_is_shown_as_eta() -> None:
     progress = Progress(
         3, 10, samples_per_second=None, loss=None, used_bytes=None, seconds_left=125.0, phase="training"
     )
-    assert describe(progress) == "step 3/10  ETA 2 min 05 s"
+    assert describe(progress, KINDS["training"]) == "step 3/10  ETA 2 min 05 s"
 
 
 def test_samples_and_loss_are_those_of_all_nodes() -> None:
@@ -32,4 +33,4 @@ def test_an_evaluation_stands_in_place_of_the_speed_of_training() -> None:
         phase="finishing",
         evaluation=evaluation,
     )
-    assert describe(progress) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  ETA 2 min 05 s"
+    assert describe(progress, KINDS["training"]) == "step 2/2  evaluation 1000/14042 rows  104.3 rows/s  ETA 2 min 05 s"

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from flagperf.cli.options import is_quiet
+from flagperf.kinds import Kind
 from flagperf.launch import OnProgress
 from flagperf.spec import EvaluationProgress, Progress
 from flagperf.units import gib, per_second, seconds
@@ -21,18 +22,18 @@ PLAIN_LINE_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def live_progress() -> Iterator[OnProgress]:
+def live_progress(kind: Kind) -> Iterator[OnProgress]:
     if is_quiet():
         yield lambda _node, _progress: None
     elif sys.stderr.isatty():
-        with _Bar() as bar:
+        with _Bar(kind) as bar:
             yield bar.update
     else:
-        yield _plain_lines()
+        yield _plain_lines(kind)
 
 
-def describe(progress: Progress) -> str:
-    parts = [progress.phase if progress.step == 0 else f"step {progress.step}/{progress.planned_steps or '?'}"]
+def describe(progress: Progress, kind: Kind) -> str:
+    parts = [progress.phase if progress.step == 0 else f"{kind.step} {progress.step}/{progress.planned_steps or '?'}"]
     if progress.evaluation is not None:
         return "  ".join([*parts, _evaluation_text(progress.evaluation)])
     if progress.samples_per_second is not None:
@@ -75,7 +76,7 @@ class CombinedProgress:
         )
 
 
-def _plain_lines() -> OnProgress:
+def _plain_lines(kind: Kind) -> OnProgress:
     last = -PLAIN_LINE_SECONDS
     nodes = CombinedProgress()
 
@@ -85,13 +86,16 @@ def _plain_lines() -> OnProgress:
         is_known = shown.step or shown.evaluation
         if is_known and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
-            click.echo(describe(shown), err=True)
+            click.echo(describe(shown, kind), err=True)
 
     return update
 
 
 class _Bar:
     """rich is imported here and for run tables only: list commands stay fast."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
 
     def __enter__(self) -> _Bar:
         from rich.console import Console
@@ -112,7 +116,9 @@ class _Bar:
 
     def update(self, node_index: int, progress: Progress) -> None:
         shown = self._nodes.update(node_index, progress)
-        self._rich.update(self._task, total=shown.planned_steps, completed=shown.step, description=describe(shown))
+        self._rich.update(
+            self._task, total=shown.planned_steps, completed=shown.step, description=describe(shown, self._kind)
+        )
 
     def __exit__(self, *_: object) -> None:
         self._rich.stop()

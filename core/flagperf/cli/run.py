@@ -12,6 +12,7 @@ from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
 from flagperf.cli.terminal import show
 from flagperf.commands import flagperf_command
+from flagperf.kinds import KINDS
 from flagperf.launch import raise_on_signals
 from flagperf.plan import Plan, layout_text, make_plan
 from flagperf.plugins import load_plugins
@@ -39,7 +40,7 @@ def run(runs_dir: str | None, dry_run: bool, no_published: bool, as_json: bool, 
         print_plan(plan, as_json)
         return 0
     _announce(plan)
-    with live_progress() as on_progress:
+    with live_progress(KINDS[plan.job.kind]) as on_progress:
         recorded = execute(plan, plugins, directory, on_progress)
     _print_result(recorded, as_json, no_published)
     note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")

@@ -95,8 +95,8 @@ def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
     if as_json:
         echo_json(result)
     else:
-        for problem in result.problems:
-            click.echo(problem)
+        for line in (*result.problems, *result.notes):
+            click.echo(line)
         found_problems = f"{len(result.problems)} problems" if len(result.problems) > 1 else "1 problem"
         verdict = f"not verified: {found_problems}; " if result.problems else "verified: "
         click.echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")

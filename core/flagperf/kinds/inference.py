@@ -15,6 +15,7 @@ INFERENCE = Kind(
     timed="p_infer_core",
     sections=("dataset", "weights", "machine", "strategies", "environment", "engine", *RESULTS),
     loop={"en": "inference", "zh": "推理"},
+    step="batch",
     words={
         "results": {"en": "4. Results", "zh": "4. 运行情况"},
         "general": {"en": "Metric list", "zh": "指标列表"},

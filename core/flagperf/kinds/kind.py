@@ -37,5 +37,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Of a page, in this order, by the names of report.page.SECTIONS."""
     loop: Text
     """What the measured span is called in a sentence."""
+    step: str = "step"
+    """What progress calls a step of it."""
     words: dict[str, Text] = {}
     """Labels that this kind words differently from the catalogue."""

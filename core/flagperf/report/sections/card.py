@@ -34,7 +34,7 @@ from flagperf.store.run import RecordedRun, Run
 def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
     """A run that did not succeed shows what it measured until then, without facts for what it did not."""
     run = recorded.run
-    facts = [_status(run), *_times(run), *_qualities(run), *_details(run), *_verdict(run)]
+    facts = [_status(run), *_times(run), *_qualities(run), *_details(run), *_noted(run), *_verdict(run)]
     if not has_results(run):
         facts = [fact for fact in facts if not isinstance(fact.cell, Empty)]
     yield Heading(_title(run))
@@ -91,7 +91,8 @@ def _interval(run: Run, name: str) -> str:
 
 def _qualities(run: Run) -> Iterator[Fact]:
     yield from (_quality(run, quality) for quality in run.manifest.qualities)
-    if "loss" not in {quality.name for quality in run.manifest.qualities}:
+    is_own = "loss" in {quality.name for quality in run.manifest.qualities}
+    if "losses" in KINDS[run.manifest.kind].metrics and not is_own:
         losses = [measured_cell(run, name, units.loss) for name in ("loss_first", "loss")]
         yield _fact("loss", joined(losses, " -> "), "first step -> last step")
 
@@ -105,13 +106,13 @@ def _quality(run: Run, quality: Quality) -> Fact:
 
 def _details(run: Run) -> Iterator[Fact]:
     yield _fact("mem", memory_cell(run, "GiB"), _memory_note(run))
-    yield _fact("MFU", measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
+    if "flops" in KINDS[run.manifest.kind].metrics:
+        yield _fact("MFU", measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
     yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
     yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))
     yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
     if run.job.memory_scope == "host":  # the cores are the devices
         yield _fact("cpu others", measured_cell(run, "cpu_others", units.percent), "of the cores, by other processes")
-    yield from _noted(run)
 
 
 def _noted(run: Run) -> Iterator[Fact]:
