@@ -94,7 +94,8 @@ def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, 
         return Ending("timed_out", f"not finished within {job.timeout_seconds:g} s")
     silent = [index for index in range(len(agents)) if index not in supervision.ended]
     if silent:
-        return Ending("failed", _silence(silent[0], agents[silent[0]]))
+        first = next((index for index in silent if agents[index].refusal), silent[0])
+        return Ending("failed", _silence(first, agents[first]))
     failures = [message.failure for message in supervision.ended.values() if message.failure is not None]
     return _worst(failures) if failures else Ending("succeeded")
 
