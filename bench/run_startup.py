@@ -20,19 +20,22 @@ from flagperf.spec import RunSpec
 NUM_ROUNDS = 15
 LIMIT = 1.25
 
-CHANGES = ("training.max_steps=6", "training.warmup_steps=1", "evaluation.max_rows=4")
+NUM_STEPS = 6
+CHANGES = (f"training.max_steps={NUM_STEPS}", "training.warmup_steps=1", "evaluation.max_rows=4")
 """As little work as measures something."""
 
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        flagperf = [sys.executable, "-m", "flagperf", *_run_arguments(Path(folder) / "runs")]
+        runs_dir = Path(folder) / "runs"
+        flagperf = [sys.executable, "-m", "flagperf", *_run_arguments(runs_dir)]
         plain = [sys.executable, "-m", "bench.plain_distilbert", json.dumps(_values())]
-        _check(flagperf, plain)
+        _check(flagperf, plain, runs_dir)
         commands = {"flagperf": flagperf, "plain": plain, "plain again": plain}
         starts = interleaved({name: partial(start, command) for name, command in commands.items()}, NUM_ROUNDS)
     how = (
-        f"wall time, median and 95 % interval (order statistics) of {NUM_ROUNDS} interleaved rounds, 6 steps, 1 device"
+        f"wall time, median and 95 % interval (order statistics) of {NUM_ROUNDS} interleaved rounds, "
+        f"{NUM_STEPS} steps, 1 device"
     )
     same, ratio = _ratios(starts["plain again"], starts["plain"]), _ratios(starts["flagperf"], starts["plain"])
     interval, cpu = median_interval(ratio), _cpu_ratio(starts["flagperf"], starts["plain"])
@@ -42,21 +45,30 @@ def measure() -> Iterator[Figure]:
 
 
 def _run_arguments(runs_dir: Path) -> list[str]:
-    request = ["run", "distilbert", "--vendor", "cpu", "--profile", "tiny", "--set", *CHANGES]
-    return [*request, "--runs-dir", str(runs_dir), "-q"]
+    return ["run", "distilbert", "-q", "--profile", "tiny", "--runs-dir", str(runs_dir), "--set", *CHANGES]
 
 
 def _values() -> dict[str, object]:
-    spec = RunSpec("distilbert", vendor="cpu", profile="tiny", set=CHANGES)
-    return make_plan(spec, load_plugins()).job.config.values
+    plan = make_plan(RunSpec("distilbert", profile="tiny", set=CHANGES), load_plugins())
+    if plan.job.vendor != "cpu":
+        raise NotMeasured(f"the plain script computes on the CPU, the run would use {plan.job.vendor}")
+    return plan.job.config.values
 
 
-def _check(*commands: Sequence[str]) -> None:
-    """Once before anything is timed, which also fills the caches."""
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotMeasured(f"`{' '.join(command[:5])}` failed: {done.stderr.strip()[-300:]}")
+def _check(flagperf: Sequence[str], plain: Sequence[str], runs_dir: Path) -> None:
+    """Both do all their steps. Once before anything is timed, which also fills the caches."""
+    _output(flagperf)
+    events = next(runs_dir.glob("*/events/rank-*.jsonl")).read_text()
+    num_steps = {"flagperf": events.count('"step_finished"'), "plain": _output(plain).count("step ")}
+    if set(num_steps.values()) != {NUM_STEPS}:
+        raise NotMeasured(f"steps done: {num_steps}; both should do {NUM_STEPS}")
+
+
+def _output(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotMeasured(f"`{' '.join(command[:4])}` failed: {done.stderr.strip()[-300:]}")
+    return done.stdout
 
 
 def _ratios(one: Sequence[Start], other: Sequence[Start]) -> list[float]:

@@ -49,6 +49,17 @@ def test_a_rank_that_fails_is_named_and_decides_the_exit_code(
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
+def test_a_single_worker_that_is_killed_is_named_although_it_has_no_launcher(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "run", "trouble", "--set", "trouble.mode=kill")
+    assert done.code == 3
+    run = read_run(bundle_of(tmp_path))
+    assert run["commands"][0]["argv"][1:] == ["-m", "flagperf.worker"]
+    assert run["ending"]["reason"] == (
+        "rank 0: killed by SIGKILL, often the kernel's answer to exhausted memory; see logs/rank-00000.log"
+    )
+    assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
+
+
 @pytest.mark.parametrize(("mode", "words"), [("leave", "SystemExit: 0"), ("vanish", "left before its case was done")])
 def test_a_worker_that_exits_0_before_its_time_has_not_succeeded(tmp_path: Path, mode: str, words: str) -> None:
     done = flagperf(tmp_path, "run", "trouble", "--set", f"trouble.mode={mode}")

@@ -26,15 +26,15 @@ from flagperf.store.run import Ending
 from flagperf.store.run import ended as ended_as
 from run_builders import make_run
 
-HEAD = f"""
+SILENT_HEAD = """
 import os, select, sys, time
 sys.stdin.readline(), sys.stdin.readline()
 def say(text):
     print(text, flush=True)
-say({hello_line(core_version()).decode().strip()!r})
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
+HEAD = f"{SILENT_HEAD}say({hello_line(core_version()).decode().strip()!r})\n"
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +45,9 @@ def own_signals() -> Iterator[None]:
 
 
 class ScriptAgent(AgentProcess):
-    def __init__(self, script: str, flag: Path) -> None:
+    def __init__(self, script: str, flag: Path, head: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HEAD + script, str(flag)],
+            [sys.executable, "-c", head + script, str(flag)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -69,8 +69,8 @@ class ScriptCluster(Cluster):
 
     name = "scripts"
 
-    def __init__(self, flag: Path, *scripts: str) -> None:
-        self.flag, self.scripts = flag, scripts
+    def __init__(self, flag: Path, *scripts: str, head: str = HEAD) -> None:
+        self.flag, self.scripts, self.head = flag, scripts, head
         self.agents: list[ScriptAgent] = []
 
     def nodes(self, num_nodes: int) -> list[Node]:
@@ -79,7 +79,7 @@ class ScriptCluster(Cluster):
     def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
         if not self.scripts[node.index]:
             raise FileNotFoundError(2, "No such file or directory", "ssh")
-        self.agents.append(ScriptAgent(self.scripts[node.index], self.flag))
+        self.agents.append(ScriptAgent(self.scripts[node.index], self.flag, self.head))
         return self.agents[-1]
 
     def collect(self, node: Node, directory: str) -> None:
@@ -87,13 +87,13 @@ class ScriptCluster(Cluster):
 
 
 class FinishedJob:
-    def __init__(self, folder: Path, *scripts: str, timeout_seconds: float | None = None) -> None:
+    def __init__(self, folder: Path, *scripts: str, timeout_seconds: float | None = None, head: str = HEAD) -> None:
         run = make_run("a")
         part = run.job.nodes[0]
         parts = tuple(msgspec.structs.replace(part, index=index) for index in range(len(scripts)))
         job = msgspec.structs.replace(run.job, nodes=parts, timeout_seconds=timeout_seconds)
         self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
-        self.cluster = ScriptCluster(self.bundle / "events" / "parent.jsonl", *scripts)
+        self.cluster = ScriptCluster(self.bundle / "events" / "parent.jsonl", *scripts, head=head)
         self.progress: list[Progress] = []
         self.ending = run_job(job, self.cluster, self.bundle, lambda _node, progress: self.progress.append(progress))
         self.codes = [agent.process.wait(300) for agent in self.cluster.agents]
@@ -190,6 +190,13 @@ def test_an_agent_of_another_version_ends_the_run_with_both_versions(
     )
     assert "the command that started it has flagperf 9.8.7" in (bundle / "logs" / "agent-000.log").read_text()
     assert not list((bundle / "samples").iterdir())
+
+
+def test_an_agent_of_another_version_is_the_cause_where_another_agent_is_silent(tmp_path: Path) -> None:
+    other = f"os.write(1, {hello_line('9.8.7')!r}); closed(300)"
+    finished = FinishedJob(tmp_path, "closed(300)", other, head=SILENT_HEAD)
+    assert finished.ending.status == "failed"
+    assert finished.ending.reason.startswith("node 1 (") and "has flagperf 9.8.7" in finished.ending.reason
 
 
 def test_an_agent_that_cannot_be_started_ends_the_run_and_those_that_were(tmp_path: Path) -> None:

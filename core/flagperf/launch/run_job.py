@@ -95,7 +95,8 @@ def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, 
         return ended("timed_out", message("ending.timed_out", seconds=f"{job.timeout_seconds:g}"))
     silent = [index for index in range(len(agents)) if index not in supervision.ended]
     if silent:
-        return ended("failed", _silence(silent[0], agents[silent[0]]))
+        first = next((index for index in silent if agents[index].refusal), silent[0])
+        return ended("failed", _silence(first, agents[first]))
     failures = [last.failure for last in supervision.ended.values() if last.failure is not None]
     return _worst(failures) if failures else Ending("succeeded")
 
