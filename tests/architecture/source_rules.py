@@ -11,16 +11,29 @@ from collections.abc import Iterator
 from flagperf.kinds import KINDS
 
 VENDOR_WORDS = (
-    "cuda", "nvidia", "nvml", "metax", "maca", "hygon", "dcu", "kunlun", "xpu", "rocm", "nccl",
-)  # fmt: skip
+    "cuda",
+    "nvidia",
+    "nvml",
+    "metax",
+    "maca",
+    "hygon",
+    "dcu",
+    "kunlun",
+    "xpu",
+    "rocm",
+    "nccl",
+)
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 _WORD = re.compile("|".join(VENDOR_WORDS), re.IGNORECASE)
 _VENDOR_NAMES = {"vendor", "vendor_word", "torch_type", "collective_backend", "aliases"}
 _TOKENS_WITH_TEXT = {
-    tokenize.NAME, tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),
-}  # fmt: skip
+    tokenize.NAME,
+    tokenize.STRING,
+    tokenize.COMMENT,
+    getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),
+}
 
 
 def vendor_words(source: str) -> list[str]:
@@ -79,9 +92,10 @@ def forbidden_constructs(source: str) -> list[str]:
     found += [
         f"line {node.lineno}: suppress({ast.unparse(node.args[0])}) swallows everything"
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress")
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("suppress")
         and any(ast.unparse(argument) in ("Exception", "BaseException") for argument in node.args)
-    ]  # fmt: skip
+    ]
     found += [
         f"line {number}: {mark[0]}"
         for number, line in enumerate(source.splitlines(), start=1)

@@ -46,10 +46,15 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs")
     plan = make_plan(RunSpec("distilbert", vendor="cpu"), load_plugins(), needs_worker=False)
     run = Run(
-        schema=STORE_SCHEMA, id=plan.job.run_id, created="2026-01-02T03:04:05+00:00",
-        flagperf_version=core_version(), spec=plan.spec, job=plan.job, manifest=plan.manifest,
+        schema=STORE_SCHEMA,
+        id=plan.job.run_id,
+        created="2026-01-02T03:04:05+00:00",
+        flagperf_version=core_version(),
+        spec=plan.spec,
+        job=plan.job,
+        manifest=plan.manifest,
         ending=Ending("failed", "never started"),
-    )  # fmt: skip
+    )
     seal(create_bundle(directory, run, plan.nodes))
     return directory
 
@@ -60,8 +65,14 @@ def loaded_after(tmp_path: Path, code: str, *arguments: str, stdin: str = "") ->
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGPERF_", "COV"))}
     done = subprocess.run(
         [sys.executable, "-c", code, str(answer), *arguments],
-        cwd=tmp_path, env=environ, input=stdin, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environ,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert answer.exists(), done.stderr
     loaded: dict[str, set[str]] = {}
     for command, returncode, modules in json.loads(answer.read_text()):
@@ -76,18 +87,27 @@ def too_heavy(loaded: dict[str, set[str]], heavy: set[str]) -> dict[str, set[str
 
 def test_commands_that_list_import_neither_a_framework_nor_rich(tmp_path: Path, runs_dir: Path) -> None:
     commands = [
-        "--help", "run --help", "cases list", "cases show distilbert", "runs list", f"runs list --runs-dir {runs_dir}",
-        "vendors list", "devices", "env",
-    ]  # fmt: skip
+        "--help",
+        "run --help",
+        "cases list",
+        "cases show distilbert",
+        "runs list",
+        f"runs list --runs-dir {runs_dir}",
+        "vendors list",
+        "devices",
+        "env",
+    ]
     assert too_heavy(loaded_after(tmp_path, IN_CLI, *commands), {*HEAVY, "rich"}) == {}
 
 
 def test_plans_and_reports_are_made_without_a_framework(tmp_path: Path, runs_dir: Path) -> None:
     reports = ["report latest", "report latest --format md", "report latest --format json", "runs show latest"]
     commands = [
-        "plan distilbert", "plan distilbert --json", "run distilbert --dry-run",
+        "plan distilbert",
+        "plan distilbert --json",
+        "run distilbert --dry-run",
         *(f"{report} --runs-dir {runs_dir}" for report in reports),
-    ]  # fmt: skip
+    ]
     assert too_heavy(loaded_after(tmp_path, IN_CLI, *commands), HEAVY) == {}
 
 

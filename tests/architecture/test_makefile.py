@@ -31,9 +31,14 @@ def make(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedP
         if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "VIRTUAL_ENV", "PYTHON")
     }
     return subprocess.run(
-        ["make", *arguments], cwd=folder, env={**inherited, **environ}, capture_output=True, text=True, timeout=60,
+        ["make", *arguments],
+        cwd=folder,
+        env={**inherited, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def python_that(folder: Path, script: str) -> Path:

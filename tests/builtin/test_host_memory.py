@@ -69,8 +69,11 @@ class Tree:
         environ = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", LAUNCHER, json.dumps(workers)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
         self.pid = self._process.pid
         self._await("started")
 

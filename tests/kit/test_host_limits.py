@@ -118,10 +118,12 @@ def test_no_limit_is_none_and_the_machines_own_count_is_used(tmp_path: Path, lim
 def test_the_smallest_limit_on_the_way_up_counts_with_its_own_use(tmp_path: Path) -> None:
     """What a neighbour in the limiting group uses is used up for this process too."""
     files = {
-        f"{GROUP}/pod/a1/memory.max": "max", f"{GROUP}/pod/a1/memory.current": 1 * GIB,
-        f"{GROUP}/pod/memory.max": 8 * GIB, f"{GROUP}/pod/memory.current": 5 * GIB,
+        f"{GROUP}/pod/a1/memory.max": "max",
+        f"{GROUP}/pod/a1/memory.current": 1 * GIB,
+        f"{GROUP}/pod/memory.max": 8 * GIB,
+        f"{GROUP}/pod/memory.current": 5 * GIB,
         f"{GROUP}/memory.max": "max",
-    }  # fmt: skip
+    }
     machine = v2(tmp_path, "/pod/a1", files)
     assert memory_limit_bytes(machine) == 8 * GIB
     assert memory_used_bytes(machine) == 5 * GIB

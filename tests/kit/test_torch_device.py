@@ -145,9 +145,13 @@ def activate(folder: Path, patch: str) -> str:
     (folder / "acme_patch.py").write_text(patch)
     (folder / "torch.py").write_text("print('torch')\n__version__ = '9.9'\n")
     done = subprocess.run(
-        [sys.executable, "-c", ACTIVATE], capture_output=True, text=True, check=False, cwd=folder,
+        [sys.executable, "-c", ACTIVATE],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
         env={"PYTHONPATH": f"{folder}:{Path(__file__).parent}"},
-    )  # fmt: skip
+    )
     return done.stdout + done.stderr
 
 

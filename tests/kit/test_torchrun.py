@@ -22,9 +22,18 @@ def share(node_index: int = 0, num_nodes: int = 1, allowed_cores: int = 8, host_
 def test_the_command_names_the_shape_and_the_meeting_point() -> None:
     command = SomeLauncher().command(share(node_index=1, num_nodes=4), "/venv/bin/python", "flagperf.worker")
     assert command.argv == (
-        "/venv/bin/python", "-m", "torch.distributed.run", "--nnodes=4", "--node-rank=1", "--nproc-per-node=2",
-        "--master-addr=10.0.0.1", "--master-port=29501", "--max-restarts=0", "-m", "flagperf.worker",
-    )  # fmt: skip
+        "/venv/bin/python",
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=4",
+        "--node-rank=1",
+        "--nproc-per-node=2",
+        "--master-addr=10.0.0.1",
+        "--master-port=29501",
+        "--max-restarts=0",
+        "-m",
+        "flagperf.worker",
+    )
 
 
 def test_a_single_worker_is_started_without_a_launcher() -> None:

@@ -11,9 +11,13 @@ from flagperf.plugins import load_plugins
 from flagperf.testing import shared_file
 
 ROWS = {
-    "fp32_vector": ("fp32", "e12"), "tf32_tensor_dense": ("tf32", "e12"), "fp16_tensor_dense": ("fp16", "e12"),
-    "bf16_tensor_dense": ("bf16", "e12"), "memory_bandwidth": ("memory_bandwidth", "e9"), "tdp": ("tdp", ""),
-}  # fmt: skip
+    "fp32_vector": ("fp32", "e12"),
+    "tf32_tensor_dense": ("tf32", "e12"),
+    "fp16_tensor_dense": ("fp16", "e12"),
+    "bf16_tensor_dense": ("bf16", "e12"),
+    "memory_bandwidth": ("memory_bandwidth", "e9"),
+    "tdp": ("tdp", ""),
+}
 
 
 @pytest.fixture(params=["nvidia", "metax", "hygon", "kunlun"])
@@ -29,10 +33,14 @@ def table(backend: DeviceBackend) -> list[dict[str, str]]:
 
 def test_peaks_are_exactly_those_of_the_table(backend: DeviceBackend, table: list[dict[str, str]]) -> None:
     published = {
-        (row["model"], ROWS[row["metric"]][0]):
-            (float(row["value"] + ROWS[row["metric"]][1]), row["source"], row["confidence"])
-        for row in table if row["metric"] in ROWS and row["value"] not in ("n/a", "unsupported")
-    }  # fmt: skip
+        (row["model"], ROWS[row["metric"]][0]): (
+            float(row["value"] + ROWS[row["metric"]][1]),
+            row["source"],
+            row["confidence"],
+        )
+        for row in table
+        if row["metric"] in ROWS and row["value"] not in ("n/a", "unsupported")
+    }
     assert published
     assert {(peak.model, peak.row): (peak.value, peak.source, peak.confidence) for peak in backend.peaks()} == published
 

@@ -62,9 +62,13 @@ def test_an_adapter_installs_from_the_wheels_alone_and_is_found(adapter: str, di
     install(python, dist, f"flagperf-{adapter}")
     (tmp_path / "machine").mkdir()  # without a card, whatever the one under us has
     done = subprocess.run(
-        [python.parent / "flagperf", "vendors", "list"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [python.parent / "flagperf", "vendors", "list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "FLAGPERF_SIMULATE": "1", "FLAGPERF_SIMULATE_ROOT": str(tmp_path / "machine")},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith(adapter))
     assert "absent" in line and "looked for" in line

@@ -92,8 +92,10 @@ def would_install(python: Path, folders: list[Path], *arguments: str) -> dict[st
     options = ["--dry-run", "--quiet", "--no-index", "--report", "-"]
     done = subprocess.run(
         [*PIP, "--python", str(python), "install", *options, *links, *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     report: Any = json.loads(done.stdout)
     return {each["metadata"]["name"]: each["metadata"]["version"] for each in report["install"]}

@@ -55,8 +55,13 @@ class FlagPerf:
             code = f"from flagperf.plan import nodes; nodes.ADAPTER_SECONDS = {adapter_seconds}; {code}"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
-            env=environ, cwd=self._directory, capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+            env=environ,
+            cwd=self._directory,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
         return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -66,10 +71,23 @@ def install_dummies(folder: Path, *names: str) -> Path:
     distributions = [str(path) for path in chosen]
     done = subprocess.run(
         [
-            sys.executable, "-m", "pip", "install", "--isolated", "--disable-pip-version-check", "--no-deps",
-            "--no-index", "--no-build-isolation", "--no-compile", "--target", str(folder), *distributions,
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--isolated",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-index",
+            "--no-build-isolation",
+            "--no-compile",
+            "--target",
+            str(folder),
+            *distributions,
         ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, f"pip could not install the dummies (is hatchling there?):\n{done.stderr}"
     return folder

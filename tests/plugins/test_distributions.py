@@ -69,6 +69,12 @@ def test_a_wheel_on_the_path_is_read_by_importlib(tmp_path: Path) -> None:
     assert found_in(write_info(tmp_path / "site" / "acme_cards-1.5.dist-info"), wheel) == ACME
 
 
+def test_an_archive_without_metadata_is_an_unknown_distribution(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        archive.writestr("acme_cards-1.5.dist-info/entry_points.txt", ENTRY_POINTS)
+    assert {name for *_, name, _ in found_in(tmp_path / "odd.zip")} == {"unknown"}
+
+
 def test_the_first_distribution_of_a_name_on_the_path_counts(tmp_path: Path) -> None:
     newer = METADATA.replace("1.5", "2.0")
     first = write_info(tmp_path / "first" / "Acme.Cards-2.0.dist-info", newer)

@@ -71,7 +71,7 @@ def test_metadata_that_cannot_be_read_is_a_reason(site: Site) -> None:
         (f"{HEADER}@hookimpl\ndef flagperf_divices(): return []", "does not fit the contract: unknown hook"),
         (f"{HEADER}@hookimpl\ndef flagperf_devices(config): return []", "does not fit the contract: "),
     ],
-)  # fmt: skip
+)
 def test_a_plugin_that_cannot_be_used_says_why(
     site: Site, source: str, reason: str, request: pytest.FixtureRequest
 ) -> None:

@@ -40,8 +40,22 @@ def run_suites(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     environ = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         [
-            sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist",
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            os.devnull,
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
             *arguments,
         ],
-        cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )

@@ -16,9 +16,13 @@ RIG = f"{TESTS}:AcmeRig"
 def simulate(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (package / "tmp").mkdir()
     return subprocess.run(
-        [sys.executable, "-m", "flagperf.testing.simulate", *arguments], cwd=package, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(package / "src"), "TMPDIR": str(package / "tmp")}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "flagperf.testing.simulate", *arguments],
+        cwd=package,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(package / "src"), "TMPDIR": str(package / "tmp")},
+        check=False,
+    )
 
 
 def test_a_command_sees_the_cards_and_leaves_no_machine_behind(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ WRONG = {
         Change(TESTS, TEST_LAUNCHER, f"{TEST_LAUNCHER}    test_a_killed_rank_is_named = None\n"),
         "TestLauncher::test_standard_tests_are_not_replaced_but_by_an_xfail_with_its_reason",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -28,7 +28,7 @@ class AgentProcess(abc.ABC):
 
     @abc.abstractmethod
     def kill(self) -> None:
-        """Stop it the hard way, where closing stdin did not help."""
+        """Kill it, where closing stdin did not stop it."""
 
 
 class Cluster(abc.ABC):
@@ -39,7 +39,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def nodes(self, num_nodes: int) -> list[Node]:
-        """The nodes of a run. Raises BadInput where there are not so many."""
+        """The nodes of a run. Raises BadInput where there are fewer."""
 
     @abc.abstractmethod
     def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess: ...

@@ -104,7 +104,7 @@ class DeviceBackend(abc.ABC):
     """Environment variables that narrow and reorder the visible cards. The vendor's launcher keeps them equal."""
 
     precisions: ClassVar[tuple[str, ...]]
-    """The precision words that these cards and this code support. Others end a run as unsupported."""
+    """The precisions that these cards and this code support. A run in another one ends as unsupported."""
 
     memory_scope: ClassVar[Literal["device", "host"]] = "device"
     """`device`: each card has its own memory. `host`: all slots share one pool."""
@@ -113,7 +113,7 @@ class DeviceBackend(abc.ABC):
     """True: steps are timed by `timing_event`, with no synchronisation inside a step."""
 
     is_fallback: ClassVar[bool] = False
-    """True only for a vendor that every machine has, and that is chosen unasked when no other is found."""
+    """True only for a vendor that every machine has: it is the default where no other is found."""
 
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions of the vendor's software stack whose versions belong in the record."""

@@ -70,7 +70,7 @@ class MemoryProbe(abc.ABC):
     default is what HOOK_API 1 had: a probe that reads energy, clock or throttling says so."""
 
     minimum_interval_seconds: ClassVar[float] = 0.1
-    """The least interval that the source can bear; asking for less gives this."""
+    """The shortest interval that the source supports; a shorter one that is asked for is raised to this."""
 
     @abc.abstractmethod
     def available(self, machine: Machine) -> Availability:
@@ -82,8 +82,8 @@ class MemoryProbe(abc.ABC):
         workers, None before it is there. May raise: the failure is recorded as a gap and sampling goes on."""
 
     def processes(self, devices: Sequence[Device]) -> list[ProcessReading]:
-        """Who uses the cards, where the source can say. Called before the workers start and when they have ended, never
-        at the sampling rate."""
+        """The processes on the cards, where the source can list them. Called before the workers start and after they
+        have ended, never at the sampling rate."""
         return []
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class CpuBackend(DeviceBackend):
         return Activation("cpu", devices[local_rank].id, "slot")
 
     def set_precision(self, precision: Precision) -> None:
-        """fp32 is never TF32 or bfloat16 behind the scenes."""
+        """fp32 never computes in TF32 or bfloat16."""
         import torch
 
         torch.set_float32_matmul_precision("highest")

@@ -43,7 +43,7 @@ class HostMemoryProbe(MemoryProbe):
         """Of one process. Raises psutil.NoSuchProcess or ProcessLookupError where it has ended."""
 
     def _reading(self, device_id: str, local_rank: int, used_bytes: int) -> Reading:
-        """A process that holds no page is one that has ended and was not waited for yet."""
+        """A process that holds no page is a zombie."""
         if used_bytes:
             return Reading(device_id, used_bytes=used_bytes, total_bytes=self._pool_bytes)
         has_been = local_rank in self._rank_of_process.values()
@@ -61,8 +61,8 @@ class HostMemoryProbe(MemoryProbe):
         return used
 
     def _local_rank(self, process: psutil.Process) -> int | None:
-        """From the process's environment, which its own children (data loaders) inherit. A process that has none yet
-        may still get one: what a wrapper script starts in its own place keeps its pid."""
+        """From the process's environment, which its own children (data loaders) inherit. A process without one may get
+        it later: a wrapper script that calls exec keeps its pid."""
         key = (process.pid, process.create_time())
         if key not in self._rank_of_process:
             rank = process.environ().get("LOCAL_RANK")
@@ -86,7 +86,7 @@ class ProportionalMemoryProbe(HostMemoryProbe):
 
 
 class ResidentMemoryProbe(HostMemoryProbe):
-    """Where the proportional figure cannot be read. Too high for a rank whose processes share pages."""
+    """The fallback where the proportional figure cannot be read. Too high for a rank whose processes share pages."""
 
     name = "rss"
 

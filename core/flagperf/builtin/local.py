@@ -32,8 +32,11 @@ class LocalAgent(AgentProcess):
         # A session of its own: Ctrl-C reaches the parent alone, which then closes stdin.
         self._process = subprocess.Popen(
             [*module_command(sys.executable, "flagperf.agent"), *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self.stdin, self.stdout, self.stderr = self._process.stdin, self._process.stdout, self._process.stderr
 
@@ -44,6 +47,6 @@ class LocalAgent(AgentProcess):
             return None
 
     def kill(self) -> None:
-        """With all that it started in its session; what left that session is the agent's own to stop."""
+        """With its whole session. Processes that left the session are the agent's to stop."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -55,7 +55,7 @@ def cell_number(text: str, unit: str = "") -> float | None:
 
 
 def whole_lines(text: str) -> list[str]:
-    """The lines of an output that ends with one: a last line that was cut may hold half a number."""
+    """The lines of an output that ends with a newline: a truncated last line may hold half a number."""
     if not text.endswith("\n"):
         raise UnknownLayout("an output that ends within a line", text[-80:] or text)
     return text.splitlines()

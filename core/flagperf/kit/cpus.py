@@ -15,7 +15,7 @@ def near_cpus(machine: Machine, pci_address: str) -> str:
 
 
 def read_cpu_list(text: str) -> set[int]:
-    """`0-2,5` is {0, 1, 2, 5}; what is no such list is no CPUs."""
+    """`0-2,5` is {0, 1, 2, 5}; a text of another form gives no CPUs."""
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

@@ -49,8 +49,15 @@ def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
     name = model.name if model else card.names[0]
     short_name = model.short_name if model else name
     return Device(
-        id=identity, model=name, physical_index=card.physical_index,
+        id=identity,
+        model=name,
+        physical_index=card.physical_index,
         short_name=f"{short_name} ({card.slice})" if card.slice else short_name,
-        memory_bytes=card.memory_bytes, uuid=card.uuid, pci_address=address, slice=card.slice, problem=card.problem,
-        near_cpus=near_cpus(machine, address), properties=card.properties,
-    )  # fmt: skip
+        memory_bytes=card.memory_bytes,
+        uuid=card.uuid,
+        pci_address=address,
+        slice=card.slice,
+        problem=card.problem,
+        near_cpus=near_cpus(machine, address),
+        properties=card.properties,
+    )

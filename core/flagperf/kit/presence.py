@@ -23,7 +23,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def judge(evidence: Evidence, looked_for: str) -> Presence:
-    """`looked_for` says in a few words what would have been evidence, for the reader who has such a card."""
+    """`looked_for` says in a few words what would have been evidence, for a user who has such a card."""
     everything = (*evidence.bus, *evidence.nodes, *evidence.modules, *evidence.tools)
     if evidence.bus and evidence.nodes:
         return Presence("present", everything)

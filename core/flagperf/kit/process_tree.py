@@ -1,4 +1,4 @@
-"""The processes below one: what a probe goes by that counts per process."""
+"""The process tree below a process, for probes that count per process."""
 
 from __future__ import annotations
 

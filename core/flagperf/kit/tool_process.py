@@ -18,9 +18,14 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
     """Run a tool without a shell, in the C locale, bounded in time. Never raises for what the tool does."""
     try:
         process = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C"},
+        )
     except OSError as error:
         return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
     try:
@@ -35,12 +40,12 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
 
 
 def _abandon(process: subprocess.Popen[str]) -> None:
-    """Kill it with all that it started: a wrapper script leaves the tool itself behind. It keeps the group of its
-    parent, which whoever stops an adapter or a probe kills as a whole."""
+    """Kill the process tree: killing a wrapper script alone would orphan the tool. The tool stays in its parent's
+    process group, which is killed as a whole when an adapter or a probe is stopped."""
     for pid in [*descendants(process.pid), process.pid]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits within the driver ends when the driver does
+    with contextlib.suppress(subprocess.TimeoutExpired):  # in uninterruptible sleep it ends when the driver lets it
         process.wait(UNKILLABLE_SECONDS)
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:

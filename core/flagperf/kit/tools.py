@@ -25,8 +25,8 @@ class Tool(msgspec.Struct, frozen=True):
     timeout_seconds: float = 10.0
 
     def find(self, machine: Machine) -> str | None:
-        """The absolute path of the first one that is there. An empty entry of PATH, the current folder to a shell, is
-        passed over."""
+        """The absolute path of the first one that exists. An empty entry of PATH, which a shell takes for the current
+        folder, is ignored."""
         inside = [str(machine.root / folder.lstrip("/")) for folder in self.folders]
         path = os.pathsep.join([*filter(None, machine.environ.get("PATH", "").split(os.pathsep)), *inside])
         found = filter(None, (shutil.which(name, path=path) for name in self.names))
@@ -66,8 +66,8 @@ class Query(msgspec.Struct, frozen=True):
         return self.parse(tool.run(machine, self.arguments))
 
     def sample(self, tool: Tool, machine: Machine) -> list[Reading]:
-        """An answer that can be read counts also where the tool ends with an error, as for one card that is lost: the
-        others are still there. Who looks for cards asks strictly, or would take some of them for all."""
+        """An answer that can be parsed counts even where the tool exits with an error, as it does when one card is
+        lost: the others are still there. Discovery uses `ask`, or it would take some of the cards for all of them."""
         output = tool.call(machine, self.arguments)
         try:
             return self.parse(output.stdout)
@@ -94,8 +94,7 @@ def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Read
 
 
 def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
-    """The answer of the first query that has one; nothing where none has: what they would have said is only good to
-    know."""
+    """The answer of the first query that succeeds, nothing where none does: for what the caller can do without."""
     for query in queries:
         try:
             return query.ask(tool, machine)
@@ -107,7 +106,7 @@ def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Re
 
 
 def _reasons(query: Query, error: ToolFailed) -> dict[str, str]:
-    """Why figures are missing: those of the query, or, of a tool that is not asked again, all that nobody gave yet."""
+    """Why figures are missing: those of the query; of a tool that is not retried, all that are not known yet."""
     return dict.fromkeys(FIGURES if isinstance(error, ToolSilent) else query.figures, str(error))
 
 
@@ -117,8 +116,8 @@ def _by_key(readings: Sequence[Reading]) -> dict[str, Reading]:
 
 class ToolProbe(MemoryProbe):
     """Reads cards through one or more queries. The first one must answer, or the sample is a gap. A later one is asked
-    only where a figure of its own is still to be had; one that fails leaves its figures out, each with the reason.
-    A tool that hangs is not asked again within the sample."""
+    only while one of its figures is still missing; one that fails leaves its figures out, each with the reason.
+    A tool that hangs is not retried within the sample."""
 
     tool: ClassVar[Tool]
     queries: ClassVar[tuple[Query, ...]]

@@ -57,7 +57,7 @@ class TorchDeviceBackend(DeviceBackend):
         if allowed and not self._rounds_as_tf32():
             raise Unsupported(
                 f"tf32 is switched on, but this torch ({torch.__version__}) multiplies in fp32 on {self.vendor} cards: "
-                "the result would bear a wrong name; choose fp32"
+                "the result would be mislabelled; choose fp32"
             )
 
     def synchronize(self) -> None:
@@ -102,8 +102,8 @@ class TorchDeviceBackend(DeviceBackend):
         return functools.reduce(getattr, path.split("."), torch.backends), attribute
 
     def _rounds_as_tf32(self) -> bool:
-        """By trying it: a build may take the switches without a word and leave them unused. TF32 has ten bits behind
-        the point, to which 1 + 2**-12 is 1. The matrices are large enough for the kernels that real work uses."""
+        """By trying it: a build may accept the switches silently and ignore them. TF32 has ten mantissa bits, in which
+        1 + 2**-12 rounds to 1. The matrices are large enough for the kernels that real work uses."""
         import torch
 
         size = 1024
@@ -114,24 +114,25 @@ class TorchDeviceBackend(DeviceBackend):
         return bool(product < size + 0.125)  # in fp32 it is size + 0.25, exactly
 
     def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
-        """Joined by UUID, else by PCI address: both are missing in some versions of torch. Never by position: then the
-        card is the one that the launcher meant, and the figures say that nobody verified it."""
+        """Joined by UUID, else by PCI address; some versions of torch tell neither. Never by position: then the card is
+        taken to be the one that the launcher chose, and the figures are marked as unverified."""
         properties = self._module.get_device_properties(local_rank)
         uuid, address = _uuid(properties), _pci_place(properties) or self._runtime_place(local_rank)
         for device in devices:
             if uuid and _bare(device.uuid) == uuid:
                 return device, "uuid"
         on_place = [
-            device for device in devices
+            device
+            for device in devices
             if address and _without_function(device.pci_address) == address and not _is_another_slice(device, uuid)
-        ]  # fmt: skip
+        ]
         if len(on_place) == 1:
             return on_place[0], "pci"
         return devices[local_rank], "none"
 
     def _runtime_place(self, local_rank: int) -> str:
-        """Asked of the runtime that torch is linked with: a symbol is looked for in a library and in all that it needs,
-        so that the runtime's own file name, which differs by release, need not be known."""
+        """Asked of the runtime that torch is linked with. A symbol is looked up in a library and its dependencies, so
+        the runtime's own file name, which differs by release, need not be known."""
         import torch
 
         linked = getattr(torch._C, "__file__", None)

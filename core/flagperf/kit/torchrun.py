@@ -37,11 +37,18 @@ class TorchrunLauncher(Launcher):
             settings = (*self.settings(share), *_single_worker_settings(share))
             return LaunchCommand((python, "-m", worker_module), settings, self.forbidden_variables)
         argv = (
-            python, "-m", "torch.distributed.run",
-            f"--nnodes={share.num_nodes}", f"--node-rank={share.node_index}", f"--nproc-per-node={share.num_workers}",
-            f"--master-addr={share.master_address}", f"--master-port={share.master_port}", "--max-restarts=0",
-            "-m", worker_module,
-        )  # fmt: skip
+            python,
+            "-m",
+            "torch.distributed.run",
+            f"--nnodes={share.num_nodes}",
+            f"--node-rank={share.node_index}",
+            f"--nproc-per-node={share.num_workers}",
+            f"--master-addr={share.master_address}",
+            f"--master-port={share.master_port}",
+            "--max-restarts=0",
+            "-m",
+            worker_module,
+        )
         return LaunchCommand(argv, tuple(self.settings(share)), self.forbidden_variables)
 
     def settings(self, share: NodeShare) -> list[Setting]:

@@ -76,7 +76,8 @@ class _Archived:
     """In a zip file, as importlib.metadata finds it."""
 
     def __init__(self, found: Any) -> None:
-        self.key, self._found = _normalised(found.metadata["Name"] or ""), found
+        self._found = found
+        self.key = _distribution(self).name
 
     def read(self, file: str) -> str:
         return str(self._found.read_text(file) or "")

@@ -36,10 +36,16 @@ class Child:
         self._stub: StubDevices | None = None
         self._held: list[Any] = []
         self.commands: Mapping[str, Callable[..., Any]] = {
-            "look": self.look, "sample": self.sample, "modules": self.modules, "count": self.count,
+            "look": self.look,
+            "sample": self.sample,
+            "modules": self.modules,
+            "count": self.count,
             "visibility": self.visibility,
-            "activate": self.activate, "allocate": self.allocate, "free": self.free, "kernel": self.kernel,
-        }  # fmt: skip
+            "activate": self.activate,
+            "allocate": self.allocate,
+            "free": self.free,
+            "kernel": self.kernel,
+        }
 
     @functools.cached_property
     def _devices(self) -> list[Device]:

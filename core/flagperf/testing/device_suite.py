@@ -1,4 +1,4 @@
-"""What every device backend must hold: evidence, identities, visibility, and the worker's side."""
+"""What every device backend must get right: evidence, identities, visibility, and the worker's side."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ class DeviceSuite(Suite):
     def test_hooks_can_be_called_twice_and_import_no_torch(self, tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", _HOOKS_TWICE, self.rig.vendor],
-            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         heavy = {"torch", "accelerate", "transformers", "pynvml"} & set(done.stdout.split())
         assert not heavy, f"hooks import {heavy}: do it where the card is used"

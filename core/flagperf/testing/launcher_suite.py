@@ -1,4 +1,4 @@
-"""What every launcher must hold: one worker per card, the right cards visible, and nothing left behind."""
+"""What every launcher must do: start one worker per card, show it the right cards, leave no orphan process."""
 
 from __future__ import annotations
 
@@ -88,9 +88,15 @@ def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess
     inherited = {**worker_environment(launcher, node_machine()), **told}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            command.argv, env=command.environment(inherited), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            cwd=folder, start_new_session=True, preexec_fn=die_with_parent,
-        )  # fmt: skip
+            command.argv,
+            env=command.environment(inherited),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
     try:
         yield process
     finally:

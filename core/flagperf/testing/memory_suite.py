@@ -1,4 +1,4 @@
-"""What every memory probe must hold: exact bytes of the right card, nothing invented, nothing added up."""
+"""What every memory probe must do: give exact bytes of the right card, make up nothing, accumulate nothing."""
 
 from __future__ import annotations
 

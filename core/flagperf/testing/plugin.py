@@ -7,9 +7,11 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--flagperf-hardware", action="store_true", default=False,
+        "--flagperf-hardware",
+        action="store_true",
+        default=False,
         help="run tests marked `hardware` on this machine's cards instead of simulated ones",
-    )  # fmt: skip
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

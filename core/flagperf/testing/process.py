@@ -50,8 +50,12 @@ def adapter_process(vendor: str, environ: Mapping[str, str], folder: Path) -> It
     with errors.open("ab") as stderr:
         process = subprocess.Popen(
             [*module_command(sys.executable, "flagperf.testing.child"), vendor],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=dict(environ), cwd=folder,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=dict(environ),
+            cwd=folder,
+        )
     try:
         yield AdapterProcess(process, errors)
     finally:

@@ -1,4 +1,4 @@
-"""A worker that tests start through a vendor's launcher: it notes that it lives, then does what it is told.
+"""A worker that tests start through a vendor's launcher: it writes its pid, then does what it is told.
 
 FLAGPERF_RANK_FOLDER   where `rank-<n>.pid` goes
 FLAGPERF_RANK_DOES     `leave` at once, `wait` for ever, or `die`: rank 1 kills itself while the others wait

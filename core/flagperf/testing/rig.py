@@ -1,4 +1,4 @@
-"""Rig: what the suites must know of an adapter, and where its cards are, real or simulated."""
+"""Rig: what the suites must know about an adapter, and where its cards are, real or simulated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CARDS = "FLAGPERF_SIMULATE_CARDS"
 
 
 class SimulatedCard(msgspec.Struct, frozen=True):
-    """One card as torch would tell it. What this vendor's torch does not tell stays empty."""
+    """One card as torch would report it. What this vendor's torch does not report stays empty."""
 
     id: str
     """The id that the adapter must give it."""
@@ -43,7 +43,7 @@ class Simulation(msgspec.Struct, frozen=True):
     """Attributes of torch.version by which this vendor's build is known."""
 
     def environ(self, **variables: str) -> dict[str, str]:
-        """For a child process. Visibility variables of the machine under us do not reach it."""
+        """For a child process. Visibility variables of this machine do not reach it."""
         cards = self.root / "simulated-cards.json"
         cards.write_text(json.dumps({"cards": msgspec.to_builtins(self.cards), "version": dict(self.torch_version)}))
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("VISIBLE_DEVICES")}

@@ -25,7 +25,7 @@ RUN_SECONDS = 900.0
 
 class RunSuite(Suite):
     case: ClassVar[tuple[str, ...]] = ("distilbert", "--set", "training.epochs=4")
-    """Long enough that steps are left when the first ones have been seen."""
+    """Long enough that steps remain after the first ones have been seen."""
 
     @pytest.mark.run
     def test_the_peak_stands_with_its_card_and_time_in_bundle_table_and_page(
@@ -68,5 +68,10 @@ def _flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:
 def _run(simulation: Simulation, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*module_command(sys.executable, "flagperf"), *arguments, "--runs-dir", str(folder / "runs")],
-        env=simulation.environ(), cwd=folder, capture_output=True, text=True, check=False, timeout=RUN_SECONDS,
-    )  # fmt: skip
+        env=simulation.environ(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_SECONDS,
+    )

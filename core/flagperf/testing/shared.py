@@ -1,5 +1,5 @@
-"""Reference material that is no part of a package: outputs of real tools, published tables. Tests read it where it lies
-in a folder `shared` beside the repository or above it, and are skipped elsewhere."""
+"""Reference material that is not part of a package: outputs of real tools, published tables. Tests read it from a
+folder `shared` beside the repository or above it, and are skipped where there is none."""
 
 from __future__ import annotations
 

@@ -48,16 +48,28 @@ class HygonRig(Rig):
             transcript("table_hcu_dec_enc"),
             (
                 Reading(
-                    "0", None, None, 0.0, 151.0, 39.0, PERCENT_ONLY,
+                    "0",
+                    None,
+                    None,
+                    0.0,
+                    151.0,
+                    39.0,
+                    PERCENT_ONLY,
                     {"memory_use_percent": "0%", "power_limit_watts": "820.0"},
                 ),
                 Reading(
-                    "1", None, None, 88.4, 613.5, 71.0, PERCENT_ONLY,
+                    "1",
+                    None,
+                    None,
+                    88.4,
+                    613.5,
+                    71.0,
+                    PERCENT_ONLY,
                     {"memory_use_percent": "92%", "power_limit_watts": "820.0"},
                 ),
             ),
         ),
-    )  # fmt: skip
+    )
 
     def lay_out(self, folder: Path) -> Simulation:
         return lay_out(folder)

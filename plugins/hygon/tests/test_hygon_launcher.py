@@ -91,8 +91,13 @@ def plan(simulation: Simulation, folder: Path, **environ: str) -> str:
 def run_plan(simulation: Simulation, folder: Path, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "hygon", "--devices", "2", *options],
-        env=simulation.environ(**environ), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
-    )  # fmt: skip
+        env=simulation.environ(**environ),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=300,
+    )
 
 
 def test_a_precision_that_the_card_lacks_is_unsupported_before_anything_starts(tmp_path: Path) -> None:

@@ -112,9 +112,12 @@ def test_cards_have_model_uuid_address_and_capacity(tmp_path: Path) -> None:
     assert {(device.model, device.short_name, device.slice) for device in devices} == {("P800-OAM", "P800-OAM", "")}
     assert {device.memory_bytes for device in devices} == {TOTAL_MIB << 20}
     assert devices[0].properties == {
-        "serial": "02K15K700AB00417", "chip": "0", "firmware": "1.0:2.7:1.40.1.8", "power_limit_watts": "400.00",
+        "serial": "02K15K700AB00417",
+        "chip": "0",
+        "firmware": "1.0:2.7:1.40.1.8",
+        "power_limit_watts": "400.00",
         "pci_id": "3688",
-    }  # fmt: skip
+    }
 
 
 def test_a_release_without_details_gives_cards_by_address(tmp_path: Path) -> None:
@@ -219,12 +222,13 @@ def torch_that_sees(num_cards: int, name: str = "GPU", has_cudnn: bool = False) 
     """A stock torch whose functions nobody replaced, but for what is asked for."""
     linear, module = object(), type("Linear", (), {"__module__": "torch.nn.modules.linear"})
     return SimpleNamespace(
-        __version__="2.9.0+cu129", version=SimpleNamespace(cuda="12.9"),
+        __version__="2.9.0+cu129",
+        version=SimpleNamespace(cuda="12.9"),
         cuda=SimpleNamespace(device_count=lambda: num_cards, get_device_name=lambda: name),
         backends=SimpleNamespace(cudnn=SimpleNamespace(enabled=has_cudnn)),
         nn=SimpleNamespace(functional=SimpleNamespace(linear=linear), Linear=module),
         _C=SimpleNamespace(_nn=SimpleNamespace(linear=linear)),
-    )  # fmt: skip
+    )
 
 
 def test_a_torch_that_cannot_use_the_cards_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

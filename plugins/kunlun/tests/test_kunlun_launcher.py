@@ -58,11 +58,27 @@ def plan(simulation: Simulation, folder: Path) -> str:
     made_up = ("data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false")
     done = subprocess.run(
         [
-            sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "kunlunxin", "--profile", "standard",
-            "--data-dir", str(folder), "--set", *made_up,
+            sys.executable,
+            "-m",
+            "flagperf",
+            "plan",
+            "distilbert",
+            "--vendor",
+            "kunlunxin",
+            "--profile",
+            "standard",
+            "--data-dir",
+            str(folder),
+            "--set",
+            *made_up,
         ],
-        env=simulation.environ(), capture_output=True, text=True, check=False, cwd=folder, timeout=300,
-    )  # fmt: skip
+        env=simulation.environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 

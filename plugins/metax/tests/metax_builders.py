@@ -97,9 +97,16 @@ def card(index: int = 0, **fields: str) -> Device:
 def slice_device() -> Device:
     """The slice of list_sgpu.txt."""
     return Device(
-        SLICE_UUID, "C500", "C500", 0, 32000 * MIB, uuid=SLICE_UUID, pci_address=FIRST,
-        slice="sGPU 2: 50% compute, 31.250 GiB", properties={"sgpu": SLICE},
-    )  # fmt: skip
+        SLICE_UUID,
+        "C500",
+        "C500",
+        0,
+        32000 * MIB,
+        uuid=SLICE_UUID,
+        pci_address=FIRST,
+        slice="sGPU 2: 50% compute, 31.250 GiB",
+        properties={"sgpu": SLICE},
+    )
 
 
 # --- what the transcripts say ----------------------------------------------------------------------------------------

@@ -104,9 +104,12 @@ def test_a_real_output_gives_exactly_what_it_says(name: str, parse: Parser, expe
 
 def figures(reading: Reading) -> Figures:
     return (
-        reading.used_bytes, reading.total_bytes, reading.utilisation_percent, reading.power_watts,
+        reading.used_bytes,
+        reading.total_bytes,
+        reading.utilisation_percent,
+        reading.power_watts,
         reading.temperature_celsius,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("name", "parse", "device_id", "said"), SAID)
@@ -144,7 +147,8 @@ def test_every_capture_of_a_query_of_ours_is_expected_here() -> None:
     exact = ("mxsmi_j", "mxsmi_L", "mxsmi_plain")
     names = [path.stem for path in captures.glob("*.txt") if not path.name.endswith(".source.txt")]
     ours = {
-        name for name in names
+        name
+        for name in names
         if (any(word in name for word in words) and "pptable" not in name) or name.endswith(exact) or "list_L" in name
-    }  # fmt: skip
+    }
     assert ours <= {name for name, _, _ in READ} | {name for name, _ in REFUSED}

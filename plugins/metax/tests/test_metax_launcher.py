@@ -83,12 +83,27 @@ def plan(simulation: Simulation, **variables: str) -> str:
     synthetic = ("data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false")
     done = subprocess.run(
         [
-            sys.executable, "-m", "flagperf", "plan", "distilbert", "--vendor", "metax", "--profile", "standard",
-            "--data-dir", str(simulation.root), "--set", *synthetic,
+            sys.executable,
+            "-m",
+            "flagperf",
+            "plan",
+            "distilbert",
+            "--vendor",
+            "metax",
+            "--profile",
+            "standard",
+            "--data-dir",
+            str(simulation.root),
+            "--set",
+            *synthetic,
         ],
-        env=simulation.environ(**variables), cwd=simulation.root, capture_output=True, text=True, check=False,
+        env=simulation.environ(**variables),
+        cwd=simulation.root,
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=600,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 

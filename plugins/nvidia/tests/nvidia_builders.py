@@ -94,11 +94,19 @@ def library_folder(*defines: str) -> Path:
     folder.mkdir(exist_ok=True)
     subprocess.run(
         [
-            compiler, "-O1", "-w", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1",
-            *(f"-D{name}" for name in defines), "-o", str(folder / "libnvidia-ml.so.1"), str(HERE / "fake_nvml.c"),
+            compiler,
+            "-O1",
+            "-w",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libnvidia-ml.so.1",
+            *(f"-D{name}" for name in defines),
+            "-o",
+            str(folder / "libnvidia-ml.so.1"),
+            str(HERE / "fake_nvml.c"),
         ],
         check=True,
-    )  # fmt: skip
+    )
     return folder
 
 
@@ -155,9 +163,13 @@ def in_child(code: str, environ: Mapping[str, str]) -> Any:
     )
     end = "\nprint(json.dumps(msgspec.to_builtins(answer)))\n"
     done = subprocess.run(
-        [sys.executable, "-c", start + code + end], env=dict(environ), capture_output=True, text=True, check=False,
+        [sys.executable, "-c", start + code + end],
+        env=dict(environ),
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

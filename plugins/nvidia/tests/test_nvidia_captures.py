@@ -14,9 +14,13 @@ from flagperf_nvidia.smi import parse_compute_apps, parse_list, parse_query_gpu
 
 QUERY = "query_gpu_csv_what_the_exporter_parses"
 ERRORS = (
-    "driver_library_mismatch", "driver_not_loaded", "insufficient_permissions", "invalid_query_field",
-    "lost_gpu_handle", "no_devices",
-)  # fmt: skip
+    "driver_library_mismatch",
+    "driver_not_loaded",
+    "insufficient_permissions",
+    "invalid_query_field",
+    "lost_gpu_handle",
+    "no_devices",
+)
 EXPECTED: list[tuple[str, Callable[[str], Any], Any]] = [
     (f"h100_idle_{QUERY}", parse_query_gpu, [(0, 81559 * MIB, 0.0, 69.85, 41.0)]),
     (f"h100_load_{QUERY}", parse_query_gpu, [(19818 * MIB, 81559 * MIB, 100.0, 631.95, 59.0)]),
@@ -67,6 +71,9 @@ def _facts(reading: Any, parse: Callable[[str], Any]) -> Any:
     if parse is parse_compute_apps:
         return reading.pid, reading.used_bytes
     return (
-        reading.used_bytes, reading.total_bytes, reading.utilisation_percent, reading.power_watts,
+        reading.used_bytes,
+        reading.total_bytes,
+        reading.utilisation_percent,
+        reading.power_watts,
         reading.temperature_celsius,
-    )  # fmt: skip
+    )

@@ -70,7 +70,10 @@ class TestRun(RunSuite):
 def test_the_installed_adapter_passes_where_there_are_no_cards() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "flagperf", "vendors", "check", "nvidia"],
-        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "nvidia: offline: pass; hardware: not run\n"

@@ -283,8 +283,10 @@ def test_nvidia_smi_stands_in_where_there_is_no_library(tmp_path: Path) -> None:
     ]
     assert {device.memory_bytes for device in devices} == {TOTAL}
     assert devices[0].properties == {
-        "source": "nvidia-smi", "power_limit_watts": "400.00", "power_default_limit_watts": "400.00",
-    }  # fmt: skip
+        "source": "nvidia-smi",
+        "power_limit_watts": "400.00",
+        "power_default_limit_watts": "400.00",
+    }
 
 
 def write_answers(folder: Path, query_gpu: str, listed: str) -> None:
@@ -418,7 +420,11 @@ def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
     environ = nvml_environ(tmp_path, nvml_text([nvml_card(index) for index in range(2)]))
     done = subprocess.run(
         [sys.executable, "-m", "flagperf", "devices", "--json"],
-        env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
     assert done.returncode == 0, done.stderr
     assert uuid(1) in json.dumps(json.loads(done.stdout))

@@ -58,12 +58,28 @@ def test_plan_shows_tuning_visibility_settings_and_what_is_removed(tmp_path: Pat
     environ = nvml_environ(tmp_path, nvml_text([nvml_card(0)]), CUDA_LAUNCH_BLOCKING="1")
     done = subprocess.run(
         [
-            sys.executable, "-m", "flagperf", "plan", "distilbert", "--profile", "standard",
-            "--data-dir", str(tmp_path), "--set",
-            "data.source=synthetic", "data.rows=64", "data.eval_rows=8", "model.checkpoint=false",
+            sys.executable,
+            "-m",
+            "flagperf",
+            "plan",
+            "distilbert",
+            "--profile",
+            "standard",
+            "--data-dir",
+            str(tmp_path),
+            "--set",
+            "data.source=synthetic",
+            "data.rows=64",
+            "data.eval_rows=8",
+            "model.checkpoint=false",
         ],
-        env=environ, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=PATIENCE_SECONDS,
+    )
     assert done.returncode == 0, done.stderr
     shown = " ".join(done.stdout.split())
     tuned = ("96", "0.00015", "published A100 row 1x1")

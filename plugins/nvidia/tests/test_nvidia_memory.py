@@ -61,12 +61,19 @@ def test_every_card_tells_its_own_bytes_and_figures(tmp_path: Path) -> None:
     readings = sample(tmp_path, nvml_text([nvml_card(index) for index in range(16)]))
     assert readings == [
         Reading(
-            uuid(index), (index + 1) * GIB, TOTAL, 40.0 + index, (100500 + index) / 1000, 50.0 + index,
+            uuid(index),
+            (index + 1) * GIB,
+            TOTAL,
+            40.0 + index,
+            (100500 + index) / 1000,
+            50.0 + index,
             properties={"memory_form": "v2"},
-            energy_joules=((1 << 40) + index) / 1000, clock_mhz=1410.0 - index, throttle_reasons=(),
+            energy_joules=((1 << 40) + index) / 1000,
+            clock_mhz=1410.0 - index,
+            throttle_reasons=(),
         )
         for index in range(16)
-    ]  # fmt: skip
+    ]
 
 
 def test_a_figure_that_a_card_does_not_know_is_missing_with_nvmls_words(tmp_path: Path) -> None:
@@ -162,10 +169,16 @@ def test_a_card_that_cannot_be_found_again_is_missing(tmp_path: Path) -> None:
 def test_a_slice_has_its_own_memory_and_nothing_of_the_whole_card(tmp_path: Path) -> None:
     machine_folder(tmp_path, 1)
     slices = [
-        {"card": 0, "uuid": f"MIG-aaaaaaaa-0000-5000-8000-00000000000{index}", "name": f"{NAME} MIG 1g.5gb",
-         "total": 4864 * MIB, "used": (index + 1) * MIB, "celsius": 50}
+        {
+            "card": 0,
+            "uuid": f"MIG-aaaaaaaa-0000-5000-8000-00000000000{index}",
+            "name": f"{NAME} MIG 1g.5gb",
+            "total": 4864 * MIB,
+            "used": (index + 1) * MIB,
+            "celsius": 50,
+        }
         for index in range(2)
-    ]  # fmt: skip
+    ]
     first, second = sample(tmp_path, nvml_text([nvml_card(0, mig=1)], slices))
     assert (first.used_bytes, second.used_bytes, second.total_bytes) == (1 * MIB, 2 * MIB, 4864 * MIB)
     assert second.missing == dict.fromkeys(FIGURES[2:], NOT_OF_A_SLICE)

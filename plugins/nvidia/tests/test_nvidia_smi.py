@@ -138,9 +138,12 @@ def test_the_list_names_cards_and_their_slices() -> None:
     _, large, small, whole, old_name = parse_list(transcript("list_mig"))
     assert large.device_id == "MIG-0a1b2c3d-4e5f-5061-8273-94a5b6c7d8e9"
     assert small.properties == {
-        "index": "0", "uuid": "MIG-0a1b2c3d-4e5f-5061-8273-94a5b6c7d8ea", "name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
-        "slice": "MIG 1g.5gb", "card": FIRST,
-    }  # fmt: skip
+        "index": "0",
+        "uuid": "MIG-0a1b2c3d-4e5f-5061-8273-94a5b6c7d8ea",
+        "name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+        "slice": "MIG 1g.5gb",
+        "card": FIRST,
+    }
     assert whole.properties["index"] == "1" and "slice" not in whole.properties
     assert old_name.device_id == f"MIG-{SECOND}/0/0" and old_name.properties["card"] == SECOND
 

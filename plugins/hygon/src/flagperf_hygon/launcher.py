@@ -18,8 +18,11 @@ class HygonLauncher(TorchrunLauncher):
     vendor = "hygon"
     visibility_variables = (VISIBILITY_VARIABLE,)
     forbidden_variables = (
-        *OTHER_VISIBILITY_VARIABLES, "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    )  # fmt: skip
+        *OTHER_VISIBILITY_VARIABLES,
+        "HIP_LAUNCH_BLOCKING",
+        "AMD_SERIALIZE_KERNEL",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    )
     """Besides what names other cards: kernels that wait for each other, and TF32 where the run says fp32."""
     env_script_path = "/opt/dtk/env.sh"
 

@@ -39,9 +39,12 @@ DETAILS = Query(("-q",), parse_query, ())
 TABLE = Query((), parse_table, ())
 
 RUNTIME_VARIABLES = (
-    "CUDART_DUMMY_REGISTER", "CUDART_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
+    "CUDART_DUMMY_REGISTER",
+    "CUDART_MODULE_LOADING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
     "XPU_FORCE_SHARED_DEVICE_CONTEXT",
-)  # fmt: skip
+)
 """The runtime sets these by itself where they are unset."""
 MOCK_COMPILE = "XMLIR_ENABLE_MOCK_TORCH_COMPILE"
 

@@ -117,11 +117,16 @@ def _card(reading: Reading, whole: Reading) -> Card:
     own_name = {"sgpu": reading.device_id} if "slice" in said else {}
     limit = {name: value for name, value in whole.properties.items() if name == "power_limit_watts"}
     return Card(
-        physical_index=int(whole.properties["index"]), names=(whole.properties["name"],), uuid=said.get("uuid", ""),
-        pci_address=whole.device_id, memory_bytes=reading.total_bytes, slice=said.get("slice", ""),
-        problem=said.get("problem", ""), properties={**limit, **own_name},
+        physical_index=int(whole.properties["index"]),
+        names=(whole.properties["name"],),
+        uuid=said.get("uuid", ""),
+        pci_address=whole.device_id,
+        memory_bytes=reading.total_bytes,
+        slice=said.get("slice", ""),
+        problem=said.get("problem", ""),
+        properties={**limit, **own_name},
         identity="" if "uuid" in said else own_name.get("sgpu", ""),
-    )  # fmt: skip
+    )
 
 
 def _maca_on_disk(machine: Machine) -> dict[str, str]:

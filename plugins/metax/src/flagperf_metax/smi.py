@@ -45,9 +45,16 @@ from flagperf_metax.layouts import (
 from flagperf_metax.table import parse_table
 
 __all__ = [
-    "parse_board_power", "parse_dmon", "parse_json", "parse_list", "parse_memory", "parse_table", "parse_temperature",
-    "parse_usage", "parse_version",
-]  # fmt: skip
+    "parse_board_power",
+    "parse_dmon",
+    "parse_json",
+    "parse_list",
+    "parse_memory",
+    "parse_table",
+    "parse_temperature",
+    "parse_usage",
+    "parse_version",
+]
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------
@@ -189,10 +196,14 @@ def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
     }
     why = card.unavailable_reason or "mx-smi -j does not have it of this card"
     properties = {
-        "index": str(card.device_id), "pci_address": address, "problem": card.unavailable_reason,
-        "bios": card.vbios_version, "driver": head.driver_version, "maca": head.maca_version,
+        "index": str(card.device_id),
+        "pci_address": address,
+        "problem": card.unavailable_reason,
+        "bios": card.vbios_version,
+        "driver": head.driver_version,
+        "maca": head.maca_version,
         "mx_smi": head.smi_version,
-    }  # fmt: skip
+    }
     cells = {figure: Cell(str(value)) for figure, value in given.items() if value is not None}
     return card_reading(address, cells, properties, {figure: why for figure in given if figure not in cells})
 
@@ -260,8 +271,10 @@ def _state(line: re.Match[str]) -> dict[str, str]:
 # --- dmon ------------------------------------------------------------------------------------------------------------
 
 _DMON_COLUMNS = {
-    "temperature_celsius": ("hottemp", "C"), "power_watts": ("power", "W"), "utilisation_percent": ("gpu", "%"),
-}  # fmt: skip
+    "temperature_celsius": ("hottemp", "C"),
+    "power_watts": ("power", "W"),
+    "utilisation_percent": ("gpu", "%"),
+}
 
 
 def parse_dmon(text: str) -> list[Reading]:

@@ -31,12 +31,27 @@ _UTILISATION = rf"(?P<utilisation>\d+%|{_NONE})"
 _POWER = rf"(?P<power>\d+W|{_NONE})(?: / (?P<limit>\d+W|{_NONE}))?"
 _BUS = rf"(?P<address>{ADDRESS})"
 _COLUMNS = {
-    "gpu": r"(?P<index>\d+)", "board": r"\d+", "name": rf"(?P<name>{CARD_NAME})", "bus-id": _BUS, "bus-i": _BUS,
-    "persistence-m": r"\S+", "persist-m": r"\S+", "perf": r"\S+", "sgpu-m": r"\S+", "gpu-state": r"(?P<state>\S.*)",
-    "temp": rf"(?P<temperature>\d+C|{_NONE})", "power": _POWER, "pwr:usage/cap": _POWER, "memory-usage": _MEMORY,
-    "gpu-util": _UTILISATION, "sgpu-util": _UTILISATION, "vram quota": _MEMORY, "minor": r"\d+",
-    "sgpu-id": r"(?P<sgpu>\d+)", "compute": r"(?P<compute>\d+)%",
-}  # fmt: skip
+    "gpu": r"(?P<index>\d+)",
+    "board": r"\d+",
+    "name": rf"(?P<name>{CARD_NAME})",
+    "bus-id": _BUS,
+    "bus-i": _BUS,
+    "persistence-m": r"\S+",
+    "persist-m": r"\S+",
+    "perf": r"\S+",
+    "sgpu-m": r"\S+",
+    "gpu-state": r"(?P<state>\S.*)",
+    "temp": rf"(?P<temperature>\d+C|{_NONE})",
+    "power": _POWER,
+    "pwr:usage/cap": _POWER,
+    "memory-usage": _MEMORY,
+    "gpu-util": _UTILISATION,
+    "sgpu-util": _UTILISATION,
+    "vram quota": _MEMORY,
+    "minor": r"\d+",
+    "sgpu-id": r"(?P<sgpu>\d+)",
+    "compute": r"(?P<compute>\d+)%",
+}
 """What stands below a header, by the header's own words."""
 
 

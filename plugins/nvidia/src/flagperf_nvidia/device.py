@@ -19,8 +19,12 @@ from flagperf_nvidia import smi
 from flagperf_nvidia.nvml import BLOCKED, NO_PERMISSION, VENDOR_ID, Nvml, NvmlFailed, binding
 
 LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64",
-)  # fmt: skip
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+)
 AMPERE = (8, 0)
 _MODULE_VERSION = re.compile(r"Kernel Module(?: +for \S+)? +([0-9]+(?:\.[0-9]+)+)")
 """The open module says for which architecture it is before its version: `Open Kernel Module for x86_64  550.54.14`."""
@@ -226,10 +230,14 @@ def _smi_card(reading: Reading) -> Card:
     told = reading.properties
     limits = {name: value for name, value in told.items() if name.startswith("power_")}
     return Card(
-        int(told.get("index", "-1")), (told.get("name", "NVIDIA card"),), told.get("uuid", ""),
-        told.get("pci_address", reading.device_id), memory_bytes=reading.total_bytes,
-        problem="" if told else reading.missing["used_bytes"], properties={"source": "nvidia-smi", **limits},
-    )  # fmt: skip
+        int(told.get("index", "-1")),
+        (told.get("name", "NVIDIA card"),),
+        told.get("uuid", ""),
+        told.get("pci_address", reading.device_id),
+        memory_bytes=reading.total_bytes,
+        problem="" if told else reading.missing["used_bytes"],
+        properties={"source": "nvidia-smi", **limits},
+    )
 
 
 def _smi_slice(card: Card, listed: Reading) -> Card:

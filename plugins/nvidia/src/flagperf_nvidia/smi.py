@@ -20,9 +20,20 @@ NVIDIA_SMI = Tool(("nvidia-smi",), ("/usr/bin", "/usr/local/nvidia/bin", "/usr/l
 
 # A driver that does not know one of the fields rejects the whole question: few, and old ones.
 GPU_FIELDS = (
-    "index", "uuid", "pci.bus_id", "name", "driver_version", "memory.total", "memory.used", "utilization.gpu",
-    "temperature.gpu", "power.draw", "power.limit", "power.default_limit", "mig.mode.current",
-)  # fmt: skip
+    "index",
+    "uuid",
+    "pci.bus_id",
+    "name",
+    "driver_version",
+    "memory.total",
+    "memory.used",
+    "utilization.gpu",
+    "temperature.gpu",
+    "power.draw",
+    "power.limit",
+    "power.default_limit",
+    "mig.mode.current",
+)
 APP_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory")  # no process_name: it may hold commas, and nothing quotes them
 
 QUERY_GPU = (f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv")
