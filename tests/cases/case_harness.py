@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rank_processes import answers_of_ranks
 
 from flagperf.api import CaseReference, Device, precision
 from flagperf.builtin.cpu import CpuBackend
+from flagperf.errors import BadInput
 from flagperf.events import Event, Reported, StepFinished
 from flagperf.plan.parallel import fit_layout
 from flagperf.spec import RunSpec
@@ -47,8 +49,11 @@ class CaseHarness:
     def run(
         self, config: dict[str, Any], data_dir: Path | None = None, rank: int = 0, world_size: int = 1
     ) -> list[Event]:
+        import torch
+
         from flagperf.worker.context import Context
 
+        torch.set_num_threads(1)  # pytest has a process per core already, and small models do not gain from more
         _forget_accelerator()
         backend, recorder = CpuBackend(), Recorder()
         devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
@@ -83,6 +88,14 @@ class CaseHarness:
 
     def _reference(self) -> CaseReference:
         return next(case for case in flagperf_cases() if case.manifest.parent.name == self.name)
+
+
+def refusal(check_files: Callable[[Path | None, Any], Any], data_dir: Path | None, config: dict[str, Any]) -> str:
+    """The message with which a case refuses values or files. It has to say what to do, after the problem."""
+    with pytest.raises(BadInput) as caught:
+        check_files(data_dir, config)
+    assert ";" in str(caught.value)
+    return str(caught.value)
 
 
 class Recorder:
