@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rank_processes import answers_of_ranks
 
 from flagperf.api import CaseReference, Device, precision
 from flagperf.builtin.cpu import CpuBackend
+from flagperf.errors import BadInput
 from flagperf.events import Event, Reported, SpanBegan, SpanEnded, StepFinished
 from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
@@ -49,8 +51,11 @@ class CaseHarness:
     def run(
         self, config: dict[str, Any], data_dir: Path | None = None, rank: int = 0, world_size: int = 1
     ) -> list[Event]:
+        import torch
+
         from flagperf.worker.context import Context
 
+        torch.set_num_threads(1)  # pytest has a process per core already, and small models do not gain from more
         _forget_accelerator()
         backend, recorder = CpuBackend(), Recorder()
         devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
@@ -97,6 +102,14 @@ def _moment(event: Event) -> str:
     if isinstance(event, SpanBegan):
         return f"{event.name} began"
     return f"{event.name} ended" if isinstance(event, SpanEnded) else type(event).__name__
+
+
+def refusal(check_files: Callable[[Path | None, Any], Any], data_dir: Path | None, config: dict[str, Any]) -> str:
+    """The message with which a case refuses values or files. It has to say what to do, after the problem."""
+    with pytest.raises(BadInput) as caught:
+        check_files(data_dir, config)
+    assert ";" in str(caught.value)
+    return str(caught.value)
 
 
 class Recorder:

@@ -1,9 +1,10 @@
-"""How much memory tensors really take on this rank, seen operation by operation."""
+"""Measures how much memory tensors really take, operation by operation."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ from rank_processes import answers_of_ranks
 
 
 def case_bytes(folder: Path, world_size: int, case: str, runs: Sequence[Changes]) -> list[int]:
-    """Of each run of a case on the CPU, from its first line to its last: the most that the fullest rank held."""
+    """The peak of the fullest rank in each run of a case on the CPU. A single rank needs no process of its own."""
+    if world_size == 1:
+        harness = CaseHarness(case)
+        return [most_tensor_bytes(partial(harness.run, harness.values(**changes))) for changes in runs]
     items = [(case, changes) for changes in runs]
     answers = answers_of_ranks(folder, world_size, _bytes_of_rank, items, [f"flagperf_cases.{case}.case"])
     return [max(ranks) for ranks in answers]
@@ -41,9 +45,11 @@ def most_tensor_bytes(function: Callable[[], Any]) -> int:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal most
             answer = func(*args, **(kwargs or {}))
-            for storage in map(_storage, tree_leaves(answer)):
-                if storage is not None and storage.device.type == "cpu":
-                    held[storage._cdata] = weakref.ref(storage)
+            made = {storage._cdata: storage for storage in map(_storage, tree_leaves(answer)) if storage is not None}
+            made = {key: storage for key, storage in made.items() if storage.device.type == "cpu"}
+            if all(key in held and held[key]() is not None for key in made):
+                return answer  # in place or a view: nothing was allocated
+            held.update({key: weakref.ref(storage) for key, storage in made.items()})
             alive = {key: storage for key, link in held.items() if (storage := link()) is not None}
             for key in held.keys() - alive.keys():
                 del held[key]

@@ -18,7 +18,7 @@ from flagperf_cases.decoder.shape import DecoderShape, shape_of
 CASE = CaseHarness("aquila_33b")
 
 NUM_SHARDS, PADDED_VOCABULARY = 2, 100_096
-NUM_SAMPLES = 2
+NUM_SAMPLES = 1
 PATTERN = 1_000_003
 """Random numbers that are repeated: drawing as many as there are weights would take longer than all the rest. A prime,
 so that no two rows are alike."""

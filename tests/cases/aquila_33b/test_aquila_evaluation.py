@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aquila_checkpoints import SMALL_CHANGES, small_model, write_megatron
 from case_harness import CaseHarness, only_report, steps
 
 CASE = CaseHarness("aquila_33b")
 
 pytestmark = pytest.mark.run
 
-NUM_SAMPLES = 500
+NUM_SAMPLES = 100
 REAL = {
     "data__source": "lambada", "data__samples": NUM_SAMPLES, "model__checkpoint": "huggingface", "model__tied": True,
     "model__layers": 5, "model__width": 64, "model__heads": 8, "model__kv_heads": 4, "model__ffn": 172,
     "model__vocabulary": 512, "model__sequence": 1024, "inference__batch_size": 50,
 }  # fmt: skip
-FROM_SHARDS = {**SMALL_CHANGES, "model__checkpoint": "megatron", "data__samples": 12}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
-def megatron_folder(folder: Path) -> Path:
-    write_megatron(folder, small_model(), 8, padded_vocabulary=64)
-    return folder
 
 
 def real_folder(folder: Path, shared_data: Path) -> Path:
@@ -44,26 +29,6 @@ def real_folder(folder: Path, shared_data: Path) -> Path:
     (folder / "tokenizer/tokenizer.model").symlink_to(weights / "tok512.model")
     (folder / "hf").symlink_to(weights / "hf")
     return folder
-
-
-@pytest.fixture(scope="module")
-def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Without the real data only the shards, which need none."""
-    home = tmp_path_factory.mktemp("aquila")
-    found = {"shards": megatron_folder(home / "shards")}
-    with contextlib.suppress(pytest.skip.Exception):
-        found["real"] = real_folder(home / "real", request.getfixturevalue("shared_data"))
-    return found
-
-
-@pytest.fixture(scope="module")
-def at_tp2(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    """Reports of two ranks, from one group of processes."""
-    changes = {"shards": FROM_SHARDS, "real": REAL}
-    home = tmp_path_factory.mktemp("tp2") / "ranks"
-    runs = CASE.run_ranks(home, 2, [changes[name] for name in folders], list(folders.values()))
-    assert all(only_report(first) == only_report(second) for first, second in runs)
-    return {name: only_report(first) for name, (first, _) in zip(folders, runs, strict=True)}
 
 
 def test_random_weights_know_nothing_and_real_tokens_are_counted() -> None:
@@ -87,21 +52,13 @@ def test_sixteen_bits_score_as_fp32_but_for_rounding() -> None:
     assert rounded["loss"] != exact["loss"]
 
 
-def test_shards_give_the_same_scores_at_tp1_and_tp2(
-    folders: dict[str, Path], at_tp2: dict[str, dict[str, float]]
-) -> None:
-    alone = only_report(CASE.run(CASE.values(**FROM_SHARDS), folders["shards"]))
-    assert at_tp2["shards"] == pytest.approx(alone, rel=1e-5)
-
-
-@pytest.mark.usefixtures("shared_data")
-def test_real_losses_are_those_of_transformers_at_tp1_and_tp2(
-    folders: dict[str, Path], at_tp2: dict[str, dict[str, float]]
-) -> None:
-    config, folder = CASE.values(**REAL), folders["real"]
+def test_real_losses_are_those_of_transformers_at_tp1_and_tp2(shared_data: Path, tmp_path: Path) -> None:
+    config, folder = CASE.values(**REAL), real_folder(tmp_path / "real", shared_data)
     alone = only_report(CASE.run(config, folder))
     theirs = by_transformers(config, folder)
-    for found in (alone, at_tp2["real"]):
+    ((first, second),) = CASE.run_ranks(tmp_path / "ranks", 2, [REAL], [folder])
+    assert only_report(first) == only_report(second)
+    for found in (alone, only_report(first)):
         assert {name: found[name] for name in theirs} == pytest.approx(theirs, abs=1e-4)
 
 

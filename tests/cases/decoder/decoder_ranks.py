@@ -10,7 +10,7 @@ from rank_processes import answers_of_ranks
 from flagperf_cases.decoder.layout import Layout
 from flagperf_cases.decoder.shape import DecoderShape
 
-NUM_STEPS = 10
+NUM_STEPS = 5
 MICRO_BATCH, GLOBAL_BATCH = 1, 4
 SEED = 7
 
@@ -29,7 +29,7 @@ def answer(work: Work) -> dict[str, Any]:
 
 
 def train(work: Work) -> dict[str, Any]:
-    """Ten steps of SGD on the same global batches whatever the layout is."""
+    """A few steps of SGD on the same global batches whatever the layout is."""
     import torch
 
     from flagperf_cases.decoder.gradients import clip, total_norm
@@ -56,9 +56,12 @@ def train(work: Work) -> dict[str, Any]:
         losses.append(None if loss is None else float(loss))
         norms.append(float(norm))
     return {
-        "losses": losses, "norms": norms, "initial": initial, "dp_rank": place.dp_rank,
+        "losses": losses,
+        "norms": norms,
+        "initial": initial,
+        "dp_rank": place.dp_rank,
         "final": [(name, value.clone()) for name, value in gather_parameters(model)],
-    }  # fmt: skip
+    }
 
 
 def read(work: Work) -> dict[str, Any]:
@@ -80,14 +83,19 @@ def read(work: Work) -> dict[str, Any]:
 
 
 def grow(work: Work) -> dict[str, Any]:
-    """How far building this rank's part of a model raises the process's memory. First in its process: the highest
-    mark never falls."""
+    """How much building this rank's part of a model raises the process's memory. It has to be the first item of its
+    process, because the peak (VmHWM) never falls."""
     from flagperf_cases.decoder.parallel import build_model, find_place
 
     place = find_place(Layout(**work["layout"]), "cpu")
     before_bytes = _status_bytes("VmRSS")
     model = build_model(DecoderShape(**work["shape"]), place, device="cpu", seed=SEED, std=0.02)
-    return {"grown": _status_bytes("VmHWM") - before_bytes, "count": sum(value.numel() for value in model.parameters())}
+    num_parameters = sum(_local_size(value) for value in model.parameters())
+    return {"grown": _status_bytes("VmHWM") - before_bytes, "num_parameters": num_parameters}
+
+
+def _local_size(parameter: Any) -> int:
+    return int(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel())
 
 
 def _status_bytes(name: str) -> int:

@@ -67,9 +67,7 @@ def test_recomputation_and_fewer_moments_need_less() -> None:
     assert rank_bytes(long, Layout(), 0, Work(1, 4, moments=0))["optimizer state"] == 0
 
 
-SIZES = {
-    "layers": 3, "width": 96, "heads": 8, "kv_heads": 4, "ffn": 288, "vocabulary": 256, "sequence": 128,
-}  # fmt: skip
+SIZES = {"layers": 3, "width": 96, "heads": 8, "kv_heads": 4, "ffn": 288, "vocabulary": 256, "sequence": 128}
 STEPS = {"batch_size": 1, "accumulate": 2, "max_steps": 2, "warmup_steps": 0}
 BASE = {
     **{f"model__{name}": size for name, size in SIZES.items()},
@@ -81,12 +79,17 @@ MIXED, AGAIN = {"precision": "amp-bf16"}, {"model__recompute": True}
 RUNS: dict[int, list[dict[str, Any]]] = {
     1: [{}, MIXED, {**MIXED, **AGAIN}],
     2: [
-        DP2, {**DP2, "training__accumulate": 1}, {**DP2, **MIXED}, {**DP2, **AGAIN}, {**DP2, **MIXED, **AGAIN},
-        TP2, {**TP2, **MIXED, **AGAIN}, {**PP2, "training__accumulate": 4, **AGAIN},
-        {**PP2, "training__accumulate": 16, **MIXED},
+        DP2,
+        {**DP2, "training__accumulate": 1},
+        {**DP2, **MIXED},
+        {**DP2, **AGAIN},
+        TP2,
+        {**TP2, **MIXED, **AGAIN},
+        {**PP2, "training__accumulate": 4, **AGAIN},
+        {**PP2, "training__accumulate": 8, **MIXED},
     ],
-    4: [{}, {**MIXED, "training__accumulate": 4}, {**AGAIN, "training__accumulate": 4}, TP2, PP2],  # TP2PP2, else DP2
-}  # fmt: skip
+    4: [{}, {**MIXED, "training__accumulate": 4}, TP2, PP2],  # TP2PP2 twice, TP2DP2, PP2DP2
+}
 
 
 @pytest.mark.run

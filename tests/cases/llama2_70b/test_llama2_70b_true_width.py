@@ -19,7 +19,7 @@ def test_a_published_block_goes_forward_and_back_in_bf16_as_in_fp32(tmp_path: Pa
         ((found,),) = answers_of_ranks(tmp_path / "rank", 1, forward_and_back, ["standard"], imports)
     assert found["parameters"] == 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28_672 + 2 * 8192
     assert found["products"] == 7 * 3 + 1, "seven products forward, twice as many back, and attention's way back"
-    assert found["output"] == found["states"] == ["torch.bfloat16", [1, 512, 8192], True]
+    assert found["output"] == found["states"] == ["torch.bfloat16", [1, 96, 8192], True]
     assert found["gradient types"] == ["torch.float32"]
     assert found["gradient shapes"] and found["gradients finite"]
     assert found["from later positions"] == 0
