@@ -6,7 +6,7 @@ from curve_builders import STATED, curve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flagperf.metrics import RULES, CurveData, Gap, align, changed_values, obstacles, unstated
+from flagperf.metrics import RULES, CurveData, StepGap, align, changed_values, obstacles, unstated
 
 TWO_PERCENT, EXACT = RULES["flagperf-2pct"], RULES["exact"]
 REFERENCE = {step: 10 - 0.05 * step for step in range(1, 101)}
@@ -104,8 +104,10 @@ def test_exact_with_a_tolerance_judges_the_largest_error():
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_a_step_without_a_loss_fails_the_check_and_is_named(rule, step):
     broken = {**REFERENCE, step: None}
-    assert judged(broken, rule=rule).gaps == (Gap(step, f"RUN: step {step} has no finite loss on rank 0"),)
-    assert judged(REFERENCE, broken, rule).gaps == (Gap(step, f"REFERENCE: step {step} has no finite loss on rank 0"),)
+    assert judged(broken, rule=rule).gaps == (StepGap(step, f"RUN: step {step} has no finite loss on rank 0"),)
+    assert judged(REFERENCE, broken, rule).gaps == (
+        StepGap(step, f"REFERENCE: step {step} has no finite loss on rank 0"),
+    )
     assert not judged(broken, rule=rule).aligned
     assert not judged(REFERENCE, broken, rule).aligned
 
@@ -131,7 +133,7 @@ def test_nothing_is_relative_to_a_loss_of_zero():
     zero = {**REFERENCE, 30: 0.0}
     assert judged(zero, zero).aligned
     alignment = judged(REFERENCE, zero)
-    assert alignment.gaps == (Gap(30, "8.5 against 0 has no relative error"),)
+    assert alignment.gaps == (StepGap(30, "8.5 against 0 has no relative error"),)
     assert not alignment.aligned
 
 

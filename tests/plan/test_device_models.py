@@ -12,7 +12,7 @@ from plan_builders import Backend, manifest
 from flagperf.errors import BadInput
 from flagperf.plan.device_models import KnownModel, find_model
 from flagperf.plugins import PluginStatus, Provided
-from flagperf.spec import Reference
+from flagperf.spec import PublishedResult
 
 MODELS = """
 [[model]]
@@ -52,7 +52,7 @@ class FolderBackend(Backend):
         return self._folder
 
 
-def plugins(*backends: Backend, references: tuple[Reference, ...] = ()) -> Any:
+def plugins(*backends: Backend, references: tuple[PublishedResult, ...] = ()) -> Any:
     listed = [
         {"vendor": each.vendor, "device": each.device, "nodes": 1, "devices_per_node": 1, "precision": "fp32",
          "overrides": "none", "source": "a page", "values": each.values}
@@ -73,8 +73,8 @@ def both(tmp_path: Path) -> Any:
     return plugins(FolderBackend("acme", tmp_path, MODELS, TUNING), FolderBackend("bits", tmp_path, OTHER_MODELS))
 
 
-def published(device: str, vendor: str = "acme", **values: float) -> Reference:
-    return Reference(vendor, device, 1, 1, "fp32", "none", "a page", values)
+def published(device: str, vendor: str = "acme", **values: float) -> PublishedResult:
+    return PublishedResult(vendor, device, 1, 1, "fp32", "none", "a page", values)
 
 
 @pytest.mark.parametrize(

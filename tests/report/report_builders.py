@@ -19,8 +19,8 @@ from flagperf.spec import (
     NodePart,
     Page,
     Profile,
+    PublishedResult,
     Quality,
-    Reference,
     RunSpec,
     Target,
     VendorFacts,
@@ -85,7 +85,7 @@ MANIFEST = Manifest(
     mfu_formula="exact",
     sequence_key="model.sequence",
     references=(
-        Reference(
+        PublishedResult(
             "nvidia",
             "A100-SXM4-40GB",
             1,
@@ -103,7 +103,7 @@ MANIFEST = Manifest(
                 "mem_total": 40.0 * GIB,
             },
         ),
-        Reference(
+        PublishedResult(
             "metax",
             "C500-64GB",
             1,

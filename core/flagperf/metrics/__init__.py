@@ -1,6 +1,16 @@
 """Numbers from a record: pure functions of events and samples, with no clock, disk or device."""
 
-from flagperf.metrics.align import RULES, Alignment, Gap, Rule, StepError, align, changed_values, obstacles, unstated
+from flagperf.metrics.align import (
+    RULES,
+    Alignment,
+    Rule,
+    StepError,
+    StepGap,
+    align,
+    changed_values,
+    obstacles,
+    unstated,
+)
 from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
 from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
 from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
@@ -14,7 +24,6 @@ __all__ = [
     "Alignment",
     "CurveData",
     "CurvePoint",
-    "Gap",
     "Interval",
     "LossCurve",
     "Mark",
@@ -24,6 +33,7 @@ __all__ = [
     "Record",
     "Rule",
     "StepError",
+    "StepGap",
     "align",
     "alignment_fields",
     "changed_values",

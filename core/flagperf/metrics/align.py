@@ -43,7 +43,7 @@ class StepError(msgspec.Struct, frozen=True):
     """Relative: |loss - reference| / |reference|."""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class StepGap(msgspec.Struct, frozen=True):
     """A step that has no error, which no rule lets pass."""
 
     step: int
@@ -64,7 +64,7 @@ class Alignment(msgspec.Struct, frozen=True):
     """The first step that would not pass by itself."""
     drift_per_step: float | None
     """Slope of the straight line through the errors with their signs: above 0 where the run moves up and away."""
-    gaps: tuple[Gap, ...]
+    gaps: tuple[StepGap, ...]
     """Of all steps, also those that the rule does not judge."""
 
     @property
@@ -136,12 +136,12 @@ def _error(point: CurvePoint, reference: CurvePoint) -> StepError | None:
     return StepError(point.step, point.loss, reference.loss, error) if math.isfinite(error) else None
 
 
-def _gaps(point: CurvePoint, reference: CurvePoint) -> Iterator[Gap]:
+def _gaps(point: CurvePoint, reference: CurvePoint) -> Iterator[StepGap]:
     for name, each in (("RUN", point), ("REFERENCE", reference)):
         if each.loss is None:
-            yield Gap(each.step, f"{name}: {each.remark or 'no loss'}")
+            yield StepGap(each.step, f"{name}: {each.remark or 'no loss'}")
     if point.loss is not None and reference.loss is not None and _error(point, reference) is None:
-        yield Gap(point.step, f"{point.loss:g} against {reference.loss:g} has no relative error")
+        yield StepGap(point.step, f"{point.loss:g} against {reference.loss:g} has no relative error")
 
 
 def _slope(errors: Sequence[StepError]) -> float | None:

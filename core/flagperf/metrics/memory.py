@@ -16,7 +16,7 @@ from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.metric import Mark, Scope
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.samples import Card, DeviceSamples, card_name, missing_words
+from flagperf.metrics.samples import DeviceKey, DeviceSamples, card_name, missing_words
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
@@ -26,7 +26,7 @@ TOLERANCE_BYTES = 64 << 20
 ROUNDING = 1.01
 """A vendor's library and tool may round one card's capacity differently (bytes, whole MiB)."""
 
-Devices = Mapping[Card, DeviceSamples]
+Devices = Mapping[DeviceKey, DeviceSamples]
 
 
 def of_devices(formula: Callable[[Devices, Observed], Finding]) -> Formula:
@@ -142,11 +142,11 @@ def _since_training_seconds(device: DeviceSamples, ranks: Sequence[RankRecord]) 
     return (device.peak[0] - min(began_ns)) / SECOND_NS if began_ns else None
 
 
-def per_device(figures: Mapping[Card, Any]) -> dict[str, Any]:
+def per_device(figures: Mapping[DeviceKey, Any]) -> dict[str, Any]:
     return {f"{node}/{device_id}": figure for (node, device_id), figure in figures.items()}
 
 
-def _unread(code: str, card: Card, reading: Reading | None, field: str) -> Absent:
+def _unread(code: str, card: DeviceKey, reading: Reading | None, field: str) -> Absent:
     """With the probe's reason, where it gave one."""
     why = reading.missing.get(field) if reading else None
     if why is None:
@@ -222,7 +222,7 @@ def _reserved(record: RankRecord) -> int | None:
     return record.ended.allocator_peak_reserved_bytes if record.ended else None
 
 
-def _card(record: RankRecord) -> Card:
+def _card(record: RankRecord) -> DeviceKey:
     return record.started.node_index, record.started.device_id
 
 

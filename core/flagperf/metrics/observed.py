@@ -11,7 +11,7 @@ from flagperf.metrics.finding import Absent
 from flagperf.metrics.flops import ModelFacts, model_facts
 from flagperf.metrics.metric import Record
 from flagperf.metrics.ranks import RankRecord, failure_of, rank_records
-from flagperf.metrics.samples import Card, DeviceSamples, device_samples
+from flagperf.metrics.samples import DeviceKey, DeviceSamples, device_samples
 from flagperf.metrics.series import Series, node_windows, series_of
 from flagperf.metrics.spans import Loop, loop_of
 from flagperf.metrics.window import Window, window_of
@@ -23,7 +23,7 @@ class Observed:
         self.job = job
         self.manifest = manifest
         self.record = record
-        self._series: dict[str, Mapping[Card, Series] | Absent] = {}
+        self._series: dict[str, Mapping[DeviceKey, Series] | Absent] = {}
 
     @property
     def kind(self) -> Kind:
@@ -54,7 +54,7 @@ class Observed:
         return window_of(self.loop)
 
     @functools.cached_property
-    def devices(self) -> dict[Card, DeviceSamples] | Absent:
+    def devices(self) -> dict[DeviceKey, DeviceSamples] | Absent:
         """What the probes said of every card."""
         return device_samples(self.job, self.record.parent, self.record.samples)
 
@@ -63,13 +63,13 @@ class Observed:
         """What the case computed, as all ranks describe it."""
         return model_facts(self.ranks)
 
-    def series(self, field: str) -> Mapping[Card, Series] | Absent:
+    def series(self, field: str) -> Mapping[DeviceKey, Series] | Absent:
         """One figure of every card (a field of api.Reading) over time, with the window."""
         if field not in self._series:
             self._series[field] = self._find_series(field)
         return self._series[field]
 
-    def _find_series(self, field: str) -> Mapping[Card, Series] | Absent:
+    def _find_series(self, field: str) -> Mapping[DeviceKey, Series] | Absent:
         if isinstance(self.loop, Absent):
             return self.loop
         if isinstance(self.window, Absent):

@@ -19,7 +19,7 @@ from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.memory import per_device
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.samples import Card, card_name
+from flagperf.metrics.samples import DeviceKey, card_name
 from flagperf.metrics.series import Series
 from flagperf.metrics.window import Window
 from flagperf.units import SECOND_NS
@@ -30,7 +30,7 @@ MISMATCH = 0.05
 """Counter and samples of one card that differ by more contradict each other."""
 
 
-def of_series(field: str, formula: Callable[[Mapping[Card, Series], Observed], Finding]) -> Formula:
+def of_series(field: str, formula: Callable[[Mapping[DeviceKey, Series], Observed], Finding]) -> Formula:
     def guarded(run: Observed) -> Finding:
         found = run.series(field)
         return found if isinstance(found, Absent) else formula(found, run)
@@ -41,12 +41,12 @@ def of_series(field: str, formula: Callable[[Mapping[Card, Series], Observed], F
 # --- power and energy -----------------------------------------------------------------------------------------------
 
 
-def power_mean(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+def power_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     means = {card: sum(one.inside) / len(one.inside) for card, one in cards.items()}
     return _negative(cards) or Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
-def power_max(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+def power_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     return _negative(cards) or _highest(cards)
 
 
@@ -86,7 +86,7 @@ def energy_per(amount: str) -> Formula:
     return formula
 
 
-def _rule_broken(cards: Mapping[Card, Series]) -> Absent | None:
+def _rule_broken(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
         if len(one.inside) < MIN_SAMPLES:
             counts = {"count": len(one.inside), "needed": MIN_SAMPLES}
@@ -97,14 +97,14 @@ def _rule_broken(cards: Mapping[Card, Series]) -> Absent | None:
     return None
 
 
-def _negative(cards: Mapping[Card, Series]) -> Absent | None:
+def _negative(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
         if min(one.values) < 0:
             return absent("invalid_telemetry", "power.negative", card=card_name(one.card), value=min(one.values))
     return None
 
 
-def _falling(cards: Mapping[Card, Series]) -> Absent | None:
+def _falling(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
         if any(later < earlier for earlier, later in pairwise(one.values)):
             return absent("invalid_telemetry", "power.counter_fell", card=card_name(one.card))
@@ -125,7 +125,7 @@ def _integrated(one: Series) -> float:
     return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairwise(points)))
 
 
-def _differ(joules: Mapping[Card, float], sampled: Mapping[Card, Series] | Absent) -> bool:
+def _differ(joules: Mapping[DeviceKey, float], sampled: Mapping[DeviceKey, Series] | Absent) -> bool:
     assert not isinstance(sampled, Absent)
     return any(abs(_integrated(one) - joules[card]) > MISMATCH * joules[card] for card, one in sampled.items())
 
@@ -133,7 +133,7 @@ def _differ(joules: Mapping[Card, float], sampled: Mapping[Card, Series] | Absen
 # --- the rest -------------------------------------------------------------------------------------------------------
 
 
-def utilisation_mean(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+def utilisation_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     for one in cards.values():
         if not 0 <= min(one.inside) <= max(one.inside) <= 100:
             figures = {"low": min(one.inside), "high": max(one.inside)}
@@ -142,11 +142,11 @@ def utilisation_mean(cards: Mapping[Card, Series], _run: Observed) -> Finding:
     return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
-def temperature_max(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+def temperature_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     return _highest(cards)
 
 
-def throttled_share(cards: Mapping[Card, Series], _run: Observed) -> Finding:
+def throttled_share(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     """Of the samples of the card that was throttled most."""
     shares = {card: sum(map(bool, one.inside)) / len(one.inside) for card, one in cards.items()}
     worst = max(cards, key=lambda card: shares[card])
@@ -155,13 +155,13 @@ def throttled_share(cards: Mapping[Card, Series], _run: Observed) -> Finding:
     return Found(shares[worst], inputs)
 
 
-def _highest(cards: Mapping[Card, Series]) -> Found:
+def _highest(cards: Mapping[DeviceKey, Series]) -> Found:
     highest = {card: max(one.inside) for card, one in cards.items()}
     card = max(highest, key=lambda each: highest[each])
     return Found(highest[card], {"node_index": card[0], "device_id": card[1], **_inputs(cards, highest)})
 
 
-def _inputs(cards: Mapping[Card, Series], figures: Mapping[Card, float]) -> dict[str, Any]:
+def _inputs(cards: Mapping[DeviceKey, Series], figures: Mapping[DeviceKey, float]) -> dict[str, Any]:
     return {
         "num_samples": min(len(one.inside) for one in cards.values()),
         "largest_gap_seconds": max(one.largest_gap_seconds for one in cards.values()),

@@ -25,7 +25,7 @@ from flagperf.metrics.ranks import of
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
-Card = tuple[int, str]
+DeviceKey = tuple[int, str]
 """Node index and device id: PCI addresses of two nodes may be equal."""
 
 LATE_INTERVALS, LATE_SECONDS = 15, 30.0
@@ -36,7 +36,7 @@ SILENT_SHARE = 0.05
 """Of the time that the workers ran: a longer gap may hide the peak."""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class SampleGap(msgspec.Struct, frozen=True):
     began_ns: int
     ended_ns: int
 
@@ -48,12 +48,12 @@ class Gap(msgspec.Struct, frozen=True):
 class DeviceSamples(msgspec.Struct, frozen=True):
     """One card. `readings` are those with a used figure while workers ran, each with its time on the node's clock."""
 
-    card: Card
+    card: DeviceKey
     boot_id: str
     """Whose clock that is."""
     probe: str
     interval_seconds: float
-    gap: Gap
+    gap: SampleGap
     """The largest, launch and end of the workers included."""
     watched_seconds: float
     """From the first of those moments to the last."""
@@ -83,9 +83,9 @@ class DeviceSamples(msgspec.Struct, frozen=True):
         return self.has_gap and self.gap.seconds > SILENT_SHARE * self.watched_seconds
 
 
-def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> dict[Card, DeviceSamples] | Absent:
+def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> dict[DeviceKey, DeviceSamples] | Absent:
     """Of all cards of the job: a maximum over some of them, or over some of the time, would say too little."""
-    found: dict[Card, DeviceSamples] = {}
+    found: dict[DeviceKey, DeviceSamples] = {}
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
     for started, file in probe_files(files):
         found.update(_node_samples(job, started, file, _edges_ns(parent, started.node_index)))
@@ -103,10 +103,10 @@ def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, Even
 
 def _node_samples(
     job: Job, started: ProbeStarted, file: EventFile, edges_ns: tuple[int, ...]
-) -> Mapping[Card, DeviceSamples]:
+) -> Mapping[DeviceKey, DeviceSamples]:
     samples = of(file.events, Sampled)
     ids = sorted(device.id for node in job.nodes if node.index == started.node_index for device in node.devices)
-    found: dict[Card, DeviceSamples] = {}
+    found: dict[DeviceKey, DeviceSamples] = {}
     for device_id in ids:
         answers = _readings(samples, device_id, baseline=False)
         readings = tuple((t_ns, reading) for t_ns, reading in answers if reading.used_bytes is not None)
@@ -145,9 +145,9 @@ def _edges_ns(parent: EventFile, node_index: int) -> tuple[int, ...]:
     return tuple(event.node_t_ns for event in events if event.node_index == node_index)
 
 
-def _largest_gap(moments_ns: Sequence[int]) -> Gap:
-    gaps = [Gap(earlier, later) for earlier, later in pairwise(moments_ns)]
-    return max(gaps, key=lambda gap: gap.seconds, default=Gap(moments_ns[0], moments_ns[0]))
+def _largest_gap(moments_ns: Sequence[int]) -> SampleGap:
+    gaps = [SampleGap(earlier, later) for earlier, later in pairwise(moments_ns)]
+    return max(gaps, key=lambda gap: gap.seconds, default=SampleGap(moments_ns[0], moments_ns[0]))
 
 
 def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
@@ -162,7 +162,7 @@ def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
     return None
 
 
-def _silent(devices: Mapping[Card, DeviceSamples], files: Sequence[EventFile]) -> Absent | None:
+def _silent(devices: Mapping[DeviceKey, DeviceSamples], files: Sequence[EventFile]) -> Absent | None:
     for device in devices.values():
         if device.was_silent:
             reasons = [reason for t_ns, reason in _reasons([device.card], files) if _within(t_ns, device.gap)]
@@ -171,11 +171,11 @@ def _silent(devices: Mapping[Card, DeviceSamples], files: Sequence[EventFile]) -
     return None
 
 
-def _within(t_ns: int, gap: Gap) -> bool:
+def _within(t_ns: int, gap: SampleGap) -> bool:
     return gap.began_ns <= t_ns <= gap.ended_ns
 
 
-def _nothing(missing: Sequence[Card], files: Sequence[EventFile]) -> Absent:
+def _nothing(missing: Sequence[DeviceKey], files: Sequence[EventFile]) -> Absent:
     node = missing[0][0]
     names = named("device", [device_id for node_index, device_id in missing if node_index == node])
     reasons = [reason for _, reason in _reasons(missing, files)]
@@ -191,7 +191,7 @@ def _why(failed: ProbeFailed) -> Message | str:
     return failed.message or failed.reason
 
 
-def _reasons(cards: Sequence[Card], files: Sequence[EventFile]) -> list[tuple[int, Message | str]]:
+def _reasons(cards: Sequence[DeviceKey], files: Sequence[EventFile]) -> list[tuple[int, Message | str]]:
     """Why these cards were not read, each with its time, in the order of their files. A probe that never got so far as
     to say whose it is may be theirs."""
     found: list[tuple[int, Message | str]] = []
@@ -224,5 +224,5 @@ def missing_words(text: str) -> Message | str:
     return message(f"missing.{text}") if has_text(f"missing.{text}") else text
 
 
-def card_name(card: Card) -> Message:
+def card_name(card: DeviceKey) -> Message:
     return message("name.of_node", what=named("device", [card[1]]), node=card[0])

@@ -12,7 +12,7 @@ import msgspec
 from flagperf.events import EventFile, Sampled
 from flagperf.metrics.finding import Absent, absent
 from flagperf.metrics.ranks import RankRecord, of
-from flagperf.metrics.samples import Card, card_name, probe_files
+from flagperf.metrics.samples import DeviceKey, card_name, probe_files
 from flagperf.metrics.spans import Loop, Span
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
@@ -21,7 +21,7 @@ from flagperf.units import SECOND_NS
 class Series(msgspec.Struct, frozen=True):
     """One figure of one card: when it was read, on the node's clock, and what it was. At least one reading."""
 
-    card: Card
+    card: DeviceKey
     times_ns: tuple[int, ...]
     values: tuple[Any, ...]
     window: Span
@@ -64,9 +64,11 @@ def node_windows(ranks: Sequence[RankRecord], loop: Loop) -> NodeWindows:
     return found
 
 
-def series_of(job: Job, files: Sequence[EventFile], windows: NodeWindows, field: str) -> Mapping[Card, Series] | Absent:
+def series_of(
+    job: Job, files: Sequence[EventFile], windows: NodeWindows, field: str
+) -> Mapping[DeviceKey, Series] | Absent:
     """`field` of Reading, of all cards of the job. Readings outside the window stay in, for its edges."""
-    found: dict[Card, Series] = {}
+    found: dict[DeviceKey, Series] = {}
     for started, file in probe_files(files):
         window = windows.get((started.node_index, started.clock.boot_id))
         if window is not None:
@@ -78,14 +80,14 @@ def series_of(job: Job, files: Sequence[EventFile], windows: NodeWindows, field:
     return {card: found[card] for card in wanted}
 
 
-def _node_series(node_index: int, samples: Sequence[Sampled], field: str, window: Span) -> dict[Card, Series]:
+def _node_series(node_index: int, samples: Sequence[Sampled], field: str, window: Span) -> dict[DeviceKey, Series]:
     read: dict[str, list[tuple[int, Any]]] = {}
     for sample in samples:
         for reading in sample.readings:
             value = getattr(reading, field)
             if value is not None and not sample.baseline:
                 read.setdefault(reading.device_id, []).append((sample.t_ns, value))
-    found: dict[Card, Series] = {}
+    found: dict[DeviceKey, Series] = {}
     for device_id, pairs in read.items():
         times_ns, values = zip(*sorted(pairs), strict=True)
         one = Series((node_index, device_id), times_ns, values, window)

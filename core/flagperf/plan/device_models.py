@@ -12,7 +12,7 @@ from flagperf.errors import BadInput, FlagPerfError
 from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.tuning import tuned_models
 from flagperf.plugins import Plugins, Provided
-from flagperf.spec import Reference
+from flagperf.spec import PublishedResult
 from flagperf.units import GIB
 
 _SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
@@ -43,7 +43,7 @@ class KnownModel(msgspec.Struct, frozen=True):
             return True
         return bool(self.pattern) and any(re.fullmatch(self.pattern, word, re.IGNORECASE) for word in words)
 
-    def memory_bytes(self, references: Iterable[Reference]) -> tuple[int | None, str]:
+    def memory_bytes(self, references: Iterable[PublishedResult]) -> tuple[int | None, str]:
         """The size that published results or its name give, and the source. (A present card reports its own.)"""
         for reference in references:
             is_it = reference.vendor == self.vendor and self.is_called(reference.device)

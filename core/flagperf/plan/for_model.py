@@ -15,7 +15,7 @@ from flagperf.plan.settings import make_settings, published_profile, refuse_unsu
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Plugins
-from flagperf.spec import WORKER_MODULE, Reference, Resolved, RunSpec
+from flagperf.spec import WORKER_MODULE, PublishedResult, Resolved, RunSpec
 
 UNKNOWN = "?"
 """In place of a value that depends on the node."""
@@ -88,7 +88,7 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     )
 
 
-def _all_references(plugins: Plugins) -> list[Reference]:
+def _all_references(plugins: Plugins) -> list[PublishedResult]:
     return [reference for case in plugins.cases().values() for reference in case.manifest.references]
 
 

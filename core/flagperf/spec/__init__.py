@@ -1,6 +1,19 @@
 """What is asked for and what it means: the request, the case's manifest, layered values, the job."""
 
 from flagperf.kinds.kind import Text
+from flagperf.spec.agent_messages import (
+    AgentMessage,
+    CheckAnswer,
+    CheckRequest,
+    DescribeRequest,
+    EvaluationProgress,
+    Failure,
+    ProbeRequest,
+    Progress,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
+    WorkOrder,
+)
 from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import (
     ENVIRONMENT_FACTS,
@@ -18,28 +31,15 @@ from flagperf.spec.manifest import (
     Manifest,
     Page,
     Profile,
+    PublishedResult,
     Quality,
-    Reference,
     Target,
     read_manifest,
     read_toml,
     with_counts,
 )
-from flagperf.spec.messages import (
-    AgentMessage,
-    CheckAnswer,
-    CheckRequest,
-    DescribeRequest,
-    EvaluationProgress,
-    Failure,
-    ProbeRequest,
-    Progress,
-    WorkersEndedMessage,
-    WorkersLaunchedMessage,
-    WorkOrder,
-)
 from flagperf.spec.runspec import RunSpec
-from flagperf.spec.stated import state_environment
+from flagperf.spec.stated_environment import state_environment
 from flagperf.spec.values import (
     Layer,
     Limit,
@@ -75,8 +75,8 @@ __all__ = [
     "ProbeRequest",
     "Profile",
     "Progress",
+    "PublishedResult",
     "Quality",
-    "Reference",
     "Resolved",
     "RunSpec",
     "Target",

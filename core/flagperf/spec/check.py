@@ -17,7 +17,7 @@ from flagperf.spec.values import Layer, Limit, flatten, resolve
 from flagperf.spec.vocabulary import PAGE_PARTS, REPORT_METRICS, Vocabulary
 
 if TYPE_CHECKING:
-    from flagperf.spec.manifest import Manifest, Quality, Reference
+    from flagperf.spec.manifest import Manifest, PublishedResult, Quality
 
 _PLAIN_REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:{0}(?:,{0})*)?".format(r"\s*(?:>=|<=|==|!=|<|>)\s*\d+(?:\.\d+)*")
@@ -216,7 +216,7 @@ def _references(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
         yield from _reference(f"[[references]] {number}", reference, metrics)
 
 
-def _reference(place: str, reference: Reference, metrics: Collection[str]) -> Iterator[str]:
+def _reference(place: str, reference: PublishedResult, metrics: Collection[str]) -> Iterator[str]:
     for key in ("vendor", "device", "source"):
         if not getattr(reference, key).strip():
             yield f"{place} {key}: it is empty"

@@ -11,7 +11,7 @@ import msgspec
 from flagperf.errors import BadInput
 from flagperf.kinds.kind import Text
 from flagperf.spec.check import problems
-from flagperf.spec.tables import misfit
+from flagperf.spec.toml_errors import misfit
 from flagperf.spec.values import Limit, Values
 from flagperf.spec.vocabulary import Vocabulary
 
@@ -73,7 +73,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """True for the configuration that published results belong to."""
 
 
-class Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A published result of this case. `values` are in the units of the metrics (bytes, fractions)."""
 
     vendor: str
@@ -125,7 +125,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`module:function` of a light module: (values) -> bytes by name, of the fullest rank; for `flagperf plan`."""
     engine: str = ""
     """What an inference case computes by, for the column `engine`."""
-    references: tuple[Reference, ...] = ()
+    references: tuple[PublishedResult, ...] = ()
 
 
 def read_toml(path: Path) -> dict[str, Any]:

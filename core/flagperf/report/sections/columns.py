@@ -28,7 +28,7 @@ from flagperf.report.sections.naming import (
     vendor_and_device,
 )
 from flagperf.report.texts import Lang, label
-from flagperf.spec import Manifest, Reference
+from flagperf.spec import Manifest, PublishedResult
 from flagperf.store.run import Run
 
 
@@ -38,7 +38,7 @@ class Column:
     head: str
     """The same in all languages; empty where the catalogues have one for each."""
     of_run: Callable[[Run, Lang], Cell]
-    of_reference: Callable[[Reference, Lang], Cell]
+    of_reference: Callable[[PublishedResult, Lang], Cell]
     needs_row: bool = True
     """False for a column that says which run this is, and so has no row in the general table."""
     headline: bool = False
@@ -83,7 +83,7 @@ def metric_format(manifest: Manifest, name: str) -> Formatter:
     return entry.format if entry else units.setting
 
 
-def _published(reference: Reference, name: str, form: Formatter) -> Cell:
+def _published(reference: PublishedResult, name: str, form: Formatter) -> Cell:
     value = reference.values.get(name)
     return UNPUBLISHED if value is None else Value(form(value))
 
@@ -94,7 +94,7 @@ def _memory_of_run(run: Run, _lang: Lang) -> Cell:
     return failure_cell(run) if isinstance(cell, Empty) and not has_results(run) else cell
 
 
-def _memory_of_reference(reference: Reference, _lang: Lang) -> Cell:
+def _memory_of_reference(reference: PublishedResult, _lang: Lang) -> Cell:
     used, total = reference.values.get("mem_used"), reference.values.get("mem_total")
     if used is None or total is None:
         return UNPUBLISHED
@@ -105,13 +105,13 @@ def _configuration_of_run(run: Run, lang: Lang) -> Cell:
     return Text(run_configuration(run, lang), short_configuration(run))
 
 
-def _configuration_of_reference(reference: Reference, lang: Lang) -> Cell:
+def _configuration_of_reference(reference: PublishedResult, lang: Lang) -> Cell:
     device = vendor_and_device(reference.vendor, reference.device)
     shape = f"{reference.nodes}x{reference.devices_per_node}"
     return Text(configuration(device, reference.nodes, reference.devices_per_node, lang), f"{device} {shape}")
 
 
-def _overrides_of_reference(reference: Reference, _lang: Lang) -> Cell:
+def _overrides_of_reference(reference: PublishedResult, _lang: Lang) -> Cell:
     return Text(NOTHING if reference.overrides in ("", "none", NOTHING) else reference.overrides)
 
 

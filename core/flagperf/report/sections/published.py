@@ -14,7 +14,7 @@ from flagperf.report.sections.columns import COLUMNS, UNPUBLISHED, Column, colum
 from flagperf.report.sections.naming import run_configuration, short_configuration
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, label, listed, say
-from flagperf.spec import Manifest, Reference
+from flagperf.spec import Manifest, PublishedResult
 from flagperf.store.run import Run
 
 MAX_ROWS = 6
@@ -74,7 +74,7 @@ def _table(
 
 
 def _worth_showing(
-    manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[Reference], lang: Lang
+    manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[PublishedResult], lang: Lang
 ) -> list[Column]:
     """The columns in which a published result has something, or in which words say how a run differs from it."""
     every = {column.name: column for manifest in manifests for column in columns(manifest)}
@@ -106,15 +106,15 @@ def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[Cell]:
     return [own[each.name].of_run(run, lang) if each.name in own else Text(NOTHING) for each in shown]
 
 
-def _name(reference: Reference, lang: Lang) -> Cell:
+def _name(reference: PublishedResult, lang: Lang) -> Cell:
     return COLUMNS["configuration"].of_reference(reference, lang)
 
 
-def _cells(reference: Reference, shown: Sequence[Column], lang: Lang) -> list[Cell]:
+def _cells(reference: PublishedResult, shown: Sequence[Column], lang: Lang) -> list[Cell]:
     return [column.of_reference(reference, lang) for column in shown]
 
 
-def _source(reference: Reference) -> Cell:
+def _source(reference: PublishedResult) -> Cell:
     """A link where it is a file of the repository of published results, or an address."""
     source = reference.source
     if source.startswith("https://"):

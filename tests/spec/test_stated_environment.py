@@ -2,7 +2,7 @@ import pytest
 
 from flagperf.errors import BadInput
 from flagperf.spec import ENVIRONMENT_FACTS, Environment, Fact
-from flagperf.spec.stated import state_environment
+from flagperf.spec.stated_environment import state_environment
 
 CAPTURED = Environment(
     facts={
