@@ -80,6 +80,23 @@ class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def speed_entry(
+    name: str, group: str, unit: Callable[[Manifest], str], formula: Formula, title: Text, remark: Text
+) -> MetricEntry:
+    """A throughput of the whole system."""
+    return MetricEntry(
+        name=name,
+        unit=unit,
+        group=group,
+        scope="system",
+        formula=formula,
+        format=units.per_second,
+        marks=SPEED,
+        title=title,
+        remark=remark,
+    )
+
+
 def samples_per_second(manifest: Manifest) -> str:
     """The case's own word for it, where that counts samples."""
     return manifest.sample_unit if manifest.counts == "samples" else "samples/s"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flagperf import units
-from flagperf.metrics.entry import SPEED, Formula, MetricEntry, work_per_second
+from flagperf.kinds.kind import Text
+from flagperf.metrics.entry import Formula, MetricEntry, speed_entry, work_per_second
 from flagperf.metrics.finding import Finding, absent
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.throughput import of_window, throughput
@@ -43,18 +43,8 @@ def _engine(run: Observed) -> str:
     return f"{run.manifest.engine} ({versions})" if versions else run.manifest.engine
 
 
-def _speed(name: str, formula: Formula, title: dict[str, str], remark: dict[str, str]) -> MetricEntry:
-    return MetricEntry(
-        name=name,
-        unit=work_per_second,
-        group="inference_speed",
-        scope="system",
-        formula=formula,
-        format=units.per_second,
-        marks=SPEED,
-        title=title,
-        remark=remark,
-    )
+def _speed(name: str, formula: Formula, title: Text, remark: Text) -> MetricEntry:
+    return speed_entry(name, "inference_speed", work_per_second, formula, title, remark)
 
 
 BY_FRAMEWORK = {"en": "by the plain framework, {unit}", "zh": "由框架直接推理，单位{unit}"}

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flagperf import units
-from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_second
+from flagperf.kinds.kind import Text
+from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_second, speed_entry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
@@ -127,18 +128,8 @@ def samples_kept(loop: Loop) -> Finding:
     return Found(sum(step.samples for rank in loop.ranks for step in rank.kept))
 
 
-def _speed(name: str, formula: Formula, title: dict[str, str], remark: dict[str, str]) -> MetricEntry:
-    return MetricEntry(
-        name=name,
-        unit=samples_per_second,
-        group="training_speed",
-        scope="system",
-        formula=formula,
-        format=units.per_second,
-        marks=SPEED,
-        title=title,
-        remark=remark,
-    )
+def _speed(name: str, formula: Formula, title: Text, remark: Text) -> MetricEntry:
+    return speed_entry(name, "training_speed", samples_per_second, formula, title, remark)
 
 
 def _step_percentile(percent: int) -> MetricEntry:
