@@ -34,7 +34,7 @@ def test_every_part_of_core_has_its_stage() -> None:
     [
         ("flagperf.plan.placement", "from flagperf.api import Device"),
         ("flagperf.plan.placement", "from flagperf.plan.nodes import describe_nodes"),
-        ("flagperf.report.rows", "from flagperf import units"),
+        ("flagperf.report.sections.rows", "from flagperf import units"),
         ("flagperf.events.schema", "from flagperf.api.memory import Reading"),
         ("flagperf.api.device", "def models():\n    from flagperf.kit.models_toml import read_models"),
         ("flagperf.kit.tools", "from flagperf.api.memory import Reading\nfrom flagperf.kit.pci import pci_address"),

@@ -11,7 +11,7 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.api import PRECISIONS
-from flagperf.report.rows import check_layout
+from flagperf.report.sections.rows import check_layout
 from flagperf.spec.values import Layer, resolve
 from flagperf_cases import flagperf_cases
 
