@@ -1,4 +1,4 @@
-"""flagperf's own time inside training, taken directly: clocks around every call from the case into the context."""
+"""flagperf's own time inside training, measured directly: clocks around every call from the case into the context."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure() -> Iterator[Figure]:
 
 
 class Meter:
-    """Adds up what passes between `start` and `stop`, the reading of the clocks included."""
+    """Adds up the time between `start` and `stop`, including reading the clocks."""
 
     wall_ns = 0
     cpu_ns = 0
@@ -59,7 +59,7 @@ class Meter:
         self.call(span.__exit__, None, None, None)
 
     def batches(self, context: Context, loader: Iterable[S]) -> Iterator[S]:
-        """What the context does to hand on a batch is counted, the loader is not."""
+        """Counts what the context does to pass on a batch, but not the loader."""
         handed_on = context.batches(self._uncounted(loader))
         while (batch := self.call(next, handed_on, None)) is not None:
             yield batch

@@ -1,4 +1,4 @@
-"""Throughput of one training loop under flagperf's context over the same loop bare."""
+"""Throughput of a training loop with flagperf's context over the same loop without it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.measure import Figure, interleaved, median_interval, seconds_of
+from bench.measure import Figure, interleaved, seconds_of, throughput_ratio
 from bench.workload import BATCH_SIZE, Workload, make_context
 from flagperf.worker import Context
 
@@ -16,7 +16,7 @@ LIMIT = 0.99
 
 
 def measure() -> Iterator[Figure]:
-    """The context stays open throughout, so that it writes by its own rule, once a second."""
+    """The context stays open throughout, so that it writes at its own rate, once a second."""
     work = Workload()
     with tempfile.TemporaryDirectory() as folder:
         context = make_context(Path(folder) / "rank-00000.jsonl")
@@ -26,8 +26,8 @@ def measure() -> Iterator[Figure]:
         f"median and 95 % interval (order statistics) of {NUM_PAIRS} alternating pairs of {STEPS_PER_TURN} steps, "
         "one thread"
     )
-    same = median_interval(_ratios(turns["bare again"], turns["bare as well"]))
-    ratio = median_interval(_ratios(turns["bare"], turns["with flagperf"]))
+    same = throughput_ratio(turns["bare again"], turns["bare as well"])
+    ratio = throughput_ratio(turns["bare"], turns["with flagperf"])
     yield Figure("context_ratio_aa", str(same), "", None, f"bare over bare: {how}")
     yield Figure("context_ratio", str(ratio), f">= {LIMIT}", ratio.high >= LIMIT, f"with flagperf over bare: {how}")
 
@@ -47,8 +47,3 @@ def _turns(work: Workload, context: Context) -> dict[str, list[float]]:
 
     programs = {"bare": bare, "with flagperf": with_flagperf, "bare again": bare, "bare as well": bare}
     return interleaved({name: partial(seconds_of, turn) for name, turn in programs.items()}, NUM_PAIRS)
-
-
-def _ratios(without: list[float], with_it: list[float]) -> list[float]:
-    """Seconds of equal work, so that the inverse ratio is that of the throughputs."""
-    return [bare / other for bare, other in zip(without, with_it, strict=True)]

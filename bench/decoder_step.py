@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
+from bench.measure import Figure, MedianInterval, NotMeasured, interleaved, seconds_of, throughput_ratio
 from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
@@ -39,7 +39,7 @@ CHANGES = {
     "training": {"batch_size": 1, "accumulate": 4, "learning_rate": 1e-3, "lowest_learning_rate": 1e-4},
     "model": {"layers": 4, "width": 256, "heads": 8, "kv_heads": 4, "ffn": 704, "vocabulary": 1024, "sequence": 128},
 }
-"""Still far below the real one; steps of the tiny one are hardly longer than a few calls of Python."""
+"""Far below the published size. Steps of the tiny profile would be dominated by Python overhead."""
 
 HOW = (
     f"median and 95 % interval (order statistics) of {NUM_PAIRS} alternating pairs of 1 step, one thread per process, "
@@ -62,16 +62,20 @@ def measure() -> Iterator[Figure]:
 
 
 def _on_one_process(folder: Path) -> Iterator[Figure]:
-    """The case stands between the two that it is compared with; each of those has itself on its other side."""
+    """In the order of a round the case is between the two that it is compared with; each of those has its own A/A
+    neighbour."""
     context = make_context(folder / "alone.jsonl", _values())
     theirs, ours = partial(_transformers_step, context), partial(_bare_step, context)
     steps = {
-        "transformers again": theirs(), "transformers": theirs(), "case": _case_step(context, Layout()),
-        "bare": ours(), "bare again": ours(),
-    }  # fmt: skip
+        "transformers again": theirs(),
+        "transformers": theirs(),
+        "case": _case_step(context, Layout()),
+        "bare": ours(),
+        "bare again": ours(),
+    }
     batches = itertools.cycle(_batches(context))
     with context.training():
-        _check_alike(steps, batches)
+        _check_equal_training(steps, batches)
         turns = interleaved({name: partial(_seconds, step, batches) for name, (step, _) in steps.items()}, NUM_PAIRS)
     ratio = partial(_ratio, turns)
     yield Figure("decoder_step_aa", str(ratio("transformers", "transformers again")), "", None, f"A/A: {HOW}")
@@ -92,13 +96,16 @@ def _batches(context: Context) -> list[Batch]:
 
 
 def _case_step(context: Context, layout: Layout) -> tuple[Step, Any]:
-    """As the case itself does it."""
+    """The step of the case itself."""
     training = context.config.training
     model = _model(context, layout)
     trainer = Trainer(
-        model, find_place(layout, "cpu"), micro_batch=training.batch_size, num_micro_batches=training.accumulate,
+        model,
+        find_place(layout, "cpu"),
+        micro_batch=training.batch_size,
+        num_micro_batches=training.accumulate,
         device="cpu",
-    )  # fmt: skip
+    )
     optimizer = case.make_optimizer(model, training)
 
     def step(batch: Batch) -> None:
@@ -121,7 +128,7 @@ def _bare_step(context: Context) -> tuple[Step, Any]:
 
 
 def _plain_step(context: Context, model: Any, logits_of: Callable[[torch.Tensor], torch.Tensor]) -> Step:
-    """The plainest loop that is right: a mean over micro-batches, clipping, AdamW without decay of the norms."""
+    """The simplest correct loop: a mean over micro-batches, clipping, AdamW without weight decay of the norms."""
     training = context.config.training
     optimizer = case.make_optimizer(model, training)
 
@@ -147,14 +154,20 @@ def _model(context: Context, layout: Layout) -> Any:
 def _llama_config(context: Context) -> Any:
     model = context.config.model
     return LlamaConfig(
-        hidden_size=model.width, intermediate_size=model.ffn, num_hidden_layers=model.layers,
-        num_attention_heads=model.heads, num_key_value_heads=model.kv_heads, vocab_size=model.vocabulary,
-        max_position_embeddings=model.sequence, rms_norm_eps=model.norm_eps, tie_word_embeddings=False,
-    )  # fmt: skip
+        hidden_size=model.width,
+        intermediate_size=model.ffn,
+        num_hidden_layers=model.layers,
+        num_attention_heads=model.heads,
+        num_key_value_heads=model.kv_heads,
+        vocab_size=model.vocabulary,
+        max_position_embeddings=model.sequence,
+        rms_norm_eps=model.norm_eps,
+        tie_word_embeddings=False,
+    )
 
 
-def _check_alike(steps: dict[str, tuple[Step, Any]], batches: Iterator[Batch]) -> None:
-    """Loops that did different things would not compare."""
+def _check_equal_training(steps: dict[str, tuple[Step, Any]], batches: Iterator[Batch]) -> None:
+    """Loops that train differently are not comparable."""
     first, *others = [next(batches) for _ in range(4)]
     losses = {}
     for name, (step, model) in steps.items():
@@ -177,12 +190,11 @@ def _seconds(step: Step, batches: Iterator[Batch]) -> float:
     return seconds_of(lambda: step(batch))
 
 
-def _ratio(turns: dict[str, list[float]], base: str, other: str) -> Any:
-    """Of throughputs: seconds of equal work, the other way around."""
-    return median_interval([one / two for one, two in zip(turns[base], turns[other], strict=True)])
+def _ratio(turns: dict[str, list[float]], base: str, other: str) -> MedianInterval:
+    return throughput_ratio(turns[base], turns[other])
 
 
-def _judged(name: str, ratio: Any, target: float, base: str) -> Figure:
+def _judged(name: str, ratio: MedianInterval, target: float, base: str) -> Figure:
     return Figure(name, str(ratio), f">= {target}", ratio.high >= target, f"throughput, case over {base}: {HOW}")
 
 
@@ -198,7 +210,7 @@ def _on_two_processes(folder: Path) -> Iterator[Figure]:
 
 
 def _rank_turns(folder: Path, rank: int) -> dict[str, list[float]]:
-    """Both ranks take part in every turn; where one works alone, the other waits asleep."""
+    """Both ranks take part in every turn. In the turns of one process the other rank sleeps in a barrier."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2, timeout=WAIT)
     context = make_context(folder / f"{rank}.jsonl", _values())

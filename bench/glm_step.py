@@ -1,4 +1,4 @@
-"""A training step of the case glm against the plainest loop that does the same with the same libraries."""
+"""A training step of glm against a plain loop that does the same with the same libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
+from bench.measure import Figure, NotMeasured, interleaved, seconds_of, throughput_ratio
 from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
@@ -26,7 +26,7 @@ NUM_PAIRS, STEPS_PER_TURN = 40, 1
 TARGET = 1.0
 
 SHAPE = {"model": {"layers": 2, "width": 192, "ffn": 384}}
-"""Still far below the real one; steps of the tiny one are hardly longer than a few calls of Python."""
+"""Far below the published size. Steps of the tiny profile would be dominated by Python overhead."""
 
 Step = Callable[[list[dict[str, Any]]], None]
 
@@ -40,14 +40,14 @@ def measure() -> Iterator[Figure]:
         for name, model in zip(("plain", "plain again", "plain as well"), models[1:], strict=True):
             steps[name] = _plain_step(model, context.config.training)
         with context.training():
-            _check_alike(steps["case"], steps["plain"], models, batches)
+            _check_equal_training(steps["case"], steps["plain"], models, batches)
             turns = interleaved({name: partial(_turn_seconds, steps[name], batches) for name in steps}, NUM_PAIRS)
     how = (
         f"median and 95 % interval (order statistics) of {NUM_PAIRS} alternating pairs of {STEPS_PER_TURN} step, "
         "one thread, 2 layers of width 192"
     )
-    same = median_interval(_ratios(turns["plain again"], turns["plain as well"]))
-    ratio = median_interval(_ratios(turns["plain"], turns["case"]))
+    same = throughput_ratio(turns["plain again"], turns["plain as well"])
+    ratio = throughput_ratio(turns["plain"], turns["case"])
     yield Figure("glm_step_aa", str(same), "", None, f"plain over plain: {how}")
     yield Figure("glm_step", str(ratio), f">= {TARGET}", ratio.high >= TARGET, f"throughput, case over plain: {how}")
 
@@ -70,7 +70,7 @@ def _copies_of_one_model(values: Any, num_copies: int) -> list[Any]:
 
 
 def _case_step(context: Context, model: Any) -> Step:
-    """As the case itself does it."""
+    """The step of the case itself."""
     config, accelerator = context.config, context.accelerator()
     model = accelerator.prepare(model)
     optimizer = partial(case.make_optimizer, config=config)
@@ -103,8 +103,10 @@ def _schedule(optimizer: Any, values: Any) -> Any:
     return torch.optim.lr_scheduler.LambdaLR(optimizer, partial(case.rate_factor, num_steps=values.schedule_steps))
 
 
-def _check_alike(case_step: Step, plain_step: Step, models: list[Any], batches: list[list[dict[str, Any]]]) -> None:
-    """Two loops that did different things would not compare. The first step has the learning rate 0."""
+def _check_equal_training(
+    case_step: Step, plain_step: Step, models: list[Any], batches: list[list[dict[str, Any]]]
+) -> None:
+    """Loops that train differently are not comparable. The first step has learning rate 0."""
     for micro_batches in batches * 3:
         case_step(micro_batches)
         plain_step(micro_batches)
@@ -119,8 +121,3 @@ def _turn_seconds(step: Step, batches: list[list[dict[str, Any]]]) -> float:
             step(micro_batches)
 
     return seconds_of(turn)
-
-
-def _ratios(plain: list[float], other: list[float]) -> list[float]:
-    """Seconds of equal work, so that the inverse ratio is that of the throughputs."""
-    return [one / two for one, two in zip(plain, other, strict=True)]

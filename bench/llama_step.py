@@ -1,4 +1,4 @@
-"""The training step of llama2_7b_finetune against the plainest correct loop of transformers and peft."""
+"""A training step of llama2_7b_finetune against a plain loop of transformers and peft."""
 
 from __future__ import annotations
 
@@ -10,52 +10,40 @@ from typing import Any
 
 import torch
 
-from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of
-from flagperf.api import Machine, precision
-from flagperf.builtin.cpu import CpuBackend
-from flagperf.events import EventWriter
-from flagperf.kinds import KINDS
-from flagperf.plugins import load_plugins
-from flagperf.spec import Layer, Manifest, nest, resolve
+from bench.measure import Figure, NotMeasured, interleaved, seconds_of, throughput_ratio
+from bench.workload import make_context
+from flagperf.metrics.registry import vocabulary
+from flagperf.spec import Layer, nest, read_manifest, resolve
 from flagperf.worker import Context
-from flagperf_cases.llama2_7b_finetune.case import Trainer
+from flagperf_cases.llama2_7b_finetune import case
 from flagperf_cases.llama2_7b_finetune.data import load_data, training_loader
 from flagperf_cases.llama2_7b_finetune.model import build_model, trainable
 from flagperf_cases.sampler import TrainingSampler
 
-CASE = "llama2_7b_finetune"
 NUM_PAIRS, STEPS_PER_TURN = 40, 2
 CHANGES = {"lora.dropout": 0.0, "training.epochs": 1}
 TOLERANCE = 1e-4
 
 
 def measure() -> Iterator[Figure]:
-    """Both train the same rows from the same weights; that they stay together is checked."""
+    """Both train the same rows from the same weights. Their losses are checked to be equal."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        context = _context(Path(folder) / "rank-00000.jsonl")
+        context = make_context(Path(folder) / "rank-00000.jsonl", _values())
         steps = _steps(context)
         with context.training():
             turns = _turns(context, steps)
     how = f"{NUM_PAIRS} alternating pairs of {STEPS_PER_TURN} steps, tiny profile, one thread; median, 95 % interval"
-    same = median_interval(_ratios(turns["plain again"], turns["plain as well"]))
-    ratio = median_interval(_ratios(turns["plain"], turns["case"]))
+    same = throughput_ratio(turns["plain again"], turns["plain as well"])
+    ratio = throughput_ratio(turns["plain"], turns["case"])
     yield Figure("llama_step_aa", str(same), "", None, f"plain over plain: {how}")
     yield Figure("llama_step", str(ratio), ">= 1.0", ratio.high >= 1.0, f"the case over the plain loop: {how}")
 
 
-def _context(events: Path) -> Context:
-    manifest: Manifest = load_plugins().cases()[CASE].manifest
+def _values() -> dict[str, Any]:
+    manifest = read_manifest(Path(case.__file__).with_name("case.toml"), vocabulary())
     layers = [Layer("tiny", manifest.profiles["tiny"].values), Layer("bench", nest(CHANGES))]
-    backend = CpuBackend()
-    return Context(
-        backend=backend,
-        activation=backend.activate(0, 1, backend.devices(Machine())),
-        precision=precision("fp32"),
-        kind=KINDS["training"],
-        config=resolve(manifest, layers).values,
-        sink=EventWriter(events),
-    )
+    return resolve(manifest, layers).values
 
 
 def _steps(context: Context) -> list[list[dict[str, Any]]]:
@@ -84,12 +72,12 @@ def _turns(context: Context, steps: list[list[dict[str, Any]]]) -> dict[str, lis
     }
     last = [program()[-1] for program in programs.values()]  # warm-up
     if max(last) - min(last) > TOLERANCE:
-        raise NotMeasured(f"the programs do not train alike: {last}")
+        raise NotMeasured(f"the programs do not train equally: {last}")
     return interleaved({name: partial(seconds_of, turn) for name, turn in programs.items()}, NUM_PAIRS)
 
 
 def _case(context: Context, steps: list[list[dict[str, Any]]]) -> Callable[[], list[float]]:
-    trainer = Trainer(context, _model(context))
+    trainer = case.Trainer(context, _model(context))
     trainer.model.train()
     place = _Place(len(steps))
 
@@ -127,7 +115,7 @@ def _model(context: Context) -> Any:
 
 
 class _Place:
-    """Where a program is in its rows, round and round."""
+    """The position of a program in its rows, which it repeats."""
 
     def __init__(self, num_steps: int) -> None:
         self._num_steps = num_steps
@@ -137,8 +125,3 @@ class _Place:
         found = [(self._next + offset) % self._num_steps for offset in range(STEPS_PER_TURN)]
         self._next += STEPS_PER_TURN
         return found
-
-
-def _ratios(plain: list[float], other: list[float]) -> list[float]:
-    """Seconds of equal work, so that the inverse ratio is that of the throughputs."""
-    return [one / two for one, two in zip(plain, other, strict=True)]

@@ -62,6 +62,11 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Median
     return MedianInterval(ordered[outside], statistics.median(ordered), ordered[-1 - outside])
 
 
+def throughput_ratio(base_seconds: Sequence[float], seconds: Sequence[float]) -> MedianInterval:
+    """Throughput over that of the base, from the seconds of equal work in each round."""
+    return median_interval([base / own for base, own in zip(base_seconds, seconds, strict=True)])
+
+
 def _values_outside(num_values: int, confidence: float) -> int:
     """How many values may be left out at each end.
 

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from bench.measure import Figure, interleaved, median_interval
+from bench.measure import Figure, interleaved, median_interval, throughput_ratio
 
 
 def test_median_interval_by_the_table_of_order_statistics():
@@ -50,3 +50,8 @@ def test_interleaved_turns_around_every_round():
 @pytest.mark.parametrize(("passed", "verdict"), [(True, "pass"), (False, "miss"), (None, "-")])
 def test_verdict(passed, verdict):
     assert Figure("f", "1", "<= 2", passed, "by hand").verdict == verdict
+
+
+def test_throughput_is_the_inverse_of_the_seconds_of_equal_work():
+    ratio = throughput_ratio([1.0, 2.0, 3.0, 1.0, 2.0, 3.0], [2.0, 4.0, 6.0, 2.0, 4.0, 6.0])
+    assert (ratio.low, ratio.median, ratio.high) == (0.5, 0.5, 0.5)

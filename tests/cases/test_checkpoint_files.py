@@ -55,8 +55,10 @@ def test_shards_are_found_by_their_index(tmp_path: Path) -> None:
     sharded(tmp_path)
     files = find_weights(tmp_path, "get it")
     assert [path.name for path in files] == [
-        "model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-    ]  # fmt: skip
+        "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ]
     assert read_shapes(files, "get it") == {"a": (2,), "b": (3, 1)}
 
 

@@ -19,12 +19,7 @@ def sampler(num_rows: int, rank: int = 0, world_size: int = 1, **changes: int) -
 
 
 def real_rows(step: list[MicroBatch]) -> list[int]:
-    return [
-        row
-        for micro in step
-        for row, weight in zip(micro.rows, micro.weights, strict=True)
-        if weight
-    ]  # fmt: skip
+    return [row for micro in step for row, weight in zip(micro.rows, micro.weights, strict=True) if weight]
 
 
 @given(st.integers(1, 60), SIZES, SIZES, SIZES, st.integers(0, 3))

@@ -10,11 +10,20 @@ import random
 
 from flagperf_cases.glm.record_dataset import BLANK, Answer, Entity, Passage, Question, Record
 
-# fmt: off
 PEOPLE = (
-    "Anna", "Boris", "Clara", "Dmitri", "Edith", "Farid", "Greta", "Hugo", "Irene", "Jonas", "Mei Lin", "Li Na",
+    "Anna",
+    "Boris",
+    "Clara",
+    "Dmitri",
+    "Edith",
+    "Farid",
+    "Greta",
+    "Hugo",
+    "Irene",
+    "Jonas",
+    "Mei Lin",
+    "Li Na",
 )
-# fmt: on
 VERBS = ("sang", "slept", "ran", "won", "left", "came")
 QUERY = f"it tells of {BLANK} ."
 WORDS = [".", "-", "it", "tells", "of", *VERBS, *sorted({word for name in PEOPLE for word in name.lower().split()})]

@@ -38,10 +38,16 @@ def write_huggingface(folder: Path, model: Any, **config_changes: Any) -> None:
 
     shape = model.shape
     config = {
-        "model_type": "llama", "hidden_size": shape.width, "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads, "intermediate_size": shape.ffn, "vocab_size": shape.vocabulary,
-        "num_hidden_layers": shape.layers, "rms_norm_eps": shape.norm_eps, "rope_theta": shape.rope_base,
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": shape.width,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "intermediate_size": shape.ffn,
+        "vocab_size": shape.vocabulary,
+        "num_hidden_layers": shape.layers,
+        "rms_norm_eps": shape.norm_eps,
+        "rope_theta": shape.rope_base,
+    }
     state = {
         name if name.startswith("lm_head") else f"model.{name}": value for name, value in model.state_dict().items()
     }

@@ -35,9 +35,11 @@ def logits_of(question: Question) -> Any:
     mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("pp", "dp", "tp"))
     place = Place(Layout(tp=question.tp), mesh, tp_rank=mesh.get_local_rank("tp"))
     context: Any = SimpleNamespace(
-        config=SimpleNamespace(model=SimpleNamespace(checkpoint="megatron")), precision=precision("fp32"),
-        device="cpu", data_dir=question.folder,
-    )  # fmt: skip
+        config=SimpleNamespace(model=SimpleNamespace(checkpoint="megatron")),
+        precision=precision("fp32"),
+        device="cpu",
+        data_dir=question.folder,
+    )
     model = load_model(context, question.shape, place)
     with torch.inference_mode():
         return model(torch.tensor(question.tokens)).clone().numpy()

@@ -33,9 +33,12 @@ def score_lambada(folder: Path) -> dict[str, Any]:
     with Bf16Units() as units:
         events = CASE.run(config, folder)
     return {
-        **only_report(events), "products": units.num_products, "precision": config["precision"],
-        "parameters": shape.parameters, "shards": len(files) - 1,
-    }  # fmt: skip
+        **only_report(events),
+        "products": units.num_products,
+        "precision": config["precision"],
+        "parameters": shape.parameters,
+        "shards": len(files) - 1,
+    }
 
 
 def made_up_model(shape: DecoderShape) -> Decoder:

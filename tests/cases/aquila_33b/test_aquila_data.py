@@ -126,8 +126,11 @@ def test_texts_that_cannot_be_scored_are_refused(tmp_path: Path, line: str, mess
 def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
     found = check_files(folder_with(tmp_path, '{"text": "ab ba"}\n'), CASE.values(data__source="lambada"))
     assert [file.path for file in found] == [
-        "data/lambada_test.jsonl", "tokenizer/vocab.json", "tokenizer/merges.txt", "tokenizer/special_tokens.txt"
-    ]  # fmt: skip
+        "data/lambada_test.jsonl",
+        "tokenizer/vocab.json",
+        "tokenizer/merges.txt",
+        "tokenizer/special_tokens.txt",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,15 @@ HEAVY = {"layers": 3, "width": 96, "heads": 8, "kv_heads": 4, "ffn": 288, "vocab
 """Weights and blocks decide; in the other one the logits do."""
 WIDE = {"layers": 2, "width": 64, "heads": 8, "kv_heads": 2, "ffn": 128, "vocabulary": 2000, "sequence": 128}
 RUNS: list[dict[str, Any]] = [
-    {**{f"model__{name}": size for name, size in sizes.items()}, "precision": precision,
-     "inference__batch_size": 2, "inference__warmup_steps": 0, "data__samples": 6}
+    {
+        **{f"model__{name}": size for name, size in sizes.items()},
+        "precision": precision,
+        "inference__batch_size": 2,
+        "inference__warmup_steps": 0,
+        "data__samples": 6,
+    }
     for sizes, precision in ((HEAVY, "bf16"), (WIDE, "fp32"))
-]  # fmt: skip
+]
 
 
 def test_the_published_configuration_is_weights_for_the_most_part() -> None:

@@ -15,10 +15,19 @@ pytestmark = pytest.mark.run
 
 NUM_SAMPLES = 100
 REAL = {
-    "data__source": "lambada", "data__samples": NUM_SAMPLES, "model__checkpoint": "huggingface", "model__tied": True,
-    "model__layers": 5, "model__width": 64, "model__heads": 8, "model__kv_heads": 4, "model__ffn": 172,
-    "model__vocabulary": 512, "model__sequence": 1024, "inference__batch_size": 50,
-}  # fmt: skip
+    "data__source": "lambada",
+    "data__samples": NUM_SAMPLES,
+    "model__checkpoint": "huggingface",
+    "model__tied": True,
+    "model__layers": 5,
+    "model__width": 64,
+    "model__heads": 8,
+    "model__kv_heads": 4,
+    "model__ffn": 172,
+    "model__vocabulary": 512,
+    "model__sequence": 1024,
+    "inference__batch_size": 50,
+}
 
 
 def real_folder(folder: Path, shared_data: Path) -> Path:

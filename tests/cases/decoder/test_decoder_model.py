@@ -38,9 +38,17 @@ def test_logits_and_gradients_are_those_of_transformers(tied: bool, kv_heads: in
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        hidden_size=32, intermediate_size=88, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=kv_heads,
-        vocab_size=61, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=tied, initializer_range=0.2,
-    )  # fmt: skip
+        hidden_size=32,
+        intermediate_size=88,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=kv_heads,
+        vocab_size=61,
+        max_position_embeddings=64,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=tied,
+        initializer_range=0.2,
+    )
     theirs = LlamaForCausalLM(config).float()
     _vary_norms(theirs)
     shape = DecoderShape(3, 32, 4, kv_heads, 88, 61, 64, tied=tied)

@@ -38,8 +38,9 @@ def test_the_events_tell_what_was_done() -> None:
     assert kinds.index("evaluation ended") < kinds.index("training began")  # the first evaluation is not training time
     assert kinds[-1] == "training ended"
     assert [(event.name, event.rows) for event in events if isinstance(event, DataDescribed)] == [
-        ("synthetic train", 70), ("synthetic eval", 37),
-    ]  # fmt: skip
+        ("synthetic train", 70),
+        ("synthetic eval", 37),
+    ]
     (model,) = [event for event in events if isinstance(event, ModelDescribed)]
     assert (model.layers, model.heads, model.head_size, model.sequence, model.causal) == (2, 4, 16, 32, False)
     assert model.matmul_parameters == 2 * (4 * 64 * 64 + 2 * 64 * 128)
@@ -91,9 +92,17 @@ def real_data(shared_data: Path, tmp_path: Path) -> Path:
 
 def test_a_small_model_learns_real_sentences(real_data: Path) -> None:
     config = CASE.values(
-        "tiny", data__source="sst2", data__rows=2500, data__eval_rows=0, model__vocabulary=30522, model__sequence=32,
-        model__layers=1, training__batch_size=64, training__epochs=2, training__learning_rate=2e-3,
-    )  # fmt: skip
+        "tiny",
+        data__source="sst2",
+        data__rows=2500,
+        data__eval_rows=0,
+        model__vocabulary=30522,
+        model__sequence=32,
+        model__layers=1,
+        training__batch_size=64,
+        training__epochs=2,
+        training__learning_rate=2e-3,
+    )
     check_files(real_data, config)
     events = CASE.run(config, real_data)
     losses = [step.loss for step in steps(events)]

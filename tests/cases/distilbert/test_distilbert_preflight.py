@@ -19,9 +19,15 @@ CASE = CaseHarness("distilbert")
 
 MODEL = {"layers": 2, "width": 8, "heads": 2, "ffn": 16, "vocabulary": 64, "sequence": 16}
 CONFIG = {
-    "dim": 8, "hidden_dim": 16, "n_heads": 2, "n_layers": 3, "vocab_size": 64, "max_position_embeddings": 20,
-    "model_type": "distilbert", "activation": "gelu",
-}  # fmt: skip
+    "dim": 8,
+    "hidden_dim": 16,
+    "n_heads": 2,
+    "n_layers": 3,
+    "vocab_size": 64,
+    "max_position_embeddings": 20,
+    "model_type": "distilbert",
+    "activation": "gelu",
+}
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n" + "".join(f"word{number}\n" for number in range(60))
 
 
@@ -52,9 +58,12 @@ def problem(data_dir: Path | None, **changes: Any) -> str:
 def test_all_files_are_named_relative_to_the_folder_with_their_sha256(data_dir: Path) -> None:
     files = {file.path: file for file in check_files(data_dir, standard())}
     assert list(files) == [
-        "SST-2/train.tsv", "SST-2/dev.tsv", "distilbert-base-uncased/vocab.txt", "distilbert-base-uncased/config.json",
+        "SST-2/train.tsv",
+        "SST-2/dev.tsv",
+        "distilbert-base-uncased/vocab.txt",
+        "distilbert-base-uncased/config.json",
         "distilbert-base-uncased/model.safetensors",
-    ]  # fmt: skip
+    ]
     weights, content = files["distilbert-base-uncased/model.safetensors"], (data_dir / list(files)[-1]).read_bytes()
     assert (weights.num_bytes, weights.sha256) == (len(content), hashlib.sha256(content).hexdigest())
 

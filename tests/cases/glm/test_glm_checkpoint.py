@@ -52,10 +52,14 @@ def folder(original: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reque
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "gone_program", module)
         content = {
-            "module": original.state_dict(), "iteration": 200000, "args": argparse.Namespace(lr=1e-4, fp16=True),
-            "loss_scaler": scaler, "random_rng_state": random.getstate(), "np_rng_state": numpy.random.get_state(),
+            "module": original.state_dict(),
+            "iteration": 200000,
+            "args": argparse.Namespace(lr=1e-4, fp16=True),
+            "loss_scaler": scaler,
+            "random_rng_state": random.getstate(),
+            "np_rng_state": numpy.random.get_state(),
             "torch_rng_state": torch.get_rng_state(),
-        }  # fmt: skip
+        }
         save_checkpoint(tmp_path / "checkpoint", content, legacy=request.param == "legacy")
     return tmp_path / "checkpoint"
 
@@ -92,8 +96,14 @@ def test_shapes_are_known_without_the_model() -> None:
 
 def test_names_of_weights_are_the_published_ones() -> None:
     names = set(build(layers=1).state_dict())
-    parts = ["input_layernorm", "post_attention_layernorm", "attention.query_key_value", "attention.dense",
-             "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"]  # fmt: skip
+    parts = [
+        "input_layernorm",
+        "post_attention_layernorm",
+        "attention.query_key_value",
+        "attention.dense",
+        "mlp.dense_h_to_4h",
+        "mlp.dense_4h_to_h",
+    ]
     assert names == {
         "word_embeddings.weight",
         "transformer.position_embeddings.weight",

@@ -71,8 +71,9 @@ def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.Monke
     assert kinds.index("evaluation ended") < kinds.index("training began")  # the first evaluation is not training time
     assert kinds[-1] == "training ended"
     assert [(event.name, event.rows) for event in events if isinstance(event, DataDescribed)] == [
-        ("synthetic train", 40), ("synthetic eval", 9),
-    ]  # fmt: skip
+        ("synthetic train", 40),
+        ("synthetic eval", 9),
+    ]
     (model,) = [event for event in events if isinstance(event, ModelDescribed)]
     assert (model.layers, model.heads, model.head_size, model.sequence, model.causal) == (1, 4, 4, 36, False)
     assert model.matmul_parameters == 4 * 16 * 16 + 2 * 16 * 128 + 64 * 16
@@ -152,9 +153,12 @@ def test_overflows_skip_the_step_and_do_not_move_the_schedule(monkeypatch: pytes
 def test_gradients_are_clipped() -> None:
     """A step of plain descent is as long as its gradient, which clipping makes next to nothing."""
     sgd = {
-        **ONE_BATCH, "training__optimizer": "sgd", "training__learning_rate": 2.0, "training__schedule_steps": 8,
+        **ONE_BATCH,
+        "training__optimizer": "sgd",
+        "training__learning_rate": 2.0,
+        "training__schedule_steps": 8,
         "training__weight_decay": 0.0,
-    }  # fmt: skip
+    }
     losses = {
         clip: [step.loss for step in steps(CASE.run(CASE.values("tiny", **sgd, training__clip=clip)))]
         for clip in (1e-9, 0.0)
@@ -178,10 +182,19 @@ def real_data(shared_data: Path, tmp_path: Path) -> Path:
 
 def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
     config = CASE.values(
-        "tiny", data__source="record", data__rows=4, data__eval_rows=6, model__vocabulary=30592, model__sequence=128,
-        model__width=16, model__logits="answers", training__batch_size=4, training__max_samples=60,
-        training__schedule_steps=40, training__learning_rate=0.02,
-    )  # fmt: skip
+        "tiny",
+        data__source="record",
+        data__rows=4,
+        data__eval_rows=6,
+        model__vocabulary=30592,
+        model__sequence=128,
+        model__width=16,
+        model__logits="answers",
+        training__batch_size=4,
+        training__max_samples=60,
+        training__schedule_steps=40,
+        training__learning_rate=0.02,
+    )
     assert len(check_files(real_data, config)) == 3
     events = CASE.run(config, real_data)
     found = reports(events)

@@ -14,18 +14,33 @@ CASE = CaseHarness("glm")
 def test_standard_is_the_published_configuration() -> None:
     found = CASE.values("standard")
     assert found["training"] == {
-        "batch_size": 8, "learning_rate": 1e-5, "accumulate": 1, "max_samples": 5_553_080, "max_steps": 0,
-        "warmup_steps": 20, "schedule_steps": 4338, "seed": 10483, "optimizer": "adamw", "weight_decay": 0.1,
+        "batch_size": 8,
+        "learning_rate": 1e-5,
+        "accumulate": 1,
+        "max_samples": 5_553_080,
+        "max_steps": 0,
+        "warmup_steps": 20,
+        "schedule_steps": 4338,
+        "seed": 10483,
+        "optimizer": "adamw",
+        "weight_decay": 0.1,
         "clip": 1.0,
-    }  # fmt: skip
+    }
     assert found["evaluation"] == {"batch_size": 8, "target": 0.8, "every_samples": 19200, "max_rows": 0}
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("training__optimizer", "lamb"), ("data__source", "squad"), ("model__logits", "none"), ("model__dropout", 1.0),
-     ("evaluation__target", 1.5), ("evaluation__every_samples", 0), ("training__max_samples", 0)],
-)  # fmt: skip
+    [
+        ("training__optimizer", "lamb"),
+        ("data__source", "squad"),
+        ("model__logits", "none"),
+        ("model__dropout", 1.0),
+        ("evaluation__target", 1.5),
+        ("evaluation__every_samples", 0),
+        ("training__max_samples", 0),
+    ],
+)
 def test_values_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(BadInput, match=key.replace("__", ".")):
         CASE.values(**{key: value})

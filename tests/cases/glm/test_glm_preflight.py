@@ -22,9 +22,12 @@ RECORD = {
     "qas": [{"query": "it was @placeholder", "answers": [{"start": 0, "end": 2, "text": "Ann"}]}],
 }
 NAMES = [
-    "ReCoRD/train.jsonl", "ReCoRD/val.jsonl", "bert-base-uncased/vocab.txt",
-    "blocklm-large-blank/latest_checkpointed_iteration.txt", "blocklm-large-blank/200000/mp_rank_00_model_states.pt",
-]  # fmt: skip
+    "ReCoRD/train.jsonl",
+    "ReCoRD/val.jsonl",
+    "bert-base-uncased/vocab.txt",
+    "blocklm-large-blank/latest_checkpointed_iteration.txt",
+    "blocklm-large-blank/200000/mp_rank_00_model_states.pt",
+]
 
 
 REAL = {"data__source": "record", "data__rows": 0, "data__eval_rows": 0, "model__checkpoint": True}

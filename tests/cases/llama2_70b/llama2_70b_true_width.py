@@ -32,10 +32,13 @@ def forward_and_back(profile: str) -> dict[str, Any]:
     config = CASE.values(profile, devices=32)
     mesh = init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("pp", "dp", "tp"))
     stage = build_model(
-        shape_of(config["model"]), Place(Layout(pp=80), mesh, pp_rank=40), device="cpu",
-        seed=config["training"]["seed"], std=config["model"]["initial_std"],
+        shape_of(config["model"]),
+        Place(Layout(pp=80), mesh, pp_rank=40),
+        device="cpu",
+        seed=config["training"]["seed"],
+        std=config["model"]["initial_std"],
         autocast=getattr(torch, precision(config["precision"]).autocast or ""),
-    )  # fmt: skip
+    )
     states, gradient = made_up_neighbours(stage.shape)
     with Bf16Units() as units:
         output = stage(states)

@@ -42,10 +42,15 @@ def context(batch_size: int = 3, **changes: Any) -> Any:
     from contextlib import nullcontext
 
     found = SimpleNamespace(
-        device="cpu", rank=0, world_size=1, config=CASE.settings("tiny", evaluation__batch_size=batch_size, **changes),
+        device="cpu",
+        rank=0,
+        world_size=1,
+        config=CASE.settings("tiny", evaluation__batch_size=batch_size, **changes),
         evaluation=lambda planned_rows: nullcontext(SimpleNamespace(done=lambda rows: None)),
-        sum_over_ranks=lambda *values: list(values), values={}, parts={},
-    )  # fmt: skip
+        sum_over_ranks=lambda *values: list(values),
+        values={},
+        parts={},
+    )
     found.report = lambda **values: found.values.update(values)
     found.report_parts = lambda name, by, values: found.parts.update({(name, by): values})
     return found
@@ -139,17 +144,22 @@ def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
         return Subject(name, category, (Question("is it? A", ("w", "x", "y", "z"), 0),) * 5, questions)
 
     subjects = [
-        subject("law", "people", "ABCD", "ABDC"), subject("logic", "numbers", "AAAA", "AABA"),
+        subject("law", "people", "ABCD", "ABDC"),
+        subject("logic", "numbers", "AAAA", "AABA"),
         subject("sets", "numbers", "DD", "DD"),
-    ]  # fmt: skip
+    ]
     tokenizer = WordTokenizer([prompt_text(each, each.examples, each.questions[0]) for each in subjects])
     longest = len(tokenizer.encode(prompt_text(subjects[0], subjects[0].examples, subjects[0].questions[0])))
     ctx = context(evaluation__longest_prompt=longest)  # one too short for BOS: every prompt loses one example
     evaluate_mmlu(ctx, Oracle(tokenizer), SimpleNamespace(subjects=subjects, tokenizer=tokenizer))
     assert ctx.values == {
-        ACCURACY: 7 / 10, "mmlu_macro": pytest.approx((0.5 + 0.75 + 1) / 3), "mmlu_shots": 4, "mmlu_cut": 10,
-        "evaluated": 10, "correct": 7,
-    }  # fmt: skip
+        ACCURACY: 7 / 10,
+        "mmlu_macro": pytest.approx((0.5 + 0.75 + 1) / 3),
+        "mmlu_shots": 4,
+        "mmlu_cut": 10,
+        "evaluated": 10,
+        "correct": 7,
+    }
     assert ctx.parts[ACCURACY, "category"] == {"people": 0.5, "numbers": 5 / 6}
     assert ctx.parts[ACCURACY, "subject"] == {"law": 0.5, "logic": 0.75, "sets": 1.0}
 

@@ -24,9 +24,12 @@ pytestmark = pytest.mark.run
 
 TARGET = CASE.values("tiny")["evaluation"]["target"]
 SHORT = {
-    "training__max_steps": 10, "training__learning_rate": 2e-2, "data__eval_rows": 2, "evaluation__questions": 1,
+    "training__max_steps": 10,
+    "training__learning_rate": 2e-2,
+    "data__eval_rows": 2,
+    "evaluation__questions": 1,
     "model__sequence": 48,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +54,10 @@ def test_the_events_tell_what_was_done(tiny: list[Event]) -> None:
     after = kinds[kinds.index("training ended") :]
     assert after.count("evaluation ended") == 2  # outside the training span
     assert [event.name for event in tiny if isinstance(event, DataDescribed)] == [
-        "synthetic train", "synthetic val", "synthetic test",
-    ]  # fmt: skip
+        "synthetic train",
+        "synthetic val",
+        "synthetic test",
+    ]
     (model,) = [event for event in tiny if isinstance(event, ModelDescribed)]
     assert (model.lora_parameters, model.causal, model.sequence) == (2 * 2 * 2 * 8 * 64, True, 192)
     parts = {event.by: event.values for event in tiny if isinstance(event, PartsReported)}
@@ -116,14 +121,26 @@ def test_real_weights_are_fine_tuned_and_saved(stories: Path, tmp_path: Path) ->
     from transformers import LlamaForCausalLM
 
     shape: dict[str, Any] = {
-        "layers": 5, "width": 64, "heads": 8, "kv_heads": 4, "ffn": 172, "vocabulary": 512, "sequence": 128,
-        "tied": True, "save_to": str(tmp_path / "merged"),
-    }  # fmt: skip
+        "layers": 5,
+        "width": 64,
+        "heads": 8,
+        "kv_heads": 4,
+        "ffn": 172,
+        "vocabulary": 512,
+        "sequence": 128,
+        "tied": True,
+        "save_to": str(tmp_path / "merged"),
+    }
     config = CASE.values(
-        "standard", training__batch_size=4, training__learning_rate=3e-3, data__num_workers=0,
-        evaluation__subjects=2, evaluation__questions=3, evaluation__batch_size=3,
+        "standard",
+        training__batch_size=4,
+        training__learning_rate=3e-3,
+        data__num_workers=0,
+        evaluation__subjects=2,
+        evaluation__questions=3,
+        evaluation__batch_size=3,
         **{f"model__{key}": value for key, value in shape.items()},
-    )  # fmt: skip
+    )
     assert len(check_files(stories, config)) == 4 + 4 + 2
     events = CASE.run(config, stories)
     validation = [

@@ -13,9 +13,17 @@ CASE = CaseHarness("llama2_7b_finetune")
 def test_standard_is_the_published_configuration() -> None:
     found = CASE.values("standard")
     assert found["training"] == {
-        "batch_size": 1, "learning_rate": 1e-4, "accumulate": 1, "epochs": 3, "max_steps": 0, "warmup_steps": 10,
-        "seed": 42, "weight_decay": 0.0, "decay": 0.85, "shuffle": False,
-    }  # fmt: skip
+        "batch_size": 1,
+        "learning_rate": 1e-4,
+        "accumulate": 1,
+        "epochs": 3,
+        "max_steps": 0,
+        "warmup_steps": 10,
+        "seed": 42,
+        "weight_decay": 0.0,
+        "decay": 0.85,
+        "shuffle": False,
+    }
     assert found["lora"] == {"rank": 8, "alpha": 32, "dropout": 0.05, "targets": ["q_proj", "v_proj"]}
     evaluation = found["evaluation"]
     assert (evaluation["subjects"], evaluation["questions"], evaluation["shots"]) == (57, 0, 5)
@@ -25,9 +33,14 @@ def test_standard_is_the_published_configuration() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("evaluation__subjects", 58), ("evaluation__shots", 6), ("lora__rank", 0), ("data__source", "xsum"),
-     ("training__decay", 0.0)],
-)  # fmt: skip
+    [
+        ("evaluation__subjects", 58),
+        ("evaluation__shots", 6),
+        ("lora__rank", 0),
+        ("data__source", "xsum"),
+        ("training__decay", 0.0),
+    ],
+)
 def test_values_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(BadInput, match=key.replace("__", ".")):
         CASE.values(**{key: value})

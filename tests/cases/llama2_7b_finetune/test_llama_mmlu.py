@@ -27,8 +27,11 @@ TAKE = Question("3 - 1 = ?", ("2", "1", "0", "3"), 0)
 def test_every_subject_is_in_one_category() -> None:
     assert len(SUBJECTS) == len(set(SUBJECTS)) == 57
     assert {name: len(subjects) for name, subjects in CATEGORIES.items()} == {
-        "STEM": 18, "humanities": 13, "social sciences": 12, "other": 14,
-    }  # fmt: skip
+        "STEM": 18,
+        "humanities": 13,
+        "social sciences": 12,
+        "other": 14,
+    }
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -90,8 +93,10 @@ def test_the_real_files_are_read_whole(real_folder: Path) -> None:
 def test_a_chosen_number_of_subjects_and_questions(real_folder: Path) -> None:
     subjects = read_subjects(real_folder, 3, 4)
     assert [(subject.name, subject.category, len(subject.questions)) for subject in subjects] == [
-        ("abstract_algebra", "STEM", 4), ("anatomy", "other", 4), ("astronomy", "STEM", 4),
-    ]  # fmt: skip
+        ("abstract_algebra", "STEM", 4),
+        ("anatomy", "other", 4),
+        ("astronomy", "STEM", 4),
+    ]
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------

@@ -88,9 +88,13 @@ def test_matmul_parameters_are_all_but_embedding_and_norms(tied: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "base", "adapters"),
-    [("fp32", "float32", "float32"), ("fp16", "float16", "float32"), ("bf16", "bfloat16", "bfloat16"),
-     ("amp-bf16", "float32", "float32")],
-)  # fmt: skip
+    [
+        ("fp32", "float32", "float32"),
+        ("fp16", "float16", "float32"),
+        ("bf16", "bfloat16", "bfloat16"),
+        ("amp-bf16", "float32", "float32"),
+    ],
+)
 def test_the_base_is_stored_and_the_adapters_are_trained_as_the_precision_says(
     name: str, base: str, adapters: str
 ) -> None:

@@ -15,10 +15,16 @@ pytestmark = pytest.mark.run
 
 GLOBAL_BATCH, NUM_STEPS = 4, 20
 COMMON = {
-    "lora__dropout": 0.0, "training__epochs": 2, "training__max_steps": NUM_STEPS, "training__warmup_steps": 2,
-    "model__sequence": 56, "data__rows": 20, "data__eval_rows": 4, "evaluation__questions": 5,
+    "lora__dropout": 0.0,
+    "training__epochs": 2,
+    "training__max_steps": NUM_STEPS,
+    "training__warmup_steps": 2,
+    "model__sequence": 56,
+    "data__rows": 20,
+    "data__eval_rows": 4,
+    "evaluation__questions": 5,
     "evaluation__batch_size": 3,
-}  # fmt: skip
+}
 
 
 def plain_losses(changes: Changes) -> list[float]:

@@ -20,13 +20,23 @@ from flagperf_cases.llama_checkpoint import llama_shapes
 CASE = CaseHarness("llama2_7b_finetune")
 
 SHAPE = {
-    "model__layers": 1, "model__width": 16, "model__heads": 4, "model__kv_heads": 2, "model__ffn": 24,
-    "model__vocabulary": 64, "model__sequence": 32,
-}  # fmt: skip
+    "model__layers": 1,
+    "model__width": 16,
+    "model__heads": 4,
+    "model__kv_heads": 2,
+    "model__ffn": 24,
+    "model__vocabulary": 64,
+    "model__sequence": 32,
+}
 CONFIG = {
-    "model_type": "llama", "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 24, "vocab_size": 64, "num_hidden_layers": 1,
-}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "vocab_size": 64,
+    "num_hidden_layers": 1,
+}
 
 
 def small(**changes: Any) -> dict[str, Any]:
@@ -70,12 +80,17 @@ def problem(data_dir: Path | None, **changes: Any) -> str:
 def test_all_files_are_named_with_their_sha256_shards_included(data_dir: Path) -> None:
     files = {file.path: file for file in check_files(data_dir, small())}
     assert list(files) == [
-        "llama2_7b_hf/tokenizer.model", "samsum_dataset/train.json", "samsum_dataset/val.json",
-        "samsum_dataset/test.json", "mmlu_dataset/dev/abstract_algebra_dev.csv",
-        "mmlu_dataset/test/abstract_algebra_test.csv", "llama2_7b_hf/config.json",
-        "llama2_7b_hf/model.safetensors.index.json", "llama2_7b_hf/model-00001-of-00002.safetensors",
+        "llama2_7b_hf/tokenizer.model",
+        "samsum_dataset/train.json",
+        "samsum_dataset/val.json",
+        "samsum_dataset/test.json",
+        "mmlu_dataset/dev/abstract_algebra_dev.csv",
+        "mmlu_dataset/test/abstract_algebra_test.csv",
+        "llama2_7b_hf/config.json",
+        "llama2_7b_hf/model.safetensors.index.json",
+        "llama2_7b_hf/model-00001-of-00002.safetensors",
         "llama2_7b_hf/model-00002-of-00002.safetensors",
-    ]  # fmt: skip
+    ]
     expected = hashlib.sha256((data_dir / "samsum_dataset/val.json").read_bytes()).hexdigest()
     assert files["samsum_dataset/val.json"].sha256 == expected
 
@@ -99,10 +114,13 @@ def test_a_missing_folder_is_named(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "llama2_7b_hf/tokenizer.model", "llama2_7b_hf/config.json", "llama2_7b_hf/model-00002-of-00002.safetensors",
-        "samsum_dataset/test.json", "mmlu_dataset/dev/abstract_algebra_dev.csv",
+        "llama2_7b_hf/tokenizer.model",
+        "llama2_7b_hf/config.json",
+        "llama2_7b_hf/model-00002-of-00002.safetensors",
+        "samsum_dataset/test.json",
+        "mmlu_dataset/dev/abstract_algebra_dev.csv",
     ],
-)  # fmt: skip
+)
 def test_a_missing_file_is_named(data_dir: Path, name: str) -> None:
     (data_dir / name).unlink()
     assert str(data_dir / name) in problem(data_dir)

@@ -27,12 +27,15 @@ def trainer(name: str) -> Trainer:
     accelerator = SimpleNamespace(prepare=lambda model: model, unwrap_model=lambda model: model)
     step = SimpleNamespace(done=lambda **_said: None)
     context: Any = SimpleNamespace(
-        precision=precision(name), device="cpu", accelerator=lambda: accelerator, step=lambda: nullcontext(step),
+        precision=precision(name),
+        device="cpu",
+        accelerator=lambda: accelerator,
+        step=lambda: nullcontext(step),
         config=SimpleNamespace(
             training=SimpleNamespace(learning_rate=0.1, weight_decay=0.0, decay=1.0),
             model=SimpleNamespace(frozen=False),
         ),
-    )  # fmt: skip
+    )
     return Trainer(context, OneWeight())
 
 
