@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flagperf.api import Device, precision
-from flagperf.spec import Job, Manifest, NodePart, Page, Profile, Resolved, RunSpec
+from flagperf.spec import Job, Manifest, Page, PlannedNode, Profile, Resolved, RunSpec
 from flagperf.store.run import STORE_SCHEMA, Run
 
 
@@ -21,7 +21,7 @@ def make_run(run_id: str) -> Run:
         vendor_title={"en": "CPU"},
         adapter="flagperf 0.1.0",
         config=Resolved({"precision": "fp32"}, {"precision": "case"}, {}),
-        nodes=(NodePart(0, "127.0.0.1", "host", (device,), 2),),
+        nodes=(PlannedNode(0, "127.0.0.1", "host", (device,), 2),),
         master_address="127.0.0.1",
         master_port=29500,
         host_workers=1,

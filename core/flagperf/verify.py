@@ -16,7 +16,7 @@ from flagperf.metrics import Metric, Record, measured_rows, recompute_metrics
 from flagperf.metrics.ranks import failure_of, of, rank_records
 from flagperf.metrics.registry import REMOVED
 from flagperf.plugins import core_version
-from flagperf.spec import Job, NodePart
+from flagperf.spec import Job, PlannedNode
 from flagperf.store.bundle import (
     broken_files,
     environment_fingerprint,
@@ -234,5 +234,5 @@ def _probe_problems(job: Job, record: Record) -> Iterator[str]:
                 yield f"node {node.index}: run.json does not have device {', '.join(sorted(readings - known))}"
 
 
-def _node(job: Job, index: int) -> NodePart | None:
+def _node(job: Job, index: int) -> PlannedNode | None:
     return next((node for node in job.nodes if node.index == index), None)

@@ -29,7 +29,7 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import Metric, Record, compute_metrics
-from flagperf.spec import Job, Manifest, NodePart, Page, Quality, Resolved, Target, nest
+from flagperf.spec import Job, Manifest, Page, PlannedNode, Quality, Resolved, Target, nest
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -86,9 +86,9 @@ def make_job(devices_of_nodes: Sequence[int] = (1,), warmup_steps: int = 0, **ch
     return msgspec.structs.replace(job, **changes)
 
 
-def _node(index: int, count: int) -> NodePart:
+def _node(index: int, count: int) -> PlannedNode:
     devices = tuple(Device(f"card-{slot}", "Card A", "A", slot, 16 * GIB) for slot in range(count))
-    return NodePart(index, f"node-{index}", f"node-{index}", devices, 8)
+    return PlannedNode(index, f"node-{index}", f"node-{index}", devices, 8)
 
 
 def make_manifest(**changes: Any) -> Manifest:

@@ -16,8 +16,8 @@ from flagperf.spec import (
     Layer,
     Manifest,
     NodeFacts,
-    NodePart,
     Page,
+    PlannedNode,
     Profile,
     PublishedResult,
     Quality,
@@ -211,7 +211,7 @@ def job(
         Layer("--set", nest(set_values or {}), "user"),
     ]
     parts = tuple(
-        NodePart(index, f"node{index}", f"node{index}", tuple(map(device, range(devices))), 64)
+        PlannedNode(index, f"node{index}", f"node{index}", tuple(map(device, range(devices))), 64)
         for index in range(nodes)
     )
     plan = Job(
@@ -327,7 +327,7 @@ def _overridden_figures() -> dict[str, Metric]:
 def cpu_run() -> RecordedRun:
     """The tiny profile on two slots that share one core."""
     run_id = "20250103T030405Z-distilbert-cpu-1x2-dddd"
-    part = NodePart(0, "localhost", "laptop", (cpu_slot(0), cpu_slot(1)), 1)
+    part = PlannedNode(0, "localhost", "laptop", (cpu_slot(0), cpu_slot(1)), 1)
     plan = job(
         run_id=run_id,
         profile="tiny",

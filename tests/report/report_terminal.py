@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flagperf.report import Document, run_report
-from flagperf.report.document import Cell, Empty, Facts, Notes, Table, Value
+from flagperf.report.document import Empty, Facts, Notes, Table, TableCell, Value
 from flagperf.report.texts import explain
 from flagperf.store.run import RecordedRun
 
@@ -36,11 +36,11 @@ def table_notes(*runs: RecordedRun) -> list[str]:
     return [text for block in notes for group in block.groups for text in group.notes]
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: TableCell) -> str:
     if isinstance(cell, Empty):
         return cell.reason
     return f"{cell.text} {cell.unit}" if isinstance(cell, Value) and cell.unit else cell.text
 
 
-def _reason(cell: Cell) -> str:
+def _reason(cell: TableCell) -> str:
     return explain(cell.reason, "en", cell.detail) if isinstance(cell, Empty) else ""

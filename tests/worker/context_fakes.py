@@ -8,7 +8,7 @@ from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEven
 from flagperf.events import Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Record, compute_metrics
-from flagperf.spec import Job, Manifest, NodePart, Page, Resolved
+from flagperf.spec import Job, Manifest, Page, PlannedNode, Resolved
 from flagperf.worker import Context
 
 
@@ -175,7 +175,7 @@ def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> 
 
 
 def _job(warmup_steps: int) -> Job:
-    node = NodePart(0, "localhost", "h", (Device("card-0", "Card", "Card", 0),), 1)
+    node = PlannedNode(0, "localhost", "h", (Device("card-0", "Card", "Card", 0),), 1)
     values = {"training": {"warmup_steps": warmup_steps}}
     return Job(
         run_id="r",

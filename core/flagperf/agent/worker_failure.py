@@ -9,13 +9,13 @@ from flagperf.agent.exit_message import exit_message
 from flagperf.api import LaunchCommand, Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.messages import Message, message
-from flagperf.spec import WORKER_MODULE, Failure, Job, NodePart
+from flagperf.spec import WORKER_MODULE, Failure, Job, PlannedNode
 from flagperf.store.paths import launcher_log, rank_events, rank_log
 from flagperf.units import exit_status
 
 
 def find_failure(
-    job: Job, node: NodePart, directory: Path, launcher: Launcher, command: LaunchCommand, returncode: int
+    job: Job, node: PlannedNode, directory: Path, launcher: Launcher, command: LaunchCommand, returncode: int
 ) -> Failure | None:
     """None where all succeeded. A rank that died without recording a reason is the cause, even where other ranks report
     errors that follow from its death."""

@@ -11,7 +11,7 @@ from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
 from flagperf.plugins import Plugins
-from flagperf.spec import NodeFacts, NodePart, RunSpec
+from flagperf.spec import NodeFacts, PlannedNode, RunSpec
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Placement(msgspec.Struct, frozen=True):
     facts: tuple[NodeFacts, ...]
     choice: VendorChoice
     backend: DeviceBackend
-    parts: tuple[NodePart, ...]
+    parts: tuple[PlannedNode, ...]
 
     @property
     def device(self) -> Device:
@@ -93,7 +93,7 @@ def _check_sharing(cluster: Cluster, nodes: tuple[Node, ...], backend: DeviceBac
         )
 
 
-def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -> NodePart:
+def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -> PlannedNode:
     vendor_word, variables = backend.vendor, backend.visibility_variables
     vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
     if spec.devices > len(vendor.devices):
@@ -104,7 +104,7 @@ def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -
         if device.problem:
             hint = f"; leave it out with {variables[0]}" if variables else ""
             raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}{hint}")
-    return NodePart(node.index, node.address, facts.host, devices, facts.allowed_cores)
+    return PlannedNode(node.index, node.address, facts.host, devices, facts.allowed_cores)
 
 
 def _hiding(variables: tuple[str, ...], facts: NodeFacts) -> str:

@@ -16,7 +16,7 @@ from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
 from flagperf.plan.placement import Placement, find_placement
-from flagperf.plan.settings import Settings, make_settings, missing_data, refuse_unsupported, resolve_values
+from flagperf.plan.settings import CaseSettings, make_settings, missing_data, refuse_unsupported, resolve_values
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Case, Plugins
@@ -113,7 +113,7 @@ def _job(
     spec: RunSpec,
     case: Case,
     placement: Placement,
-    settings: Settings,
+    settings: CaseSettings,
     peaks: Sequence[Peak],
     files: tuple[DataFile, ...],
 ) -> Job:

@@ -14,7 +14,7 @@ from flagperf.plan.userfile import UserFile
 from flagperf.spec import Layer, Manifest, Resolved, RunSpec, parse_assignment, resolve
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CaseSettings(msgspec.Struct, frozen=True):
     profile: str
     config: Resolved
     precision: Precision
@@ -22,10 +22,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 def make_settings(
     spec: RunSpec, manifest: Manifest, user_file: UserFile, backend: DeviceBackend, tuning: Layer | None
-) -> Settings:
+) -> CaseSettings:
     profile = choose_profile(spec, manifest)
     config = fit_layout(resolve_values(spec, manifest, user_file, tuning), spec)
-    return Settings(profile, config, _precision(config, manifest, backend))
+    return CaseSettings(profile, config, _precision(config, manifest, backend))
 
 
 def choose_profile(spec: RunSpec, manifest: Manifest) -> str:

@@ -51,7 +51,7 @@ class Link(msgspec.Struct, frozen=True):
     url: str
 
 
-Cell = Text | Value | Empty | Status | Link
+TableCell = Text | Value | Empty | Status | Link
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Paragraph(msgspec.Struct, frozen=True):
 
 class Fact(msgspec.Struct, frozen=True):
     label: str
-    cell: Cell
+    cell: TableCell
     note: str = ""
 
 
@@ -78,7 +78,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Bullets(msgspec.Struct, frozen=True):
-    items: tuple[Cell, ...]
+    items: tuple[TableCell, ...]
     title: str = ""
     numbered: bool = False
 
@@ -93,7 +93,7 @@ class Head(msgspec.Struct, frozen=True):
 
 class Table(msgspec.Struct, frozen=True):
     heads: tuple[Head, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     title: str = ""
     remark: str = ""
     """Below it."""

@@ -26,7 +26,7 @@ from flagperf.spec.facts import (
 )
 from flagperf.spec.fingerprint import fingerprint
 from flagperf.spec.hello import VersionMismatch, check_hello, hello_line
-from flagperf.spec.job import WORKER_MODULE, Job, NodePart
+from flagperf.spec.job import WORKER_MODULE, Job, PlannedNode
 from flagperf.spec.manifest import (
     Manifest,
     Page,
@@ -70,8 +70,8 @@ __all__ = [
     "Manifest",
     "MissingRequirement",
     "NodeFacts",
-    "NodePart",
     "Page",
+    "PlannedNode",
     "ProbeRequest",
     "Profile",
     "Progress",

@@ -11,7 +11,7 @@ from flagperf.spec.values import Resolved
 WORKER_MODULE = "flagperf.worker"
 
 
-class NodePart(msgspec.Struct, frozen=True):
+class PlannedNode(msgspec.Struct, frozen=True):
     index: int
     address: str
     host: str
@@ -34,7 +34,7 @@ class Job(msgspec.Struct, frozen=True):
     adapter: str
     """Distribution and version of the plugin that serves the vendor."""
     config: Resolved
-    nodes: tuple[NodePart, ...]
+    nodes: tuple[PlannedNode, ...]
     master_address: str
     master_port: int
     host_workers: int
@@ -79,7 +79,7 @@ class Job(msgspec.Struct, frozen=True):
         """The card that names the run."""
         return self.nodes[0].devices[0]
 
-    def share(self, node: NodePart) -> NodeShare:
+    def share(self, node: PlannedNode) -> NodeShare:
         """What the vendor's launcher is told of one node."""
         return NodeShare(
             node_index=node.index,

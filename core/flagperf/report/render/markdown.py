@@ -27,7 +27,6 @@ from flagperf.report.document import (
     NOTHING,
     Block,
     Bullets,
-    Cell,
     Chart,
     Code,
     Document,
@@ -39,6 +38,7 @@ from flagperf.report.document import (
     Paragraph,
     Status,
     Table,
+    TableCell,
     Text,
     Value,
 )
@@ -185,7 +185,7 @@ def _padding(cell: str) -> int:
 # --- cells ----------------------------------------------------------------------------------------------------------
 
 
-def _cell(cell: Cell, footnotes: Footnotes) -> str:
+def _cell(cell: TableCell, footnotes: Footnotes) -> str:
     """The form is described at the top."""
     match cell:
         case Text(text, strong=strong):

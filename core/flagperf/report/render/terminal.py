@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from flagperf.report.document import (
     Block,
     Bullets,
-    Cell,
     Chart,
     Code,
     Document,
@@ -25,6 +24,7 @@ from flagperf.report.document import (
     Paragraph,
     Status,
     Table,
+    TableCell,
     Text,
     Value,
 )
@@ -162,7 +162,7 @@ class _Terminal:
         return grid(list(zip(*columns, strict=True)), self.width, color=False) is not None
 
 
-def _piece(cell: Cell, short: bool = False) -> Piece:
+def _piece(cell: TableCell, short: bool = False) -> Piece:
     match cell:
         case Text(text, brief, strong):
             return Piece(printable((short and brief) or text), "bold" if strong else "")
@@ -181,5 +181,5 @@ def _with_unit(value: Value) -> str:
     return printable(f"{value.text} {value.unit}" if value.unit else value.text)
 
 
-def _marks(cell: Cell) -> tuple[str, ...]:
+def _marks(cell: TableCell) -> tuple[str, ...]:
     return cell.marks if isinstance(cell, Value) else ()

@@ -9,7 +9,7 @@ from flagperf.kinds import KINDS
 from flagperf.messages import usable, words
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import ENTRIES, entries_of
-from flagperf.report.document import Block, Cell, Empty, Fact, Facts, Heading, Paragraph, Status
+from flagperf.report.document import Block, Empty, Fact, Facts, Heading, Paragraph, Status, TableCell
 from flagperf.report.sections.alignment import verdict_sentence, verdict_word
 from flagperf.report.sections.cells import has_results, joined, measured_cell, memory_cell
 from flagperf.report.sections.columns import metric_format
@@ -146,7 +146,7 @@ def _verdict(run: Run) -> Iterator[Fact]:
         yield Fact("loss aligned", status, verdict_sentence(verdict, "en"))
 
 
-def _fact(label: str, cell: Cell, note: str = "") -> Fact:
+def _fact(label: str, cell: TableCell, note: str = "") -> Fact:
     """What would be said of a value is not said where there is none."""
     return Fact(label, cell, "" if isinstance(cell, Empty) else note)
 

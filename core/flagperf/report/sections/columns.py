@@ -16,7 +16,7 @@ from flagperf.messages import usable
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.registry import ENTRIES, entry_of
-from flagperf.report.document import NOTHING, Cell, Empty, Head, Text, Value
+from flagperf.report.document import NOTHING, Empty, Head, TableCell, Text, Value
 from flagperf.report.sections.alignment import verdict_word
 from flagperf.report.sections.cells import Formatter, failure_cell, has_results, memory_cell, metric_cell
 from flagperf.report.sections.naming import (
@@ -37,8 +37,8 @@ class Column:
     name: str
     head: str
     """The same in all languages; empty where the catalogues have one for each."""
-    of_run: Callable[[Run, Lang], Cell]
-    of_reference: Callable[[PublishedResult, Lang], Cell]
+    of_run: Callable[[Run, Lang], TableCell]
+    of_reference: Callable[[PublishedResult, Lang], TableCell]
     needs_row: bool = True
     """False for a column that says which run this is, and so has no row in the general table."""
     headline: bool = False
@@ -83,45 +83,45 @@ def metric_format(manifest: Manifest, name: str) -> Formatter:
     return entry.format if entry else units.setting
 
 
-def _published(reference: PublishedResult, name: str, form: Formatter) -> Cell:
+def _published(reference: PublishedResult, name: str, form: Formatter) -> TableCell:
     value = reference.values.get(name)
     return UNPUBLISHED if value is None else Value(form(value))
 
 
-def _memory_of_run(run: Run, _lang: Lang) -> Cell:
+def _memory_of_run(run: Run, _lang: Lang) -> TableCell:
     """Observed, not worked for: a run that failed has it as well, as far as it came."""
     cell = memory_cell(run)
     return failure_cell(run) if isinstance(cell, Empty) and not has_results(run) else cell
 
 
-def _memory_of_reference(reference: PublishedResult, _lang: Lang) -> Cell:
+def _memory_of_reference(reference: PublishedResult, _lang: Lang) -> TableCell:
     used, total = reference.values.get("mem_used"), reference.values.get("mem_total")
     if used is None or total is None:
         return UNPUBLISHED
     return Value(units.memory_cell(used, total))
 
 
-def _configuration_of_run(run: Run, lang: Lang) -> Cell:
+def _configuration_of_run(run: Run, lang: Lang) -> TableCell:
     return Text(run_configuration(run, lang), short_configuration(run))
 
 
-def _configuration_of_reference(reference: PublishedResult, lang: Lang) -> Cell:
+def _configuration_of_reference(reference: PublishedResult, lang: Lang) -> TableCell:
     device = vendor_and_device(reference.vendor, reference.device)
     shape = f"{reference.nodes}x{reference.devices_per_node}"
     return Text(configuration(device, reference.nodes, reference.devices_per_node, lang), f"{device} {shape}")
 
 
-def _overrides_of_reference(reference: PublishedResult, _lang: Lang) -> Cell:
+def _overrides_of_reference(reference: PublishedResult, _lang: Lang) -> TableCell:
     return Text(NOTHING if reference.overrides in ("", "none", NOTHING) else reference.overrides)
 
 
-def _engine_of_run(run: Run, _lang: Lang) -> Cell:
+def _engine_of_run(run: Run, _lang: Lang) -> TableCell:
     speed = run.metric("p_infer_core")
     engine = speed.inputs.get("engine") if speed else None
     return Text(str(engine)) if engine else Empty("not_measured")
 
 
-def _aligned_of_run(run: Run, _lang: Lang) -> Cell:
+def _aligned_of_run(run: Run, _lang: Lang) -> TableCell:
     if run.metric(LOSS_ALIGNED.name) is None and has_results(run):
         return Empty(NO_REFERENCE.reason or "", usable(NO_REFERENCE.message, NO_REFERENCE.detail))
     return metric_cell(run, LOSS_ALIGNED.name, verdict_word)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from flagperf.messages import usable
 from flagperf.metrics import LOSS_ALIGNED
-from flagperf.report.document import Block, Cell, Empty, Head, NoteGroup, Notes, Table, Text
+from flagperf.report.document import Block, Empty, Head, NoteGroup, Notes, Table, TableCell, Text
 from flagperf.report.sections.alignment import verdict_sentence
 from flagperf.report.sections.card import caution, status_cell
 from flagperf.report.sections.columns import Column, columns
@@ -36,20 +36,20 @@ def _applicable(runs: Sequence[Run], known: dict[str, Column]) -> list[Column]:
     return [each for each in known.values() if any(_reason(cell) != "not_applicable" for cell in _column(runs, each))]
 
 
-def _column(runs: Sequence[Run], column: Column) -> list[Cell]:
+def _column(runs: Sequence[Run], column: Column) -> list[TableCell]:
     return [_cells(run, [column])[0] for run in runs]
 
 
-def _reason(cell: Cell) -> str:
+def _reason(cell: TableCell) -> str:
     return cell.reason if isinstance(cell, Empty) else ""
 
 
-def _identity(run: Run, ids: dict[str, str], count: int) -> tuple[Cell, ...]:
+def _identity(run: Run, ids: dict[str, str], count: int) -> tuple[TableCell, ...]:
     cells = (Text(run.id, ids[run.id]), status_cell(run), Text(vendor_word(run)), Text(run.manifest.name))
     return cells[:count]
 
 
-def _cells(run: Run, shown: Sequence[Column]) -> list[Cell]:
+def _cells(run: Run, shown: Sequence[Column]) -> list[TableCell]:
     own = {column.name: column for column in columns(run.manifest)}
     return [own[each.name].of_run(run, "en") if each.name in own else Empty("not_applicable") for each in shown]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flagperf import units
 from flagperf.messages import usable
-from flagperf.report.document import Block, Cell, Empty, Fact, Facts, Paragraph, Text
+from flagperf.report.document import Block, Empty, Fact, Facts, Paragraph, TableCell, Text
 from flagperf.report.sections.naming import run_configuration
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, listed, say
@@ -17,7 +17,7 @@ from flagperf.store.run import RecordedRun, Run
 HARDWARE = ("machine", "accelerator", "cpu", "network")
 SOFTWARE = ("os", "kernel", "driver", "container", "docker", "framework", "packages")
 
-Lines = tuple[tuple[str, Cell], ...]
+Lines = tuple[tuple[str, TableCell], ...]
 """The lines of one environment by their names."""
 
 
@@ -70,13 +70,13 @@ def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
     return facts
 
 
-def _fact_cell(name: str, fact: NodeFact | None, lang: Lang) -> Cell:
+def _fact_cell(name: str, fact: NodeFact | None, lang: Lang) -> TableCell:
     if fact is None or not fact.value:
         return Empty("not_measured", (usable(fact.message, fact.reason) if fact else "") or name)
     return Text(say("stated", lang, value=fact.value) if fact.how == "stated" else fact.value)
 
 
-def _accelerator(run: Run, counts: list[int], lang: Lang) -> Cell:
+def _accelerator(run: Run, counts: list[int], lang: Lang) -> TableCell:
     used = listed([str(count) for count in counts], lang)
     return Text(say("with_counts", lang, value=_model(run, lang), counts=used))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from flagperf import units
 from flagperf.metrics import MeasuredRow
-from flagperf.report.document import Block, Cell, Empty, Head, Table, Text, Value
+from flagperf.report.document import Block, Empty, Head, Table, TableCell, Text, Value
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, label, say
 from flagperf.store.run import Run
@@ -37,7 +37,7 @@ def _table(title: str, rows: Sequence[MeasuredRow], lang: Lang) -> Table:
     return Table(heads, lines, title)
 
 
-def _cells(row: MeasuredRow, labels: Sequence[str], with_rank: bool) -> Iterator[Cell]:
+def _cells(row: MeasuredRow, labels: Sequence[str], with_rank: bool) -> Iterator[TableCell]:
     yield from (Text(row.labels.get(key, "")) for key in labels)
     if with_rank:
         yield Text(str(row.rank))

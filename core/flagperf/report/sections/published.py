@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from flagperf.report.document import NOTHING, Block, Cell, Head, Link, Table, Text
+from flagperf.report.document import NOTHING, Block, Head, Link, Table, TableCell, Text
 from flagperf.report.sections.cells import has_results
 from flagperf.report.sections.columns import COLUMNS, UNPUBLISHED, Column, columns
 from flagperf.report.sections.naming import run_configuration, short_configuration
@@ -87,34 +87,36 @@ def _worth_showing(
     ]
 
 
-def _says_something(cell: Cell) -> bool:
+def _says_something(cell: TableCell) -> bool:
     return isinstance(cell, Text) and cell != UNPUBLISHED
 
 
-def _row(name: Cell, case: str, cells: Sequence[Cell], source: Cell = UNPUBLISHED) -> tuple[Cell, ...]:
+def _row(
+    name: TableCell, case: str, cells: Sequence[TableCell], source: TableCell = UNPUBLISHED
+) -> tuple[TableCell, ...]:
     return (name, Text(case), *cells, source)
 
 
-def _own_name(own: OwnRun, lang: Lang) -> Cell:
+def _own_name(own: OwnRun, lang: Lang) -> TableCell:
     names = (run_configuration(own.run, lang), short_configuration(own.run))
     full, short = (say("line", lang, label=own.mark, value=name) for name in names)
     return Text(full, short, strong=True)
 
 
-def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[Cell]:
+def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
     own = {column.name: column for column in columns(run.manifest)}
     return [own[each.name].of_run(run, lang) if each.name in own else Text(NOTHING) for each in shown]
 
 
-def _name(reference: PublishedResult, lang: Lang) -> Cell:
+def _name(reference: PublishedResult, lang: Lang) -> TableCell:
     return COLUMNS["configuration"].of_reference(reference, lang)
 
 
-def _cells(reference: PublishedResult, shown: Sequence[Column], lang: Lang) -> list[Cell]:
+def _cells(reference: PublishedResult, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
     return [column.of_reference(reference, lang) for column in shown]
 
 
-def _source(reference: PublishedResult) -> Cell:
+def _source(reference: PublishedResult) -> TableCell:
     """A link where it is a file of the repository of published results, or an address."""
     source = reference.source
     if source.startswith("https://"):

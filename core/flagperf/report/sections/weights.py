@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from flagperf.report.document import Block, Bullets, Cell, Code, Heading, Link, Text
+from flagperf.report.document import Block, Bullets, Code, Heading, Link, TableCell, Text
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.rows import ROWS, row_remark, row_value
 from flagperf.report.texts import say
@@ -29,7 +29,7 @@ def weights(page: PageRuns) -> Iterator[Block]:
     yield Bullets((_line(page, "model"), *_links(page, "checkpoint")))
 
 
-def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> tuple[Cell, ...]:
+def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> tuple[TableCell, ...]:
     return tuple(map(_link, page.manifest.page.links(name)))
 
 
