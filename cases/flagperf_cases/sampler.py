@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+    from flagperf.worker import Context
+
 Batch = dict[str, Any]
 """A micro-batch as the model takes it, with `samples`, `tokens` and `padded_tokens` as plain numbers."""
 
@@ -69,6 +71,24 @@ class TrainingSampler:
         self.planned_steps = min(self.full_steps, max_steps) if max_steps else self.full_steps
         self.epochs = math.ceil(self.planned_steps / self.steps_per_epoch)
         self.epoch = 0
+
+    @classmethod
+    def for_run(
+        cls, ctx: Context, num_rows: int, *, epochs: int, max_steps: int, shuffle: bool = True
+    ) -> TrainingSampler:
+        """For this rank, with the batch size and seed of the run."""
+        training = ctx.config.training
+        return cls(
+            num_rows,
+            batch_size=training.batch_size,
+            accumulate=training.accumulate,
+            epochs=epochs,
+            max_steps=max_steps,
+            seed=training.seed,
+            rank=ctx.rank,
+            world_size=ctx.world_size,
+            shuffle=shuffle,
+        )
 
     def __len__(self) -> int:
         return min(self.steps_per_epoch, self.planned_steps - self.epoch * self.steps_per_epoch)

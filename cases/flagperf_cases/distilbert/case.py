@@ -28,7 +28,8 @@ def run(ctx: Context) -> None:
     torch.manual_seed(config.training.seed + 1 + ctx.rank)  # dropout from here on, different on every rank
     describe_model(ctx, model)
 
-    sampler = make_sampler(ctx, len(train.labels))
+    training = config.training
+    sampler = TrainingSampler.for_run(ctx, len(train.labels), epochs=training.epochs, max_steps=training.max_steps)
     loader = training_loader(train, sampler, config.model.sequence, config.data.num_workers)
     optimizer = make_optimizer(model, config)
     # Not prepared by accelerate, which would advance it once per rank in every step.
@@ -61,20 +62,6 @@ def run(ctx: Context) -> None:
                     step.done(**counts, loss=loss_sum / max(counts["samples"], 1))
             if evaluate(ctx, plain_model, validation) >= config.evaluation.target:
                 break
-
-
-def make_sampler(ctx: Context, num_rows: int) -> TrainingSampler:
-    training = ctx.config.training
-    return TrainingSampler(
-        num_rows,
-        batch_size=training.batch_size,
-        accumulate=training.accumulate,
-        epochs=training.epochs,
-        max_steps=training.max_steps,
-        seed=training.seed,
-        rank=ctx.rank,
-        world_size=ctx.world_size,
-    )
 
 
 def make_optimizer(model: Any, config: Any) -> torch.optim.Optimizer:

@@ -93,16 +93,8 @@ def make_sampler(ctx: Context, num_samples: int) -> TrainingSampler:
     global_batch = training.batch_size * training.accumulate * ctx.world_size
     epochs, rest = divmod(training.max_samples, num_samples)
     steps = epochs * math.ceil(num_samples / global_batch) + math.ceil(rest / global_batch)
-    return TrainingSampler(
-        num_samples,
-        batch_size=training.batch_size,
-        accumulate=training.accumulate,
-        epochs=epochs + 1,
-        max_steps=min(steps, training.max_steps or steps),
-        seed=training.seed,
-        rank=ctx.rank,
-        world_size=ctx.world_size,
-    )
+    max_steps = min(steps, training.max_steps or steps)
+    return TrainingSampler.for_run(ctx, num_samples, epochs=epochs + 1, max_steps=max_steps)
 
 
 def all_steps(ctx: Context, sampler: TrainingSampler, loader: Any) -> Iterator[Any]:

@@ -47,7 +47,10 @@ def run(ctx: Context) -> None:
 
 
 def train(ctx: Context, trainer: Trainer, data: Data) -> list[EpochLosses]:
-    sampler = make_sampler(ctx, len(data.train))
+    training = ctx.config.training
+    sampler = TrainingSampler.for_run(
+        ctx, len(data.train), epochs=training.epochs, max_steps=training.max_steps, shuffle=training.shuffle
+    )
     loader = training_loader(data.train, sampler, ctx.config.data.num_workers)
     epochs = []
     trainer.model.train()
@@ -60,21 +63,6 @@ def train(ctx: Context, trainer: Trainer, data: Data) -> list[EpochLosses]:
             trainer.schedule.step()
             evaluate_loss(ctx, trainer.plain_model, data.validation, "val_loss")
     return epochs
-
-
-def make_sampler(ctx: Context, num_rows: int) -> TrainingSampler:
-    training = ctx.config.training
-    return TrainingSampler(
-        num_rows,
-        batch_size=training.batch_size,
-        accumulate=training.accumulate,
-        epochs=training.epochs,
-        max_steps=training.max_steps,
-        seed=training.seed,
-        rank=ctx.rank,
-        world_size=ctx.world_size,
-        shuffle=training.shuffle,
-    )
 
 
 class Trainer:
