@@ -76,7 +76,7 @@ def series_of(
     wanted = [(node.index, device.id) for node in job.nodes for device in node.devices]
     missing = [card for card in wanted if card not in found]
     if missing:
-        return absent("not_measured", f"power.no_{field}", card=card_name(missing[0]))
+        return absent("not_measured", "power.not_read", figure=field, card=card_name(missing[0]))
     return {card: found[card] for card in wanted}
 
 
