@@ -97,6 +97,11 @@ def test_utilisation_temperature_and_throttling():
     assert metrics["throttled_share"].inputs["reasons"] == {"heat": 25}
 
 
+def test_the_clock_is_averaged_over_the_window_and_the_cards():
+    metrics = run(lambda _at, card: {"clock_mhz": 1200.0 if card == "card-0" else 1400.0}, devices=2)
+    assert metrics["clock_mean"].value == pytest.approx(1300.0)
+
+
 def test_a_utilisation_above_100_percent_is_refused():
     metrics = run(lambda _at, _card: {"utilisation_percent": 140.0})
     assert metrics["utilisation_mean"].reason == "invalid_telemetry"

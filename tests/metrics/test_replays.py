@@ -12,7 +12,7 @@ REPLAYS = Path(__file__).parent.parent / "replays"
 JOB = make_job([2], warmup_steps=2)
 
 POWER = (
-    "power_mean", "power_max", "energy", "energy_per_sample", "energy_per_token", "utilisation_mean",
+    "power_mean", "power_max", "energy", "energy_per_sample", "energy_per_token", "utilisation_mean", "clock_mean",
     "temperature_max", "throttled_share",
 )  # fmt: skip
 """The probe of these records reads memory alone."""

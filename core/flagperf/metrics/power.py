@@ -142,6 +142,11 @@ def utilisation_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Findi
     return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
+def clock_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
+    means = {card: sum(one.inside) / len(one.inside) for card, one in cards.items()}
+    return Found(sum(means.values()) / len(means), _inputs(cards, means))
+
+
 def temperature_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     return _highest(cards)
 
@@ -223,6 +228,14 @@ METRICS = (
         {"en": "Device utilisation", "zh": "设备利用率"},
         {"en": "as the vendor's tool says, mean over devices and samples", "zh": "厂商工具所报，对设备与采样取平均"},
         format=units.percent,
+    ),
+    _entry(
+        "clock_mean",
+        "MHz",
+        of_series("clock_mhz", clock_mean),
+        {"en": "Mean compute clock", "zh": "平均计算频率"},
+        {"en": "of one device over the measured window, MHz", "zh": "测量窗口内单卡平均，单位MHz"},
+        format=units.count,
     ),
     _entry(
         "temperature_max",
