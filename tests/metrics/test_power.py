@@ -82,7 +82,8 @@ def test_a_probe_without_power_gives_none():
     assert {metrics[name].reason for name in (*NAMES, "utilisation_mean", "temperature_max", "throttled_share")} == {
         "not_measured"
     }
-    assert metrics["power_mean"].detail == "the probe read no power_watts of device card-0 of node 0 in the measured window"
+    words = "the probe read no power_watts of device card-0 of node 0 in the measured window"
+    assert metrics["power_mean"].detail == words
 
 
 def test_utilisation_temperature_and_throttling():
