@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_case
 from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.cli.options import common, echo_json, note
 from flagperf.plugins import Case, load_plugins
 
 

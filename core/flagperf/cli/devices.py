@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from flagperf.api import Device, Reading
-from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.cli.columns import echo_columns
+from flagperf.cli.options import common, echo_json, note
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts

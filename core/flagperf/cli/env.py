@@ -6,8 +6,9 @@ from collections import Counter
 
 import click
 
+from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_file
-from flagperf.cli.options import common, echo_columns, echo_json
+from flagperf.cli.options import common, echo_json
 from flagperf.errors import MissingPart
 from flagperf.plan import describe_machine, read_user_file, with_stated_environment
 from flagperf.plugins import load_plugins

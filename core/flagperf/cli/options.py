@@ -157,15 +157,6 @@ def echo_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
-def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Plain columns, two spaces apart; the last one is not padded."""
-    table = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        click.echo("  ".join([*cells, row[-1]]).rstrip())
-
-
 def note(text: str) -> None:
     """For people, on stderr."""
     if not is_quiet():

@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from flagperf.api import LaunchCommand, Peak, Precision
+from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_device_model
 from flagperf.cli.env import environment_rows
-from flagperf.cli.options import RunRequestCommand, common, echo_columns, echo_json, note, run_request
+from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
 from flagperf.plugins import load_plugins

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_run
 from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_columns, echo_json, no_published_option, note, runs_dir_option
+from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
 from flagperf.store.bundle import read_bundle
 from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from flagperf.cli.columns import echo_columns
 from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_columns, echo_json, note
+from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.vendors_check import check_vendor
 from flagperf.cli.vendors_new import new_vendor
 from flagperf.plan import describe_finding, describe_machine
