@@ -61,6 +61,10 @@ def four_digits(value: float) -> str:
     return f"{value:.4g}"
 
 
+def kilojoules(joules: float) -> str:
+    return f"{joules / 1000:,.1f}"
+
+
 def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.1f}"
 

@@ -199,9 +199,10 @@ METRICS = (
         "J",
         energy,
         {"en": "Energy", "zh": "能耗"},
-        {"en": "of all devices over the measured window, J", "zh": "测量窗口内全部卡，单位J"},
+        {"en": "of all devices over the measured window, kJ", "zh": "测量窗口内全部卡，单位kJ"},
         scope="system",
-        format=units.four_digits,
+        format=units.kilojoules,
+        shown_unit="kJ",
     ),
     _entry(
         "energy_per_sample",
