@@ -32,17 +32,18 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import compute_metrics, metric_versions
-from flagperf.spec import Resolved
+from flagperf.spec import Resolved, Target
 from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
     job_fingerprint,
     planned_fields,
+    read_bundle,
     read_record,
     seal,
     write_run,
 )
-from flagperf.store.run import Ending
+from flagperf.store.run import Ending, gated
 from flagperf.verify import verify_bundle
 from run_builders import make_run
 
@@ -311,3 +312,26 @@ def test_a_report_of_a_bundle_that_does_not_hold_is_printed_with_a_warning(
     assert f"runs verify {bundle}`" in printed.err
     assert run_cli(["report", str(bundle), "-q"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_a_run_of_another_version_may_explain_a_missing_value_differently(bundle: Path) -> None:
+    def reword(run: Any) -> None:
+        metric(run, "mfu").update(detail="the case has no formula", message={"code": "from.another_version"})
+
+    change(bundle, reword)
+    assert any("mfu: stored message" in problem for problem in verify_bundle(bundle).problems)
+    change(bundle, lambda run: run.update(flagperf_version="0.0.9"))
+    assert [problem for problem in verify_bundle(bundle).problems if problem.startswith("mfu")] == []
+
+
+def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
+    """The reason inside the reason comes back from JSON as a plain object."""
+    run = read_bundle(bundle).run
+    manifest = msgspec.structs.replace(run.manifest, target=Target("p_core", "no.such_key", gates=True))
+    metrics = compute_metrics(run.job, manifest, read_record(bundle))
+    gated_run = msgspec.structs.replace(run, manifest=manifest, metrics=metrics)
+    ending = gated(Ending("succeeded"), gated_run)
+    assert ending.reason == "p_core was not measured: the configuration has no number at no.such_key"
+    write_run(bundle, msgspec.structs.replace(gated_run, ending=ending))
+    seal(bundle)
+    assert [problem for problem in verify_bundle(bundle).problems if problem.startswith("ending")] == []

@@ -104,11 +104,9 @@ def _version(version: int | None) -> str:
 
 
 def _compared_fields(run: Run) -> list[str]:
-    """Of another version not the English sentence, which may be worded differently now: code and parameters are
-    compared. Runs of schema 1 have the sentence alone."""
-    passed_over = set() if run.flagperf_version == core_version() else {"detail"}
-    if run.schema == 1:
-        passed_over = {"detail", "message"}
+    """What a missing value is explained with (`message`, and `detail` in English) is compared for runs of this version
+    alone: another one may explain it differently. Values, reasons, marks and inputs are compared for all."""
+    passed_over = () if run.flagperf_version == core_version() and run.schema != 1 else ("detail", "message")
     return [field for field in Metric.__struct_fields__ if field not in passed_over]
 
 
@@ -156,15 +154,15 @@ def _ending_problems(run: Run, record: Record) -> Iterator[str]:
 
 
 def _is_same(run: Run, raw: Ending) -> bool:
-    """By code and parameters, or by the words of whoever has no code. Runs of schema 1 say in words what was found in
-    their metrics, and the metrics are compared by themselves."""
+    """What another version found in the metrics (a missed target) it may have explained differently."""
     stored = run.ending
     assert stored is not None
     if stored.status != raw.status:
         return False
-    if raw.message is None:
-        return stored.reason == raw.reason
-    return run.schema == 1 or msgspec.to_builtins(stored.message) == msgspec.to_builtins(raw.message)
+    if raw.status == "target_missed":
+        is_of_another_version = run.flagperf_version != core_version() or run.schema == 1
+        return is_of_another_version or msgspec.to_builtins(stored) == msgspec.to_builtins(raw)
+    return (stored.reason, stored.message) == (raw.reason, raw.message)
 
 
 def _ending(ending: Ending) -> str:
