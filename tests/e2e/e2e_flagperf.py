@@ -56,6 +56,11 @@ def read_run(bundle: Path) -> Any:
     return json.loads((bundle / "run.json").read_text())
 
 
+def said(run: Any) -> tuple[str, str]:
+    """How it ended."""
+    return run["ending"]["status"], run["ending"]["reason"]
+
+
 def metric(run: Any, name: str) -> Any:
     return next(metric for metric in run["metrics"] if metric["name"] == name)
 

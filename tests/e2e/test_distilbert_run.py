@@ -56,7 +56,7 @@ def test_a_changed_raw_file_is_found_and_named(finished: tuple[Path, Done], tmp_
     lines = events.read_text().splitlines()
     last = max(number for number, line in enumerate(lines) if '"step_finished"' in line)
     changed = json.loads(lines[last])
-    changed["samples"] += 1
+    changed["work"]["samples"] += 1
     lines[last] = json.dumps(changed)
     events.write_text("\n".join(lines) + "\n")
     done = flagperf(tmp_path, "runs", "verify", str(copy))

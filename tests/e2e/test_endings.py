@@ -15,6 +15,7 @@ from e2e_flagperf import (
     metric,
     processes_of,
     read_run,
+    said,
     start,
     wait_for_step,
     wait_until_gone,
@@ -71,7 +72,7 @@ def test_a_missed_target_that_gates_is_exit_7_with_all_numbers(tmp_path: Path) -
     done = flagperf(tmp_path, "run", "trouble", "--set", "trouble.mode=miss_target")
     assert done.code == 7
     run = read_run(bundle_of(tmp_path))
-    assert run["ending"] == {"status": "target_missed", "reason": "acc is 0.1, its target is 0.5"}
+    assert said(run) == ("target_missed", "acc is 0.1, its target is 0.5")
     assert metric(run, "p_core")["value"] > 0
     assert metric(run, "target")["value"] == 0
 
@@ -105,7 +106,7 @@ def test_further_ctrl_cs_do_not_break_off_the_orderly_end(tmp_path: Path) -> Non
         time.sleep(0.05)
     process.communicate(timeout=300)
     assert process.returncode == 130
-    assert read_run(bundle)["ending"] == {"status": "interrupted", "reason": "stopped by Ctrl-C"}
+    assert said(read_run(bundle)) == ("interrupted", "stopped by Ctrl-C")
     assert (bundle / "MANIFEST").exists()
     assert not processes_of(bundle)
 

@@ -52,5 +52,5 @@ def test_two_steps_at_true_width_start_from_a_checkpoint(tmp_path: Path, data_di
     assert metric(run, "em")["inputs"]["evaluated"] == 1
     events = (bundle_of(work) / "events/rank-00000.jsonl").read_bytes().splitlines()
     steps = [event for event in map(json.loads, events) if event["type"] == "step_finished"]
-    assert [step["samples"] for step in steps] == [1, 1]
-    assert [(step["tokens"] + step["padded_tokens"]) % 512 for step in steps] == [0, 0]
+    assert [step["work"]["samples"] for step in steps] == [1, 1]
+    assert [(step["work"]["tokens"] + step["work"]["padded_tokens"]) % 512 for step in steps] == [0, 0]

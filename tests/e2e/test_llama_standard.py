@@ -121,7 +121,8 @@ def test_two_steps_at_true_width(tmp_path: Path, data_dir: Path) -> None:
     (model,) = [event for event in map(json.loads, events) if event["type"] == "model_described"]
     assert (model["sequence"], model["lora_parameters"]) == (512, 4_194_304 // 32)
     assert model["parameters"] == 6_738_415_616 - 31 * 202_383_360
-    assert [event["tokens"] for event in map(json.loads, events) if event["type"] == "step_finished"] == [512, 512]
+    steps = [event for event in map(json.loads, events) if event["type"] == "step_finished"]
+    assert [step["work"]["tokens"] for step in steps] == [512, 512]
     page = flagperf(work, "report", "latest", "--format", "md", "--lang", "zh").stdout
     assert "acc(MMLU)按category：STEM" in page
     assert "2788" in page  # a published result, beside ours

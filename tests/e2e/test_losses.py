@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from e2e_flagperf import bundle_of, environment, flagperf, interrupt, processes_of, read_run, start, wait_for_step
+from e2e_flagperf import bundle_of, environment, flagperf, interrupt, processes_of, read_run, said, start, wait_for_step
 
 pytestmark = pytest.mark.run
 
@@ -61,6 +61,6 @@ def test_a_terminal_that_hangs_up_interrupts_its_run(tmp_path: Path) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang", stderr=subprocess.DEVNULL, **hang_up)
     bundle = wait_for_step(tmp_path, process)
     assert interrupt(process, signal.SIGHUP).code == 130
-    assert read_run(bundle)["ending"] == {"status": "interrupted", "reason": "stopped by SIGHUP"}
+    assert said(read_run(bundle)) == ("interrupted", "stopped by SIGHUP")
     assert (bundle / "MANIFEST").exists()
     assert not processes_of(bundle)

@@ -44,7 +44,7 @@ def run_on_terminal(cwd: Path, *arguments: str) -> str:
 def test_a_terminal_sees_progress_live(tmp_path: Path) -> None:
     printed = run_on_terminal(tmp_path, "run", "trouble", *LONG_ENOUGH)
     assert "\x1b[" in printed
-    for part in ("/150", "samples/s", "loss", "mem", "left"):
+    for part in ("/150", "samples/s", "loss", "mem", "ETA"):
         assert part in printed
 
 

@@ -145,7 +145,9 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _measured_span(path: Path) -> str:
-    """What event files of schema 1 leave to run.json."""
+    """What event files of schema 1 leave to run.json. Nothing where that is gone: it is noticed when it is written."""
+    if not (path / RUN_FILE).exists():
+        return ""
     run: _Run = read_json(path / RUN_FILE, _Run)
     return run.manifest.kind
 
