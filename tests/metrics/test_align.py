@@ -6,7 +6,7 @@ from curve_builders import STATED, curve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flagperf.metrics import RULES, CurveData, StepGap, align, changed_values, obstacles, unstated
+from flagperf.metrics import RULES, CurveData, StepGap, align_curves, changed_values, obstacles, unstated
 
 TWO_PERCENT, EXACT = RULES["flagperf-2pct"], RULES["exact"]
 REFERENCE = {step: 10 - 0.05 * step for step in range(1, 101)}
@@ -24,7 +24,7 @@ def scaled(factor_of_step):
 def judged(run, reference=REFERENCE, rule=TWO_PERCENT):
     run, reference = (each if isinstance(each, msgspec.Struct) else curve(each) for each in (run, reference))
     assert said(obstacles(run, reference, rule)) == []
-    return align(run, reference, rule)
+    return align_curves(run, reference, rule)
 
 
 # --- flagperf-2pct --------------------------------------------------------------------------------------------------

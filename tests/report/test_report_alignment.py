@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from report_terminal import facts_of
 
-from flagperf.metrics import RULES, CurvePoint, LossCurve, align
+from flagperf.metrics import RULES, CurvePoint, LossCurve, align_curves
 from flagperf.report import alignment_report, to_markdown, to_terminal
 from flagperf.report.document import Chart, Facts, Status
 
@@ -19,7 +19,7 @@ FALLING = [10 / step for step in range(1, 31)]
 def report(losses, rule, limit=None):
     rule = RULES[rule] if limit is None else msgspec.structs.replace(RULES[rule], limit=limit)
     one, other = curve(losses), curve(FALLING)
-    return alignment_report(align(one, other, rule), one, other)
+    return alignment_report(align_curves(one, other, rule), one, other)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve
 from flagperf.cli.options import common, note, runs_dir_option
 from flagperf.cli.terminal import show
 from flagperf.errors import BadInput
-from flagperf.metrics import Alignment, LossCurve, Rule, obstacles
-from flagperf.metrics import align as align_curves
+from flagperf.metrics import Alignment, LossCurve, Rule, align_curves, obstacles
 from flagperf.report import alignment_report, alignment_to_json
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import EXIT_CODES

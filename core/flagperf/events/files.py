@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import os
-import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -124,6 +122,9 @@ def read_all(paths: Iterable[Path], measured_span: str = "") -> tuple[EventFile,
 
 
 def this_clock() -> Clock:
+    import datetime  # lazy, both: commands that only list things import this module
+    import socket
+
     boot_id = Path("/proc/sys/kernel/random/boot_id")
     return Clock(
         host=socket.gethostname(),

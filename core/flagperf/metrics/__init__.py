@@ -1,21 +1,76 @@
-"""Numbers from a record: pure functions of events and samples, with no clock, disk or device."""
+"""Numbers from a record: pure functions of events and samples, with no clock, disk or device.
 
-from flagperf.metrics.align import (
-    RULES,
-    Alignment,
-    Rule,
-    StepError,
-    StepGap,
-    align,
-    changed_values,
-    obstacles,
-    unstated,
-)
-from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
-from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
-from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
-from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
-from flagperf.metrics.rows import MeasuredRow, measured_rows
+All names are lazy: listing cases needs the registry alone.
+"""
+
+from typing import TYPE_CHECKING
+
+from flagperf.lazy_names import lazy_names
+
+_MODULES = {
+    "align": (
+        "RULES",
+        "Alignment",
+        "Rule",
+        "StepError",
+        "StepGap",
+        "align_curves",
+        "changed_values",
+        "obstacles",
+        "unstated",
+    ),
+    "aligned": (
+        "LOSS_ALIGNED",
+        "NO_REFERENCE",
+        "alignment_fields",
+        "loss_aligned",
+    ),
+    "compute": (
+        "compute_metrics",
+        "metric_versions",
+        "recompute_metrics",
+    ),
+    "curve": (
+        "CurveData",
+        "CurvePoint",
+        "LossCurve",
+        "loss_curve",
+    ),
+    "metric": (
+        "Interval",
+        "Mark",
+        "Metric",
+        "Reason",
+        "Record",
+    ),
+    "rows": (
+        "MeasuredRow",
+        "measured_rows",
+    ),
+}
+"""Module -> the names that it gives."""
+
+if TYPE_CHECKING:
+    from flagperf.metrics.align import (
+        RULES,
+        Alignment,
+        Rule,
+        StepError,
+        StepGap,
+        align_curves,
+        changed_values,
+        obstacles,
+        unstated,
+    )
+    from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
+    from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
+    from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
+    from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
+    from flagperf.metrics.rows import MeasuredRow, measured_rows
+else:
+    __getattr__ = lazy_names(
+        __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+    )
 
 __all__ = [
     "LOSS_ALIGNED",
@@ -34,7 +89,7 @@ __all__ = [
     "Rule",
     "StepError",
     "StepGap",
-    "align",
+    "align_curves",
     "alignment_fields",
     "changed_values",
     "compute_metrics",

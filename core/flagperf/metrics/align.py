@@ -101,7 +101,7 @@ def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[An
     }
 
 
-def align(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignment:
+def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignment:
     """Of curves without `obstacles`."""
     pairs = list(zip(curve.points, reference.points, strict=True))
     gaps = tuple(gap for pair in pairs for gap in _gaps(*pair))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from flagperf.messages import message
-from flagperf.metrics.align import Alignment, Rule, align, changed_values, obstacles, unstated
+from flagperf.metrics.align import Alignment, Rule, align_curves, changed_values, obstacles, unstated
 from flagperf.metrics.curve import LossCurve
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
@@ -59,7 +59,7 @@ def _verdict(curve: LossCurve | Absent, reference: LossCurve, rule: Rule) -> Fin
     if found:
         inputs = {"reference": _identity(reference), "obstacles": [str(each) for each in found]}
         return Absent("not_applicable", message("align.other_experiment", why=found[0]), inputs)
-    alignment = align(curve, reference, rule)
+    alignment = align_curves(curve, reference, rule)
     return Found(int(alignment.aligned), alignment_fields(alignment, curve, reference))
 
 
