@@ -31,7 +31,7 @@ REPORT_METRICS = ("loss_aligned",)
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
-    """Names defined by later stages, passed in to whoever reads a case.toml."""
+    """Names defined by later stages, passed to the code that reads a case.toml."""
 
     kinds: tuple[str, ...]
     metrics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""CPU affinity: binds a rank to the CPUs that are close to its card (same NUMA node)."""
+"""CPU affinity: binds a rank to the CPUs close to its card (Device.near_cpus)."""
 
 from __future__ import annotations
 
