@@ -35,7 +35,7 @@ def test_shares_below_one_percent_have_three_digits(value: float, text: str) -> 
         (0, "exit code 0"),
         (3, "exit code 3"),
         (-15, "killed by SIGTERM"),
-        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-9, "killed by SIGKILL, often because the machine ran out of memory"),
         (-40, "killed by signal 40"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Commands for messages: what a user can type, as it stands, to run this very flagperf or its pip."""
+"""Commands to quote in messages: a user can paste them to run this installation of flagperf, or its pip."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def flagperf_command(*arguments: object) -> str:
-    """`flagperf report latest`, or `/venv/bin/python -m flagperf report latest` where PATH finds no or another one."""
+    """`flagperf report latest`, or `/venv/bin/python -m flagperf report latest` if `flagperf` is not on PATH or belongs
+    to another installation."""
     return _command("flagperf", arguments)
 
 
@@ -16,7 +17,7 @@ def pip_command(*arguments: object) -> str:
 
 
 def _command(name: str, arguments: tuple[object, ...]) -> str:
-    import shlex  # not at the top, like what follows: only messages need it
+    import shlex  # lazy imports here and below: only messages need them
     import shutil
 
     words = [name] if _is_ours(shutil.which(name)) else [sys.executable, "-m", name]
@@ -24,7 +25,7 @@ def _command(name: str, arguments: tuple[object, ...]) -> str:
 
 
 def _is_ours(script: str | None) -> bool:
-    """Whether a script that PATH finds belongs to this Python: it stands beside it, or is what was started."""
+    """Whether a script on PATH belongs to this Python: it is in its scripts folder, or is the running program."""
     if script is None:
         return False
     import sysconfig

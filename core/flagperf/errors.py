@@ -1,18 +1,18 @@
-"""Every error a user can meet.
+"""Every error that a user can see.
 
     FlagPerfError
     |- BadInput          exit 2   the command line, a file or a value is wrong
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
-    |- ToolFailed        exit 3   a vendor's tool is not there, or ended with an error
-    |  |- ToolSilent     exit 3   it could not be started, or gave no answer in time: do not retry
-    |  `- UnknownLayout  exit 3   it printed something in a shape that its adapter has not seen
-    |- BundleFailed      exit 3   the bundle of a run that was started cannot be written: full disk, removed folder
+    |- ToolFailed        exit 3   a vendor's tool is missing, or ended with an error
+    |  |- ToolSilent     exit 3   it could not be started, or timed out: do not retry
+    |  `- UnknownLayout  exit 3   it printed output in a format that the adapter cannot parse
+    |- BundleFailed      exit 3   the bundle of a started run cannot be written: full disk, removed folder
     |- Unsupported       exit 6   this card, torch or case cannot do what was asked
     `- DoesNotFit        exit 8   a plan needs more memory than the card has
 
-Only `cli` turns these into exit codes. Anything else that escapes is a bug in flagperf: traceback, exit 1.
+Only `cli` turns these into exit codes. Any other uncaught exception is a bug in flagperf: traceback, exit 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class FlagPerfError(Exception):
-    """Message in one paragraph: what was attempted, what was found and where, what to do next."""
+    """The message is one paragraph: what was attempted, what was found and where, what to do next."""
 
     exit_code = 1
 
@@ -59,7 +59,7 @@ class ToolSilent(ToolFailed):
 
 
 class UnknownLayout(ToolFailed):
-    """Carries the text, so that whoever reads the error can teach the parser."""
+    """Keeps the tool's full output, so that the parser can be extended."""
 
     def __init__(self, what: str, text: str) -> None:
         shown = text.strip()[:_SHOWN_CHARACTERS] or "(nothing)"
@@ -75,7 +75,7 @@ class BundleFailed(FlagPerfError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:
-    """The one wording for a name that does not exist, with near matches."""
+    """The standard error for an unknown name, with near matches."""
     import difflib  # not at the top: every command imports this module
 
     choices = sorted(known)

@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have put there."""
+"""Reading untrusted files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ MEBIBYTE = 1 << 20
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """The content of a regular file. Anything else (a link, a pipe, a device) could be endless and is never opened.
+    """The content of a regular file. Links, pipes and devices are never opened: reading them might never end.
 
-    Raises BadInput for those and for files that are too large, OSError as opening does.
+    Raises BadInput for those and for files larger than `max_bytes`, OSError if the file cannot be opened.
     """
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise BadInput(f"{path} is {kind_of(path)}, not a regular file; it is not read")
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            limit = f"more than the {max_bytes // MEBIBYTE} MiB that such a file may have"
+            limit = f"more than the limit of {max_bytes // MEBIBYTE} MiB"
             raise BadInput(f"{path} has {size // MEBIBYTE} MiB, {limit}; it is not read")
         return file.read(max_bytes)
 

@@ -2,7 +2,7 @@
 
     RunSpec --plan--> Job --launch--> Worker(Case) --writes--> Events + Samples --measure--> Metrics --save--> Run
 
-Everything from `read_record` on is a pure function of files and can be repeated, later and on another machine.
+Everything from `read_record` on depends only on files, so it can be repeated later and on another machine.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
-    """Run a case and return what `flagperf run` prints. Takes the fields of RunSpec as keywords.
+    """Run a case and return the recorded run. Takes the fields of RunSpec as keyword arguments.
 
-    Raises BadInput or Unsupported before anything is started. A run that was started is always returned, with its
-    ending in `.run.ending`.
+    Raises BadInput or Unsupported before anything is started. Once started, a run is returned even if it fails; its
+    ending is in `.run.ending`.
     """
     try:
         spec = msgspec.convert({"case": case, **request}, RunSpec)

@@ -1,4 +1,4 @@
-"""One formatter per type of number, so that no two pages print the same thing differently."""
+"""One formatter per type of number, so that all reports print the same quantity in the same way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def one_decimal(value: float) -> str:
 
 
 def per_second(value: float) -> str:
-    """A throughput: one decimal, below 10 as many as three digits need."""
+    """A throughput: one decimal, or three significant digits below 10."""
     return _three_digits(value) if abs(value) < 10 else one_decimal(value)
 
 
@@ -35,17 +35,17 @@ def fraction(value: float) -> str:
 
 
 def loss(value: float) -> str:
-    """Four decimals at most, trailing zeros cut."""
+    """At most four decimals, without trailing zeros."""
     return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def percent(value: float) -> str:
-    """A share of 1 as percent with one decimal, below 1 % with as many as three digits need."""
+    """A fraction as percent with one decimal, or with three significant digits below 1 %."""
     return f"{_three_digits(value * 100)}%" if abs(value) < 0.01 else f"{value * 100:.1f}%"
 
 
 def relative_error(value: float) -> str:
-    """A share of 1 as percent with four digits, however small."""
+    """A fraction as percent with four significant digits."""
     return f"{value * 100:.4g}%"
 
 
@@ -70,7 +70,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def setting(value: object) -> str:
-    """A configuration value as the pages write it: floats in the shortest form, small ones scientific (1.5e-4)."""
+    """A configuration value as on pages: floats in the shortest form, small ones in scientific notation (1.5e-4)."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, float):
@@ -82,7 +82,7 @@ def setting(value: object) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration for people: 8.2 s, 2 min 05 s, 3 h 04 min."""
+    """A human-readable duration: 8.2 s, 2 min 05 s, 3 h 04 min."""
     if value < 60:
         return f"{value:.1f} s"
     whole = round(value)
@@ -96,7 +96,7 @@ def exit_status(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    hint = ", often the kernel's answer to exhausted memory" if -code == signal.SIGKILL else ""
+    hint = ", often because the machine ran out of memory" if -code == signal.SIGKILL else ""
     return f"killed by {name}{hint}"
 
 

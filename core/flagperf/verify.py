@@ -1,5 +1,5 @@
-"""Does a bundle hold? Its files against MANIFEST, its numbers and its ending against those made again from the raw
-files, and what it says was run against what the processes of the run wrote down."""
+"""Verify a bundle: its files against MANIFEST, its metrics and ending against those recomputed from the raw files, and
+the planned job against what the processes of the run recorded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from flagperf.store.run import Ending, Run, Status, gated
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    """What could not be checked, and is no fault of the bundle."""
+    """What could not be checked, through no fault of the bundle."""
     num_metrics: int
     num_files: int
 
@@ -67,15 +67,15 @@ def _problems(path: Path, run: Run, record: Record) -> list[str]:
     ]
 
 
-# --- numbers and ending ---------------------------------------------------------------------------------------------
+# --- metrics and ending ---------------------------------------------------------------------------------------------
 
 
 def _metric_problems(run: Run, record: Record) -> Iterator[str]:
-    """Each stored metric, recomputed by the version of its formula that is stored with it. A metric that a later
-    flagperf has added is no problem of an older run."""
+    """Recompute each stored metric with the formula version stored with it. An older run does not need metrics that a
+    later flagperf added."""
     stored = {metric.name: metric for metric in run.metrics}
     if len(stored) != len(run.metrics):
-        yield f"run.json: {len(run.metrics) - len(stored)} metrics are there twice"
+        yield f"run.json: {len(run.metrics) - len(stored)} metrics are duplicates"
     yield from _version_problems(run.metric_versions, stored)
     versions = {name: metric.version for name, metric in stored.items()}
     again = {metric.name: metric for metric in recompute_metrics(run.job, run.manifest, record, versions)}
@@ -83,20 +83,20 @@ def _metric_problems(run: Run, record: Record) -> Iterator[str]:
         if name in again:
             yield from _field_problems(metric, again[name], _compared_fields(run))
         elif name not in REMOVED:
-            yield f"{name}: this flagperf has no version {metric.version} of it; install the newest one"
+            yield f"{name}: this flagperf has no version {metric.version} of its formula; install the latest flagperf"
 
 
 def _removed_metrics(run: Run) -> list[str]:
     found = [metric.name for metric in run.metrics if metric.name in REMOVED]
-    return [f"{name}: not recomputed, flagperf has no such metric since {REMOVED[name]}" for name in found]
+    return [f"{name}: not recomputed, the metric was removed in flagperf {REMOVED[name]}" for name in found]
 
 
 def _version_problems(expected: Mapping[str, int], stored: Mapping[str, Metric]) -> Iterator[str]:
-    """Which metrics a run has to hold was decided when it began."""
+    """A run has exactly the metrics and versions that were recorded when it began."""
     for name in sorted(set(expected) | set(stored)):
         before, now = expected.get(name), stored[name].version if name in stored else None
         if before != now:
-            yield f"{name}: run.json has {_version(now)}, the run began with {_version(before)}"
+            yield f"{name}: run.json has {_version(now)}, but the run began with {_version(before)}"
 
 
 def _version(version: int | None) -> str:
@@ -104,10 +104,10 @@ def _version(version: int | None) -> str:
 
 
 def _compared_fields(run: Run) -> list[str]:
-    """What a missing value is explained with (`message`, and `detail` in English) is compared for runs of this version
-    alone: another one may explain it differently. Values, reasons, marks and inputs are compared for all."""
-    passed_over = () if run.flagperf_version == core_version() and run.schema != 1 else ("detail", "message")
-    return [field for field in Metric.__struct_fields__ if field not in passed_over]
+    """Another flagperf version may explain a missing value differently, so `message` and `detail` are compared only for
+    runs of this version. Values, reasons, marks and inputs are always compared."""
+    ignored = () if run.flagperf_version == core_version() and run.schema != 1 else ("detail", "message")
+    return [field for field in Metric.__struct_fields__ if field not in ignored]
 
 
 def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -
 def _row_problems(run: Run, record: Record) -> Iterator[str]:
     again = measured_rows(record)
     if len(run.rows) != len(again):
-        yield f"run.json has {len(run.rows)} measured rows, the raw files {len(again)}"
+        yield f"run.json has {len(run.rows)} measured rows, the raw files have {len(again)}"
     for stored, recomputed in zip(run.rows, again, strict=False):
         if stored != recomputed:
             yield f"row {stored.name} {_text(stored.labels)}: stored {_text(stored)}, recomputed {_text(recomputed)}"
@@ -143,18 +143,18 @@ def _ending_problems(run: Run, record: Record) -> Iterator[str]:
     assert run.ending is not None
     raw = of(record.parent.events, RunEnded)
     if len(raw) != 1:
-        yield f"ending: {PARENT_EVENTS} holds {len(raw)} of them, a finished run has one"
+        yield f"ending: {PARENT_EVENTS} has {len(raw)} endings, a finished run has one"
         return
     ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
     if not _is_same(run, ending):
-        yield f"ending: stored {_ending(run.ending)}, the raw files say {_ending(ending)}"
+        yield f"ending: stored {_ending(run.ending)}, recomputed {_ending(ending)}"
     unhappy = failure_of(run.job, rank_records(record.ranks, KINDS[run.manifest.kind]))
     if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
         yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
 
 
 def _is_same(run: Run, raw: Ending) -> bool:
-    """What another version found in the metrics (a missed target) it may have explained differently."""
+    """An ending derived from metrics (a missed target) may be explained differently by another flagperf version."""
     stored = run.ending
     assert stored is not None
     if stored.status != raw.status:
@@ -175,22 +175,22 @@ def _ending(ending: Ending) -> str:
 def _plan_problems(path: Path, record: Record) -> Iterator[str]:
     started = of(record.parent.events, RunStarted)
     if not started or not started[0].planned:
-        yield f"{PARENT_EVENTS} does not say what was planned"
+        yield f"{PARENT_EVENTS} does not record what was planned"
         return
     before = started[0].planned
     now = planned_fields(path, also=before)  # `commands` was planned in runs of older versions
     for name in sorted(set(before) | set(now)):
         if before.get(name) != now.get(name):
-            yield f"run.json: {name} is not what it was when the run began"
+            yield f"run.json: {name} has changed since the run began"
     if started[0].environment != environment_fingerprint(path):
-        yield "environment.json is not what it was when the run began"
+        yield "environment.json has changed since the run began"
 
 
 def _command_problems(run: Run, record: Record) -> Iterator[str]:
-    """Older versions stored the planned commands, which `_plan_problems` compares."""
+    """Older versions stored the planned commands; `_plan_problems` compares those."""
     was_planned = any("commands" in event.planned for event in of(record.parent.events, RunStarted))
     if not was_planned and run.commands != launched_commands(record):
-        yield f"run.json: commands are not those that {PARENT_EVENTS} says the agents ran"
+        yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
 def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:
@@ -199,7 +199,7 @@ def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str
         named = list(_named_differences(job, started))
         yield from (f"rank {started.rank}: {difference}" for difference in named)
         if started.job != fingerprint and not named:
-            yield f"rank {started.rank}: it was given another job than the one in run.json"
+            yield f"rank {started.rank}: the job that it received differs from the one in run.json"
 
 
 def _named_differences(job: Job, started: WorkerStarted) -> Iterator[str]:
@@ -207,16 +207,16 @@ def _named_differences(job: Job, started: WorkerStarted) -> Iterator[str]:
     planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
     for name, value in planned.items():
         if said[name] != value:
-            yield f"run.json says {name} {value}, the worker used {said[name]}"
+            yield f"run.json has {name} {value}, but the worker used {said[name]}"
     node = _node(job, started.node_index)
     if node is None or started.local_rank >= len(node.devices):
         yield f"run.json has no device for local rank {started.local_rank} of node {started.node_index}"
         return
     if started.clock.host != node.host:
-        yield f"run.json says host {node.host}, the worker ran on {started.clock.host}"
+        yield f"run.json has host {node.host}, but the worker ran on {started.clock.host}"
     devices = [device.id for device in node.devices]
     if started.mapping != "none" and started.device_id not in devices:
-        yield f"run.json says devices {', '.join(devices)}, the worker used {started.device_id}"
+        yield f"run.json has devices {', '.join(devices)}, but the worker used {started.device_id}"
 
 
 def _probe_problems(job: Job, record: Record) -> Iterator[str]:
@@ -224,12 +224,12 @@ def _probe_problems(job: Job, record: Record) -> Iterator[str]:
         for started in of(file.events, ProbeStarted):
             node = _node(job, started.node_index)
             if node is None or started.vendor != job.vendor:
-                yield f"node {started.node_index}: its probe read cards of {started.vendor}, not of this job"
+                yield f"node {started.node_index}: its probe read cards of {started.vendor}, not those of this job"
                 continue
             known = {device.id for device in node.devices}
             readings = {reading.device_id for event in of(file.events, Sampled) for reading in event.readings}
             if readings - known:
-                yield f"node {node.index}: run.json does not have device {', '.join(sorted(readings - known))}"
+                yield f"node {node.index}: run.json has no device {', '.join(sorted(readings - known))}"
 
 
 def _node(job: Job, index: int) -> PlannedNode | None:

@@ -41,4 +41,4 @@ def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(v
 def test_a_command_that_says_no_version_is_refused(first_line: bytes) -> None:
     done = agent("describe", stdin=first_line)
     assert done.returncode == 3
-    assert b"did not say its flagperf version" in done.stderr
+    assert b"did not send its flagperf version" in done.stderr

@@ -70,7 +70,7 @@ def test_a_probe_that_is_killed_is_recorded_once_with_the_signal(started: Starte
     started.probe.poll()
     started.probe.poll()
     assert started.failures == [
-        "the probe ended early (killed by SIGKILL, often the kernel's answer to exhausted memory)"
+        "the probe ended early (killed by SIGKILL, often because the machine ran out of memory)"
     ]
 
 

@@ -79,12 +79,12 @@ def test_of_a_killed_a_stopped_and_a_complaining_rank_the_killed_one_is_named(tm
 
 def test_a_rank_that_left_with_exit_code_0_is_the_cause_of_what_others_say(tmp_path: Path) -> None:
     found = failure(tmp_path, {0: COMPLAINT}, RankFailure(0, "exit code 1"))
-    assert said(found) == ("failed", "rank 1: left before its case was done; see logs/rank-00001.log", True)
+    assert said(found) == ("failed", "rank 1: exited before its case finished; see logs/rank-00001.log", True)
 
 
 def test_all_ranks_ended_well_but_one_left_early(tmp_path: Path) -> None:
     found = failure(tmp_path, {0: WorkerEnded(5, "succeeded")}, returncode=0)
-    assert found is not None and str(found.reason).startswith("rank 1: left before its case was done")
+    assert found is not None and str(found.reason).startswith("rank 1: exited before its case finished")
 
 
 def test_the_first_rank_that_said_why_is_quoted(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_node_whose_ranks_all_succeeded_has_no_failure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("returncode", "words"),
     [
-        (-9, "killed by SIGKILL, often the kernel's answer to exhausted memory"),
+        (-9, "killed by SIGKILL, often because the machine ran out of memory"),
         (-11, "killed by SIGSEGV"),
         (7, "exit code 7"),
     ],
@@ -129,4 +129,4 @@ def test_a_worker_without_a_launcher_that_recorded_its_error_is_quoted(tmp_path:
 
 def test_a_worker_without_a_launcher_may_leave_too_early(tmp_path: Path) -> None:
     found = failure(tmp_path, {}, num_ranks=1, returncode=0, command=DIRECT)
-    assert found is not None and "left before its case was done" in str(found.reason)
+    assert found is not None and "exited before its case finished" in str(found.reason)

@@ -313,7 +313,11 @@ def test_a_driver_that_never_sets_the_state_is_believed_when_it_gives_a_speed(no
 
 @pytest.mark.parametrize(
     ("speed", "reason"),
-    [("-1", "the speed of eth0 is given as '-1'"), ("4294967295", "'4294967295'"), (None, "of eth0 is not readable")],
+    [
+        ("-1", "the speed of eth0 is reported as '-1'"),
+        ("4294967295", "'4294967295'"),
+        (None, "of eth0 is not readable"),
+    ],
 )
 def test_an_unknown_speed_is_absent(node: Node, speed: str | None, reason: str) -> None:
     ethernet(node, "eth0", speed)
@@ -443,7 +447,7 @@ def test_docker_that_does_not_answer_says_so(node: Node) -> None:
 
 def test_podman_in_dockers_place_is_not_docker(node: Node) -> None:
     node.tool("docker", "podman version 4.3.1\n")
-    assert is_absent(node.fact("docker"), "names no version of Docker: 'podman version 4.3.1'")
+    assert is_absent(node.fact("docker"), "printed no version: 'podman version 4.3.1'")
 
 
 # framework, packages

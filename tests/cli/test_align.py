@@ -85,7 +85,7 @@ def test_runs_of_different_shapes_are_compared_and_what_differs_is_listed(capfd:
     assert run_cli(["align", "a", "b", "--rule", "exact"]) == 7
     printed = capfd.readouterr()
     assert "values that differ  2" in printed.out
-    assert "parallel.tp 4 against 1, training.batch_size 2 against 8" in printed.out
+    assert "parallel.tp 4 vs. 1, training.batch_size 2 vs. 8" in printed.out
     assert "`--tolerance 1e-5`" in printed.err
     assert run_cli(["align", "a", "b", "--rule", "exact", "--tolerance", "1e-5"]) == 0
     table = table_of(capfd)
@@ -112,12 +112,10 @@ def test_a_loss_that_diverged_is_said_and_fails_the_check(capfd: pytest.CaptureF
     make_bundle("b", FALLING)
     assert run_cli(["align", "a", "b"]) == 7
     table = table_of(capfd)
-    assert table["mean error"] == "0% over the 5 steps that have one"
-    assert table["without an error"].startswith(
-        "5 step 26, RUN: training diverged: the loss of step 26 is not a finite"
-    )
-    assert table["without an error"].endswith("; and 2 more")
-    assert table["aligned"].startswith("False a step without a finite loss")
+    assert table["mean error"] == "0% over the 5 steps that can be compared"
+    assert table["not comparable"].startswith("5 step 26, RUN: training diverged: the loss of step 26 is not a finite")
+    assert table["not comparable"].endswith("; and 2 more")
+    assert table["aligned"].startswith("False every step needs a finite loss")
 
 
 def test_json_has_all_figures_and_what_was_compared(capfd: pytest.CaptureFixture[str]) -> None:
@@ -162,11 +160,11 @@ def test_a_bundle_that_was_changed_is_compared_with_a_warning(capfd: pytest.Capt
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"case": "other"}, ["RUN is of case toy, REFERENCE of other"]),
+        ({"case": "other"}, ["RUN is from case toy, REFERENCE from other"]),
         ({"training__seed": 3}, ["training.seed is 0 in RUN, 3 in REFERENCE"]),
         ({"data": "bb"}, ["data is train (sha256 aa) in RUN, train (sha256 bb) in REFERENCE"]),
-        ({"losses": FALLING[:29]}, ["RUN has steps 1 to 30, REFERENCE 1 to 29", "one to one"]),
-        ({"losses": FALLING[:29], "data": "bb"}, ["sha256 bb", "REFERENCE 1 to 29"]),
+        ({"losses": FALLING[:29]}, ["RUN has steps 1 to 30, REFERENCE has 1 to 29", "one to one"]),
+        ({"losses": FALLING[:29], "data": "bb"}, ["sha256 bb", "REFERENCE has 1 to 29"]),
     ],
 )
 def test_runs_of_different_experiments_are_refused(
@@ -183,8 +181,8 @@ def test_runs_of_different_experiments_are_refused(
         ("align a nothing.csv", ["there is no file nothing.csv", "unknown run 'nothing.csv'"]),
         ("align a runs", ["there is no file runs", "runs has no run.json"]),
         ("align a reference.csv", ["reference.csv", "neither a run nor a loss curve", "runs curve RUN > FILE"]),
-        ("align a short", ["RUN has steps 1 to 30, REFERENCE 1 to 10"]),
-        ("align short short", ["rule flagperf-2pct judges steps from 21 on, the curves end with step 10"]),
+        ("align a short", ["RUN has steps 1 to 30, REFERENCE has 1 to 10"]),
+        ("align short short", ["rule flagperf-2pct judges steps from 21 on, but the curves end at step 10"]),
         ("align a one-rank-dead", ["one-rank-dead has no loss curve: run_failed", "rank 0 ended as failed"]),
         ("align torn-last-line a", ["the record of rank 1 stops after step 10"]),
         ("runs curve empty", ["empty has no loss curve: run_failed, no record of ranks 0, 1"]),

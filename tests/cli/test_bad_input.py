@@ -126,7 +126,7 @@ def test_an_ambiguous_run_is_asked_about(capfd: pytest.CaptureFixture[str], empt
     assert run_cli(["runs", "path", "20260101"]) == 0
     assert capfd.readouterr().out.strip() == "runs/20260101T000000Z-a"
     assert run_cli(["runs", "show", "20260101"]) == 2
-    assert "is not what flagperf writes" in capfd.readouterr().err
+    assert "is not a valid run record" in capfd.readouterr().err
 
 
 def test_a_bug_of_ours_shows_its_traceback(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

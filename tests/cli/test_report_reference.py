@@ -37,7 +37,7 @@ def test_a_page_has_the_verdict_of_every_run(lang: str, capfd: pytest.CaptureFix
     """A run that does not follow is a result: the page is printed, and the command ends with 0."""
     page = printed(f"report near far short --reference reference --format md --lang {lang}", capfd)
     assert sorted(cells(page)) == ["/", "False", "True"]
-    steps = {"en": "RUN has steps 1 to 25, REFERENCE 1 to 30", "zh": "运行有第1至25步，参考有第1至30步"}
+    steps = {"en": "RUN has steps 1 to 25, REFERENCE has 1 to 30", "zh": "运行有第1至25步，参考有第1至30步"}
     assert steps[lang] in page
 
 
@@ -77,7 +77,7 @@ def test_json_has_what_align_prints(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_table_says_the_verdict_and_its_rule(capfd: pytest.CaptureFixture[str]) -> None:
     table = printed("report near short --reference reference", capfd)
     assert "near: loss aligned True by rule flagperf-2pct" in table
-    assert "short: no verdict on its loss: not_applicable" in table
+    assert "short: no verdict on loss alignment: not_applicable" in table
 
 
 def test_a_run_that_is_its_own_reference_says_so(capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,9 +96,9 @@ def test_a_step_without_a_finite_loss_is_named_and_fails_the_check(capfd: pytest
     [
         ("near --reference nothing.csv", ["there is no file nothing.csv", "unknown run 'nothing.csv'"]),
         ("near --reference notes.txt", ["notes.txt is neither a run nor a loss curve", "runs curve RUN > FILE"]),
-        ("near --reference short", ["cannot align with short: near: RUN has steps 1 to 30, REFERENCE 1 to 25"]),
+        ("near --reference short", ["cannot align with short: near: RUN has steps 1 to 30, REFERENCE has 1 to 25"]),
         ("near far --reference short", ["near: RUN has steps", "far: RUN has steps", "same case, model, data"]),
-        ("near --reference other", ["near: RUN is of case toy, REFERENCE of other"]),
+        ("near --reference other", ["near: RUN is from case toy, REFERENCE from other"]),
         ("near --reference half", ["step 1 has 8 samples in RUN, 4 in REFERENCE"]),
         ("lossless --reference near", ["lossless: it has no loss curve: not_measured, no loss was recorded"]),
         ("near --reference lossless", ["lossless has no loss curve: not_measured"]),

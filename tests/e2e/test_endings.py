@@ -56,12 +56,12 @@ def test_a_single_worker_that_is_killed_is_named_although_it_has_no_launcher(tmp
     run = read_run(bundle_of(tmp_path))
     assert run["commands"][0]["argv"][1:] == ["-m", "flagperf.worker"]
     assert run["ending"]["reason"] == (
-        "rank 0: killed by SIGKILL, often the kernel's answer to exhausted memory; see logs/rank-00000.log"
+        "rank 0: killed by SIGKILL, often because the machine ran out of memory; see logs/rank-00000.log"
     )
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
-@pytest.mark.parametrize(("mode", "words"), [("leave", "SystemExit: 0"), ("vanish", "left before its case was done")])
+@pytest.mark.parametrize(("mode", "words"), [("leave", "SystemExit: 0"), ("vanish", "exited before its case finished")])
 def test_a_worker_that_exits_0_before_its_time_has_not_succeeded(tmp_path: Path, mode: str, words: str) -> None:
     done = flagperf(tmp_path, "run", "trouble", "--set", f"trouble.mode={mode}")
     assert done.code == 3

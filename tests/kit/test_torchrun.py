@@ -118,7 +118,7 @@ def explain(text: str) -> list[RankFailure]:
     return SomeLauncher().explain_failures(text)
 
 
-KILLED = "killed by SIGKILL, often the kernel's answer to exhausted memory"
+KILLED = "killed by SIGKILL, often because the machine ran out of memory"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from typing import Any
 from flagperf.metrics import CurveData, CurvePoint, LossCurve
 
 STATED: dict[str, Any] = {
-    "case_version": 1, "model": {"parameters": 1000, "layers": 2}, "data": (CurveData("train", "ab" * 32),),
+    "case_version": 1,
+    "model": {"parameters": 1000, "layers": 2},
+    "data": (CurveData("train", "ab" * 32),),
     "values": {"training.seed": 0},
-}  # fmt: skip
+}
 
 
 def curve(

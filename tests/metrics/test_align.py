@@ -133,7 +133,7 @@ def test_nothing_is_relative_to_a_loss_of_zero():
     zero = {**REFERENCE, 30: 0.0}
     assert judged(zero, zero).aligned
     alignment = judged(REFERENCE, zero)
-    assert alignment.gaps == (StepGap(30, "8.5 against 0 has no relative error"),)
+    assert alignment.gaps == (StepGap(30, "the relative error of 8.5 vs. 0 is undefined"),)
     assert not alignment.aligned
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_relative_to_a_loss_of_zero():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"case": "other"}, "RUN is of case toy, REFERENCE of other"),
+        ({"case": "other"}, "RUN is from case toy, REFERENCE from other"),
         ({"case_version": 2}, "the version of the case is 1 in RUN, 2 in REFERENCE"),
         ({"values": {"training.seed": 7}}, "training.seed is 0 in RUN, 7 in REFERENCE"),
         (
@@ -167,7 +167,7 @@ def test_curves_of_different_experiments_are_refused(changes, words):
 
 def test_steps_pair_one_to_one():
     shorter = {step: REFERENCE[step] for step in range(1, 100)}
-    words = "RUN has steps 1 to 99, REFERENCE 1 to 100, and steps pair one to one"
+    words = "RUN has steps 1 to 99, REFERENCE has 1 to 100; steps are compared one to one"
     assert said(obstacles(curve(shorter), curve(REFERENCE), TWO_PERCENT)) == [words]
     later = {step + 100: loss for step, loss in REFERENCE.items()}
     assert said(obstacles(curve(later), curve(REFERENCE), EXACT)) == [words.replace("1 to 99", "101 to 200")]
@@ -177,7 +177,7 @@ def test_a_rule_needs_steps_to_judge():
     short = curve([1.0] * 20)
     assert said(obstacles(short, short, EXACT)) == []
     assert said(obstacles(short, short, TWO_PERCENT)) == [
-        "rule flagperf-2pct judges steps from 21 on, the curves end with step 20"
+        "rule flagperf-2pct judges steps from 21 on, but the curves end at step 20"
     ]
 
 

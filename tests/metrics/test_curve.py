@@ -64,7 +64,7 @@ def test_a_run_that_diverged_has_a_curve_that_says_so():
     ("steps", "kind", "words"),
     [
         ([(None, 1), (None, 1)], "training", "no loss was recorded at any step"),
-        ([], "training", "no step was finished"),
+        ([], "training", "no step finished"),
         ([(1.0, 1)], "inference", "not measured by a case of kind inference"),
     ],
 )
@@ -93,4 +93,4 @@ def test_a_simulated_run_is_called_so():
 
 def test_a_missing_rank_is_named():
     record = record_of(EventFile((started(0), began(1), step(1, 1, 2, loss=1.0), ended(2))))
-    assert loss_curve(make_job([2]), make_manifest(), record).detail == "no record of rank 1: 1 of 2 started"
+    assert loss_curve(make_job([2]), make_manifest(), record).detail == "no record of rank 1: 1 of 2 ranks started"

@@ -32,9 +32,7 @@ def test_formula_by_hand(formula, full, causal):
 
 
 def test_every_formula_is_tested_by_hand():
-    assert set(FORMULAS) == {
-        "nominal-6n", "nominal-2n", "palm", "palm-infer", "exact", "exact-lora", "exact-infer"
-    }  # fmt: skip
+    assert set(FORMULAS) == {"nominal-6n", "nominal-2n", "palm", "palm-infer", "exact", "exact-lora", "exact-infer"}
 
 
 def test_nominal_falls_back_to_all_parameters():

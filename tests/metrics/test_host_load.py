@@ -9,10 +9,11 @@ def probe_file(*uses, node_index=0, boot_id="boot-0"):
     """Samples at 0, 10, 20 ... s; of each how long the cores were busy, and with our own processes."""
     start = ProbeStarted(0, 1, clock(boot_id), node_index=node_index, vendor="cpu", probe="pss", interval_seconds=10.0)
     samples = [
-        Sampled(ns(10 * index), (Reading("card-0", GIB, 16 * GIB),), cpu=CpuUse(4, *use)) if use else
-        Sampled(ns(10 * index), (Reading("card-0", GIB, 16 * GIB),))
+        Sampled(ns(10 * index), (Reading("card-0", GIB, 16 * GIB),), cpu=CpuUse(4, *use))
+        if use
+        else Sampled(ns(10 * index), (Reading("card-0", GIB, 16 * GIB),))
         for index, use in enumerate(uses)
-    ]  # fmt: skip
+    ]
     return EventFile((start, *samples))
 
 

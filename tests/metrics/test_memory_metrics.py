@@ -95,13 +95,13 @@ def test_a_device_that_never_answered_is_named_with_its_reason():
     unread = Sampled(10, (Reading("card-0", 5), Reading("card-1", missing={"used_bytes": "driver busy"})))
     metric = run([unread], job=make_job([2]))["mem_used"]
     assert metric.reason == "not_measured"
-    assert metric.detail == "no memory was sampled of device card-1 of node 0: driver busy"
+    assert metric.detail == "no memory was sampled on device card-1 of node 0: driver busy"
 
 
 def test_reasons_are_those_of_the_card_that_was_not_read():
     readings = (Reading("card-0", missing={"used_bytes": "no such card"}), Reading("card-1", 5, missing={"power": "x"}))
     metric = run([Sampled(10, readings)], job=make_job([2]))["mem_used"]
-    assert metric.detail == "no memory was sampled of device card-0 of node 0: no such card"
+    assert metric.detail == "no memory was sampled on device card-0 of node 0: no such card"
 
 
 def test_total_and_baseline_that_could_not_be_read_have_their_reasons():
@@ -302,7 +302,7 @@ def test_a_probe_that_died_before_its_first_sample_measured_nothing():
         metric = run(events, parent=parent_file((-95, -50)))["mem_used"]
         assert (metric.reason, metric.detail) == (
             "not_measured",
-            "no memory was sampled of device card-0 of node 0: no driver",
+            "no memory was sampled on device card-0 of node 0: no driver",
         )
 
 
@@ -421,7 +421,7 @@ def test_a_rank_that_was_never_seen_is_not_one_that_used_nothing():
     why = "the worker of local rank 1 has not started"
     metric = run(host_samples((1, None), (1, None), why=why), job=make_job([2], **HOST))["mem_used"]
     assert (metric.value, metric.reason) == (None, "not_measured")
-    assert metric.detail == f"no memory was sampled of device card-1 of node 0: {why}"
+    assert metric.detail == f"no memory was sampled on device card-1 of node 0: {why}"
 
 
 def test_a_card_that_stops_answering_is_still_a_gap():

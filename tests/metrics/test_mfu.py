@@ -50,9 +50,17 @@ def test_token_cases_go_by_the_span_of_p_train():
 def test_adapters_on_a_frozen_base():
     """Published figures of a 7B model: 4,017 tokens/s on a card of 312 TFLOP/s; pages count 2 x 7e9 FLOPs per token."""
     model = ModelDescribed(
-        t_ns=0, parameters=6_738_415_616, matmul_parameters=6_607_077_376, layers=32, heads=32, head_size=128,
-        sequence=512, causal=True, nominal_parameters=7_000_000_000, lora_parameters=4_194_304,
-    )  # fmt: skip
+        t_ns=0,
+        parameters=6_738_415_616,
+        matmul_parameters=6_607_077_376,
+        layers=32,
+        heads=32,
+        head_size=128,
+        sequence=512,
+        causal=True,
+        nominal_parameters=7_000_000_000,
+        lora_parameters=4_194_304,
+    )
     manifest = make_manifest(sample_unit="tokens/s", counts="tokens", mfu_formula="exact-lora")
     metrics = run(with_peak(value=312e12), manifest, model, tokens=8034, padded=0)
     assert metrics["token/p/s"].value == 4017

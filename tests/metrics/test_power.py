@@ -74,7 +74,7 @@ def test_the_last_sample_may_lie_before_the_end_of_the_window():
 def test_a_counter_that_falls_is_no_counter():
     metrics = run(lambda at, _card: {"energy_joules": 1000.0 - at})
     assert metrics["energy"].reason == "invalid_telemetry"
-    assert "fell" in metrics["energy"].detail
+    assert "decreased" in metrics["energy"].detail
 
 
 def test_a_probe_without_power_gives_none():

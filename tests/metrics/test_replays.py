@@ -12,18 +12,47 @@ REPLAYS = Path(__file__).parent.parent / "replays"
 JOB = make_job([2], warmup_steps=2)
 
 POWER = (
-    "power_mean", "power_max", "energy", "energy_per_sample", "energy_per_token", "utilisation_mean", "clock_mean",
-    "temperature_max", "throttled_share",
-)  # fmt: skip
+    "power_mean",
+    "power_max",
+    "energy",
+    "energy_per_sample",
+    "energy_per_token",
+    "utilisation_mean",
+    "clock_mean",
+    "temperature_max",
+    "throttled_share",
+)
 """The probe of these records reads memory alone."""
 
 FINISHED = (
-    "e2e_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50",
-    "step_time_p90", "step_time_p99", "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped",
-    "samples_kept", "tflops_per_device", "mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm",
+    "e2e_time",
+    "train_time",
+    "p_whole",
+    "p_train",
+    "p_core",
+    "p_whole_all",
+    "token/p/s",
+    "step_time_p50",
+    "step_time_p90",
+    "step_time_p99",
+    "data_wait_share",
+    "padding_ratio",
+    "steps_kept",
+    "steps_dropped",
+    "samples_kept",
+    "tflops_per_device",
+    "mfu",
+    "mfu_useful",
+    "mfu_nominal-6n",
+    "mfu_nominal-2n",
+    "mfu_palm",
     "mem_allocator",
-    "mem_remainder", "loss", "loss_first", "acc", "target",
-)  # fmt: skip
+    "mem_remainder",
+    "loss",
+    "loss_first",
+    "acc",
+    "target",
+)
 """What only a run that was finished has."""
 
 OBSERVED = ("init_time", "mem_used", "mem_total", "mem_baseline", "probe_cost", "cpu_others")
@@ -121,6 +150,6 @@ def test_empty():
     assert {metrics[name].value for name in metrics} == {None}
     assert {metrics[name].reason for name in FINISHED} == {"run_failed"}
     assert {metrics[name].reason for name in POWER} == {"run_failed"}
-    assert metrics["p_core"].detail == "no record of ranks 0, 1: 0 of 2 started"
+    assert metrics["p_core"].detail == "no record of ranks 0, 1: 0 of 2 ranks started"
     assert metrics["init_time"].reason == "run_failed"
     assert {metrics[name].reason for name in OBSERVED[1:]} == {"not_measured"}

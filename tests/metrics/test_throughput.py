@@ -170,7 +170,7 @@ def test_a_step_takes_as_long_as_on_its_slowest_rank():
 
 def test_all_steps_warm_up():
     metrics = one_rank(began(0), *steps_of_a_second(2), warm(2, 2), ended(2), warmup_steps=2)
-    assert refused(metrics) == ("not_measured", "all 2 steps were warm-up: no step is left to measure")
+    assert refused(metrics) == ("not_measured", "all 2 steps were warm-up: no steps are left to measure")
     assert (metrics["steps_kept"].value, metrics["steps_dropped"].value) == (0, 2)
     assert metrics["p_whole_all"].value == 1.0
 
@@ -186,8 +186,8 @@ def test_compute_that_does_not_fit_is_refused():
     reason, detail = refused(metrics)
     assert reason == "invalid_telemetry"
     assert detail == (
-        "rank 0: 4100000000 ns of computing do not fit: "
-        "the window of 5000000000 ns leaves 4000000000 ns without evaluation and logging"
+        "rank 0: 4100000000 ns of compute do not fit: "
+        "the window of 5000000000 ns has 4000000000 ns without evaluation and logging"
     )
     assert metrics["p_whole_all"].value == 0.2
     assert metrics["steps_kept"].value == 1
@@ -233,12 +233,12 @@ def test_no_compute_at_all_is_no_throughput():
         ([began(0), step(1, 0, 1, wait=-1), ended(4)], 0, "negative"),
         ([began(0), step(1, 0, 1), evaluated(3, 2), ended(4)], 0, "before it began"),
         ([began(0), step(1, 0, 1), ended(4), ended(5)], 0, "2 ends of its measured span"),
-        ([began(0), began(0), step(1, 0, 1), ended(4)], 0, "2 beginnings"),
+        ([began(0), began(0), step(1, 0, 1), ended(4)], 0, "2 starts"),
         ([began(0), step(1, 0, 1), warm(1, 1), warm(1, 1), ended(4)], 1, "2 ends of warm-up"),
         ([began(0), *steps_of_a_second(3), warm(1, 1), ended(4)], 2, "training.warmup_steps is 2"),
         ([began(0), *steps_of_a_second(3), warm(1.5, 1), ended(4)], 1, "wrong side"),
         ([began(0), *steps_of_a_second(3), warm(0.5, 1), ended(4)], 1, "wrong side"),
-        ([began(0), *steps_of_a_second(3), ended(4)], 1, "did not end its warm-up"),
+        ([began(0), *steps_of_a_second(3), ended(4)], 1, "recorded no end of warm-up"),
     ],
 )
 def test_a_stream_out_of_order_is_refused(events, warmup_steps, word):
@@ -250,7 +250,7 @@ def test_a_stream_out_of_order_is_refused(events, warmup_steps, word):
 def test_ranks_that_did_different_steps_are_refused():
     files = [rank_file(began(0), *steps_of_a_second(3 - r), ended(4), rank=r) for r in (0, 1)]
     reason, detail = refused(metrics_of(make_job([2]), record_of(*files)), TRAINING)
-    assert (reason, detail) == ("invalid_telemetry", "rank 1 has steps 1 to 2, rank 0 has 1 to 3")
+    assert (reason, detail) == ("invalid_telemetry", "rank 1 recorded steps 1 to 2, rank 0 recorded 1 to 3")
 
 
 def test_no_training_span():
@@ -261,7 +261,7 @@ def test_no_training_span():
 def test_missing_ranks_are_named():
     record = record_of(rank_file(began(0), step(1, 0, 1), ended(1), rank=2))
     reason, detail = refused(metrics_of(make_job([4]), record), TRAINING)
-    assert (reason, detail) == ("run_failed", "no record of ranks 0, 1, 3: 1 of 4 started")
+    assert (reason, detail) == ("run_failed", "no record of ranks 0, 1, 3: 1 of 4 ranks started")
 
 
 def test_a_rank_that_failed_is_named_with_its_reason():
@@ -298,8 +298,15 @@ def test_oversubscribed_marks_speeds():
     metrics = two_ranks(oversubscribed=True)
     marked = {name for name, metric in metrics.items() if metric.marks == ("oversubscribed",)}
     assert marked == {
-        "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "step_time_p50", "step_time_p90", "step_time_p99"
-    }  # fmt: skip
+        "p_whole",
+        "p_train",
+        "p_core",
+        "p_whole_all",
+        "token/p/s",
+        "step_time_p50",
+        "step_time_p90",
+        "step_time_p99",
+    }
 
 
 def test_a_torn_rank_file_marks_every_value_and_only_values():

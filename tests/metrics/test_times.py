@@ -45,10 +45,12 @@ def test_init_time_never_mixes_clocks_of_two_machines():
     """The nodes' clocks are 5000 s apart, and it does not show."""
     parent = EventFile(
         (
-            WorkersLaunched(ns(1), 0, ns(101)), WorkersLaunched(ns(1), 1, ns(5101)),
-            WorkersEnded(ns(9), 0, ns(109), 0), WorkersEnded(ns(9), 1, ns(5109), 0),
+            WorkersLaunched(ns(1), 0, ns(101)),
+            WorkersLaunched(ns(1), 1, ns(5101)),
+            WorkersEnded(ns(9), 0, ns(109), 0),
+            WorkersEnded(ns(9), 1, ns(5109), 0),
         )
-    )  # fmt: skip
+    )
     metrics = two_nodes(parent, rank_of_node(0, 0, 103), rank_of_node(1, 1, 5104))
     assert metrics["init_time"].value == 3.0
 
@@ -65,7 +67,7 @@ def test_ranks_of_one_node_with_two_clocks_are_refused():
     ranks = [rank_of_node(0, 0, 110), rank_of_node(1, 0, 110, clock=msgspec.structs.replace(other, boot_id="x"))]
     metric = metrics_of(make_job([2]), record_of(*ranks, parent=parent_file((1, 50))))["init_time"]
     assert (metric.value, metric.reason) == (None, "invalid_telemetry")
-    assert "2 machines" in metric.detail
+    assert "2 different machines" in metric.detail
 
 
 def test_training_before_the_launch_is_refused():
@@ -80,7 +82,7 @@ def test_training_before_the_launch_is_refused():
         (EventFile(()), "run_failed", "no launch of the workers of nodes 0, 1"),
         (parent_file((1, 41)), "run_failed", "no launch of the workers of node 1"),
         (EventFile(parent_file((1, 41), (3, 36)).events[:4]), "run_failed", "no end of the workers of node 1"),
-        (parent_file((1, 41), (3, 36), returncode=1), "run_failed", "nodes 0, 1 ended with a code"),
+        (parent_file((1, 41), (3, 36), returncode=1), "run_failed", "nodes 0, 1 ended with a non-zero exit code"),
         (parent_file((9, 2), (9, 3)), "invalid_telemetry", "before the first were launched"),
     ],
 )

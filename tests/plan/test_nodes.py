@@ -172,7 +172,7 @@ def test_an_agent_of_another_version_is_refused_with_both_versions_and_the_remed
 @pytest.mark.parametrize("first_line", [FACTS, "not json", "[1]", "\\n"])
 def test_an_agent_that_says_no_version_is_refused(first_line: str) -> None:
     cluster = ScriptCluster(f"sys.stdin.read(); print({first_line!r})")
-    with pytest.raises(NodeFailed, match="did not say its flagperf version"):
+    with pytest.raises(NodeFailed, match="did not send its flagperf version"):
         describe_machine(cluster)
 
 

@@ -31,20 +31,42 @@ def llama_runs() -> list[RecordedRun]:
 def _run(shape: str, devices: int, name: str, changes: dict[str, int], figures: dict[str, Metric]) -> RecordedRun:
     run_id = f"20250104T030405Z-llama2_7b_finetune-metax-{shape}-eeee"
     plan = job(
-        run_id=run_id, devices=devices, set_values=changes, manifest=llama_manifest(), data_files=FILES,
-        precision=precision(name), peaks=(Peak("MetaX C500", name, 280e12, "MetaX C500 product brief", "medium"),),
-    )  # fmt: skip
+        run_id=run_id,
+        devices=devices,
+        set_values=changes,
+        manifest=llama_manifest(),
+        data_files=FILES,
+        precision=precision(name),
+        peaks=(Peak("MetaX C500", name, 280e12, "MetaX C500 product brief", "medium"),),
+    )
     return recorded(run_id, plan=plan, manifest=llama_manifest(), figures=figures, created="2025-01-04T03:04:05Z")
 
 
 def llama_metrics(**values: float) -> dict[str, Metric]:
     found = {
-        "e2e_time": 4120.5, "p_whole": 7.2, "p_train": 7.53, "p_core": 7.61, "steps_kept": 4600, "steps_dropped": 10,
-        "samples_kept": 18_400, "padding_ratio": 0.0, "token/p/s": 3855.4, "loss": 1.7219, "acc(MMLU)": 0.4487,
-        "mmlu_macro": 0.4512, "mmlu_shots": 5.0, "mmlu_cut": 0, "val_loss": 1.6101, "test_loss": 1.6202,
-        "mem_used": 31.2 * GIB, "mem_total": 64.0 * GIB, "mfu": 0.36979, "mfu_nominal-2n": 0.1928,
-        "tflops_per_device": 103.541, **values,
-    }  # fmt: skip
+        "e2e_time": 4120.5,
+        "p_whole": 7.2,
+        "p_train": 7.53,
+        "p_core": 7.61,
+        "steps_kept": 4600,
+        "steps_dropped": 10,
+        "samples_kept": 18_400,
+        "padding_ratio": 0.0,
+        "token/p/s": 3855.4,
+        "loss": 1.7219,
+        "acc(MMLU)": 0.4487,
+        "mmlu_macro": 0.4512,
+        "mmlu_shots": 5.0,
+        "mmlu_cut": 0,
+        "val_loss": 1.6101,
+        "test_loss": 1.6202,
+        "mem_used": 31.2 * GIB,
+        "mem_total": 64.0 * GIB,
+        "mfu": 0.36979,
+        "mfu_nominal-2n": 0.1928,
+        "tflops_per_device": 103.541,
+        **values,
+    }
     made = {name: metric(name, value) for name, value in found.items()}
     for name in ("mem_used", "p_core"):
         made[name] = changed(made[name], inputs=metrics()[name].inputs)
@@ -56,9 +78,10 @@ def llama_metrics(**values: float) -> dict[str, Metric]:
     parts = {"category": CATEGORIES, "subject": {f"subject_{number}": 0.45 for number in range(57)}}
     made["acc(MMLU)"] = changed(made["acc(MMLU)"], inputs={"step": 4610, "evaluated": 14042, "parts": parts})
     made["mfu"] = changed(
-        made["mfu"], marks=("medium_peak",),
+        made["mfu"],
+        marks=("medium_peak",),
         inputs={"formula": "exact-lora", "parameters": 6_738_415_616, "matmul_parameters": 6_607_077_376},
-    )  # fmt: skip
+    )
     return made
 
 

@@ -136,7 +136,7 @@ def aligned_cell(run):
 def test_without_a_reference_the_cell_says_so_and_is_neither_blank_nor_false():
     assert aligned_cell(large_batch_run()) == (
         "/",
-        "not_applicable (has no meaning here): no reference curve was given",
+        "not_applicable (does not apply here): no reference curve was given",
     )
     assert "没有给出参考曲线" in page([large_batch_run()], "zh")
     (exported,) = json.loads(to_json([large_batch_run()]))["runs"]
@@ -157,7 +157,7 @@ def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes
                 f"{REFERENCE.run} (nvidia H800-80GB 4x8); mean relative error {percent}, largest {percent} at step",
                 "80 of the 80 steps from 21 to 100 compared",
                 "(run/reference): parallel.tp 4/8",
-                "not compared, because one of the two does not say: model, data",
+                "not compared, because not recorded on both sides: model, data",
             ),
         ),
         (
@@ -181,7 +181,9 @@ def test_a_verdict_stands_in_its_cell_with_rule_error_and_reference_in_the_notes
 def test_a_run_of_another_experiment_says_which_and_is_not_false():
     word, note = aligned_cell(judged(published_run(), 1.0, 44))
     assert word == "/"
-    assert note.endswith("the reference is of another experiment: step 1 has 44 samples in RUN, 1024 in REFERENCE")
+    assert note.endswith(
+        "the reference is from a different experiment: step 1 has 44 samples in RUN, 1024 in REFERENCE"
+    )
     assert "参考属于另一实验：第1步在运行中有44个样本，在参考中有1024个" in page(llama2_70b_runs(), "zh")
 
 

@@ -81,16 +81,16 @@ def test_the_page_shows_the_peak_of_the_card_that_had_it():
     text = page([run_of()], "en")
     assert performance(text)[0]["mem"] == "47.5/64.0"
     assert (
-        "memory by probe mx-smi, 5 samples, at best every 10 s, largest gap 10 s, "
+        "memory read by probe mx-smi, 5 samples, interval 10 s or longer, largest gap 10 s, "
         "peak on device 0000:05:00.0 22.0 s after training began"
     ) in text
 
 
 def test_what_was_there_before_and_beside_the_allocator_is_on_the_page():
     text = page([run_of()], "en")
-    for note in ("before the workers 1.5 GiB", "allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0"):
+    for note in ("1.5 GiB before the workers started", "allocator 20.0 GiB, remainder 10.0 GiB on device 0000:00:00.0"):
         assert f"  - {note}\n" in text
-    assert "before the workers 1.5 GiB" in facts(run_of())["mem"][1]
+    assert "1.5 GiB before the workers started" in facts(run_of())["mem"][1]
 
 
 @pytest.mark.parametrize("status", ["failed", "out_of_memory", "interrupted", "timed_out"])
@@ -101,7 +101,7 @@ def test_page_table_and_summary_agree_on_the_memory_of_a_run_that_did_not_finish
     assert performance(text)[0]["mem"] == "37.0/64.0"
     assert row["mem"] == "37.0/64.0"
     assert facts(run)["mem"][0] == "37.0/64.0 GiB"
-    assert "memory by probe mx-smi" in text
+    assert "memory read by probe mx-smi" in text
 
 
 def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cell():
@@ -109,7 +109,7 @@ def test_a_run_that_failed_before_its_memory_was_read_has_its_ending_in_that_cel
     text = page([run], "en")
     row = performance(text)[0]
     assert (value(row["mem"])[0], row["mem"]) == ("/", row["e2e_time"])
-    assert "memory by probe" not in text
+    assert "memory read by probe" not in text
 
 
 def test_a_dead_probe_is_said_in_place_of_the_number():
@@ -125,7 +125,7 @@ def test_a_dead_probe_is_said_in_place_of_the_number():
         assert "47.5" not in text
 
 
-@pytest.mark.parametrize(("lang", "words"), [("en", "it is not verified"), ("zh", "未能确认")])
+@pytest.mark.parametrize(("lang", "words"), [("en", "not verified"), ("zh", "未能确认")])
 def test_a_worker_without_a_known_card_marks_the_cell(lang, words):
     text = page([run_of(mapping="none")], lang)
     cell = performance(text)[0]["mem"]

@@ -58,7 +58,7 @@ def test_notes_that_are_always_printed():
         "warm-up steps dropped 20, steps kept 2,620, padding ratio 97.4%",
         "target acc 0.910, got 0.913: reached",
         "acc over 872 evaluated rows",
-        "memory by probe mx-smi, 418 samples, at best every 1 s, largest gap 1.42 s, "
+        "memory read by probe mx-smi, 418 samples, interval 1 s or longer, largest gap 1.42 s, "
         "peak on device 0000:05:00.0 212.5 s after training began",
         "MFU by formula exact, N=66,955,010 (in matrix products 43,057,920)",
         "peak 15 TFLOP/s (fp32; source: MetaX C500 product brief; confidence: high)",

@@ -205,9 +205,9 @@ def test_a_download_that_is_no_address_is_text():
 
 def test_batch_sizes_stand_inside_their_bullet_and_name_rows_where_they_differ():
     text = page(llama_runs(), "en")
-    assert "\n* Input batch size\n  1. local batch size, LBS" in text
+    assert "\n* Input batch size\n  1. local batch size (LBS)" in text
     assert ": 4 (row 1), 1 (row 2)\n" in text
     assert (
-        "  4. global batch size, LBS x GAS x data parallel ranks: 4 x 1 x 1 = 4 (row 1), 1 x 1 x 8 = 8 (row 2)\n"
+        "  4. global batch size (LBS x GAS x data parallel ranks): 4 x 1 x 1 = 4 (row 1), 1 x 1 x 8 = 8 (row 2)\n"
         in text
     )

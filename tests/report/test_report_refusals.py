@@ -60,10 +60,10 @@ def test_simulated_run_and_a_simulated_one_beside_a_real_one():
         ({"acc": 1.009}, ("0 <= acc <= 1", "acc is 1.009")),
         ({"mem_used": 65 * GIB}, ("0 < used <= total memory", "used 69,793,218,560 bytes")),
         ({"mem_used": 0}, ("0 < used <= total memory", "used 0 bytes")),
-        ({"mem_total": 60 * GIB}, ("total memory is the device's",)),
+        ({"mem_total": 60 * GIB}, ("total memory = capacity of the device",)),
         ({"mfu": 1.2}, ("0 % <= mfu <= 100 %", "mfu is 120.0%")),
         ({"mfu": 0.25}, ("mfu = FLOP/s / peak", "mfu is 25.00%", "3.5175 TFLOP/s over 15 TFLOP/s is 23.45%")),
-        ({"loss": math.nan}, ("every value is a number", "loss is nan")),
+        ({"loss": math.nan}, ("every value is finite", "loss is nan")),
     ],
 )
 def test_figures_that_contradict_each_other(values, parts):
@@ -81,7 +81,7 @@ def test_devices_that_are_not_nodes_times_devices_per_node():
 def test_devices_that_were_not_sampled():
     found = metrics()
     found["mem_used"] = changed(found["mem_used"], inputs={"per_device": {"0/a": 1, "0/b": 2}})
-    assert "2 of 8 devices were" in refusal(recorded(figures=found))
+    assert "only 2 of 8 were" in refusal(recorded(figures=found))
 
 
 def test_all_contradictions_are_named_at_once():
@@ -125,9 +125,9 @@ def test_unknown_row_and_remark_name_the_case_and_near_matches():
 
 def test_rows_and_columns_that_do_not_name_the_same_metrics():
     rows = [row for row in MANIFEST.page.rows if row != "mfu"]
-    assert "case distilbert: page.columns has mfu, page.rows does not" in refusal(with_page(rows=rows))
+    assert "case distilbert: page.columns has mfu, but page.rows does not" in refusal(with_page(rows=rows))
     columns = [column for column in MANIFEST.page.columns if column != "acc"]
     page([with_page(columns=columns, rows=[row for row in MANIFEST.page.rows if row != "result"])], "en")
     assert "row result points to no column" in refusal(with_page(columns=columns))
     columns = [column for column in MANIFEST.page.columns if column != "mem"]
-    assert "page.rows has mem, page.columns does not" in refusal(with_page(columns=columns))
+    assert "page.rows has mem, but page.columns does not" in refusal(with_page(columns=columns))

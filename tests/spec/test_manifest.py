@@ -99,11 +99,11 @@ def test_a_missing_table_is_named(path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('name = "toy"', "name = 7", "name: expected a text, got a whole number"),
-        ("version = 1", 'version = "1"', "version: expected a whole number, got a text"),
+        ('name = "toy"', "name = 7", "name: expected a string, got a whole number"),
+        ("version = 1", 'version = "1"', "version: expected a whole number, got a string"),
         ('"training"', '"traning"', "kind: unknown kind 'traning'; did you mean training?"),
-        ('precisions = ["fp32"]', 'precisions = "fp32"', "precisions: expected a list, got a text"),
-        ('title = { en = "Toy" }', 'title = "Toy"', "title: expected a table, got a text"),
+        ('precisions = ["fp32"]', 'precisions = "fp32"', "precisions: expected a list, got a string"),
+        ('title = { en = "Toy" }', 'title = "Toy"', "title: expected a table, got a string"),
         ('model = "none"', 'model = "none"\nmodle = "x"', "unknown key 'modle'; did you mean model?"),
         ('about = { en = "Small" }', "", "[profiles.tiny] about: it is missing"),
         (
@@ -168,9 +168,9 @@ values = { p_core = 1.5, acc = 0.5 }
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('name = "toy"', 'name = "to/y"', "name: 'to/y' may have lower-case letters"),
-        ("version = 1", "version = 0", "version: it begins at 1; got 0"),
-        ('dataset = "none"', 'dataset = " "', "dataset: it is empty"),
+        ('name = "toy"', 'name = "to/y"', "name: use lower-case letters"),
+        ("version = 1", "version = 0", "version: must be at least 1; got 0"),
+        ('dataset = "none"', 'dataset = " "', "dataset: must not be empty"),
         ('title = { en = "Toy" }', 'title = { zh = "玩具" }', "[title]: the English text is missing"),
         ('task = { en = "Play" }', 'task = { en = "" }', "[task]: the English text is missing"),
         (
@@ -181,16 +181,16 @@ values = { p_core = 1.5, acc = 0.5 }
         ('about = { en = "Small" }', 'about = { zh = "小" }', "[profiles.tiny] about: the English text is missing"),
         ('["fp32"]', "[]", "precisions: name at least one of fp32, tf32"),
         ('["fp32"]', '["fp32", "bf61"]', "precisions: unknown precision 'bf61'; did you mean bf16"),
-        ('["fp32"]', '["fp32", "fp32"]', "precisions: 'fp32' is there twice"),
-        ('precision = "fp32"\n', "", "[values] precision: it has to be one of precisions, fp32"),
-        ('precision = "fp32"\n', "precision = 32\n", "[values] precision: it has to be one of precisions, fp32"),
+        ('["fp32"]', '["fp32", "fp32"]', "precisions: 'fp32' is listed twice"),
+        ('precision = "fp32"\n', "", "[values] precision: must be one of the case's precisions: fp32"),
+        ('precision = "fp32"\n', "precision = 32\n", "[values] precision: must be one of the case's precisions: fp32"),
         ('model = "none"', 'model = "none"\nrequires = ["torch>=>2"]', "requires: 'torch>=>2' is not a requirement"),
         (
             'model = "none"',
             'model = "none"\nrequires = ["torch>=2 <3"]',
             "requires: 'torch>=2 <3' is not a requirement",
         ),
-        ('model = "none"', 'model = "none"\ncheck_files = "data.py"', "check_files: write module:function"),
+        ('model = "none"', 'model = "none"\ncheck_files = "data.py"', "check_files: must be module:function"),
         (
             'model = "none"',
             'model = "none"\nmfu_formula = "exakt"',
@@ -204,28 +204,32 @@ values = { p_core = 1.5, acc = 0.5 }
         (
             'model = "none"',
             'model = "none"\nsequence_key = "precision"',
-            "sequence_key: the value of precision has to be a number",
+            "sequence_key: the value of precision must be a number",
         ),
         ('model = "none"', 'model = "none"\npage_names = { lr = "x" }', "[page_names]: unknown key of [values] 'lr'"),
         ("batch_size = 8", "batch_size = 0", "[values]: training.batch_size must be at least 1; got 0"),
-        ("batch_size = 8", "batch_size = nan", "[values] training.batch_size: nan is none of"),
+        ("batch_size = 8", "batch_size = nan", "[values] training.batch_size: must be a string"),
         (
             "batch_size = 8",
             "batch_size = 2026-01-01",
-            "[values] training.batch_size: datetime.date(2026, 1, 1) is none of",
+            "[values] training.batch_size: must be a string",
         ),
-        ("batch_size = 8", 'batch_size = 8\nsizes = [1, "a"]', "[values] sizes: [1, 'a'] is none of"),
-        ("batch_size = 8", 'batch_size = 8\n"a b" = 1', "[values] 'a b': keys have letters"),
+        ("batch_size = 8", 'batch_size = 8\nsizes = [1, "a"]', "[values] sizes: must be a string"),
+        ("batch_size = 8", 'batch_size = 8\n"a b" = 1', "[values] 'a b': keys may have letters"),
         (
             "[page]",
             "[limits]\n'training.batchsize' = { min = 1 }\n[page]",
             "[limits]: unknown key of [values] 'training.batchsize'; did you mean training.batch_size",
         ),
-        ("[page]", "[limits]\n'training.batch_size' = {}\n[page]", '[limits."training.batch_size"]: it limits nothing'),
+        (
+            "[page]",
+            "[limits]\n'training.batch_size' = {}\n[page]",
+            '[limits."training.batch_size"]: the limit is empty',
+        ),
         (
             "[page]",
             "[limits]\n'training.batch_size' = { min = 2, max = 1 }\n[page]",
-            '[limits."training.batch_size"]: no number is from 2 to 1',
+            '[limits."training.batch_size"]: the range is empty: from 2 to 1',
         ),
         (
             "[page]",
@@ -235,7 +239,7 @@ values = { p_core = 1.5, acc = 0.5 }
         (
             "[page]",
             "[limits]\n'training.batch_size' = { choices = ['8'] }\n[page]",
-            '[limits."training.batch_size"]: choices are for texts',
+            '[limits."training.batch_size"]: choices are for strings',
         ),
         (
             "[page]",
@@ -270,7 +274,7 @@ values = { p_core = 1.5, acc = 0.5 }
         (
             '{ en = "Small" }',
             '{ en = "S" }\nvalues.precision = "bf16"',
-            "[profiles.tiny.values] precision: it has to be one of fp32",
+            "[profiles.tiny.values] precision: must be one of fp32",
         ),
         (
             "[profiles.tiny]",
@@ -278,16 +282,16 @@ values = { p_core = 1.5, acc = 0.5 }
             '[profiles."a b"]: names have letters',
         ),
         ('name = "acc"', 'name = "p_core"', "[[qualities]] 1 name: 'p_core' is a metric of every run"),
-        ('definition = "right ones over all"', 'definition = ""', "[[qualities]] 1 definition: it is empty"),
+        ('definition = "right ones over all"', 'definition = ""', "[[qualities]] 1 definition: must not be empty"),
         (
             'definition = "right ones over all"',
             'definition = "d"\nminimum = 1\nmaximum = 0',
-            "[[qualities]] 1: no number is from 1 to 0",
+            "[[qualities]] 1: the range is empty: from 1 to 0",
         ),
         (
             "[target]",
             '[[qualities]]\nname = "acc"\nunit = ""\ndefinition = "d"\n[target]',
-            "[[qualities]] name: 'acc' is there twice",
+            "[[qualities]] name: 'acc' is listed twice",
         ),
         ('metric = "acc"', 'metric = "accu"', "[target] metric: unknown metric 'accu'; did you mean acc"),
         (
@@ -295,30 +299,30 @@ values = { p_core = 1.5, acc = 0.5 }
             'key = "evaluation.target"',
             "[target] key: unknown key of [values] 'evaluation.target'",
         ),
-        ('key = "training.batch_size"', 'key = "precision"', "[target] key: the value of precision has to be a number"),
-        ('columns = ["precision"]', "columns = []", "[page] columns: it is empty"),
+        ('key = "training.batch_size"', 'key = "precision"', "[target] key: the value of precision must be a number"),
+        ('columns = ["precision"]', "columns = []", "[page] columns: must not be empty"),
         (
             'columns = ["precision"]',
             'columns = ["p_cor"]',
             "[page] columns: unknown column 'p_cor'; did you mean p_core",
         ),
-        ('columns = ["precision"]', 'columns = ["acc", "acc"]', "[page] columns: 'acc' is there twice"),
+        ('columns = ["precision"]', 'columns = ["acc", "acc"]', "[page] columns: 'acc' is listed twice"),
         ('rows = ["precision"]', 'rows = ["precison"]', "[page] rows: unknown row 'precison'; did you mean precision"),
         (
             'rows = ["precision"]',
             'rows = ["precision"]\nremarks.mem.en = "x"',
             "[page.remarks]: unknown row of this page 'mem'",
         ),
-        ('source = "a page"', 'source = ""', "[[references]] 1 source: it is empty"),
-        ("nodes = 1", "nodes = 0", "[[references]] 1 nodes: it must be at least 1; got 0"),
+        ('source = "a page"', 'source = ""', "[[references]] 1 source: must not be empty"),
+        ("nodes = 1", "nodes = 0", "[[references]] 1 nodes: must be at least 1; got 0"),
         (
             'precision = "fp32"\noverrides',
             'precision = "f32"\noverrides',
             "[[references]] 1 precision: unknown precision 'f32'; did you mean tf32 or fp32",
         ),
         ("p_core = 1.5", "p_cor = 1.5", "[[references]] 1 values: unknown metric 'p_cor'; did you mean p_core"),
-        ("p_core = 1.5", "p_core = inf", "[[references]] 1 values: p_core is inf; leave out what was not published"),
-        ("p_core = 1.5", 'p_core = "fast"', "[[references]] 1 values[...]: expected a number, got a text"),
+        ("p_core = 1.5", "p_core = inf", "[[references]] 1 values: p_core is inf; omit values that were not published"),
+        ("p_core = 1.5", 'p_core = "fast"', "[[references]] 1 values[...]: expected a number, got a string"),
     ],
 )
 def test_what_does_not_hold_together_is_named_when_the_file_is_read(

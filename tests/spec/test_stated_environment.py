@@ -80,5 +80,5 @@ def test_only_facts_can_be_stated(key: str) -> None:
 def test_a_value_that_is_no_text_is_refused_with_its_place(key: str, value: object) -> None:
     with pytest.raises(BadInput) as caught:
         state_environment(CAPTURED, {key: value}, "site/flagperf.toml")
-    expected = f"[environment] {key} in site/flagperf.toml must be a text that is not empty; got {value!r}"
+    expected = f"[environment] {key} in site/flagperf.toml must be a non-empty string; got {value!r}"
     assert str(caught.value) == expected

@@ -23,10 +23,21 @@ LIMITS = {
     "data.rows": Limit(above=0, max=1000),
 }
 MANIFEST = Manifest(
-    name="toy", version=1, kind="training", title={"en": "Toy"}, task={"en": "Play"}, model="none", dataset="none",
-    precisions=("fp32",), default_profile="tiny", page=msgspec.UNSET, values=VALUES, profiles={},  # type: ignore[arg-type]
-    limits=LIMITS, page_names={"data.rows": "n"},
-)  # fmt: skip
+    name="toy",
+    version=1,
+    kind="training",
+    title={"en": "Toy"},
+    task={"en": "Play"},
+    model="none",
+    dataset="none",
+    precisions=("fp32",),
+    default_profile="tiny",
+    page=msgspec.UNSET,
+    values=VALUES,
+    profiles={},  # type: ignore[arg-type]
+    limits=LIMITS,
+    page_names={"data.rows": "n"},
+)
 
 
 def resolved(key: str, value: Any, layer: str = "--set") -> Resolved:
@@ -108,13 +119,13 @@ def test_a_whole_number_is_fine_where_a_number_is_asked_for() -> None:
     ("key", "value", "message"),
     [
         ("training.batch_size", 1.5, "takes a whole number, for example 32; got 1.5 (a finite number) from --set"),
-        ("training.batch_size", "8", "takes a whole number, for example 32; got '8' (a text) from --set"),
+        ("training.batch_size", "8", "takes a whole number, for example 32; got '8' (a string) from --set"),
         ("training.batch_size", True, "takes a whole number, for example 32; got True (true or false) from --set"),
         ("training.learning_rate", True, "takes a finite number, for example 0.1; got True (true or false) from --set"),
-        ("training.learning_rate", "fast", "takes a finite number, for example 0.1; got 'fast' (a text) from --set"),
+        ("training.learning_rate", "fast", "takes a finite number, for example 0.1; got 'fast' (a string) from --set"),
         ("training.shuffle", 1, "takes true or false, for example True; got 1 (a whole number) from --set"),
-        ("training.optimizer", 3, "takes a text, for example 'adamw'; got 3 (a whole number) from --set"),
-        ("data.splits", "train", "takes a list, for example ['train', 'test']; got 'train' (a text) from --set"),
+        ("training.optimizer", 3, "takes a string, for example 'adamw'; got 3 (a whole number) from --set"),
+        ("data.splits", "train", "takes a list, for example ['train', 'test']; got 'train' (a string) from --set"),
     ],
 )
 def test_another_type_is_refused_with_an_example(key: str, value: Any, message: str) -> None:

@@ -60,7 +60,7 @@ def test_writing_is_atomic_and_leaves_no_temporary_file(tmp_path: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(BundleFailed, match=r"No space left on device; .* make room"):
+    with pytest.raises(BundleFailed, match=r"No space left on device; .* free disk space"):
         write_run(bundle, make_run("other"))
     with pytest.raises(BundleFailed, match="No space left on device"):
         seal(bundle)

@@ -45,9 +45,13 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_a_file_is_a_table_below_what_it_is_of() -> None:
     of: dict[str, Any] = {
-        "run": "r-1", "vendor": "acme", "shape": "1x2", "profile": "tiny", "data": (CurveData('a, "b": c', "00"),),
+        "run": "r-1",
+        "vendor": "acme",
+        "shape": "1x2",
+        "profile": "tiny",
+        "data": (CurveData('a, "b": c', "00"),),
         "values": {"training.seed": 0, "training.lr": 1e-5},
-    }  # fmt: skip
+    }
     assert curve_text(curve([0.1 + 0.2, None], **of)) == WRITTEN
 
 
@@ -82,24 +86,27 @@ def test_a_curve_of_another_program_needs_no_more_than_case_steps_and_losses(tmp
     [
         ("", "is neither a run nor a loss curve"),
         ("step,loss\n1,2\n", "its first line is not '# flagperf loss curve 1'"),
-        (BARE.replace("curve 1", "curve 2") + "1,2\n", "schema '2', this flagperf reads 1"),
+        (BARE.replace("curve 1", "curve 2") + "1,2\n", "schema '2', but this flagperf reads schema 1"),
         (BARE, "there is no table of steps and losses"),
         (BARE.replace("step,loss", ""), "there is no table of steps and losses"),
         (BARE.replace('# case: "toy"\n', "") + "1,2\n", "missing required field `case`"),
-        (BARE.replace('"toy"', "toy") + "1,2\n", "line 2: 'toy' is not JSON; a text stands in double quotes"),
+        (BARE.replace('"toy"', "toy") + "1,2\n", "line 2: 'toy' is not JSON; put strings in double quotes"),
         (BARE.replace('"toy"', "[" * 100_000) + "1,2\n", "is not JSON"),
         (BARE.replace('"toy"', "5") + "1,2\n", "Expected `str`, got `int` - at `$.case`"),
         (BARE.replace('# case: "toy"', "# case") + "1,2\n", "line 2: '# case' is not `# name: value`"),
-        (BARE.replace("step,", '# case: "b"\nstep,') + "1,2\n", "the name is there twice"),
+        (BARE.replace("step,", '# case: "b"\nstep,') + "1,2\n", "the name is repeated"),
         (BARE.replace("step,", "# sead: 1\nstep,") + "1,2\n", "unknown name 'sead' above the table; known: case, "),
         (BARE.replace("step,", "# points: []\nstep,") + "1,2\n", "unknown name 'points'"),
-        (BARE.replace("step,", '# steps: "1 to 9"\nstep,') + "1,2\n2,2\n", "says that it has steps 1 to 9, the table"),
+        (
+            BARE.replace("step,", '# steps: "1 to 9"\nstep,') + "1,2\n2,2\n",
+            "the header says steps 1 to 9, but the table",
+        ),
         (BARE.replace("step,loss", "step,los") + "1,2\n", "line 3: the columns are step,los; known: step,loss,"),
         (BARE.replace("step,loss", "step,loss,loss") + "1,2,2\n", "line 3: the columns are step,loss,loss"),
         (BARE + "1,2\n3,2\n", "line 5: step 3 comes after step 1"),
         (BARE + "1,2\n1,2\n", "line 5: step 1 comes after step 1"),
-        (BARE + "1,much\n", "line 4: 1,much is no row of step,loss"),
-        (BARE + "1.5,2\n", "line 4: 1.5,2 is no row of step,loss"),
+        (BARE + "1,much\n", "line 4: 1,much does not match the columns step,loss"),
+        (BARE + "1.5,2\n", "line 4: 1.5,2 does not match the columns step,loss"),
         (BARE + "1\n", "line 4 has 1 cells for 2 columns"),
         (BARE + '1,"2\n', "unexpected end of data"),
     ],

@@ -26,7 +26,7 @@ def fresh_state() -> Iterator[None]:
 def test_a_world_of_another_size_is_an_error() -> None:
     from flagperf.worker.accelerator import make_accelerator
 
-    with pytest.raises(RuntimeError, match="accelerate sees 1 processes, the job has 2"):
+    with pytest.raises(RuntimeError, match="accelerate sees 1 processes, but the job has 2"):
         make_accelerator(CpuBackend(), precision("fp32"), 2, "cpu")
 
 

@@ -368,7 +368,7 @@ def test_a_row_that_could_not_be_measured_says_why():
 
 
 def test_an_amount_of_work_that_does_not_exist_is_refused():
-    with pytest.raises(TypeError, match="'pixels' is no amount of work; there are samples, tokens"):
+    with pytest.raises(TypeError, match="unknown amount of work 'pixels'; known: samples, tokens"):
         make_context(World()).row("copy", {}, [1.0], "s", pixels=3)
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: typed events, and the files they stand in."""
+"""The record of a run: typed events and the files that contain them."""
 
 from flagperf.events.files import EventFile, EventWriter, decode_events, read_all, read_events, this_clock
 from flagperf.events.schema import (

@@ -1,4 +1,4 @@
-"""Append-only event files: one JSON object per line, a torn last line is noted and skipped."""
+"""Append-only event files: one JSON object per line. A truncated last line (torn write) is flagged and skipped."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
 from flagperf.files import read_regular
 
 MAX_EVENT_BYTES = 2 << 30
-"""About ten million steps. All of a file is in memory when metrics are made."""
+"""About ten million steps. The whole file is in memory while metrics are computed."""
 
 _encoder = msgspec.json.Encoder()
 
 
 @functools.cache
 def _decoder() -> msgspec.json.Decoder[AnyEvent]:
-    """Made when a file is read: that takes longer than most commands need for all else."""
+    """Created lazily: it takes longer than everything else in most commands."""
     return msgspec.json.Decoder(AnyEvent)
 
 
 class EventWriter:
-    """Writes whole lines; each `write` reaches the kernel, so that a killed process loses at most the line in hand.
+    """Writes whole lines. Each `write` reaches the kernel, so a killed process loses at most the current line.
 
-    Unbuffered: what a full disk refused must not be tried again by `close`.
+    Unbuffered, so that `close` does not retry a write that failed on a full disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class EventWriter:
                 left = left[self._file.write(left) :]
         except OSError:
             with contextlib.suppress(OSError):
-                self._file.truncate(whole)  # what follows must not stand behind half a line
+                self._file.truncate(whole)  # remove the torn line, so that later lines stay readable
             raise
 
     def close(self) -> None:
@@ -62,26 +62,27 @@ class EventWriter:
 
 
 class EventFile(msgspec.Struct, frozen=True):
-    """A file as read. `torn` is true where the last line was cut off."""
+    """The content of an event file. `torn` is true if its last line was truncated."""
 
     events: tuple[AnyEvent, ...]
     torn: bool = False
 
 
 def decode_events(lines: Sequence[bytes], origin: str, measured_span: str = "") -> EventFile:
-    """A line that does not decode is an error, except the last one without its newline: a process died writing it.
+    """A line that cannot be decoded is an error, except a last line without newline: its process died while writing.
 
-    `measured_span` names the loop in files of schema 1, which do not.
+    `measured_span` is the name of the loop for files of schema 1, which do not contain it.
     """
     schema = _schema_of(lines)
     if schema == EVENT_SCHEMA:
         return _decode_lines(lines, origin, _decoder())
     if schema == 1:
-        from flagperf.events import schema1  # not at the top: few files are that old
+        from flagperf.events import schema1  # lazy: few files are that old
 
         old = _decode_lines(lines, origin, schema1.decoder())
         return EventFile(tuple(schema1.converted(old.events, measured_span)), old.torn)
-    raise BadInput(f"{origin} has event schema {schema}; this flagperf reads 1 to {EVENT_SCHEMA}: install a newer one")
+    expected = f"this flagperf reads 1 to {EVENT_SCHEMA}; install a newer flagperf"
+    raise BadInput(f"{origin} has event schema {schema}, {expected}")
 
 
 def read_events(path: Path, measured_span: str = "") -> EventFile:
@@ -93,7 +94,7 @@ def read_events(path: Path, measured_span: str = "") -> EventFile:
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What tells the schema of a file: its first line says it."""
+    """The schema field of a file's first line."""
 
     schema: int = EVENT_SCHEMA
 
@@ -102,7 +103,7 @@ def _schema_of(lines: Sequence[bytes]) -> int:
     try:
         return msgspec.json.decode(lines[0], type=_Head).schema if lines else EVENT_SCHEMA
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return EVENT_SCHEMA  # decoding the line says what is wrong with it
+        return EVENT_SCHEMA  # decoding the line reports what is wrong with it
 
 
 def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Decoder[Any]) -> EventFile:
@@ -113,7 +114,7 @@ def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Dec
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 return EventFile(tuple(events), torn=True)
-            raise BadInput(f"{origin}: line {number} is not an event of this version: {error}") from None
+            raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
     return EventFile(tuple(events))
 
 

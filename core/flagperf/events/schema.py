@@ -1,11 +1,11 @@
-"""What the processes of a run write down. One struct per line of a .jsonl file, told apart by `type`.
+"""The events that the processes of a run record: one struct per line of a .jsonl file, tagged by the field `type`.
 
 All times are time.monotonic_ns() of the machine named in the file's first line; times of two machines are never
-subtracted from each other. Three kinds of file, each opened by its own first line:
+subtracted from each other. There are three kinds of file, each with its own first line:
 
-    events/parent.jsonl       RunStarted, then every node's WorkersLaunched and WorkersEnded as they arrived, RunEnded
-    events/rank-00000.jsonl   WorkerStarted, then what the case did, WorkerEnded
-    samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded; ProbeFailed in place of an end
+    events/parent.jsonl       RunStarted, then WorkersLaunched and WorkersEnded of every node as they arrive, RunEnded
+    events/rank-00000.jsonl   WorkerStarted, then the events of the case, WorkerEnded
+    samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded (or ProbeFailed)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flagperf.api.memory import ProcessReading, Reading
 from flagperf.messages import Message
 
 EVENT_SCHEMA = 2
-"""Moves when a struct of this file changes in a way that an older reader would misread. `schema1.py` reads the files of
-schema 1."""
+"""Incremented when a struct in this file changes in a way that an older reader would misread. `schema1.py` reads files
+of schema 1."""
 
 
 def snake_case(name: str) -> str:
@@ -29,11 +29,11 @@ def snake_case(name: str) -> str:
 
 class Event(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case, omit_defaults=True):
     t_ns: int
-    """When it was noted, or for a span, when it ended."""
+    """When the event was recorded; for a span, when it ended."""
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Whose clock a file's times are, and what the wall said when it was opened."""
+    """The machine whose clock the timestamps of a file use, and the wall-clock time when the file was opened."""
 
     host: str
     boot_id: str
@@ -49,21 +49,21 @@ class RunStarted(Event, frozen=True):
     schema: int
     clock: Clock
     planned: dict[str, str] = {}
-    """Field of run.json -> its fingerprint when the run began. What was planned is not changed afterwards."""
+    """Field of run.json -> its fingerprint when the run began. Planned fields never change afterwards."""
     environment: str = ""
     """Fingerprint of environment.json."""
 
 
 class WorkersLaunched(Event, frozen=True):
-    """A node's launcher command has been started."""
+    """The launcher command of a node was started."""
 
     node_index: int
     node_t_ns: int
     """The same moment on the node's own clock."""
     command: LaunchCommand | None = None
-    """What the agent ran. None in files that were written before agents said so."""
+    """The command that the agent ran. None in files of older versions."""
     env_script: str = ""
-    """The vendor's script that the agent sourced for it; empty where there was none."""
+    """The vendor's script that the agent sourced first, or empty."""
 
 
 class WorkersEnded(Event, frozen=True):
@@ -75,7 +75,7 @@ class WorkersEnded(Event, frozen=True):
 class RunEnded(Event, frozen=True):
     status: str
     reason: str = ""
-    """In English."""
+    """The reason in English."""
     message: Message | None = None
     """The reason as data."""
 
@@ -95,16 +95,16 @@ class WorkerStarted(Event, frozen=True):
     timing: Literal["device_events", "synchronize"]
     framework: dict[str, str] = {}
     precision: str = ""
-    """The one that it set."""
+    """The precision that the worker set."""
     batch_size: int | None = None
-    """training.batch_size as it was given; None for a case that has none."""
+    """The batch size in the job that the worker received. None for a case without batches."""
     job: str = ""
-    """Fingerprint of the whole job as it was given."""
+    """Fingerprint of the job that the worker received."""
 
 
 class ModelDescribed(Event, frozen=True):
-    """What MFU needs to know of the model. `matmul_parameters` are weights used in matrix products: no input embedding,
-    no norms, a tied head counts once. `sequence` is the length that attention really spans, padding included."""
+    """Facts about the model that MFU needs. `matmul_parameters` counts weights used in matrix products: no input
+    embedding, no norms, a tied head once. `sequence` is the length that attention spans, including padding."""
 
     parameters: int
     matmul_parameters: int
@@ -116,11 +116,11 @@ class ModelDescribed(Event, frozen=True):
     nominal_parameters: int | None = None
     """The rounded N of published pages (70e9 for llama2_70b)."""
     lora_parameters: int | None = None
-    """Of the adapters, where the base is frozen; `parameters` are then those of the base."""
+    """Parameters of the adapters if the base is frozen; `parameters` then counts those of the base."""
 
 
 class DataDescribed(Event, frozen=True):
-    """A data set as the worker used it. `sha256` is over the rows in their file order."""
+    """A dataset that the worker used. `sha256` is over the rows in file order."""
 
     name: str
     rows: int
@@ -128,7 +128,7 @@ class DataDescribed(Event, frozen=True):
 
 
 class SpanBegan(Event, frozen=True):
-    """The measured span of the case (`training`, `inference`). Device synchronised."""
+    """Start of the measured span of the case (`training`, `inference`). The device is synchronised first."""
 
     name: str
     planned_steps: int | None = None
@@ -136,7 +136,8 @@ class SpanBegan(Event, frozen=True):
 
 
 class WarmupEnded(Event, frozen=True):
-    """After the last warm-up step, device synchronised: the window of the published throughputs opens."""
+    """Recorded after the last warm-up step, with the device synchronised. The window of the published throughputs
+    starts here."""
 
     step: int
 
@@ -149,9 +150,9 @@ class StepFinished(Event, frozen=True):
     began_ns: int
     compute_ns: int
     wait_ns: int
-    """From the end of the previous step's bookkeeping: waiting for the batch and copying it to the device."""
+    """Time spent waiting for the batch and copying it to the device, after the previous step's bookkeeping."""
     work: dict[str, int]
-    """What the step did, as amounts of WORK. Those that a step does not have are left out."""
+    """Amounts of work, with keys from WORK. Zero amounts are omitted."""
     loss: float | None = None
     """Mean over this rank's real samples of the step."""
     diverged: bool = False
@@ -171,53 +172,53 @@ class StepFinished(Event, frozen=True):
 
 
 WORK = ("samples", "tokens", "padded_tokens", "flops", "bytes")
-"""Amounts of work. `tokens` are real ones; `padded_tokens` are positions that hold padding, so that the model computed
-`tokens + padded_tokens` positions; `flops` and `bytes` are what an operator needs at least."""
+"""Amounts of work. `tokens` counts real tokens and `padded_tokens` padding positions; the model computes the sum of
+both. `flops` and `bytes` are the minimum that an operator needs."""
 
 
 class SpanEnded(Event, frozen=True):
-    """A span that the case or the context named: the measured one (device synchronised), `evaluation`, `logging` (the
-    context's own writing), or any other."""
+    """A named span of the case or the context: the measured span (device synchronised), `evaluation`, `logging` (time
+    spent writing events), or any other."""
 
     name: str
     began_ns: int
     step: int
-    """Steps finished before its end."""
+    """Number of steps finished before the end of the span."""
 
 
 class RowMeasured(Event, frozen=True):
     """One row of a table of measurements: an operator, a message size, a precision, with every repeat."""
 
     name: str
-    """What was measured: rows of one name have the same labels and unit."""
+    """What was measured. Rows with the same name have the same labels and unit."""
     labels: dict[str, str]
     unit: str
     values: tuple[float, ...]
-    """Each repeat, in the order in which they were made. Empty where it could not be measured."""
+    """Value of each repeat, in order. Empty if it could not be measured."""
     work: dict[str, int] = {}
-    """Of one repeat, as amounts of WORK."""
+    """Work of one repeat, with keys from WORK."""
     problem: str = ""
     """Why it could not be measured."""
 
 
 class EvaluationAdvanced(Event, frozen=True):
-    """For progress only: how far the evaluation under way is."""
+    """Progress of the current evaluation. Used only for display."""
 
     began_ns: int
     rows: int
-    """Of all ranks, where those are as far as this one."""
+    """Rows of all ranks, assuming that they are as far as this one."""
     planned_rows: int
 
 
 class Reported(Event, frozen=True):
-    """Values that the case gives: `acc`, `evaluated` and the like. The last one of a name counts."""
+    """Values that the case reports, such as `acc` and `evaluated`. The last report of a name counts."""
 
     step: int
     values: dict[str, float]
 
 
 class PartsReported(Event, frozen=True):
-    """What a value that the case gives is made of: `acc` by `subject`. The last one of a name and a division counts."""
+    """A breakdown of a reported value, such as `acc` by `subject`. The last report of a name and breakdown counts."""
 
     step: int
     name: str
@@ -243,11 +244,12 @@ class ProbeStarted(Event, frozen=True):
     probe: str
     interval_seconds: float
     not_used: dict[str, str] = {}
-    """Probes before this one, with the reason why they were not available."""
+    """Probes that were tried before this one, and why they were unavailable."""
 
 
 class CpuUse(msgspec.Struct, frozen=True):
-    """CPU seconds since some beginning, on the cores that the run may use: of all processes, and of the run's own."""
+    """Cumulative CPU seconds on the cores that the run may use: of all processes, and of the run's processes. Only
+    differences are meaningful."""
 
     cores: int
     all_seconds: float
@@ -259,7 +261,7 @@ class Sampled(Event, frozen=True):
     baseline: bool = False
     """True for the sample taken before the workers start."""
     cpu: CpuUse | None = None
-    """None in a baseline, and where the kernel does not say."""
+    """None in a baseline, or if the kernel does not report it."""
 
 
 class SampleMissed(Event, frozen=True):
@@ -267,7 +269,7 @@ class SampleMissed(Event, frozen=True):
 
 
 class ProcessesListed(Event, frozen=True):
-    """Who was on the cards, where the probe can say: before the workers start, and when they have ended."""
+    """Processes on the cards, if the probe can list them: before the workers start and after they end."""
 
     processes: tuple[ProcessReading, ...]
     problem: str = ""
@@ -280,15 +282,33 @@ class ProbeEnded(Event, frozen=True):
 
 
 class ProbeFailed(Event, frozen=True):
-    """Written by the agent: the probe did not get ready, died, or had to be killed. `t_ns` is when that was noticed."""
+    """Written by the agent: the probe did not become ready, died, or was killed. `t_ns` is when the agent noticed."""
 
     reason: str
     message: Message | None = None
 
 
-AnyEvent = Union[  # noqa: UP007  (msgspec reads it at run time, also on 3.10)
-    RunStarted, WorkersLaunched, WorkersEnded, RunEnded,
-    WorkerStarted, ModelDescribed, DataDescribed, SpanBegan, WarmupEnded, StepFinished, SpanEnded, EvaluationAdvanced,
-    RowMeasured, Reported, PartsReported, WorkerEnded,
-    ProbeStarted, Sampled, SampleMissed, ProcessesListed, ProbeEnded, ProbeFailed,
-]  # fmt: skip
+AnyEvent = Union[  # noqa: UP007  (msgspec evaluates it at run time, also on 3.10)
+    RunStarted,
+    WorkersLaunched,
+    WorkersEnded,
+    RunEnded,
+    WorkerStarted,
+    ModelDescribed,
+    DataDescribed,
+    SpanBegan,
+    WarmupEnded,
+    StepFinished,
+    SpanEnded,
+    EvaluationAdvanced,
+    RowMeasured,
+    Reported,
+    PartsReported,
+    WorkerEnded,
+    ProbeStarted,
+    Sampled,
+    SampleMissed,
+    ProcessesListed,
+    ProbeEnded,
+    ProbeFailed,
+]

@@ -1,5 +1,5 @@
-"""Event files of schema 1, as events of today. What differed then: a training span and its pauses had events of their
-own, also where the loop was one of inference, and a step had its three counts as fields."""
+"""Converts event files of schema 1 to current events. In schema 1, training and its pauses had dedicated event types,
+which inference used too, and the three counts of a step were fields."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decoder() -> msgspec.json.Decoder[Any]:
 
 
 def converted(events: Iterable[Any], measured_span: str) -> Iterator[AnyEvent]:
-    """`measured_span` is what the case's kind calls its loop: the files themselves do not say."""
+    """`measured_span` is the name of the loop in the case's kind; files of schema 1 do not contain it."""
     began_ns = steps = 0
     for event in events:
         if isinstance(event, TrainingBegan):

@@ -1,7 +1,7 @@
-"""Kinds of case: what a case is measured by. Each kind is one module here, and nothing else asks for a kind by name.
+"""Kinds of case. Each kind is one module in this package; no other code checks for a kind by name.
 
-A kind says which loop is measured, which metrics a run of it has, which sections its page has, and in which words.
-It is data: formulas and sections are looked up by their names.
+A kind defines the measured loop, the metrics of a run, the sections of its page and their wording. It is data only:
+formulas and sections are looked up by name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inference: a loop of forward passes over the data, a step for each batch."""
+"""Inference: a loop of forward passes over the data, one step per batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kind: one way of measuring."""
+"""Kind: how cases of one kind are measured and reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 RESULTS = ("results", "batch_sizes", "general", "performance", "rows", "published", "notes")
-"""The sections that end a page."""
+"""The last sections of every page."""
 
 Text = dict[str, str]
 """One text in several languages: {"en": ..., "zh": ...}."""
@@ -15,29 +15,28 @@ Text = dict[str, str]
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """As case.toml writes it, and the name of the measured span: the loop that the throughputs are of."""
+    """The name in case.toml. Also the name of the measured span, the loop that the throughputs refer to."""
     values: str
-    """The group of the case's values that has `batch_size` and `warmup_steps`."""
+    """The group of configuration values that has `batch_size` and `warmup_steps`."""
     metrics: tuple[str, ...]
-    """Groups of metrics (MetricEntry.group) that a run of this kind has, in this order. Qualities of the case and the
-    target come after them."""
+    """Metric groups (MetricEntry.group) of a run of this kind, in order. The case's qualities and the target follow."""
     headline: tuple[str, ...]
-    """Metrics that name the result, marked wherever they are shown."""
+    """The main results, marked wherever they are shown."""
     pauses: tuple[str, ...] = ("evaluation", "logging")
-    """Spans inside the measured one that are not work of it."""
+    """Spans inside the measured span that do not count as work."""
     mfu_duration: dict[Literal["samples", "tokens"], Literal["train", "core"]]
-    """What MFU divides by, for cases that count samples and for those that count tokens: see docs/metrics.md."""
+    """The duration used for MFU, for cases that count samples and cases that count tokens: see docs/metrics.md."""
     mfu_formulas: dict[str, str]
-    """Metric -> formula id, of the MFU by other formulas that stands beside the case's own."""
+    """Metric -> formula id, for additional MFU metrics besides the one with the case's formula."""
     card: tuple[str, ...]
-    """Speeds on the card that a terminal shows."""
+    """Throughput metrics on the card of a run."""
     timed: str
-    """The metric that says how steps were timed."""
+    """The metric whose inputs record how steps were timed."""
     sections: tuple[str, ...]
-    """Of a page, in this order, by the names of report.page.SECTIONS."""
+    """Sections of a page, in order: keys of report.page.SECTIONS."""
     loop: Text
-    """What the measured span is called in a sentence."""
+    """Name of the measured span in sentences."""
     step: str = "step"
-    """What progress calls a step of it."""
+    """Name of a step in progress output."""
     words: dict[str, Text] = {}
-    """Labels that this kind words differently from the catalogue."""
+    """Labels that differ from those in the message catalogue."""

@@ -1,4 +1,4 @@
-"""Training: a loop of optimizer steps over samples, with evaluations between them."""
+"""Training: a loop of optimizer steps over samples, with evaluations in between."""
 
 from __future__ import annotations
 

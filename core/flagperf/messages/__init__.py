@@ -1,8 +1,8 @@
-"""Messages as data: a code with parameters. A catalogue per language (`en.toml`, `zh.toml`) puts it into words.
+"""Messages as data: a code with parameters, rendered by a catalogue per language (`en.toml`, `zh.toml`).
 
-Whatever a record says in our own words (why a value is missing, how a run ended, what a mark means) is a Message, kept
-beside its English sentence, so that a page in any language can say it. Words of others (a tool, a driver, an exception)
-are parameters and stay as they were said.
+Every sentence of ours in a record (why a value is missing, how a run ended, what a mark means) is stored as a Message
+next to its English text, so that a page can render it in any language. Output of tools, drivers and exceptions is
+passed as a parameter and not translated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 class Message(msgspec.Struct, frozen=True):
     code: str
     params: dict[str, Any] = {}
-    """Texts, numbers, lists of these, and messages."""
+    """Values are strings, numbers, messages, or lists of these."""
 
     def __str__(self) -> str:
         return render(self)
@@ -47,12 +47,12 @@ def message(code: str, /, **params: Any) -> Message:
 
 
 def render(said: Message, lang: Lang = "en") -> str:
-    """Raises KeyError or ValueError for a code or parameters that the catalogue does not have."""
+    """Raises KeyError for an unknown code or a missing parameter, ValueError for a template that cannot format it."""
     return template(said.code, lang).format(**{name: _words(value, lang) for name, value in said.params.items()})
 
 
 def choose(text: Mapping[str, str], lang: Lang) -> str:
-    """A text that a case or an adapter brought: in the language, else in English, else in any."""
+    """A text of a case or an adapter: in `lang`, else in English, else in any language."""
     return text.get(lang) or text.get("en") or next(iter(text.values()), "")
 
 
@@ -61,12 +61,12 @@ def listed(items: Iterable[str], lang: Lang) -> str:
 
 
 def clauses(items: Iterable[str], lang: Lang) -> str:
-    """Clauses of one sentence; empty ones are left out."""
+    """Join the clauses of one sentence, skipping empty ones."""
     return template("separator.clauses", lang).join(item for item in items if item)
 
 
 def usable(said: Message | None, text: str) -> Message | str:
-    """A message from a record, which another version may have written: `text` where it cannot be put into words."""
+    """`said` if this version can render it, else the fallback `text`. Another version may have written the record."""
     if said is None:
         return text
     try:

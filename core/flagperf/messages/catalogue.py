@@ -1,6 +1,6 @@
-"""The catalogues: `<language>.toml` beside this file, tables of templates in the syntax of str.format.
+"""The message catalogues: one `<language>.toml` in this folder, with templates in str.format syntax.
 
-A translator edits those files alone. A test compares the codes of all languages and the parameters of each.
+Translators edit only these files. A test checks that all languages have the same codes and parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def has_text(code: str) -> bool:
 
 @functools.cache
 def catalogue(lang: Lang) -> dict[str, str]:
-    """Code -> template. The table of a code stands before its dot: [ending] timed_out is `ending.timed_out`."""
+    """Code -> template. A code is `table.key`: `timed_out` in [ending] is `ending.timed_out`."""
     with Path(__file__).with_name(f"{lang}.toml").open("rb") as file:
         tables = tomllib.load(file)
     return {f"{table}.{name}": text for table, texts in tables.items() for name, text in texts.items()}

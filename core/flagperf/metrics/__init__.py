@@ -1,4 +1,4 @@
-"""Numbers from a record: pure functions of events and samples, with no clock, disk or device.
+"""Metrics: pure functions of recorded events and samples. No clock, disk or device is used here.
 
 All names are lazy: listing cases needs the registry alone.
 """

@@ -12,7 +12,7 @@ from flagperf.messages import Message, message
 from flagperf.metrics.curve import CurvePoint, LossCurve
 
 SLACK = 1e-12
-"""So that rounding cannot decide: a mean of exactly the limit is not below it."""
+"""Tolerance for floating-point rounding: a mean equal to the limit is not below it."""
 
 SEED_KEY = "training.seed"
 _NAMED_DATA = 3
@@ -21,7 +21,7 @@ _NAMED_DATA = 3
 class Rule(msgspec.Struct, frozen=True):
     id: str
     judges: Literal["mean", "each"]
-    """`mean`: the mean of the relative errors has to be below the limit. `each`: no error may be above it."""
+    """`mean`: the mean relative error must be below the limit. `each`: no single relative error may exceed it."""
     first_step: int
     limit: float
 
@@ -44,7 +44,7 @@ class StepError(msgspec.Struct, frozen=True):
 
 
 class StepGap(msgspec.Struct, frozen=True):
-    """A step that has no error, which no rule lets pass."""
+    """A step that cannot be compared. Every rule fails if there is one."""
 
     step: int
     remark: str
@@ -54,18 +54,18 @@ class Alignment(msgspec.Struct, frozen=True):
     rule: Rule
     aligned: bool
     first_step: int
-    """Of the steps that the rule judges."""
+    """First step that the rule judges; `last_step` is the last."""
     last_step: int
     num_compared: int
-    """Judged steps that have an error; mean, largest and drift are of these."""
+    """Judged steps that can be compared. Mean, largest error and drift are computed over these."""
     mean_error: float | None
     largest: StepError | None
     first_above: StepError | None
-    """The first step that would not pass by itself."""
+    """The first step whose error is not within the limit."""
     drift_per_step: float | None
-    """Slope of the straight line through the errors with their signs: above 0 where the run moves up and away."""
+    """Slope of a least-squares line through the signed errors. Positive if the run drifts above the reference."""
     gaps: tuple[StepGap, ...]
-    """Of all steps, also those that the rule does not judge."""
+    """Includes steps that the rule does not judge."""
 
     @property
     def num_judged(self) -> int:
@@ -73,7 +73,7 @@ class Alignment(msgspec.Struct, frozen=True):
 
 
 def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[Message]:
-    """Why the two cannot be judged by this rule, one clause each. Empty where they can."""
+    """Reasons why the curves cannot be judged by this rule. Empty if they can."""
     if curve.case != reference.case:
         return [message("align.other_case", case=curve.case, other=reference.case)]
     wrong = [_contrast(name, a, b) for name, a, b in _conditions(curve, reference) if _are_known(a, b) and a != b]
@@ -87,14 +87,14 @@ def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[Messag
 
 
 def unstated(curve: LossCurve, reference: LossCurve) -> list[Message]:
-    """What decides a curve but was not compared, because one of the two does not say it."""
+    """Conditions that affect a curve but were not compared, because one of the curves does not record them."""
     names = [name for name, a, b in _conditions(curve, reference) if not _are_known(a, b)]
     is_counted = all(point.samples is not None for point in curve.points + reference.points)
     return names if is_counted else [*names, message("align.samples_per_step")]
 
 
 def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[Any, Any]]:
-    """Values that both have and that differ: shape, precision, tuning. They may differ; a reader has to know."""
+    """Values that both curves record and that differ: shape, precision, tuning. Allowed, but reported."""
     both = sorted(set(curve.values) & set(reference.values))
     return {
         key: (curve.values[key], reference.values[key]) for key in both if curve.values[key] != reference.values[key]
@@ -102,7 +102,7 @@ def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[An
 
 
 def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignment:
-    """Of curves without `obstacles`."""
+    """Requires curves without `obstacles`."""
     pairs = list(zip(curve.points, reference.points, strict=True))
     gaps = tuple(gap for pair in pairs for gap in _gaps(*pair))
     judged = [pair for pair in pairs if pair[0].step >= rule.first_step]
@@ -128,7 +128,7 @@ def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignmen
 
 
 def _error(point: CurvePoint, reference: CurvePoint) -> StepError | None:
-    """None where a loss is missing, or where the reference is 0 and relative to nothing."""
+    """None if a loss is missing, or if the reference is 0 and the relative error is undefined."""
     if point.loss is None or reference.loss is None:
         return None
     difference = abs(point.loss - reference.loss)
@@ -141,7 +141,7 @@ def _gaps(point: CurvePoint, reference: CurvePoint) -> Iterator[StepGap]:
         if each.loss is None:
             yield StepGap(each.step, f"{name}: {each.remark or 'no loss'}")
     if point.loss is not None and reference.loss is not None and _error(point, reference) is None:
-        yield StepGap(point.step, f"{point.loss:g} against {reference.loss:g} has no relative error")
+        yield StepGap(point.step, f"the relative error of {point.loss:g} vs. {reference.loss:g} is undefined")
 
 
 def _slope(errors: Sequence[StepError]) -> float | None:
@@ -154,7 +154,7 @@ def _slope(errors: Sequence[StepError]) -> float | None:
     return slope if math.isfinite(slope) else None
 
 
-# --- what decides a curve -------------------------------------------------------------------------------------------
+# --- conditions that affect a curve ---------------------------------------------------------------------------------
 
 
 def _conditions(curve: LossCurve, reference: LossCurve) -> list[tuple[Message, Any, Any]]:
@@ -176,7 +176,7 @@ def _contrast(name: Message, a: Any, b: Any) -> Message:
 
 
 def _listed(value: Any, other: Any) -> Message | str:
-    """Of several parts those that the other does not have."""
+    """For a value with several parts, only the parts that `other` lacks."""
     if isinstance(value, dict):
         parts = [f"{count} {name}" for name, count in value.items() if count != other.get(name)]
         return ", ".join(parts) or message("align.less")

@@ -1,5 +1,5 @@
-"""loss_aligned: the verdict of an alignment as a metric of a run. It is not among those that every run has: it needs a
-reference, and so is made when a report is."""
+"""loss_aligned: the verdict of an alignment as a metric. It needs a reference, so it is computed for a report and not
+stored in the run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ NO_REFERENCE = LOSS_ALIGNED.metric(absent("not_applicable", "align.no_reference"
 
 
 def loss_aligned(curve: LossCurve | Absent, reference: LossCurve, rule: Rule, reference_name: str) -> Metric:
-    """1 where the curve follows the reference, 0 where it does not; without a value where that cannot be judged."""
+    """1 if the curve follows the reference, else 0. Absent if the two cannot be compared."""
     finding = _verdict(curve, reference, rule)
     named = {"reference_name": reference_name, **finding.inputs}
     return LOSS_ALIGNED.metric(msgspec.structs.replace(finding, inputs=named), unit="")
 
 
 def alignment_fields(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> dict[str, Any]:
-    """`differences`: value of the run, then of the reference. Errors are shares of 1; what is not known is None."""
+    """`differences` holds (value of the run, value of the reference). Errors are fractions of 1. Unknown values are
+    None."""
     return {
         "run": _identity(curve),
         "reference": _identity(reference),

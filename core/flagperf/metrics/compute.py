@@ -1,4 +1,4 @@
-"""All metrics of a run from its record."""
+"""Computes all metrics of a run from its record."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TARGET = "target"
 def compute_metrics(job: Job, manifest: Manifest, record: Record) -> tuple[Metric, ...]:
     """Always the same metrics in the same order: those of the case's kind, its qualities, the target.
 
-    Whatever the record lacks, nothing is raised: a metric that cannot be had has a reason in place of a value.
+    Never raises for an incomplete record: a metric that cannot be computed has a reason instead of a value.
     """
     return recompute_metrics(job, manifest, record, metric_versions(manifest))
 
 
 def metric_versions(manifest: Manifest) -> dict[str, int]:
-    """What a run of the case is measured by today: metric -> version of its formula."""
+    """Metric -> current formula version, for all metrics of a run of this case."""
     return {**{entry.name: entry.version for entry in entries_of(manifest)}, TARGET: target_entry({}).version}
 
 
 def recompute_metrics(job: Job, manifest: Manifest, record: Record, versions: Mapping[str, int]) -> tuple[Metric, ...]:
-    """Each by the version that is asked for. Those that this flagperf has no formula for are left out."""
+    """Compute each metric with the requested formula version. Metrics without such a formula are omitted."""
     run = Observed(job, manifest, record)
     marks = run_marks(run)
     findings: dict[str, Finding] = {}
@@ -54,7 +54,7 @@ def _known(
 
 
 def _of_another_kind(run: Observed, entry: MetricEntry) -> Absent | None:
-    """Runs of schema 1 have the metrics of all kinds."""
+    """Runs of schema 1 have the metrics of all kinds; those of other kinds do not apply."""
     is_own = entry.group in (*run.kind.metrics, "quality")
     return None if is_own else absent("not_applicable", "kind.not_measured", kind=run.kind.name)
 
@@ -74,6 +74,6 @@ def run_marks(run: Observed) -> tuple[Mark, ...]:
 
 
 def _has_device(job: Job, rank: RankRecord) -> bool:
-    """Whether the card that the worker says it has is one of those that the job gave its node."""
+    """Whether the card that the worker reports is assigned to its node by the job."""
     node = next((node for node in job.nodes if node.index == rank.started.node_index), None)
     return node is not None and rank.started.device_id in {device.id for device in node.devices}

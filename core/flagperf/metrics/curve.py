@@ -1,4 +1,4 @@
-"""LossCurve: the loss of every step of a run, with all that decides such a curve."""
+"""LossCurve: the loss of every step of a run, with the conditions that affect it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ MODEL_FIELDS = ("parameters", "layers", "heads", "sequence")
 class CurvePoint(msgspec.Struct, frozen=True):
     step: int
     loss: float | None
-    """Mean over all real samples of the step, on all ranks. None where there is no finite one."""
+    """Mean over all real samples of the step, on all ranks. None if there is no finite loss."""
     samples: int | None = None
     remark: str = ""
     """Why there is no loss."""
 
 
 class CurveData(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A data set, or a file, that was trained or evaluated on."""
+    """A dataset or file used for training or evaluation."""
 
     name: str
     sha256: str
 
 
 class LossCurve(msgspec.Struct, frozen=True):
-    """A curve that was not exported by a run may leave out all but case and points. What it leaves out is not known."""
+    """Only case and points are required: a curve from another program may omit the rest, which is then unknown."""
 
     case: str
     points: tuple[CurvePoint, ...]
-    """At least one; steps count up by one."""
+    """At least one; steps increase by one."""
     case_version: int | None = None
     run: str = ""
     vendor: str = ""
@@ -50,7 +50,7 @@ class LossCurve(msgspec.Struct, frozen=True):
     model: dict[str, int] = {}
     data: tuple[CurveData, ...] = ()
     values: dict[str, Any] = {}
-    """Dotted key -> the value that the run had."""
+    """Dotted key -> value in the configuration of the run."""
 
     @property
     def first_step(self) -> int:
@@ -103,6 +103,6 @@ def _model(record: Record) -> dict[str, int]:
 
 
 def _data(job: Job, record: Record) -> tuple[CurveData, ...]:
-    """As the workers used it. Of a case that does not say, the files that were checked before the run."""
+    """The data that the workers reported, else the files that were checked before the run."""
     described = {CurveData(e.name, e.sha256) for file in record.ranks for e in of(file.events, DataDescribed)}
     return tuple(sorted(described or {CurveData(file.path, file.sha256) for file in job.data_files}))

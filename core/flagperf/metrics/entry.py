@@ -1,7 +1,7 @@
-"""MetricEntry: all that is known of one metric, in one place.
+"""MetricEntry: the complete definition of one metric.
 
-Columns and rows of pages, their labels, the names that a case.toml may use, the index of docs/metrics.md and what
-`runs verify` recomputes are derived from these entries. Each stands below its formula; registry.py lists them.
+Columns and rows of pages, their labels, the names that case.toml may use, the index of docs/metrics.md and the metrics
+that `runs verify` recomputes are derived from these entries. Each is defined below its formula; registry.py lists all.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ CARD: tuple[Mark, ...] = ("unverified_mapping",)
 class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     unit: str | Callable[[Manifest], str]
-    """As the record has it."""
+    """Unit of the recorded value."""
     scope: Scope
     group: str
-    """Runs have the metrics of those groups that the kind of their case names."""
+    """A run has the metrics of the groups that the kind of its case lists."""
     formula: Formula
     version: int = 1
-    """Moves with the meaning of the value. The formula before goes to `earlier`, so that old runs still verify."""
+    """Incremented when the meaning of the value changes. The old formula moves to `earlier`, so that old runs still
+    verify."""
     earlier: dict[int, Formula] = {}
     title: Text
-    """Of its row in a page's general table, and wherever it is named in words."""
+    """Title of its row in the general table, and its name in sentences."""
     remark: Text = {}
-    """Beside that row. May use {unit}, {formula}, {target} and {precisions} of the case."""
+    """Remark of that row. May use the fields {unit}, {formula}, {target} and {precisions} of the case."""
     head: str = ""
-    """Of its column, in all languages [default: its name]."""
+    """Head of its column, in all languages [default: its name]."""
     format: Callable[[Any], str] = units.setting
-    """How people read the value."""
+    """Formats the value for display."""
     shown_unit: str = ""
-    """Behind the formatted value, where that is not `unit`."""
+    """Unit of the formatted value, if it differs from `unit`."""
     marks: tuple[Mark, ...] = ()
-    """Marks of the run that concern this metric. `torn_record` concerns all."""
+    """Marks of the run that apply to this metric. `torn_record` applies to every metric."""
     heading: str = ""
-    """Of its section in docs/metrics.md [default: its name]."""
+    """Heading of its section in docs/metrics.md [default: its name]."""
     noted: str = ""
-    """The subject among a page's notes, and on a terminal's card, where it is listed whenever it has a value. Empty for
-    metrics that have another place."""
+    """The subject in a page's notes under which the metric is listed if it has a value; it is then on the run's card
+    too. Empty for metrics that are shown elsewhere."""
 
     def formula_of(self, version: int) -> Formula | None:
         return self.formula if version == self.version else self.earlier.get(version)
@@ -98,7 +99,7 @@ def speed_entry(
 
 
 def samples_per_second(manifest: Manifest) -> str:
-    """The case's own word for it, where that counts samples."""
+    """The case's unit if it counts samples, else `samples/s`."""
     return manifest.sample_unit if manifest.counts == "samples" else "samples/s"
 
 

@@ -1,4 +1,4 @@
-"""What a formula gives: a value, or the reason why there is none."""
+"""Finding: the result of a formula, either a value or the reason why it is absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Found(msgspec.Struct, frozen=True):
 class Absent(msgspec.Struct, frozen=True):
     reason: Reason
     message: Message
-    """What was seen."""
+    """What was observed."""
     inputs: dict[str, Any] = {}
 
     @property

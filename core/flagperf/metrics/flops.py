@@ -1,4 +1,4 @@
-"""FLOPs per token by formula id. Two ids are never compared with each other.
+"""FLOPs per token by formula id. Figures of different formulas are not comparable.
 
 With N parameters, L layers, H heads of size Q and T attended positions, attention costs 4 L H Q T per token forward,
 half of it where a token sees only the ones before it; backward costs twice the forward.
@@ -37,7 +37,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
     @property
     def attention(self) -> int:
-        """Forward FLOPs of attention per token, of the positions that are really attended."""
+        """Forward FLOPs of attention per token, counting only the attended positions."""
         return (2 if self.causal else 4) * self.width_times_length
 
 
@@ -106,5 +106,5 @@ FORMULAS: dict[str, Callable[[ModelFacts], int]] = {
 
 
 def utilisation(tokens_per_second: float, flops_per_token: int, peak: float) -> float:
-    """Of one device: the share of its peak FLOP/s that the model needed."""
+    """Fraction of one device's peak FLOP/s that the model needed."""
     return tokens_per_second * flops_per_token / peak

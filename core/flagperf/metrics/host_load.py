@@ -1,4 +1,4 @@
-"""What the host's cores did beside the workers: other processes, and the probe itself."""
+"""CPU load of the host besides the workers: other processes, and the probe itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flagperf.metrics.samples import probe_files
 from flagperf.units import SECOND_NS
 
 BUSY_SHARE = 0.10
-"""Others above this slow CPU workers down by more than runs differ by themselves."""
+"""Above this share, other processes slow CPU workers down by more than the normal variation between runs."""
 
 
 class _Rates(msgspec.Struct, frozen=True):
-    """Cores kept busy on average: by all processes, and by one node's own."""
+    """Average number of busy cores: by all processes, and by the run's processes on one node."""
 
     cores: int
     all_busy: float
@@ -28,7 +28,7 @@ class _Rates(msgspec.Struct, frozen=True):
 
 
 def cpu_others(run: Observed) -> Finding:
-    """The busiest machine's. Nodes that are one machine are each other's own, not others."""
+    """The share on the busiest machine. Nodes on the same machine do not count as other processes."""
     machines: dict[str, list[_Rates]] = {}
     seen: set[int] = set()
     for started, file in probe_files(run.record.samples):
@@ -44,7 +44,7 @@ def cpu_others(run: Observed) -> Finding:
 
 
 def is_busy_host(run: Observed) -> bool:
-    """Where the cores are the devices."""
+    """Only applies if the devices are CPU cores."""
     finding = cpu_others(run)
     return run.job.memory_scope == "host" and isinstance(finding, Found) and finding.value > BUSY_SHARE
 
@@ -62,7 +62,7 @@ def _rates(samples: Sequence[tuple[int, CpuUse]]) -> _Rates | None:
 
 
 def _share(nodes: Sequence[_Rates]) -> float:
-    """Process times and the cores' are counted at different moments: a difference below 0 is 0."""
+    """Process times and core times are read at different moments, so a negative difference is clamped to 0."""
     all_busy = sum(node.all_busy for node in nodes) / len(nodes)
     own_busy = sum(node.own_busy for node in nodes)
     return min(1.0, max(0.0, all_busy - own_busy) / max(node.cores for node in nodes))

@@ -1,4 +1,4 @@
-"""How fast an inference case goes through its data: by its engine, over real tokens (or samples)."""
+"""Throughput of an inference case with its engine, counting real tokens or samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def p_infer_padded(window: Window, run: Observed) -> Finding:
 
 
 def _engine(run: Observed) -> str:
-    """As the page has it: `engine (torch 2.6)`."""
+    """The form used on pages: `engine (torch 2.6)`."""
     found = run.ranks[0].started.framework if run.ranks else {}
     versions = ", ".join(f"{name} {version}" for name, version in found.items() if name == "torch")
     return f"{run.manifest.engine} ({versions})" if versions else run.manifest.engine
@@ -73,9 +73,9 @@ METRICS = (
     _speed(
         "p_infer_padded",
         of_window(p_infer_padded),
-        {"en": "The same, padding counted", "zh": "推理计算吞吐量（含填充）"},
+        {"en": "Engine throughput, padded", "zh": "推理计算吞吐量（含填充）"},
         {
-            "en": "as p_infer_core, with the positions that held padding counted too, {unit}",
+            "en": "like p_infer_core, but padding positions are counted too, {unit}",
             "zh": "同p_infer_core，但计入填充位置，单位{unit}",
         },
     ),

@@ -1,4 +1,4 @@
-"""Memory: what the card says, what the framework's allocator says, and the remainder. Integer bytes."""
+"""Memory in bytes (integers): what the card reports, what the framework's allocator reports, and the difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
 TOLERANCE_BYTES = 64 << 20
-"""Cards round, and are read between two allocations. A card that says less than the allocator by more is misread."""
+"""Cards round their figures and may be sampled between two allocations. If a card reports less than the allocator by
+more than this, the wrong card was read."""
 
 ROUNDING = 1.01
 """A vendor's library and tool may round one card's capacity differently (bytes, whole MiB)."""
@@ -30,7 +31,7 @@ Devices = Mapping[DeviceKey, DeviceSamples]
 
 
 def of_devices(formula: Callable[[Devices, Observed], Finding]) -> Formula:
-    """A formula over the samples of all cards, marked with what the readings themselves say against it."""
+    """A formula over the samples of all cards. Its finding gets the marks of suspicious readings."""
 
     def guarded(run: Observed) -> Finding:
         if isinstance(run.devices, Absent):
@@ -82,7 +83,7 @@ def mem_allocator(run: Observed) -> Finding:
 
 
 def mem_remainder(run: Observed) -> Finding:
-    """Of the card of the rank whose allocator took most. May be negative by less than the tolerance."""
+    """For the card of the rank whose allocator reserved most. May be negative within the tolerance."""
     allocator = mem_allocator(run)
     if isinstance(allocator, Absent):
         return allocator
@@ -98,7 +99,7 @@ def _implausible_memory(devices: Devices, run: Observed) -> Absent | None:
 
 
 def device_marks(job: Job, devices: Devices) -> tuple[Mark, ...]:
-    """What the readings themselves say against the figures."""
+    """Marks for readings that cast doubt on the figures."""
     capacities = {(node.index, device.id): device.memory_bytes for node in job.nodes for device in node.devices}
     marks: dict[Mark, None] = {}
     for device in devices.values():
@@ -131,8 +132,8 @@ def _inputs(fullest: DeviceSamples, devices: Devices, ranks: Sequence[RankRecord
 
 
 def _since_training_seconds(device: DeviceSamples, ranks: Sequence[RankRecord]) -> float | None:
-    """When the peak was, from the first beginning of training on that node; negative before it. Clocks of two machines
-    are never compared."""
+    """Time of the peak relative to the first start of the measured span on that node; negative if before it. None if no
+    rank started the span on that machine's clock: clocks of two machines are never compared."""
     began_ns = [
         began.t_ns
         for record in ranks
@@ -147,7 +148,7 @@ def per_device(figures: Mapping[DeviceKey, Any]) -> dict[str, Any]:
 
 
 def _unread(code: str, card: DeviceKey, reading: Reading | None, field: str) -> Absent:
-    """With the probe's reason, where it gave one."""
+    """Includes the probe's reason, if it gave one."""
     why = reading.missing.get(field) if reading else None
     if why is None:
         return absent("not_measured", code, card=card_name(card))
@@ -187,7 +188,7 @@ def _implausible(devices: Devices) -> Absent | None:
 
 
 def _pool_overdrawn(job: Job, devices: Devices) -> Absent | None:
-    """Slots that share a node's memory all report its total, and together stay below it."""
+    """Slots that share a node's memory each report its total. Together they cannot use more than that."""
     if job.memory_scope != "host":
         return None
     used: Counter[tuple[int, int]] = Counter()
@@ -202,7 +203,7 @@ def _pool_overdrawn(job: Job, devices: Devices) -> Absent | None:
 
 
 def _below_allocator(devices: Devices, ranks: Sequence[RankRecord]) -> Absent | None:
-    """A rank that was not joined to a card says nothing against that card."""
+    """Ranks without a verified mapping to a card are skipped."""
     for record in ranks:
         device = devices.get(_card(record))
         reserved = _reserved(record)

@@ -1,4 +1,4 @@
-"""Metric: a number with all that is needed to trust it, or the reason why there is none."""
+"""Metric: a value with its inputs, marks and confidence interval, or the reason why it is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flagperf.messages import Message
 Reason = Literal[
     "not_measured", "not_applicable", "withheld", "run_failed", "invalid_telemetry", "unknown_peak", "unsupported"
 ]
-"""Why a value is absent. The codes that pages print."""
+"""Why a value is absent, as a code. Pages print these codes."""
 
 Mark = Literal[
     "oversubscribed",
@@ -26,7 +26,7 @@ Mark = Literal[
     "energy_mismatch",
     "torn_record",
 ]
-"""What a reader has to know about a value that is there."""
+"""A caveat that applies to a value, as a code."""
 
 Scope = Literal["job", "system", "device", "rank"]
 
@@ -35,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
     low: float
     high: float
     method: str
-    """A code of the catalogue's table [interval]."""
+    """A code in table [interval] of the message catalogue."""
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,19 +47,19 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
     value: float | int | None = None
     reason: Reason | None = None
     detail: str = ""
-    """What was seen, in English, where there is no value."""
+    """What was observed, in English, if there is no value."""
     message: Message | None = None
-    """The same as data."""
+    """`detail` as data."""
     marks: tuple[Mark, ...] = ()
     interval: Interval | None = None
     inputs: dict[str, Any] = {}
-    """What the value was made of, where that is more than the events say: N, peak, formula id, device id."""
+    """Inputs of the value that are not obvious from the events: N, peak, formula id, device id."""
     version: int = 1
-    """Of the formula that gave it."""
+    """Version of the formula that computed it."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """All raw files of a run, as read."""
+    """The content of all raw files of a run."""
 
     parent: EventFile
     ranks: tuple[EventFile, ...]

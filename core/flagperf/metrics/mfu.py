@@ -1,4 +1,4 @@
-"""Model FLOPs per second and their share of the card's peak, with everything that the number was made of."""
+"""Model FLOPs per second and MFU, their share of the card's peak, with all inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERA = 1e12
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one device computed per second, by one formula."""
+    """Model FLOPs per second of one device, by one formula."""
 
     tokens_per_second: float
     flops_per_token: int
@@ -58,7 +58,7 @@ def mfu_useful(window: Window, run: Observed) -> Finding:
 
 
 def by_formula(name: str) -> Callable[[Window, Observed], Finding]:
-    """For comparison with published figures of that formula. Which it is, the kind of the case says."""
+    """MFU by another formula, for comparison with published figures. The kind of the case names the formula."""
 
     def formula(window: Window, run: Observed) -> Finding:
         return _share(run.job, _work(run, run.kind.mfu_formulas[name], _per_device(window, run, window.positions)))
@@ -67,7 +67,8 @@ def by_formula(name: str) -> Callable[[Window, Observed], Finding]:
 
 
 def _per_device(window: Window, run: Observed, tokens: int) -> float:
-    """Per second. Of training, cases that count tokens publish by p_train's duration and the others by p_core's."""
+    """Tokens per second and device. The kind decides the duration: in training, cases that count tokens use that of
+    p_train, others that of p_core."""
     is_core = run.kind.mfu_duration[run.manifest.counts] == "core"
     return tokens / ((window.core_ns if is_core else window.train_ns) / SECOND_NS) / run.job.world_size
 

@@ -1,4 +1,5 @@
-"""Observed: all of a run that a formula may look at. What several formulas need is derived once, when asked for."""
+"""Observed: everything about a run that a formula may use. Shared intermediate results are computed lazily and
+cached."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Observed:
 
     @functools.cached_property
     def failure(self) -> Absent | None:
-        """Why numbers of finished work cannot be had from these ranks."""
+        """Why the ranks did not finish the job, or None if all succeeded."""
         return failure_of(self.job, self.ranks)
 
     @functools.cached_property
@@ -55,16 +56,16 @@ class Observed:
 
     @functools.cached_property
     def devices(self) -> dict[DeviceKey, DeviceSamples] | Absent:
-        """What the probes said of every card."""
+        """The samples of every card."""
         return device_samples(self.job, self.record.parent, self.record.samples)
 
     @functools.cached_property
     def model(self) -> ModelFacts | Absent:
-        """What the case computed, as all ranks describe it."""
+        """The model that the case computed, as described by all ranks."""
         return model_facts(self.ranks)
 
     def series(self, field: str) -> Mapping[DeviceKey, Series] | Absent:
-        """One figure of every card (a field of api.Reading) over time, with the window."""
+        """One figure of every card (a field of api.Reading) over time, with the measured window."""
         if field not in self._series:
             self._series[field] = self._find_series(field)
         return self._series[field]

@@ -1,7 +1,7 @@
 """Power, energy, utilisation, temperature and throttling of the cards over the measured window.
 
-Energy follows the rules of the field (docs/metrics.md): the card's own counter before sums of samples, no gaps, enough
-samples. Where they are not met there is no figure.
+Energy follows the rules in docs/metrics.md: the card's energy counter is preferred to integrated power samples, and
+there must be enough samples without gaps. Otherwise the metric is absent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flagperf.units import SECOND_NS
 MIN_SAMPLES = 60
 MAX_GAP_SECONDS = 3.0
 MISMATCH = 0.05
-"""Counter and samples of one card that differ by more contradict each other."""
+"""Maximum relative difference between the energy counter and the integrated samples of one card."""
 
 
 def of_series(field: str, formula: Callable[[Mapping[DeviceKey, Series], Observed], Finding]) -> Formula:
@@ -51,7 +51,7 @@ def power_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
 
 
 def energy(run: Observed) -> Finding:
-    """Of all cards, in joules."""
+    """Energy of all cards in joules."""
     counted, sampled = run.series("energy_joules"), run.series("power_watts")
     if isinstance(counted, Absent) and isinstance(sampled, Absent):
         return sampled
@@ -70,7 +70,7 @@ def energy(run: Observed) -> Finding:
 
 
 def energy_per(amount: str) -> Formula:
-    """`samples` or `tokens`, the real ones of the kept steps."""
+    """Energy per unit of `amount`, which is `samples` or `tokens`: the real ones of the kept steps."""
 
     def formula(run: Observed) -> Finding:
         joules = energy(run)
@@ -116,7 +116,7 @@ def _counted(one: Series) -> float:
 
 
 def _integrated(one: Series) -> float:
-    """Trapezoids; at the edges of the window the power is interpolated, or that of the nearest sample."""
+    """Trapezoidal rule. Power at the edges of the window is interpolated, or taken from the nearest sample."""
     window, first, last = one.window, one.times_ns[0], one.times_ns[-1]
     edges = {t_ns: one.at(min(max(t_ns, first), last)) for t_ns in (window.began_ns, window.ended_ns)}
     pairs = zip(one.times_ns, one.values, strict=True)
@@ -227,7 +227,10 @@ METRICS = (
         "share",
         of_series("utilisation_percent", utilisation_mean),
         {"en": "Device utilisation", "zh": "设备利用率"},
-        {"en": "as the vendor's tool says, mean over devices and samples", "zh": "厂商工具所报，对设备与采样取平均"},
+        {
+            "en": "as reported by the vendor's tool, mean over devices and samples",
+            "zh": "厂商工具所报，对设备与采样取平均",
+        },
         format=units.percent,
     ),
     _entry(
@@ -250,7 +253,7 @@ METRICS = (
         "share",
         of_series("throttle_reasons", throttled_share),
         {"en": "Throttled", "zh": "降频占比"},
-        {"en": "share of samples in which the device said so", "zh": "设备报告降频的采样所占比例"},
+        {"en": "share of samples in which the device reported throttling", "zh": "设备报告降频的采样所占比例"},
         format=units.percent,
     ),
 )

@@ -1,4 +1,4 @@
-"""What was learned: losses of steps, the values that the case reports, and whether its target was reached."""
+"""Quality of the result: losses of steps, values that the case reports, and whether its target was reached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flagperf.spec import Manifest, Quality
 
 
 def loss(loop: Loop) -> Finding:
-    """Of the last step."""
+    """Loss of the last step."""
     return global_loss(loop.steps[-1]) if loop.steps else absent("not_measured", "quality.no_step")
 
 
@@ -26,7 +26,8 @@ def loss_first(loop: Loop) -> Finding:
 
 
 def global_loss(steps: Sequence[StepFinished]) -> Finding:
-    """Of one step on all ranks, index is the rank: the mean over all real samples. A rank without samples has none."""
+    """Loss of one step: the mean over all real samples of all ranks. `steps` is indexed by rank; ranks without samples
+    are ignored."""
     counted = [(rank, step) for rank, step in enumerate(steps) if step.samples]
     silent = [rank for rank, step in counted if step.loss is None or not math.isfinite(step.loss)]
     if silent or not counted:
@@ -66,13 +67,13 @@ def quality(wanted: Quality, run: Observed) -> Finding:
 
 
 def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[str, float]]]:
-    """What the value is made of, by each division that rank 0 reported last."""
+    """The parts of the value, for each breakdown that rank 0 reported. The last report counts."""
     reported = [parts for record in ranks if record.rank == 0 for parts in record.parts if parts.name == name]
     return {"parts": {parts.by: parts.values for parts in reported}} if reported else {}
 
 
 def target(run: Observed, findings: Mapping[str, Finding]) -> Finding:
-    """1 where the value is at the target or on its good side, else 0. Losses fall, all other values rise."""
+    """1 if the value reaches the target, else 0. Lower is better for losses, higher for all other values."""
     manifest = run.manifest
     if manifest.target is None:
         return absent("not_applicable", "quality.no_target")
@@ -100,7 +101,7 @@ FORMATS = {
     "one_decimal": units.one_decimal,
     "count": units.count,
 }
-"""Of the qualities that a case declares."""
+"""Formats that a case can declare for its qualities."""
 
 
 def quality_entry(wanted: Quality) -> MetricEntry:
@@ -118,12 +119,12 @@ def quality_entry(wanted: Quality) -> MetricEntry:
 
 
 def _literal(text: str) -> str:
-    """A remark without fields: braces stand for themselves."""
+    """Escape braces, so that the remark has no fields."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def target_entry(findings: Mapping[str, Finding]) -> MetricEntry:
-    """Comes last, after the qualities of the case, whose findings it judges."""
+    """Computed last, because it judges the findings of the case's qualities."""
     return MetricEntry(
         name="target",
         unit="",

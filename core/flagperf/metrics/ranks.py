@@ -1,4 +1,4 @@
-"""RankRecord: the events of one rank by kind, and whether all ranks of a job are there and ended well."""
+"""RankRecord: the events of one rank by type. Also checks that all ranks of a job are present and succeeded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     started: WorkerStarted
     models: tuple[ModelDescribed, ...]
     loop_began: tuple[SpanBegan, ...]
-    """Of the measured span, as `loop_ended`."""
+    """Start of the measured span; `loop_ended` is its end. A valid record has one of each."""
     warmups: tuple[WarmupEnded, ...]
     steps: tuple[StepFinished, ...]
     pauses: tuple[SpanEnded, ...]
@@ -54,13 +54,13 @@ def of(events: Iterable[AnyEvent], kind: type[E]) -> tuple[E, ...]:
 
 
 def rank_records(files: Iterable[EventFile], kind: Kind) -> tuple[RankRecord, ...]:
-    """By rank. A file in which no worker started has nothing to say and is left out."""
+    """Sorted by rank. Files without a WorkerStarted event are skipped."""
     records = (_rank_record(file.events, kind) for file in files if of(file.events, WorkerStarted))
     return tuple(sorted(records, key=lambda record: record.rank))
 
 
 def failure_of(job: Job, ranks: Sequence[RankRecord]) -> Absent | None:
-    """Why a finished job's numbers cannot be had from these ranks, or None where all are there and succeeded."""
+    """Why these ranks did not finish the job, or None if all are present and succeeded."""
     counts = Counter(record.rank for record in ranks)
     strange = [rank for rank, count in counts.items() if count > 1 or not 0 <= rank < job.world_size]
     if strange:

@@ -1,4 +1,4 @@
-"""Every metric there is, by name. A new one is one entry more in the module of its subject.
+"""All metrics by name. To add one, add an entry to METRICS of the module for its subject.
 
 docs/metrics.md has a section for each; `make docs` writes its index from here.
 """
@@ -18,12 +18,12 @@ _MODULES = (times, throughput, inference, mfu, memory, power, host_load, quality
 ENTRIES: dict[str, MetricEntry] = {entry.name: entry for module in _MODULES for entry in module.METRICS}
 
 REMOVED: dict[str, str] = {}
-"""Metrics of the past -> since which version of flagperf they are no longer made. Runs that have them still verify."""
+"""Removed metric -> the flagperf version that removed it. Runs that have it still verify."""
 
 
 def entries_of(manifest: Manifest) -> list[MetricEntry]:
-    """What a run of the case is measured by: the metrics of its kind, then the case's qualities. A quality that a case
-    calls `loss` takes the place of the loss of the last step."""
+    """The metrics of a run of the case: those of its kind, then the case's qualities. A quality named `loss` replaces
+    the loss of the last step."""
     qualities = {quality.name: quality_entry(quality) for quality in manifest.qualities}
     own = [entry for entry in kind_entries(KINDS[manifest.kind]) if entry.name not in qualities]
     return [*own, *qualities.values()]
@@ -34,11 +34,11 @@ def kind_entries(kind: Kind) -> list[MetricEntry]:
 
 
 def entry_of(manifest: Manifest, name: str) -> MetricEntry | None:
-    """By the name of a metric or of a quality of the case."""
+    """Look up a metric or a quality of the case by name."""
     own = next((quality for quality in manifest.qualities if quality.name == name), None)
     return quality_entry(own) if own else ENTRIES.get(name)
 
 
 def vocabulary() -> Vocabulary:
-    """The names that a case.toml may use."""
+    """The names that case.toml may use."""
     return Vocabulary(kinds=tuple(KINDS), metrics=tuple(ENTRIES), formulas=tuple(FORMULAS))

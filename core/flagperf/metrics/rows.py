@@ -1,4 +1,4 @@
-"""Tables of measurements: the rows that a case measured, beside steps, each with the spread of its repeats."""
+"""Measured rows: what a case measured besides steps, with the median and range of the repeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     num_repeats: int = 0
     median: float | None = None
     low: float | None = None
-    """The lowest repeat, and `high` the highest."""
+    """The lowest repeat; `high` is the highest."""
     high: float | None = None
     work: dict[str, int] = {}
     problem: str = ""
@@ -29,7 +29,7 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def measured_rows(record: Record) -> tuple[MeasuredRow, ...]:
-    """In the order in which they were measured, rank by rank."""
+    """Rank by rank, in the order of measurement."""
     return tuple(
         _row(started.rank, row)
         for file in record.ranks

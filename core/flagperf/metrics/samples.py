@@ -1,4 +1,4 @@
-"""DeviceSamples: what the probes said of each card of the job."""
+"""DeviceSamples: the memory samples of each card of the job."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
 DeviceKey = tuple[int, str]
-"""Node index and device id: PCI addresses of two nodes may be equal."""
+"""Node index and device id. The id alone is ambiguous: PCI addresses of two nodes may be equal."""
 
 LATE_INTERVALS, LATE_SECONDS = 15, 30.0
-"""Samples that are late by no more than the larger of both are those of a busy machine. A probe whose sampling is
-expensive pauses for up to 10 intervals by itself."""
+"""A gap counts only above the larger of the two limits. A busy machine delays samples, and a probe pauses for up to 10
+intervals if sampling is expensive."""
 
 SILENT_SHARE = 0.05
-"""Of the time that the workers ran: a longer gap may hide the peak."""
+"""Maximum gap as a share of the workers' run time. A longer gap may hide the peak."""
 
 
 class SampleGap(msgspec.Struct, frozen=True):
@@ -46,17 +46,18 @@ class SampleGap(msgspec.Struct, frozen=True):
 
 
 class DeviceSamples(msgspec.Struct, frozen=True):
-    """One card. `readings` are those with a used figure while workers ran, each with its time on the node's clock."""
+    """Samples of one card. `readings` holds the readings of used memory while the workers ran, each with its timestamp
+    on the node's clock."""
 
     card: DeviceKey
     boot_id: str
-    """Whose clock that is."""
+    """Identifies the machine whose clock the timestamps use."""
     probe: str
     interval_seconds: float
     gap: SampleGap
-    """The largest, launch and end of the workers included."""
+    """The largest gap between samples, including launch and end of the workers."""
     watched_seconds: float
-    """From the first of those moments to the last."""
+    """From the first of these moments to the last."""
     readings: tuple[tuple[int, Reading], ...]
     baseline: Reading | None
 
@@ -70,7 +71,7 @@ class DeviceSamples(msgspec.Struct, frozen=True):
 
     @property
     def total_bytes(self) -> int | None:
-        """By the reading of the peak, else by any other of the card."""
+        """From the reading at the peak, else from any other reading of the card."""
         known = (reading.total_bytes for _, reading in (self.peak, *self.readings))
         return next((total for total in known if total is not None), None)
 
@@ -84,7 +85,8 @@ class DeviceSamples(msgspec.Struct, frozen=True):
 
 
 def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> dict[DeviceKey, DeviceSamples] | Absent:
-    """Of all cards of the job: a maximum over some of them, or over some of the time, would say too little."""
+    """The samples of all cards of the job. Absent if a card or a long period is missing: a partial maximum would be too
+    low."""
     found: dict[DeviceKey, DeviceSamples] = {}
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
     for started, file in probe_files(files):
@@ -112,7 +114,7 @@ def _node_samples(
         readings = tuple((t_ns, reading) for t_ns, reading in answers if reading.used_bytes is not None)
         if readings:
             card = (started.node_index, device_id)
-            # Where memory is the processes' own, no figure means no process: the probe looked, and there was no use.
+            # For host memory, a reading without a figure is no gap: the probe ran, but the worker had no process.
             watched = answers if job.memory_scope == "host" else readings
             moments_ns = sorted((*(t_ns for t_ns, _ in watched), *edges_ns))
             baselines = _readings(samples, device_id, baseline=True)
@@ -140,7 +142,7 @@ def _readings(samples: Sequence[Sampled], device_id: str, baseline: bool) -> tup
 
 
 def _edges_ns(parent: EventFile, node_index: int) -> tuple[int, ...]:
-    """When the node's workers were launched and ended, on the node's clock, as far as that is known."""
+    """Launch and end of the node's workers on the node's clock, if recorded."""
     events = of(parent.events, WorkersLaunched) + of(parent.events, WorkersEnded)
     return tuple(event.node_t_ns for event in events if event.node_index == node_index)
 
@@ -151,7 +153,7 @@ def _largest_gap(moments_ns: Sequence[int]) -> SampleGap:
 
 
 def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
-    """A probe that the workers survived. One that fails after their end had seen all there was to see."""
+    """A probe that failed while workers were running. A failure after their end loses no samples."""
     for started, file in probe_files(files):
         ends_ns = [
             event.node_t_ns for event in of(parent.events, WorkersEnded) if event.node_index == started.node_index
@@ -183,7 +185,7 @@ def _nothing(missing: Sequence[DeviceKey], files: Sequence[EventFile]) -> Absent
 
 
 def _because(reason: Reason, code: str, reasons: Sequence[Message | str], /, **params: Any) -> Absent:
-    """With the last of the reasons, where there are any."""
+    """Includes the last of the reasons, if there are any."""
     return absent(reason, f"{code}_because", why=reasons[-1], **params) if reasons else absent(reason, code, **params)
 
 
@@ -192,8 +194,8 @@ def _why(failed: ProbeFailed) -> Message | str:
 
 
 def _reasons(cards: Sequence[DeviceKey], files: Sequence[EventFile]) -> list[tuple[int, Message | str]]:
-    """Why these cards were not read, each with its time, in the order of their files. A probe that never got so far as
-    to say whose it is may be theirs."""
+    """Reasons why these cards were not read, with timestamps, in file order. A probe that failed before it recorded its
+    node is included, because it may belong to these cards."""
     found: list[tuple[int, Message | str]] = []
     for file in files:
         nodes = {started.node_index for started in of(file.events, ProbeStarted)}
@@ -212,7 +214,7 @@ def _reasons(cards: Sequence[DeviceKey], files: Sequence[EventFile]) -> list[tup
 
 
 def _missing_used(reading: Reading) -> list[Message | str]:
-    """Nothing for a reading that has the figure, whatever else it lacks."""
+    """Why used memory is missing. Empty for a reading that has it, even if other figures are missing."""
     if reading.used_bytes is not None:
         return []
     found = [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
@@ -220,7 +222,7 @@ def _missing_used(reading: Reading) -> list[Message | str]:
 
 
 def missing_words(text: str) -> Message | str:
-    """What a probe says of a figure that it does not have: a code of the catalogue's table [missing], or its words."""
+    """A probe's reason for a missing figure: a code in table [missing] of the message catalogue, or free text."""
     return message(f"missing.{text}") if has_text(f"missing.{text}") else text
 
 

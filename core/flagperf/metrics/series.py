@@ -19,7 +19,7 @@ from flagperf.units import SECOND_NS
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One figure of one card: when it was read, on the node's clock, and what it was. At least one reading."""
+    """Timestamps (node's clock) and values of one figure of one card. At least one reading."""
 
     card: DeviceKey
     times_ns: tuple[int, ...]
@@ -28,13 +28,13 @@ class Series(msgspec.Struct, frozen=True):
 
     @property
     def inside(self) -> Sequence[Any]:
-        """Values that were read inside the window."""
+        """Values sampled inside the window."""
         first = bisect_left(self.times_ns, self.window.began_ns)
         return self.values[first : bisect_right(self.times_ns, self.window.ended_ns)]
 
     @property
     def largest_gap_seconds(self) -> float:
-        """Inside the window, its ends included."""
+        """The largest gap that overlaps the window, including at its ends."""
         window = self.window
         moments = [t_ns for t_ns in self.times_ns if window.began_ns < t_ns < window.ended_ns]
         before = self.times_ns[: bisect_right(self.times_ns, window.began_ns)][-1:] or [window.began_ns]
@@ -43,7 +43,7 @@ class Series(msgspec.Struct, frozen=True):
         return max(gaps_ns) / SECOND_NS
 
     def at(self, t_ns: int) -> float:
-        """On the straight line between the neighbours; outside all readings, on the line through the nearest two."""
+        """Linear interpolation between neighbours; linear extrapolation outside the readings."""
         if len(self.times_ns) == 1:
             return float(self.values[0])
         index = min(max(1, bisect_left(self.times_ns, t_ns)), len(self.times_ns) - 1)
@@ -52,7 +52,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 NodeWindows = Mapping[tuple[int, str], Span]
-"""Node and clock -> from the first opening of a rank's window to the last end."""
+"""(Node index, boot id) -> from the earliest start of a rank's window to the latest end."""
 
 
 def node_windows(ranks: Sequence[RankRecord], loop: Loop) -> NodeWindows:
@@ -67,7 +67,7 @@ def node_windows(ranks: Sequence[RankRecord], loop: Loop) -> NodeWindows:
 def series_of(
     job: Job, files: Sequence[EventFile], windows: NodeWindows, field: str
 ) -> Mapping[DeviceKey, Series] | Absent:
-    """`field` of Reading, of all cards of the job. Readings outside the window stay in, for its edges."""
+    """`field` of Reading for all cards of the job. Readings outside the window are kept to interpolate its edges."""
     found: dict[DeviceKey, Series] = {}
     for started, file in probe_files(files):
         window = windows.get((started.node_index, started.clock.boot_id))

@@ -1,4 +1,4 @@
-"""Loop: every rank's measured span, checked, with its steps split into warm-up and kept."""
+"""Loop: the validated measured span of every rank, with its steps split into warm-up (dropped) and kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Span(msgspec.Struct, frozen=True):
         return self.ended_ns - self.began_ns
 
     def clipped(self, to: Span) -> Span:
-        """The part inside `to`; of length 0 where there is none."""
+        """The part inside `to`, with length 0 if they do not overlap."""
         began_ns = min(max(self.began_ns, to.began_ns), to.ended_ns)
         return Span(began_ns, max(began_ns, min(self.ended_ns, to.ended_ns)))
 
@@ -34,9 +34,9 @@ class RankLoop(msgspec.Struct, frozen=True):
     rank: int
     timing: str
     span: Span
-    """From its SpanBegan to its SpanEnded."""
+    """From SpanBegan to SpanEnded."""
     window: Span
-    """From the end of warm-up to its end."""
+    """From the end of warm-up to the end of the span."""
     dropped: tuple[StepFinished, ...]
     kept: tuple[StepFinished, ...]
     pauses: tuple[Span, ...]
@@ -48,7 +48,7 @@ class Loop(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> list[tuple[StepFinished, ...]]:
-        """Warm-up included: each step as all ranks recorded it, index is the rank."""
+        """All steps, including warm-up. Each item has one StepFinished per rank, indexed by rank."""
         return list(zip(*(rank.dropped + rank.kept for rank in self.ranks), strict=True))
 
     @property
@@ -61,7 +61,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 def loop_of(job: Job, kind: Kind, records: Sequence[RankRecord]) -> Loop | Absent:
-    """Of ranks that all succeeded."""
+    """Requires that all ranks succeeded."""
     key = f"{kind.values}.warmup_steps"
     warmup_steps = dict(flatten(job.config.values)).get(key, 0)
     ranks: list[RankLoop] = []
@@ -106,7 +106,8 @@ def _unusable(record: RankRecord) -> Absent | None:
 
 
 def _disorder(record: RankRecord) -> Absent | None:
-    """A case runs on one thread and one clock: moments follow each other, steps do not overlap and count up by one."""
+    """A case runs on one thread and one clock: timestamps increase, steps do not overlap, and step numbers increase by
+    one."""
     moments = [record.loop_began[0].t_ns, *(warmup.t_ns for warmup in record.warmups), record.loop_ended[0].t_ns]
     if any(later < earlier for earlier, later in pairwise(moments)):
         return _invalid(record, "loop.out_of_order", moments=moments)
@@ -130,7 +131,7 @@ def _step_disorder(record: RankRecord, began_ns: int, ended_ns: int) -> Absent |
 
 
 def _warmup_mismatch(record: RankRecord, key: str, warmup_steps: int) -> Absent | None:
-    """Warm-up is declared, never detected: the record has to show as many warm-up steps as the configuration says."""
+    """Warm-up is configured, never detected: the record must have as many warm-up steps as the configuration."""
     if not record.warmups:
         if warmup_steps and len(record.steps) > warmup_steps:
             return _invalid(record, "loop.warmup_missing", count=len(record.steps), warmup=warmup_steps)
@@ -147,7 +148,7 @@ def _warmup_mismatch(record: RankRecord, key: str, warmup_steps: int) -> Absent 
 
 
 def _unequal_steps(records: Sequence[RankRecord]) -> Absent | None:
-    """An optimizer step is one step of the whole job, so ranks that all succeeded have done the same ones."""
+    """An optimizer step involves all ranks, so all must have recorded the same steps."""
     first = records[0]
     for record in records[1:]:
         if _numbers(record) != _numbers(first):

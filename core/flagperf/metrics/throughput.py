@@ -1,4 +1,4 @@
-"""Samples and tokens per second of a training loop, and of any loop the times of steps and what was counted."""
+"""Throughput of a training loop, and step times and counts of any loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flagperf.units import SECOND_NS
 
 
 def of_window(formula: Callable[[Window, Observed], Finding]) -> Formula:
-    """A formula that needs the window: without one its finding is the reason why there is none."""
+    """A formula that needs the window. Absent, with the same reason, if the window is absent."""
 
     def guarded(run: Observed) -> Finding:
         return run.window if isinstance(run.window, Absent) else formula(run.window, run)
@@ -26,7 +26,7 @@ def of_window(formula: Callable[[Window, Observed], Finding]) -> Formula:
 
 
 def of_loop(formula: Callable[[Loop], Finding]) -> Formula:
-    """A formula that needs no window: also there where all steps were warm-up."""
+    """A formula that needs only the loop: it has a value even if all steps were warm-up."""
 
     def guarded(run: Observed) -> Finding:
         return run.loop if isinstance(run.loop, Absent) else formula(run.loop)
@@ -53,7 +53,7 @@ def throughput(
 
 
 def nearest_rank(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that `percent` of all values do not exceed: always a value that was measured."""
+    """The nearest-rank percentile: always one of the measured values."""
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
@@ -144,7 +144,7 @@ def _step_percentile(percent: int) -> MetricEntry:
         marks=SPEED,
         title={"en": f"Step time, {percent}th percentile", "zh": f"单步时间（{percent}分位）"},
         remark={
-            "en": f"{percent} % of the kept steps compute no longer, ms",
+            "en": f"{percent} % of the kept steps need at most this compute time, ms",
             "zh": f"{percent} %的保留步的计算时间不超过该值，单位毫秒",
         },
     )
@@ -156,8 +156,8 @@ METRICS = (
         of_window(p_whole),
         {"en": "Overall throughput", "zh": "总吞吐量"},
         {
-            "en": "real samples of the steps after warm-up over the time from then to the end of training, evaluation "
-            "included, {unit}",
+            "en": "real samples of the steps after warm-up, divided by the time from the end of warm-up to the end of "
+            "training, including evaluation, {unit}",
             "zh": "预热后各步的真实样本数÷从预热结束到训练结束的时间（含评估），单位{unit}",
         },
     ),

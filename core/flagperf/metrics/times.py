@@ -1,4 +1,4 @@
-"""How long the whole job, its start and its training took. Times of two machines are never subtracted."""
+"""Duration of the whole job, its start-up and its training. Timestamps of two machines are never subtracted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flagperf.units import SECOND_NS
 
 
 def e2e_time(run: Observed) -> Finding:
-    """On the parent's clock, to which all nodes report."""
+    """Uses the parent's clock: all nodes report to the parent."""
     if run.failure:
         return run.failure
     events = run.record.parent.events

@@ -1,4 +1,4 @@
-"""Window: the durations that the published throughputs divide by, nested by construction or refused."""
+"""Window: the durations that the published throughputs divide by. A record whose durations do not nest is rejected."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from flagperf.metrics.finding import Absent, absent
 from flagperf.metrics.spans import Loop, RankLoop, Span
 
 DRIFT = 1e-3
-"""A device's clock and the host's run apart, by some 20 ppm as crystals go; more than this share is no drift."""
+"""Maximum relative drift between the clocks of device and host. Crystals drift by about 20 ppm, so a larger difference
+is not drift."""
 
 ROUNDING_NS = 1000
-"""Timing events of a device count in fractions of a microsecond."""
+"""Tolerance for the resolution of device timing events, which is below a microsecond."""
 
 
 class RankWindow(msgspec.Struct, frozen=True):
@@ -30,11 +31,11 @@ class RankWindow(msgspec.Struct, frozen=True):
     wait_ns: int
     kept: tuple[StepFinished, ...]
     periods_ns: tuple[int, ...]
-    """Per kept step: from the end of the one before to its own end, without evaluation and logging."""
+    """Per kept step: from the end of the previous step to the end of this one, without evaluation and logging."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Over ranks a count is the sum and a duration the longest."""
+    """Over ranks, counts are summed and durations are the maximum."""
 
     ranks: tuple[RankWindow, ...]
     timing: tuple[str, ...]
@@ -57,7 +58,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def positions(self) -> int:
-        """What the model computed, padding included."""
+        """Token positions that the model computed, including padding."""
         return sum(self.per_step(lambda step: step.tokens + step.padded_tokens))
 
     def per_step(self, count: Callable[[StepFinished], int]) -> list[int]:
@@ -66,12 +67,12 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def step_computes_ns(self) -> list[int]:
-        """Per kept step the compute time of the slowest rank."""
+        """Per kept step, the compute time of the slowest rank."""
         return [max(step.compute_ns for step in steps) for steps in zip(*(r.kept for r in self.ranks), strict=True)]
 
     @property
     def step_periods_ns(self) -> list[int]:
-        """Per kept step the period of the slowest rank."""
+        """Per kept step, the period of the slowest rank."""
         return [max(periods) for periods in zip(*(rank.periods_ns for rank in self.ranks), strict=True)]
 
 
@@ -111,7 +112,7 @@ def _periods_ns(rank: RankLoop) -> tuple[int, ...]:
 
 
 def _paused_until(pauses: Sequence[Span], moments: Sequence[int]) -> list[int]:
-    """For each moment, how much of the pauses lies before it."""
+    """For each moment, the total time paused before it."""
     began = [pause.began_ns for pause in pauses]
     before = [0, *accumulate(pause.length_ns for pause in pauses)]
     paused: list[int] = []

@@ -1,13 +1,13 @@
-"""Reports: sections make documents of recorded runs, renderers write them. JSON is the runs themselves, for programs.
+"""Reports: sections build a document from recorded runs, renderers write it. JSON exports the runs for programs.
 
-- document: the model, blocks and typed cells
-- sections: parts of documents; they know runs and metrics, and no medium
-- render: documents as Markdown and on terminals; nothing there knows a run
-- page: which sections a page has; kinds: what differs between training and inference
-- screens: what terminals show, which is a card, several runs, an alignment or a case
-- checks: rules that figures keep before a page is written
+- document: the model, with blocks and typed cells
+- sections: parts of a document; they depend on runs and metrics, not on an output format
+- render: writes a document as Markdown or to a terminal; knows nothing about runs
+- page: the published page of a case
+- screens: what the terminal shows: the card of a run, a comparison, an alignment, a case
+- checks: consistency rules for figures, checked before a page is written
 - export: runs as JSON
-- texts, codes, phrases: every text in both languages
+- texts: looks up the wording of reports in the message catalogues
 """
 
 from flagperf.report.document import Document

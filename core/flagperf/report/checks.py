@@ -1,4 +1,4 @@
-"""Rules that the figures of a row must keep before a page is written. A figure that is not there breaks no rule."""
+"""Consistency rules for the figures of a run, checked before a page is written. A missing figure breaks no rule."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from flagperf.report.sections.cells import has_results
 from flagperf.store.run import RecordedRun, Run
 
 SLACK = 1e-9
-"""Relative; so that the rounding of a division cannot decide."""
+"""Relative tolerance for floating-point rounding."""
 
 MFU_TOLERANCE = 0.0005
-"""0.05 points: what a page's one decimal of a percent can hide."""
+"""0.05 percentage points: the rounding error of a percentage printed with one decimal."""
 
 MEMORY_TOLERANCE = 0.01
 """A vendor's library and tool may round one card's capacity differently (bytes, whole MiB)."""
 
 
 def check_figures(runs: Sequence[RecordedRun]) -> None:
-    """Raises one BadInput that names every run, rule and figure."""
+    """Raise one BadInput that lists every broken rule with its run and figures."""
     broken = [
         f"run {recorded.run.id}: {problem}"
         for recorded in runs
@@ -30,7 +30,7 @@ def check_figures(runs: Sequence[RecordedRun]) -> None:
         for problem in rule(recorded.run)
     ]
     if broken:
-        raise BadInput(f"no page was written, because figures contradict each other: {'; '.join(broken)}")
+        raise BadInput(f"no page was written because figures contradict each other: {'; '.join(broken)}")
 
 
 def _value(run: Run, name: str) -> float | None:
@@ -41,7 +41,7 @@ def _value(run: Run, name: str) -> float | None:
 def _all_are_finite(run: Run) -> Iterator[str]:
     for metric in run.metrics:
         if metric.value is not None and not math.isfinite(metric.value):
-            yield f"every value is a number: {metric.name} is {metric.value}"
+            yield f"every value is finite: {metric.name} is {metric.value}"
 
 
 def _throughputs_nest(run: Run) -> Iterator[str]:
@@ -89,8 +89,8 @@ def _memory_is_possible(run: Run) -> Iterator[str]:
     is_card_memory = run.job.memory_scope == "device"
     if is_card_memory and capacity is not None and abs(total - capacity) > capacity * MEMORY_TOLERANCE:
         yield (
-            f"total memory is the device's: the probe says {units.count(total)} bytes, "
-            f"the device record {units.count(capacity)} bytes"
+            f"total memory = capacity of the device: the probe reports {units.count(total)} bytes, "
+            f"the device record has {units.count(capacity)} bytes"
         )
 
 
@@ -101,7 +101,7 @@ def _devices_are_complete(run: Run) -> Iterator[str]:
     used = run.metric("mem_used")
     num_sampled = len(used.inputs.get("per_device", ())) if used else 0
     if num_sampled and num_sampled != run.job.world_size:
-        yield f"every device was sampled: {num_sampled} of {run.job.world_size} devices were"
+        yield f"every device was sampled: only {num_sampled} of {run.job.world_size} were"
 
 
 def _mfu_is_possible(run: Run) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Document: a report before it is written anywhere. Sections make it, renderers write it.
+"""Document: a report independent of its output format. Sections build it, renderers write it.
 
-Nothing here knows of runs and metrics, or of Markdown and terminals. Texts are in the language of the document and are
-not escaped. Reasons and marks are codes; a renderer looks up their words.
+This module depends neither on runs and metrics nor on Markdown and terminals. Texts are in the language of the document
+and not escaped. Reasons and marks are codes; a renderer looks up their wording.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 from flagperf.messages import Lang, Message
 
 NOTHING = "/"
-"""How pages write that nothing is there."""
+"""What pages print for an empty cell."""
 
 
 # --- cells ----------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ NOTHING = "/"
 class Text(msgspec.Struct, frozen=True):
     text: str
     short: str = ""
-    """The same in fewer letters, for where there is no room."""
+    """A shorter form, used where space is tight."""
     strong: bool = False
 
 
@@ -28,19 +28,19 @@ class Value(msgspec.Struct, frozen=True):
     text: str
     unit: str = ""
     marks: tuple[str, ...] = ()
-    """Codes of what a reader has to know about the value."""
+    """Codes of caveats that apply to the value."""
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """No value, and why."""
+    """A missing value, with the code of its reason."""
 
     reason: str
     detail: Message | str = ""
-    """What was seen."""
+    """What was observed."""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How something ended."""
+    """The outcome of a run or a check."""
 
     text: str
     good: bool
@@ -84,11 +84,11 @@ class Bullets(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Of a column."""
+    """The head of a column."""
 
     title: str
     headline: bool = False
-    """Marked: the figure that a reader looks for first."""
+    """Marks the figure that readers look for first."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -96,13 +96,13 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[tuple[TableCell, ...], ...]
     title: str = ""
     remark: str = ""
-    """Below it."""
+    """Printed below the table."""
     collapsed: bool = False
-    """Long and of second rank: may be folded away behind its title."""
+    """Renderers may hide the rows until the reader expands the title."""
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Lines as they are."""
+    """Preformatted lines."""
 
     text: str
 
@@ -123,7 +123,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Renderers that write text leave it out."""
+    """Text renderers skip charts."""
 
     title: str
     x_title: str

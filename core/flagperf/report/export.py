@@ -1,23 +1,25 @@
-"""`report --format json`: runs for other programs. Fields are added, never renamed or given another meaning; where
-that cannot be kept, EXPORT_SCHEMA moves.
+"""`report --format json`: runs for other programs. Fields may be added. A change that renames a field or gives it a
+new meaning increments EXPORT_SCHEMA.
 
     {"schema": 1, "runs": [{
         "id", "created" (UTC, ISO 8601), "status" (null while it runs), "reason",
-        "case": {"name", "version", "kind", "profile", "published" (this is the published configuration: its profile,
-                 with no value changed but by a vendor's tuning)},
+        "case": {"name", "version", "kind", "profile", "published" (true for the published configuration: its profile,
+                 with no value changed except by a vendor's tuning)},
         "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
         "device": {"model", "short_name", "memory_bytes"},
         "shape": {"nodes", "devices_per_node", "devices"},
         "precision",
         "overrides": {key: {"value", "layer"}},
-        "metrics": {name: {"value" (null where there is none), "unit", "scope", "definition", "reason", "detail",
-                           "marks", "interval", "inputs"}; also `loss_aligned` where a reference was given, or the
-                    case's page has it},
-        "environment": [one of each node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
-                                           "variables", "versions" (driver and the like)}]
+        "metrics": {name: {"value" (null if missing), "unit", "scope", "definition", "reason", "detail", "message",
+                           "marks", "interval", "inputs", "version"}; includes `loss_aligned` if a reference was given
+                    or the case's page has that column},
+        "rows": [measured rows: {"name", "labels", "unit", "rank", "num_repeats", "median", "low", "high", "work",
+                                 "problem"}],
+        "environment": [one per node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
+                                       "variables", "versions" (driver and similar)}]
     }]}
 
-Metrics are in their own units: bytes, seconds, shares of 1. Nothing is rounded.
+Metrics are in base units (bytes, seconds, fractions of 1) and are not rounded.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def _metric(metric: Metric) -> dict[str, Any]:
 
 
 def _interval(metric: Metric) -> dict[str, Any] | None:
-    """With its method in words, as it always was."""
+    """The method is exported as an English phrase, not as a code: programs rely on it."""
     if metric.interval is None:
         return None
     code = f"interval.{metric.interval.method}"

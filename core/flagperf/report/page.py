@@ -1,4 +1,4 @@
-"""The page of a case on one vendor's cards, made whole from the runs' bundles."""
+"""The published page of a case on one vendor's cards, built entirely from the bundles of its runs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ SECTIONS: dict[str, Section] = {
 
 
 def page(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool = True) -> str:
-    """As Markdown, which is what is published."""
+    """The page as Markdown."""
     return to_markdown(page_document(runs, lang, allow_simulated=allow_simulated, published=published))
 
 
 def page_document(
     runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool = True
 ) -> Document:
-    """Raises BadInput where the runs do not belong on one page, a figure contradicts another, or the case's page
-    names what does not exist."""
+    """Raises BadInput if the runs do not belong on one page, figures contradict each other, or the case's page layout
+    uses an unknown name."""
     content = page_runs(runs, lang, allow_simulated=allow_simulated)
     check_layout(content.manifest)
     check_figures(content.runs)

@@ -1,4 +1,4 @@
-"""The documents that terminals show. The page, which is published, has a module of its own."""
+"""The documents that commands show on the terminal. Published pages are in page.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flagperf.store.run import RecordedRun
 
 
 def run_report(runs: Sequence[RecordedRun], *, published: bool = True) -> Document:
-    """The card of one run, or several runs as a table."""
+    """The card of a single run, or a table of several runs."""
     blocks = card(runs[0], published=published) if len(runs) == 1 else comparison(runs, published=published)
     return Document("en", tuple(blocks))
 

@@ -1,5 +1,5 @@
-"""What reports say, by name. The texts themselves are in the catalogues of flagperf.messages and with the kinds of
-cases; no other module of this package holds a sentence that a page prints.
+"""Looks up the wording of reports by name. The texts are in the catalogues of flagperf.messages and in the kinds of
+cases; no other module of this package contains a sentence that a page prints.
 
 Names of metrics and columns are the same in all languages, so that a parser can match rows.
 """
@@ -17,18 +17,18 @@ def say(name: str, lang: Lang, /, **values: object) -> str:
 
 
 def label(name: str, lang: Lang, kind: Kind | None = None) -> str:
-    """In the words of the case's kind, where that has its own."""
+    """In the wording of the case's kind, if it has one."""
     own = kind.words.get(name) if kind else None
     return choose(own, lang) if own else template(f"label.{name}", lang)
 
 
 def remark(name: str, lang: Lang) -> str:
-    """Of a row of the general table that is no metric; empty where there is none."""
+    """The remark for a general-table row that is not a metric, or empty."""
     return template(f"remark.{name}", lang) if has_text(f"remark.{name}") else ""
 
 
 def explain(code: str, lang: Lang, detail: Message | str = "") -> str:
-    """A reason or a mark: its code, what that means, what was seen in this run."""
+    """Explain a reason or a mark: its code, the meaning of the code, what was observed in this run."""
     said, meant = words(detail, lang), meaning(code, lang)
     if not said:
         return say("explained", lang, code=code, meaning=meant)
@@ -36,6 +36,6 @@ def explain(code: str, lang: Lang, detail: Message | str = "") -> str:
 
 
 def meaning(code: str, lang: Lang) -> str:
-    """A code of another version means itself."""
+    """The code itself if it is unknown: another version may have written it."""
     known = next((name for name in (f"reason.{code}", f"mark.{code}") if has_text(name)), None)
     return template(known, lang) if known else code

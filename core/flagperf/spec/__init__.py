@@ -1,4 +1,4 @@
-"""What is asked for and what it means: the request, the case's manifest, layered values, the job."""
+"""The request (RunSpec), the case's manifest, layered configuration values, and the job planned from them."""
 
 from flagperf.kinds.kind import Text
 from flagperf.spec.agent_messages import (

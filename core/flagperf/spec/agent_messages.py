@@ -1,4 +1,4 @@
-"""Messages between parent, agent, probe and worker, as JSON lines over pipes. A hello comes before them."""
+"""Messages between parent, agent, probe and worker: JSON lines over pipes, after an initial hello."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from flagperf.spec.values import Values
 
 
 class DescribeRequest(msgspec.Struct, frozen=True):
-    """What `agent describe` reads from stdin."""
+    """Read by `agent describe` from stdin."""
 
     adapter_seconds: float = 30.0
-    """Time limit of each adapter's search for its cards."""
+    """Time limit for each adapter to detect its cards."""
     vendor: str | None = None
     """Ask this adapter only."""
     with_memory: bool = False
-    """Also read every present card's memory now."""
+    """Also read the current memory use of every detected card."""
     requires: tuple[str, ...] = ()
     """Requirement strings of the case's worker."""
 
 
 class CheckRequest(msgspec.Struct, frozen=True):
-    """What `agent check` reads from stdin: can this node give the case its data?"""
+    """Read by `agent check` from stdin. The agent checks that this node has the data of the case."""
 
     check_files: str
     data_dir: str | None
@@ -40,8 +40,8 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
-    """What `agent run` reads from stdin and, through a file, every worker. `directory` is where its parts of the
-    bundle go."""
+    """Read by `agent run` from stdin, and by every worker from a file. `directory` is where they write their parts of
+    the bundle."""
 
     job: Job
     node_index: int
@@ -49,7 +49,7 @@ class WorkOrder(msgspec.Struct, frozen=True):
 
 
 class ProbeRequest(msgspec.Struct, frozen=True):
-    """What `agent probe` reads from stdin. A second line has the launcher's pid; the end of stdin ends the probe."""
+    """Read by `agent probe` from stdin. A second line has the launcher's pid. The probe ends when stdin is closed."""
 
     vendor: str
     node_index: int
@@ -66,7 +66,7 @@ class WorkersLaunchedMessage(WireMessage, frozen=True, tag="workers_launched"):
     t_ns: int
     command: LaunchCommand
     env_script: str = ""
-    """The vendor's script that was sourced for it."""
+    """The vendor's script that was sourced for the command."""
 
 
 class EvaluationProgress(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True):
 
 
 class Progress(WireMessage, frozen=True, tag="progress"):
-    """How far this node's first rank is, the throughput of all its ranks, and the memory that its cards use."""
+    """Progress of this node's first rank, throughput of all its ranks, and memory use of its cards."""
 
     step: int
     planned_steps: int | None
@@ -90,7 +90,7 @@ class Progress(WireMessage, frozen=True, tag="progress"):
     seconds_left: float | None
     phase: str
     evaluation: EvaluationProgress | None = None
-    """The one in progress, where its progress is known."""
+    """The evaluation in progress, if its progress is known."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class Failure(msgspec.Struct, frozen=True):
     """`failed`, `out_of_memory` or `unsupported`."""
     reason: Message
     died: bool = False
-    """The rank recorded no reason. Errors of other ranks follow from its death, so it is the cause."""
+    """The rank died without recording a reason. Errors of other ranks are consequences, so this is the cause."""
 
 
 class WorkersEndedMessage(WireMessage, frozen=True, tag="workers_ended"):

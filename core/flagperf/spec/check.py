@@ -1,6 +1,6 @@
-"""What a case.toml says, against itself and against the names that exist. Each problem is `[table] key: what is wrong`.
+"""Checks that a case.toml is consistent and uses only known names. Each problem reads `[table] key: what is wrong`.
 
-The structs are right already when these rules are asked.
+The file has already been decoded into structs, so types are correct here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _PLAIN_REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:{0}(?:,{0})*)?".format(r"\s*(?:>=|<=|==|!=|<|>)\s*\d+(?:\.\d+)*")
 )
-"""Most of what is ever written. For the rest `packaging` decides, whose import takes longer than listing all cases."""
+"""Matches most requirements. `packaging` checks the others; importing it takes longer than listing all cases."""
 
 
 def problems(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
-    """In the order of the file, as long as anyone asks."""
+    """Lazily yields the problems, in the order of the file."""
     for rule in _RULES:
         yield from rule(manifest)
     for name_rule in _NAME_RULES:
@@ -38,12 +38,12 @@ def problems(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
 
 def _identity(manifest: Manifest) -> Iterator[str]:
     if not re.fullmatch(r"[a-z0-9_]+", manifest.name):
-        yield f"name: {manifest.name!r} may have lower-case letters, digits and underscores only"
+        yield f"name: use lower-case letters, digits and underscores only; got {manifest.name!r}"
     if manifest.version < 1:
-        yield f"version: it begins at 1; got {manifest.version}"
+        yield f"version: must be at least 1; got {manifest.version}"
     for key in ("model", "dataset", "sample_unit"):
         if not getattr(manifest, key).strip():
-            yield f"{key}: it is empty"
+            yield f"{key}: must not be empty"
 
 
 def _texts(manifest: Manifest) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _check_function(manifest: Manifest) -> Iterator[str]:
     for key in ("check_files", "estimate"):
         target = getattr(manifest, key)
         if target is not None and not is_object_reference(target):
-            yield f"{key}: write module:function, as my_cases.toy.data:{key}; got {target!r}"
+            yield f"{key}: must be module:function, for example my_cases.toy.data:{key}; got {target!r}"
 
 
 def is_object_reference(text: str) -> bool:
@@ -98,11 +98,11 @@ def is_object_reference(text: str) -> bool:
 def _values(manifest: Manifest) -> Iterator[str]:
     for key, value in flatten(manifest.values):
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", key):
-            yield f"[values] {key!r}: keys have letters, digits, underscores and hyphens only"
+            yield f"[values] {key!r}: keys may have letters, digits, underscores and hyphens only"
         if not _is_value(value):
-            yield f"[values] {key}: {value!r} is none of text, number, true or false, or a list of one of these"
+            yield f"[values] {key}: must be a string, a number, true, false, or a list of one of these; got {value!r}"
     if manifest.values.get("precision") not in manifest.precisions:
-        yield f"[values] precision: it has to be one of precisions, {', '.join(manifest.precisions)}"
+        yield f"[values] precision: must be one of the case's precisions: {', '.join(manifest.precisions)}"
     yield from _refusals(manifest, "[values]", manifest.values)
 
 
@@ -122,13 +122,13 @@ def _limits(manifest: Manifest) -> Iterator[str]:
 def _limit(place: str, limit: Limit, value: Any) -> Iterator[str]:
     bounds = [bound for bound in (limit.min, limit.above, limit.max) if bound is not None]
     if not bounds and not limit.choices:
-        yield f"{place}: it limits nothing; give min, above, max or choices"
+        yield f"{place}: the limit is empty; set min, above, max or choices"
     if bounds and (isinstance(value, bool) or not isinstance(value, int | float)):
-        yield f"{place}: min, above and max are for numbers, and the value is {value!r}"
+        yield f"{place}: min, above and max are for numbers, but the value is {value!r}"
     if limit.choices and not isinstance(value, str):
-        yield f"{place}: choices are for texts, and the value is {value!r}"
+        yield f"{place}: choices are for strings, but the value is {value!r}"
     if limit.max is not None and bounds and max(bounds) > limit.max:
-        yield f"{place}: no number is from {max(bounds):g} to {limit.max:g}"
+        yield f"{place}: the range is empty: from {max(bounds):g} to {limit.max:g}"
 
 
 def _profiles(manifest: Manifest) -> Iterator[str]:
@@ -138,11 +138,11 @@ def _profiles(manifest: Manifest) -> Iterator[str]:
             yield f'[profiles."{name}"]: names have letters, digits, underscores and hyphens only'
         yield from _refusals(manifest, f"[profiles.{name}.values]", profile.values)
         if profile.values.get("precision") not in (None, *manifest.precisions):
-            yield f"[profiles.{name}.values] precision: it has to be one of {', '.join(manifest.precisions)}"
+            yield f"[profiles.{name}.values] precision: must be one of {', '.join(manifest.precisions)}"
 
 
 def _refusals(manifest: Manifest, place: str, values: dict[str, Any]) -> Iterator[str]:
-    """The same rules as for what users set."""
+    """The same rules as for values set by users."""
     try:
         resolve(manifest, [Layer(place, values)])
     except BadInput as error:
@@ -158,7 +158,7 @@ def _keys(manifest: Manifest) -> Iterator[str]:
             continue
         yield from _unknown(place, "key of [values]", [key], known)
         if isinstance(known.get(key), bool) or not isinstance(known.get(key), int | float):
-            yield f"{place}: the value of {key} has to be a number; it is {known.get(key)!r}"
+            yield f"{place}: the value of {key} must be a number; got {known.get(key)!r}"
 
 
 # --- results --------------------------------------------------------------------------------------------------------
@@ -175,14 +175,14 @@ def _qualities(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _quality(place: str, quality: Quality, vocabulary: Vocabulary) -> Iterator[str]:
-    taken = {*vocabulary.metrics, *REPORT_METRICS} - {"loss"}  # a case may have a better one than that of the last step
+    taken = {*vocabulary.metrics, *REPORT_METRICS} - {"loss"}  # a case may replace the loss of the last step
     if quality.name in taken:
         yield f"{place} name: {quality.name!r} is a metric of every run; choose another name"
     for key in ("name", "definition"):
         if not getattr(quality, key).strip():
-            yield f"{place} {key}: it is empty"
+            yield f"{place} {key}: must not be empty"
     if quality.minimum is not None and quality.maximum is not None and quality.minimum > quality.maximum:
-        yield f"{place}: no number is from {quality.minimum:g} to {quality.maximum:g}"
+        yield f"{place}: the range is empty: from {quality.minimum:g} to {quality.maximum:g}"
 
 
 def _target(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
@@ -199,7 +199,7 @@ def _page(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     page, qualities = manifest.page, [quality.name for quality in manifest.qualities]
     for name, given, known in (("columns", page.columns, vocabulary.columns), ("rows", page.rows, vocabulary.rows)):
         if not given:
-            yield f"[page] {name}: it is empty"
+            yield f"[page] {name}: must not be empty"
         yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
         yield from _repeated(f"[page] {name}", given)
     for table, texts in (("remarks", page.remarks), ("titles", page.titles)):
@@ -219,15 +219,15 @@ def _references(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
 def _reference(place: str, reference: PublishedResult, metrics: Collection[str]) -> Iterator[str]:
     for key in ("vendor", "device", "source"):
         if not getattr(reference, key).strip():
-            yield f"{place} {key}: it is empty"
+            yield f"{place} {key}: must not be empty"
     for key in ("nodes", "devices_per_node"):
         if getattr(reference, key) < 1:
-            yield f"{place} {key}: it must be at least 1; got {getattr(reference, key)}"
+            yield f"{place} {key}: must be at least 1; got {getattr(reference, key)}"
     yield from _unknown(f"{place} precision", "precision", [reference.precision], PRECISIONS)
     yield from _unknown(f"{place} values", "metric", reference.values, metrics)
     for name, value in reference.values.items():
         if not math.isfinite(value):
-            yield f"{place} values: {name} is {value}; leave out what was not published"
+            yield f"{place} values: {name} is {value}; omit values that were not published"
 
 
 def _metrics(manifest: Manifest, vocabulary: Vocabulary) -> list[str]:
@@ -242,7 +242,7 @@ def _unknown(place: str, kind: str, names: Collection[str], known: Collection[st
 
 
 def _repeated(place: str, names: Sequence[str]) -> Iterator[str]:
-    return (f"{place}: {name!r} is there twice" for name in dict.fromkeys(names) if names.count(name) > 1)
+    return (f"{place}: {name!r} is listed twice" for name in dict.fromkeys(names) if names.count(name) > 1)
 
 
 _RULES = (_identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys)

@@ -1,4 +1,4 @@
-"""NodeFacts: what an agent's `describe` says of its node. The parent plans from this and never touches hardware."""
+"""NodeFacts: an agent's description of its node. The parent plans from it and never accesses hardware itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Fact(msgspec.Struct, frozen=True):
     value: str | None
     how: Literal["captured", "stated", "absent"] = "captured"
     reason: str = ""
-    """In English."""
+    """The reason in English."""
     message: Message | None = None
     """The reason as data."""
 
@@ -27,13 +27,13 @@ def absent_fact(code: str, /, **params: Any) -> Fact:
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """A node's software and hardware without the cards. `facts` has the keys of ENVIRONMENT_FACTS."""
+    """Software and hardware of a node, except its cards. The keys of `facts` are ENVIRONMENT_FACTS."""
 
     facts: dict[str, Fact]
     packages: dict[str, str]
-    """Distribution -> version, of what a run uses."""
+    """Distribution -> version, for the packages that a run uses."""
     variables: dict[str, str]
-    """Environment variables that change results, from a fixed list; never others."""
+    """Environment variables that affect results. Only those on a fixed list are recorded."""
 
 
 ENVIRONMENT_FACTS = (
@@ -52,7 +52,7 @@ ENVIRONMENT_FACTS = (
 
 
 class VendorFacts(msgspec.Struct, frozen=True):
-    """One installed adapter on this node. `error` is set where its code raised."""
+    """One installed adapter on this node. `error` is set if its code raised."""
 
     vendor: str
     adapter: str
@@ -63,23 +63,23 @@ class VendorFacts(msgspec.Struct, frozen=True):
     env_script: str = ""
     """A shell script that the agent runs before it starts workers."""
     simulated: bool = False
-    """The cards are a test's, and torch computes on the CPU."""
+    """The cards are simulated by a test, and torch computes on the CPU."""
     readings: tuple[Reading, ...] = ()
-    """Memory now, where it was asked for."""
+    """Current memory use, if requested."""
     probe: str = ""
     error: str = ""
 
     @property
     def shown_vendor(self) -> str:
-        """The vendor's word as people see it: simulated cards are always called that."""
+        """The vendor's name for display. Simulated cards are always labelled."""
         return f"{self.vendor} (simulated)" if self.simulated else self.vendor
 
 
 class MissingRequirement(msgspec.Struct, frozen=True):
     requirement: str
-    """As case.toml writes it: `torch>=2.1`."""
+    """As in case.toml: `torch>=2.1`."""
     found: str | None = None
-    """The version that is installed and does not fit; None where there is none."""
+    """The installed version, which does not satisfy the requirement. None if not installed."""
 
     def __str__(self) -> str:
         return f"{self.requirement} ({f'found {self.found}' if self.found else 'not installed'})"
@@ -92,4 +92,4 @@ class NodeFacts(msgspec.Struct, frozen=True):
     allowed_cores: int
     free_port: int
     missing_requirements: tuple[MissingRequirement, ...] = ()
-    """Distributions that the case requires and this node's Python does not have."""
+    """Requirements of the case that this node's Python does not satisfy."""

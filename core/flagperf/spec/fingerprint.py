@@ -1,4 +1,4 @@
-"""fingerprint: whether two JSON values are the same, whoever wrote them and in which order."""
+"""fingerprint: a hash to compare JSON values, independent of key order and formatting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 
 def fingerprint(value: Any) -> str:
-    """sha256 of a decoded JSON value, written with sorted keys and no spaces."""
-    import hashlib  # neither at the top: every command imports this module, and few call it
+    """sha256 of a decoded JSON value, serialised with sorted keys and no spaces."""
+    import hashlib  # lazy imports: every command imports this module, few call it
     import json
 
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""The first line in each direction between a command and its agents: the flagperf version of whoever writes it.
+"""The first line in each direction between a command and its agents: the flagperf version of the sender.
 
     {"flagperf": "0.1.0"}
 
-The form of this line never changes, whatever becomes of the lines after it. So two versions that could not read each
-other's messages still name the difference, before anything else is decoded.
+The format of this line never changes. So two versions that cannot read each other's messages still report the mismatch
+before anything else is decoded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Job: what will be done, complete. It crosses the process border as JSON and is stored in the bundle."""
+"""Job: the complete plan of a run. It is passed to other processes as JSON and stored in the bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Job(msgspec.Struct, frozen=True):
     case: str
     case_version: int
     kind: str
-    """Of the case: a module of flagperf.kinds."""
+    """Kind of the case: a key of flagperf.kinds.KINDS."""
     case_target: str
     """`module:function` of the case."""
     profile: str
@@ -32,7 +32,7 @@ class Job(msgspec.Struct, frozen=True):
     vendor: str
     vendor_title: dict[str, str]
     adapter: str
-    """Distribution and version of the plugin that serves the vendor."""
+    """Distribution and version of the vendor's plugin."""
     config: Resolved
     nodes: tuple[PlannedNode, ...]
     master_address: str
@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True):
     memory_scope: str
     has_allocator: bool
     peaks: tuple[Peak, ...]
-    """All ceilings of the card: a row for each precision, memory_bandwidth, tdp. None for a slice of a card."""
+    """Peak figures of the card: one row per precision, memory_bandwidth, tdp. Empty for a slice of a card."""
     accept_low_peaks: bool
     oversubscribed: bool
     sample_seconds: float
@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True):
     data_dir: str | None
     data_files: tuple[DataFile, ...]
     simulated: bool = False
-    """The cards are a test's, and torch computes on the CPU: marked wherever the run is shown."""
+    """The cards are simulated by a test, and torch computes on the CPU. Reports always mark such runs."""
 
     @property
     def world_size(self) -> int:
@@ -57,13 +57,13 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def batch_size(self) -> int | None:
-        """Of one device; None for a case that does not work in batches."""
+        """Batch size of one device, or None for a case without batches."""
         size = self.config.values.get(KINDS[self.kind].values, {}).get("batch_size")
         return size if isinstance(size, int) else None
 
     @property
     def peak(self) -> Peak | None:
-        """The ceiling that MFU divides by: of this precision."""
+        """The peak of this precision, which MFU is relative to."""
         return next((peak for peak in self.peaks if peak.row == self.precision.peak_row), None)
 
     @property
@@ -80,7 +80,7 @@ class Job(msgspec.Struct, frozen=True):
         return self.nodes[0].devices[0]
 
     def share(self, node: PlannedNode) -> NodeShare:
-        """What the vendor's launcher is told of one node."""
+        """The part of the job that is passed to the vendor's launcher on one node."""
         return NodeShare(
             node_index=node.index,
             num_nodes=len(self.nodes),

@@ -1,4 +1,4 @@
-"""case.toml: all that is known of a case without importing it."""
+"""case.toml: everything that is known about a case without importing its code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A value that the case reports itself."""
+    """A value that the case reports."""
 
     name: str
     unit: str
@@ -33,7 +33,7 @@ class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which quality has to reach the value of which key, and whether missing it fails the run (exit 7)."""
+    """The metric that has to reach the value of a key, and whether missing it fails the run (exit 7)."""
 
     metric: str
     key: str = "evaluation.target"
@@ -47,16 +47,16 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: tuple[str, ...]
     remarks: dict[str, Text] = {}
     titles: dict[str, Text] = {}
-    """What rows are called, where a quality's own name would not tell a reader enough."""
+    """Row titles, for qualities whose name is not clear to a reader."""
     parts: tuple[str, ...] = ()
     """Further sections, by the names that docs/add-a-case.md lists."""
     parallel_library: str = ""
-    """What the case spreads its work over devices with, for the part `parallelism`."""
+    """The library that distributes the work over devices, for the part `parallelism`."""
     optimisation: Text = {}
     """The method, for the part `optimisation`; its details are the values of `optimisation_keys`."""
     optimisation_keys: tuple[str, ...] = ()
     downloads: dict[Literal["checkpoint", "dataset"], str | tuple[str, ...]] = {}
-    """Where to get them: a link each, or several, with their name in front where it is needed ("MMLU: https://...")."""
+    """Download links: one or several per entry, optionally prefixed with a name ("MMLU: https://...")."""
 
     def links(self, name: Literal["checkpoint", "dataset"]) -> tuple[str, ...]:
         found = self.downloads.get(name, ())
@@ -68,9 +68,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: Values = {}
     needs_data_dir: bool = False
     files: tuple[str, ...] = ()
-    """What --data-dir has to hold, for people."""
+    """The content that --data-dir must have, as text for the user."""
     published: bool = False
-    """True for the configuration that published results belong to."""
+    """True for the configuration of the published results."""
 
 
 class PublishedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,16 +85,16 @@ class PublishedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     values: dict[str, float] = {}
     parallel: str = ""
-    """TPxPPyDPz, where the case has a layout."""
+    """TPxPPyDPz, if the case has a layout."""
     engine: str = ""
-    """What an inference was computed by."""
+    """Inference engine."""
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     version: int
     kind: str
-    """What it is measured by: a module of flagperf.kinds."""
+    """How it is measured: a key of flagperf.kinds.KINDS."""
     title: Text
     task: Text
     model: str
@@ -109,22 +109,23 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mfu_formula: str | None = None
     """Formula id of docs/metrics.md for the headline MFU."""
     sample_unit: str = "samples/s"
-    """How pages write its throughput."""
+    """Unit of its throughput on pages."""
     counts: Literal["samples", "tokens"] = "samples"
     """What that throughput counts; it also decides the duration that MFU divides by."""
     sequence_key: str | None = None
-    """The key whose value is the length of a sample, for the remark of the throughput rows."""
+    """The key whose value is the sequence length, for the remark of the throughput rows."""
     page_names: dict[str, str] = {}
-    """Short names of this case's own keys on published pages."""
+    """Key -> its short name on published pages."""
     limits: dict[str, Limit] = {}
     requires: tuple[str, ...] = ()
     """Distributions that the worker imports, as requirement strings."""
     check_files: str | None = None
-    """`module:function` of a light module: (data_dir, values) -> list[DataFile]; raises BadInput."""
+    """`module:function`, in a module that is cheap to import: (data_dir, values) -> list[DataFile]; raises BadInput."""
     estimate: str | None = None
-    """`module:function` of a light module: (values) -> bytes by name, of the fullest rank; for `flagperf plan`."""
+    """`module:function`, in a module that is cheap to import: (values) -> name -> bytes, for the rank that needs most;
+    used by `flagperf plan`."""
     engine: str = ""
-    """What an inference case computes by, for the column `engine`."""
+    """Engine of an inference case, for the column `engine`."""
     references: tuple[PublishedResult, ...] = ()
 
 
@@ -139,13 +140,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def with_counts(content: dict[str, Any]) -> dict[str, Any]:
-    """A manifest from before `counts` was a key said by its unit what it counts."""
+    """In manifests older than the key `counts`, the unit implied what is counted."""
     is_old = "counts" not in content and "token" in str(content.get("sample_unit", ""))
     return {**content, "counts": "tokens"} if is_old else content
 
 
 def read_manifest(path: Path, vocabulary: Vocabulary) -> Manifest:
-    """Raises BadInput for the first fault, with file, table and key. What is returned is consistent."""
+    """Read and check a case.toml. Raises BadInput for the first problem, with file, table and key."""
     content = with_counts(read_toml(path))
     try:
         manifest = msgspec.convert(content, Manifest)

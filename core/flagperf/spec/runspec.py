@@ -1,4 +1,4 @@
-"""RunSpec: what was asked for, as it was asked."""
+"""RunSpec: the request for a run, as the user made it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vendor: str | None = None
     nodes: int = 1
     devices: int = 1
-    """Per node, counted in visible cards."""
+    """Visible cards to use per node."""
     precision: str | None = None
     profile: str | None = None
     parallel: str | None = None
-    """TPxPPyDPz, for a case that has a layout."""
+    """TPxPPyDPz, for a case with a layout."""
     set: tuple[str, ...] = ()
     config: str | None = None
     data_dir: str | None = None

@@ -1,4 +1,5 @@
-"""What the owner of a machine says of it in `[environment]` of flagperf.toml, where nothing could be captured."""
+"""Environment facts that the machine's owner states in `[environment]` of flagperf.toml, as a fallback for facts that
+could not be captured."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from flagperf.spec.facts import ENVIRONMENT_FACTS, Environment, Fact
 
 
 def state_environment(environment: Environment, stated: Mapping[str, object], origin: str) -> Environment:
-    """Fill absent facts with stated values. A captured fact stays, and notes that a stated value was not used.
+    """Fill absent facts with stated values. A captured fact takes precedence and notes that a stated value was ignored.
 
-    `origin` is the file that the values come from, for messages. A filled fact keeps the reason why it was absent.
+    `origin` is the file of the stated values, for messages. A filled fact keeps the reason why it was absent.
     """
     facts = dict(environment.facts)
     for key, value in stated.items():
         if key not in ENVIRONMENT_FACTS:
             raise unknown_name("key in [environment]", key, ENVIRONMENT_FACTS, f"({origin})")
         if not isinstance(value, str) or not value.strip():
-            raise BadInput(f"[environment] {key} in {origin} must be a text that is not empty; got {value!r}")
+            raise BadInput(f"[environment] {key} in {origin} must be a non-empty string; got {value!r}")
         fact = facts.get(key, Fact(None, "absent"))
         text = " ".join(value.split())
         if fact.how == "captured":

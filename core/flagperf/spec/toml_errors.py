@@ -1,6 +1,6 @@
-"""Why a TOML file does not become the struct that it should: unknown keys with near matches, missing ones, wrong types.
+"""Explains why a TOML file does not match its struct: unknown keys (with near matches), missing keys, wrong types.
 
-msgspec has refused it already, but does not say which of several tables it means, nor what was probably meant.
+msgspec has already rejected the file, but its message neither names the table nor suggests near matches.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ import msgspec
 from flagperf.errors import unknown_name
 
 _TYPE_NAMES = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a table", "null": "nothing",
-}  # fmt: skip
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
 
 Kind = type[msgspec.Struct]
 
 
 def misfit(content: dict[str, Any], kind: Kind) -> str:
-    """The first fault, beginning with its table: `[profiles.tiny] about: it is missing`."""
+    """The first problem, prefixed with its table: `[profiles.tiny] about: it is missing`."""
     return next(_misfits(content, kind))
 
 
@@ -36,7 +41,7 @@ def _misfits(content: dict[str, Any], kind: Kind) -> Iterator[str]:
 
 
 def _tables(content: dict[str, Any], kind: Kind) -> Iterator[tuple[str, Any, Kind]]:
-    """The tables of the file that become structs of their own, each with its heading."""
+    """The tables of the file that are decoded into structs, each with its heading."""
     for name, hint in typing.get_type_hints(kind).items():
         struct = next((part for part in (hint, *typing.get_args(hint)) if _is_struct(part)), None)
         value = content.get(name)

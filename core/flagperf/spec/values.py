@@ -1,7 +1,7 @@
 """Layered configuration: case default, profile, vendor tuning, the user's file, the command line.
 
-The merged result keeps, for every value, the layer it came from. The type of a value is the type of the case's
-default; a key that the case does not have is an error in whatever layer it stands.
+The merged result records for every value the layer it came from. The case's default decides the type of a value. A key
+that the case does not have is an error in every layer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a value may be, beyond the type of its default."""
+    """Restricts a value, in addition to the type of its default."""
 
     min: float | None = None
     above: float | None = None
@@ -43,7 +43,7 @@ SHARED_PAGE_NAMES = {
     "training.accumulate": "GAS",
     "inference.batch_size": "bs",
 }
-"""Names on published pages of the keys that all cases share."""
+"""Key -> its short name on published pages, for keys that all cases share."""
 
 SHARED_LIMITS = {
     "training.batch_size": Limit(min=1),
@@ -68,17 +68,17 @@ class Layer(msgspec.Struct, frozen=True):
     name: str
     values: Values
     source: Literal["case", "vendor", "user"] = "case"
-    """Whose layer it is. What vendor and user change is listed in the report."""
+    """Who owns the layer. Reports list the changes by vendor and user."""
 
 
 class Resolved(msgspec.Struct, frozen=True):
     values: Values
     layers: dict[str, str]
-    """Dotted key -> name of the layer its value came from."""
+    """Dotted key -> name of the layer that set its value."""
     deviations: dict[str, str]
-    """Keys whose value differs from what case and profile say -> the layer that changed it."""
+    """Key whose value differs from case and profile -> name of the layer that changed it."""
     user_layers: tuple[str, ...] = ()
-    """Those of the layers that are the user's. Without deviations by them a run is as published."""
+    """Names of the user's layers. A run without deviations by them has the published values."""
 
     @property
     def user_deviations(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 def resolve(manifest: Manifest, layers: Sequence[Layer]) -> Resolved:
-    """Merge the layers, first to last, over the case's defaults."""
+    """Merge the layers over the case's defaults. Later layers win."""
     merged = dict(flatten(manifest.values))
     origin = dict.fromkeys(merged, "case")
     standard = dict(merged)
@@ -122,7 +122,7 @@ def nest(flat: Mapping[str, Any]) -> Values:
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`training.batch_size=8` -> key and value. The value is TOML; a bare word that is no TOML value is a string."""
+    """`training.batch_size=8` -> key and value. The value is parsed as TOML; anything else is taken as a string."""
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
     if not equals or not key or not raw or "\n" in text:
@@ -165,7 +165,7 @@ def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
 
 
 def _type_name(value: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", list: "a list"}
+    names = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a string", list: "a list"}
     return names.get(type(value), type(value).__name__)
 
 

@@ -1,27 +1,37 @@
-"""The names that a case.toml may use."""
+"""The names that case.toml may use."""
 
 from __future__ import annotations
 
 import msgspec
 
 PAGE_COLUMNS = ("configuration", "precision", "parallel", "fix_hp", "engine", "loss_aligned", "mem")
-"""Columns that are no metric of the registry. Every metric, and every quality of the case, is a column too."""
+"""Columns that are not metrics. Every metric and every quality of the case is a column too."""
 
 PAGE_ROWS = (
-    "task", "model", "dataset", "precision", "parallel", "fix_hp", "device", "engine", "loss_aligned", "mem", "result",
+    "task",
+    "model",
+    "dataset",
+    "precision",
+    "parallel",
+    "fix_hp",
+    "device",
+    "engine",
+    "loss_aligned",
+    "mem",
+    "result",
     "extra",
-)  # fmt: skip
-"""Likewise, of the general table."""
+)
+"""Rows of the general table that are not metrics."""
 
 PAGE_PARTS = ("parallelism", "optimisation", "batch_size")
-"""Further sections that a case may ask for."""
+"""Optional sections of a page."""
 
 REPORT_METRICS = ("loss_aligned",)
-"""Made of a run and something that is not in its bundle, so when a report is."""
+"""Metrics that need more than the bundle of a run. They are computed for a report."""
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
-    """What later stages have. They give it to whoever reads a case.toml."""
+    """Names defined by later stages, passed to the code that reads a case.toml."""
 
     kinds: tuple[str, ...]
     metrics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Bundles: one folder per run, written atomically, sealed by a MANIFEST, found again by id.
+"""Bundles: one folder per run, with files written atomically, sealed by a MANIFEST and looked up by id.
 
-Nothing is imported here: agents and workers need `store.paths`, not the metrics that reading a bundle takes.
+This module imports nothing: agents and workers need only `store.paths`, and reading bundles imports the metrics.
 """

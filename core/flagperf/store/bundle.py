@@ -1,4 +1,4 @@
-"""A run's folder. Files are replaced as a whole; MANIFEST comes last, so a bundle without one was never finished."""
+"""The folder of a run. Files are replaced atomically. MANIFEST is written last: a bundle without it is unfinished."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from flagperf.store.paths import (
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
 
 ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
-"""Fields of run.json that nobody knows when a run begins."""
+"""Fields of run.json that are filled in when a run ends."""
 MAX_JSON_BYTES = 64 << 20
-"""Of run.json, environment.json and MANIFEST: a thousand cards need less than one mebibyte."""
+"""Limit for run.json, environment.json and MANIFEST. A run on a thousand cards needs less than 1 MiB."""
 MAX_LOG_BYTES = 64 << 30
 
 
 def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
-    """Make the folder of a run that is about to start."""
+    """Create the folder of a run that is about to start."""
     path = runs_dir / run.id
     try:
         for folder in FOLDERS:
@@ -56,17 +56,17 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """While a bundle is written: what the disk refuses becomes one message."""
+    """Turns an OSError while writing a bundle into BundleFailed."""
     try:
         yield
     except OSError as error:
         why = error.strerror if path.is_dir() else "it was removed during the run"
-        advice = "what is there is no complete run; make room, or choose another --runs-dir"
+        advice = "the bundle is incomplete; free disk space, or choose another --runs-dir"
         raise BundleFailed(f"cannot write the bundle {path}: {why}; {advice}") from None
 
 
 def check_writable(runs_dir: Path) -> None:
-    """Before anything is started: can a bundle be made here? Leaves nothing behind."""
+    """Raises BadInput unless a bundle can be created here. Called before a run starts; leaves no files behind."""
     existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
     try:
         if not existing.is_dir():
@@ -83,7 +83,7 @@ def write_run(path: Path, run: Run) -> None:
 
 
 def seal(path: Path) -> None:
-    """Write the sha256 of every file, in the form that `sha256sum --check MANIFEST` reads."""
+    """Write MANIFEST, the sha256 of every file, in the format that `sha256sum --check` reads."""
     files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE.name)
     with writing(path):
         lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
@@ -91,22 +91,22 @@ def seal(path: Path) -> None:
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    """Of this schema, or of an older one in the form of this one."""
+    """Reads a bundle of the current schema, or converts one of an older schema."""
     content = read_json(path / RUN_FILE)
     schema = content.get("schema")
     if isinstance(schema, int) and schema > STORE_SCHEMA:
         raise BadInput(
-            f"{path} has store schema {schema}, this flagperf reads 1 to {STORE_SCHEMA}; install a newer one"
+            f"{path} has store schema {schema}, this flagperf reads 1 to {STORE_SCHEMA}; install a newer flagperf"
         )
     if not isinstance(schema, int) or schema < 1:
-        raise BadInput(f"{path / RUN_FILE} is not what flagperf writes: its schema is {schema!r}")
+        raise BadInput(f"{path / RUN_FILE} is not a valid run record: its schema is {schema!r}")
     nodes = read_json(path / ENVIRONMENT_FILE, list)
     run = _converted(path / RUN_FILE, content, schema1.upgraded_run, Run, schema)
     facts = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes, tuple[NodeFacts, ...], schema)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
-        raise BadInput(f"{path / RUN_FILE} is not what flagperf writes: a node without devices")
+        raise BadInput(f"{path / RUN_FILE} is not a valid run record: a node has no devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
-        raise BadInput(f"{path / RUN_FILE}: this flagperf knows no kind of case {run.manifest.kind!r}")
+        raise BadInput(f"{path / RUN_FILE}: this flagperf has no kind of case {run.manifest.kind!r}")
     if schema == 1 and run.ending is not None:
         run = _with_messages(run, path)
     return RecordedRun(run, facts, str(path))
@@ -115,7 +115,7 @@ def read_bundle(path: Path) -> RecordedRun:
 def _with_messages(run: Run, path: Path) -> Run:
     try:
         return schema1.with_messages(run, read_record(path))
-    except BadInput:  # damaged: what is stored is shown, `runs verify` says what is wrong
+    except BadInput:  # damaged: show the stored text; `runs verify` reports the damage
         return run
 
 
@@ -123,11 +123,11 @@ def _converted(path: Path, content: Any, upgrade: Callable[[Any], Any], kind: An
     try:
         return msgspec.convert(upgrade(content) if schema == 1 else content, kind)
     except (msgspec.ValidationError, LookupError, TypeError, AttributeError) as error:
-        raise BadInput(f"{path} is not what flagperf writes: {error}") from None
+        raise BadInput(f"{path} is not a valid run record: {error}") from None
 
 
 def read_record(path: Path) -> Record:
-    """The raw files. A parent file that is not there reads as empty: the run ended before it began."""
+    """Reads the raw files. A missing parent file counts as empty: the run ended before it was created."""
     parent, span = path / PARENT_EVENTS, _measured_span(path)
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
@@ -145,7 +145,8 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 def _measured_span(path: Path) -> str:
-    """What event files of schema 1 leave to run.json. Nothing where that is gone: it is noticed when it is written."""
+    """The name of the measured span, which event files of schema 1 do not contain. Empty if run.json is gone: that is
+    reported when it is written."""
     if not (path / RUN_FILE).exists():
         return ""
     run: _Run = read_json(path / RUN_FILE, _Run)
@@ -153,7 +154,7 @@ def _measured_span(path: Path) -> str:
 
 
 def broken_files(path: Path) -> list[str]:
-    """What differs from MANIFEST, one sentence each."""
+    """Differences from MANIFEST, one sentence each."""
     try:
         listed = _listed(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace"))
     except OSError:
@@ -170,13 +171,13 @@ def broken_files(path: Path) -> list[str]:
 def _listed(manifest: str) -> dict[str, str]:
     lines = [line.partition("  ") for line in manifest.splitlines()]
     if any(len(digest) != 64 or not name for digest, _, name in lines):
-        raise BadInput(f"{MANIFEST_FILE} is not what sha256sum writes")
+        raise BadInput(f"{MANIFEST_FILE} is not in the format of sha256sum")
     return {name: digest for digest, _, name in lines}
 
 
 def unreadable_files(path: Path) -> list[str]:
-    """What a run never leaves, and what nobody should read: links, pipes, devices, files without end. Nothing is
-    opened to find them."""
+    """Entries that no run creates and that are not safe to read: links, pipes, devices, oversized files. They are found
+    without opening any file."""
     entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
     found = ((entry.relative_to(path).as_posix(), _refusal(entry)) for entry in sorted(entries))
     return [f"{name} {refusal}: nothing here was read" for name, refusal in found if refusal]
@@ -194,8 +195,8 @@ def _refusal(entry: Path) -> str:
 
 
 def planned_fields(path: Path, also: Collection[str] = ()) -> dict[str, str]:
-    """Field of run.json -> its fingerprint, for all but those that a run's end adds; of these, only those of `also`. A
-    job's fields stand each by itself, so that a difference has a name."""
+    """Field of run.json -> its fingerprint. Fields added at the end of a run are included only if listed in `also`. The
+    fields of the job are listed separately, so that a difference can be named."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
     added_later = {*ADDED_AT_THE_END} - {*also}
@@ -220,13 +221,13 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path, kind: Any = dict) -> Any:
-    """One of a bundle's JSON files, decoded as `kind`."""
+    """A JSON file of a bundle, decoded as `kind`."""
     try:
         return msgspec.json.decode(read_regular(path, MAX_JSON_BYTES), type=kind)
     except OSError as error:
         raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not what flagperf writes: {error}") from None
+        raise BadInput(f"{path} is not a valid run record: {error}") from None
 
 
 def _pretty(value: object) -> bytes:

@@ -1,4 +1,4 @@
-"""The commands that agents ran, as the parent's events hold them."""
+"""The commands that agents ran, from the parent's events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from flagperf.metrics import Record
 
 
 def launched_commands(record: Record) -> tuple[LaunchCommand, ...]:
-    """By node. A node whose workers were not started has none."""
+    """Sorted by node. Nodes whose workers were not started have no command."""
     launched = [event for event in record.parent.events if isinstance(event, WorkersLaunched)]
     return tuple(event.command for event in sorted(launched, key=lambda event: event.node_index) if event.command)

@@ -9,9 +9,9 @@
     1,10.373491,1024,
     2,,1024,training diverged: the loss of step 2 is not a finite number
 
-Values are JSON. Losses are written with all their digits, so that what is read is bitwise what was written. Of the
-lines above the table only the first and `case` are needed, of its columns `step` and `loss`: a curve that another
-program recorded becomes such a file in a minute.
+Values are JSON. Losses are written with full precision, so that reading them back gives bitwise equal values. Only the
+first line, the line `case` and the columns `step` and `loss` are required, so it is easy to convert a curve from
+another program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flagperf.metrics.finding import Absent
 from flagperf.store.bundle import read_bundle, read_record
 
 CURVE_SCHEMA = 1
-"""Moves when a curve's file changes in a way that an older reader would misread."""
+"""Incremented when the file format changes in a way that an older reader would misread."""
 
 TITLE = "# flagperf loss curve "
 COLUMNS = ("step", "loss", "samples", "remark")
@@ -41,7 +41,7 @@ MAX_CURVE_BYTES = 256 << 20
 
 
 def curve_of_run(path: Path) -> LossCurve:
-    """From the raw files of a bundle. Raises BadInput where there is none."""
+    """The loss curve from the raw files of a bundle. Raises BadInput if there is none."""
     curve = find_curve(path)
     if isinstance(curve, Absent):
         raise BadInput(f"{path} has no loss curve: {curve.reason}, {curve.detail}")
@@ -49,7 +49,7 @@ def curve_of_run(path: Path) -> LossCurve:
 
 
 def find_curve(path: Path) -> LossCurve | Absent:
-    """As curve_of_run, with the reason in the place of a curve."""
+    """Like curve_of_run, but returns the reason if there is no curve."""
     run = read_bundle(path).run
     return loss_curve(run.job, run.manifest, read_record(path))
 
@@ -74,7 +74,7 @@ def read_curve(path: Path) -> LossCurve:
         raise _foreign(path)
     schema = lines[0].removeprefix(TITLE).strip()
     if schema != str(CURVE_SCHEMA):
-        raise BadInput(f"{path} is a loss curve of schema {schema!r}, this flagperf reads {CURVE_SCHEMA}")
+        raise BadInput(f"{path} is a loss curve of schema {schema!r}, but this flagperf reads schema {CURVE_SCHEMA}")
     try:
         return _curve([line.rstrip("\r") for line in lines])
     except ValueError as error:
@@ -99,7 +99,7 @@ def _head(curve: LossCurve) -> Iterator[str]:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-# A fault is a ValueError that names its line. msgspec's ValidationError is one too.
+# Problems are raised as ValueError that names the line. msgspec's ValidationError is a ValueError too.
 
 
 def _curve(lines: Sequence[str]) -> LossCurve:
@@ -109,7 +109,7 @@ def _curve(lines: Sequence[str]) -> LossCurve:
     curve = msgspec.convert({**fields, "points": _points(lines[num_head:], num_head + 1)}, LossCurve)
     found = f"{curve.first_step} to {curve.last_step}"
     if steps not in (None, found):
-        raise ValueError(f"it says that it has steps {steps}, the table has {found}: the file is cut or was changed")
+        raise ValueError(f"the header says steps {steps}, but the table has {found}: the file is truncated or edited")
     return curve
 
 
@@ -120,7 +120,7 @@ def _fields(lines: Sequence[str]) -> dict[str, Any]:
         name, colon, text = line.removeprefix("#").strip().partition(": ")
         group, key = (values, name.removeprefix("values.")) if name.startswith("values.") else (fields, name)
         if not colon or key in group:
-            raise ValueError(f"line {number}: {line!r} is not `# name: value`, or the name is there twice")
+            raise ValueError(f"line {number}: {line!r} is not `# name: value`, or the name is repeated")
         group[key] = _json(text, number)
     unknown = sorted(set(fields) - {*LossCurve.__struct_fields__, "steps"} | set(fields) & {"points", "values"})
     if unknown:
@@ -132,7 +132,7 @@ def _json(text: str, number: int) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        raise ValueError(f"line {number}: {text!r} is not JSON; a text stands in double quotes") from None
+        raise ValueError(f"line {number}: {text!r} is not JSON; put strings in double quotes") from None
 
 
 def _names() -> list[str]:
@@ -166,12 +166,12 @@ def _point(columns: Sequence[str], row: Sequence[str], number: int) -> CurvePoin
         value = float(loss) if loss else None
         point = CurvePoint(int(cells["step"]), value, int(samples) if samples else None, cells.get("remark", ""))
     except ValueError:
-        raise ValueError(f"line {number}: {','.join(row)} is no row of {','.join(columns)}") from None
+        raise ValueError(f"line {number}: {','.join(row)} does not match the columns {','.join(columns)}") from None
     return _without_infinity(point)
 
 
 def _without_infinity(point: CurvePoint) -> CurvePoint:
-    """Other programs write nan where training diverged: that is no loss."""
+    """Other programs write nan if training diverged. That counts as a missing loss."""
     if point.loss is None or math.isfinite(point.loss):
         return point
     return msgspec.structs.replace(point, loss=None, remark=point.remark or f"the loss is {point.loss}")

@@ -1,4 +1,4 @@
-"""Finding bundles. One pass over the folder, a few fields of each run.json."""
+"""Finding and listing bundles: one pass over the folder, reading only a few fields of each run.json."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def runs_directory(asked: str | None) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[RunLine]:
-    """Oldest first: ids open with the time. Folders that are not bundles are skipped."""
+    """Oldest first, because ids begin with a timestamp. Folders that are not bundles are skipped."""
     return [line for name in _bundle_names(runs_dir) if (line := _line(runs_dir / name)) is not None]
 
 
 def find_run(word: str, runs_dir: Path) -> Path:
-    """RUN as the command line takes it: a path, a unique prefix of an id, or `latest`."""
+    """Resolve RUN of the command line: a path, a unique prefix of an id, or `latest`."""
     as_path = Path(word)
     if os.path.lexists(as_path / RUN_FILE):
         return as_path
@@ -65,7 +65,7 @@ def find_run(word: str, runs_dir: Path) -> Path:
 
 
 def find_bundle(word: str, runs_dir: Path) -> Path:
-    """As find_run, and a bundle whose run.json is gone, for those who look for damage."""
+    """Like find_run, but also finds a damaged bundle without run.json."""
     folders = (Path(word), runs_dir / word)
     return next((folder for folder in folders if _was_bundle(folder)), None) or find_run(word, runs_dir)
 
@@ -81,13 +81,13 @@ def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
         return BadInput(f"{folder} has no {RUN_FILE}: it is not a bundle, or it is damaged")
     if names:
         return unknown_name("run", word, names, f"(in {runs_dir})")
-    makes = f"`{flagperf_command('run')} CASE` makes one"
-    return BadInput(f"there are no runs in {runs_dir}; {makes}, --runs-dir looks elsewhere")
+    makes = f"create one with `{flagperf_command('run')} CASE`"
+    return BadInput(f"there are no runs in {runs_dir}; {makes}, or choose another folder with --runs-dir")
 
 
 def _bundle_names(runs_dir: Path) -> list[str]:
     try:
-        entries = os.listdir(runs_dir)  # noqa: PTH208  names are enough
+        entries = os.listdir(runs_dir)  # noqa: PTH208  only names are needed
     except FileNotFoundError:
         return []
     except OSError as error:

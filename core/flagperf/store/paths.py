@@ -1,4 +1,4 @@
-"""Where everything stands in a bundle. All paths are relative to its folder, as messages quote them."""
+"""Paths of all files in a bundle, relative to its folder. Messages quote them in this form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run: what run.json holds. Together with environment.json it is all that a report needs."""
+"""Run: the content of run.json. A report needs only this and environment.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flagperf.metrics import MeasuredRow, Metric
 from flagperf.spec import Job, Manifest, NodeFacts, RunSpec
 
 STORE_SCHEMA = 2
-"""Moves when run.json or environment.json change in a way that an older reader would misread. `schema1.py` reads the
+"""Incremented when run.json or environment.json changes in a way that an older reader would misread. `schema1.py` reads
 bundles of schema 1."""
 
 Status = Literal["succeeded", "failed", "out_of_memory", "timed_out", "unsupported", "target_missed", "interrupted"]
@@ -31,7 +31,7 @@ EXIT_CODES: dict[Status, int] = {
 class Ending(msgspec.Struct, frozen=True):
     status: Status
     reason: str = ""
-    """In English."""
+    """The reason in English."""
     message: Message | None = None
     """The reason as data."""
 
@@ -50,22 +50,23 @@ class Run(msgspec.Struct, frozen=True):
     job: Job
     manifest: Manifest
     ending: Ending | None = None
-    """None while it runs, and for ever where the parent was killed."""
+    """None while the run is in progress, and permanently if the parent was killed."""
     metric_versions: dict[str, int] = {}
-    """What the run is measured by, decided when it began: metric -> version of its formula."""
+    """Metric -> version of its formula, recorded when the run began."""
     metrics: tuple[Metric, ...] = ()
     rows: tuple[MeasuredRow, ...] = ()
-    """Tables of measurements, of cases that make them."""
+    """Rows that the case measured besides steps."""
     simulated: bool = False
     commands: tuple[LaunchCommand, ...] = ()
-    """One per node: how its agent started the workers, and the variables they were given. Added at the end of a run."""
+    """One per node: the command that its agent used to start the workers, with its environment variables. Added at the
+    end of a run."""
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)
 
 
 def gated(ending: Ending, run: Run) -> Ending:
-    """A run that worked but missed a target that gates, or did not measure it, has not succeeded."""
+    """A finished run that missed or did not measure a gating target has not succeeded."""
     target, verdict = run.manifest.target, run.metric("target")
     if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
         return ending

@@ -1,9 +1,9 @@
-"""Bundles of store schema 1, as today's structs. What differed then:
+"""Converts bundles of store schema 1 to the current structs. Differences in schema 1:
 
-- a job had one peak, did not say the kind of its case, and told the user's layers from the vendor's by their names;
-- a manifest said by its unit what it counts;
-- a run had the metrics of all kinds, without versions, and its reasons in English alone;
-- an interval named its method in words, and a missing requirement was a text.
+- a job had one peak and no kind, and the user's layers were recognised by their names;
+- the unit in the manifest implied what is counted;
+- a run had the metrics of all kinds, without versions, and reasons only in English;
+- the method of an interval was an English phrase, and a missing requirement was a string.
 """
 
 from __future__ import annotations
@@ -17,20 +17,51 @@ from flagperf.spec import with_counts
 from flagperf.store.run import Run
 
 METRICS = (
-    "e2e_time", "init_time", "train_time", "p_whole", "p_train", "p_core", "p_whole_all", "token/p/s", "p_val_whole",
-    "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded", "step_time_p50", "step_time_p90", "step_time_p99",
-    "data_wait_share", "padding_ratio", "steps_kept", "steps_dropped", "samples_kept", "tflops_per_device", "mfu",
-    "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm", "mem_used", "mem_total", "mem_baseline",
-    "mem_allocator", "mem_remainder", "probe_cost", "cpu_others", "loss", "loss_first",
-)  # fmt: skip
-"""What every run had, before the qualities of its case and the target."""
+    "e2e_time",
+    "init_time",
+    "train_time",
+    "p_whole",
+    "p_train",
+    "p_core",
+    "p_whole_all",
+    "token/p/s",
+    "p_val_whole",
+    "p_val_core",
+    "p_infer_whole",
+    "p_infer_core",
+    "p_infer_padded",
+    "step_time_p50",
+    "step_time_p90",
+    "step_time_p99",
+    "data_wait_share",
+    "padding_ratio",
+    "steps_kept",
+    "steps_dropped",
+    "samples_kept",
+    "tflops_per_device",
+    "mfu",
+    "mfu_useful",
+    "mfu_nominal-6n",
+    "mfu_nominal-2n",
+    "mfu_palm",
+    "mem_used",
+    "mem_total",
+    "mem_baseline",
+    "mem_allocator",
+    "mem_remainder",
+    "probe_cost",
+    "cpu_others",
+    "loss",
+    "loss_first",
+)
+"""Metrics of every run, before the qualities of its case and the target."""
 
 METHODS = {"95 %, batch means": "batch_means_95"}
 
 
 def upgraded_run(content: dict[str, Any]) -> dict[str, Any]:
-    """What run.json of schema 1 says, in the form of today. Raises KeyError, TypeError or AttributeError where it is
-    no such file."""
+    """Convert the content of run.json from schema 1. Raises KeyError, TypeError or AttributeError if it is not valid
+    schema 1."""
     job, manifest = dict(content["job"]), with_counts(content["manifest"])
     peak = job.pop("peak")
     layers = dict.fromkeys(job["config"]["deviations"].values())
@@ -62,7 +93,8 @@ def upgraded_nodes(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def with_messages(run: Run, record: Record) -> Run:
-    """With reasons that a page can put into any language, where the raw files give the same ones again."""
+    """Add messages that a page can render in any language, where recomputing from the raw files gives the same
+    reason."""
     versions = {metric.name: metric.version for metric in run.metrics}
     again = {metric.name: metric for metric in recompute_metrics(run.job, run.manifest, record, versions)}
     return msgspec.structs.replace(run, metrics=tuple(_with_message(metric, again) for metric in run.metrics))

@@ -1,4 +1,4 @@
-"""The process that computes: takes a device, gives the case its Context, writes events."""
+"""The worker process: activates a device, runs the case with a Context and writes events."""
 
 from flagperf.worker.context import Context
 from flagperf.worker.evaluation import Evaluation

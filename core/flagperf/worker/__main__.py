@@ -81,7 +81,7 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
 
 
 def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
-    """Whatever the case raises is recorded as the end of this rank; the traceback goes to its log."""
+    """Any exception of the case is recorded as the ending of this rank; the traceback goes to its log."""
     try:
         work()
     except (Exception, SystemExit) as error:  # noqa: BLE001
@@ -103,9 +103,9 @@ def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
 
 
 def _join_group(backend: DeviceBackend, job: Job) -> None:
-    """One process group over all ranks, created here so that no library creates N groups of one."""
+    """Create one process group of all ranks, so that no library creates a separate group per rank."""
     if int(os.environ["WORLD_SIZE"]) != job.world_size:
-        raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, the job has {job.world_size}")
+        raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, but the job has {job.world_size}")
     if job.world_size > 1:
         import torch
 
@@ -126,7 +126,7 @@ def _case_function(target: str) -> Callable[[Context], None]:
 
 
 def _redirect_output(path: Path) -> None:
-    """File descriptors, not sys.stdout: the output of native libraries belongs in the log too."""
+    """Redirects file descriptors, not sys.stdout, so that the log has the output of native libraries too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()
@@ -136,9 +136,9 @@ def _redirect_output(path: Path) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Everything is recorded by now. The interpreter's shutdown is skipped: native threads of collective libraries
-    sometimes abort the process there ("terminate called without an active exception", seen with gloo), which would
-    turn a run that succeeded into one that failed."""
+    """Exit without interpreter shutdown; everything is recorded by now. During shutdown, native threads of collective
+    libraries sometimes abort the process ("terminate called without an active exception", seen with gloo), which would
+    turn a successful run into a failed one."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

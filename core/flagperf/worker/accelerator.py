@@ -1,7 +1,7 @@
-"""The one place where accelerate is set up.
+"""The only place that sets up accelerate.
 
-accelerate runs N separate trainings, each rank 0 of 1 and exit code 0, when its environment does not fit: hence the
-assertion on the number of processes.
+If its environment is wrong, accelerate silently runs N separate trainings, each as rank 0 of 1 and with exit code 0.
+So the number of processes is checked.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def make_accelerator(
     mixed = _MIXED[precision.autocast] if precision.autocast else "no"
     accelerator = Accelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
     if accelerator.num_processes != world_size:
-        raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, the job has {world_size}")
+        raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, but the job has {world_size}")
     if precision.autocast and not accelerator.native_amp:
         raise Unsupported(f"accelerate ignores {precision.name} on {device}: it would compute in {precision.storage}")
     if accelerator.device.type != backend.torch_type:
-        raise RuntimeError(f"accelerate chose {accelerator.device}, the job runs on {device}")
+        raise RuntimeError(f"accelerate chose {accelerator.device}, but the job runs on {device}")
     return accelerator

@@ -1,4 +1,4 @@
-"""The few collectives that the worker and the cases need, over whatever group the worker opened."""
+"""Collectives that the worker and the cases need, on the worker's process group."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 def sum_over_ranks(values: Sequence[float], world_size: int, device: str) -> list[float]:
-    """In double precision on the host, in the order of the ranks: some cards have no float64, so that the numbers cross
-    them as the 64 bits that they are."""
+    """Sums in float64 on the host, in rank order. Some cards have no float64, so the values are transferred as raw
+    bits."""
     if world_size == 1:
         return [float(value) for value in values]
     import torch

@@ -1,17 +1,17 @@
-"""Context: what a case is given. The spans that a case runs in are the events that the metrics are made of.
+"""Context: the object that a case works with. Its spans become the events that the metrics are computed from.
 
     with ctx.training(planned_steps=n):          # the measured span; ctx.inference() in a case of that kind
-        for batch in ctx.batches(loader):        # waiting for data, and the copy to the device
+        for batch in ctx.batches(loader):        # waits for data and copies it to the device
             with ctx.step() as step:             # one optimizer step, all its micro-batches
                 ...
                 step.done(samples=..., loss=loss)
         with ctx.evaluation(): ...               # outside p_train and p_core
     ctx.report(acc=...)
 
-Everything without a leading underscore is the contract of case authors, frozen like the hooks: docs/add-a-case.md.
+Everything without a leading underscore is the API for case authors and frozen like the hooks: docs/add-a-case.md.
 
-What the context does between steps (reading losses, writing lines) is the logging span. Nothing is written, and no
-loss is read, inside a step.
+Work of the context between steps (reading losses, writing events) is the logging span. Inside a step nothing is written
+and no loss is read.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 FLUSH_SECONDS = 1.0
-"""Steps are written at most this often: one write costs about 0.1 ms, and live progress needs no more."""
+"""Minimum interval between writes of steps. One write costs about 0.1 ms, and live progress does not need more."""
 
 
 class Context:
     config: Any
-    """The resolved values of the case, by attribute: ctx.config.training.batch_size."""
+    """The resolved values of the case as attributes: ctx.config.training.batch_size."""
     precision: Precision
     rank: int
     world_size: int
@@ -94,22 +94,22 @@ class Context:
         self._in_step = False
         self._pending: list[MeasuredStep] = []
 
-    # --- what the case says of itself -------------------------------------------------------------------------------
+    # --- what the case reports --------------------------------------------------------------------------------------
 
     def describe_model(self, **facts: Any) -> None:
-        """The fields of events.ModelDescribed, for MFU."""
+        """Takes the fields of events.ModelDescribed. Needed for MFU."""
         self._sink.write(ModelDescribed(t_ns=self._clock(), **facts))
 
     def describe_data(self, name: str, rows: int, sha256: str) -> None:
         self._sink.write(DataDescribed(t_ns=self._clock(), name=name, rows=rows, sha256=sha256))
 
     def report(self, **values: float) -> None:
-        """Results of the case, by the names that case.toml declares. The last report of a name counts."""
+        """Report results by the names declared in case.toml. The last report of a name counts."""
         numbers = _finite(values)
         self._report(lambda now_ns: Reported(t_ns=now_ns, step=self._num_steps, values=numbers))
 
     def report_parts(self, name: str, by: str, values: Mapping[str, float]) -> None:
-        """What a reported value is made of: report_parts("acc", "subject", {"law": 0.4, ...}). Kept with its metric."""
+        """Report a breakdown of a value: report_parts("acc", "subject", {"law": 0.4, ...}). Stored with its metric."""
         numbers = _finite(values)
         self._report(lambda now_ns: PartsReported(now_ns, step=self._num_steps, name=name, by=by, values=numbers))
 
@@ -127,13 +127,13 @@ class Context:
     # --- helpers that every case needs ------------------------------------------------------------------------------
 
     def accelerator(self, **arguments: Any) -> Accelerator:
-        """An Accelerator for this device and precision that is known to span all ranks."""
+        """An Accelerator for this device and precision. It is checked to span all ranks."""
         from flagperf.worker.accelerator import make_accelerator
 
         return make_accelerator(self._backend, self.precision, self.world_size, self.device, **arguments)
 
     def sum_over_ranks(self, *values: float) -> list[float]:
-        """Element-wise sums over all ranks, the same on every rank. Exact for whole numbers below 2**53."""
+        """Element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
         return sum_over_ranks(values, self.world_size, self.device)
 
     # --- spans ------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Context:
             yield
 
     def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
-        """The measured span of a case of kind `inference`: its loop over the data, a step for each batch."""
+        """The measured span of a case of kind `inference`: its loop over the data, one step per batch."""
         return self._of_kind("inference", planned_steps)
 
     def _of_kind(self, name: str, planned_steps: int | None) -> contextlib.AbstractContextManager[None]:
@@ -155,7 +155,7 @@ class Context:
 
     @contextlib.contextmanager
     def measured(self, planned_steps: int | None = None) -> Iterator[None]:
-        """The measured span, whatever the kind of the case calls it."""
+        """The measured span of a case of any kind."""
         self._backend.synchronize()
         self._in_measured = True
         self._wait_ns = 0
@@ -169,15 +169,15 @@ class Context:
 
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Any other part of the run that has a name: loading, compiling. Inside the measured span, what the kind calls
-        a pause is not work of it."""
+        """Any other named part of the run, such as loading or compiling. Inside the measured span, spans that the kind
+        lists as pauses do not count as work."""
         self._flush()
         began_ns = self._clock()
         was_in_pause, wait_ns = self._in_pause, self._wait_ns
         self._in_pause = True
         yield
         self._backend.synchronize()
-        self._in_pause, self._wait_ns = was_in_pause, wait_ns  # its batches are not what the next step waited for
+        self._in_pause, self._wait_ns = was_in_pause, wait_ns  # its batches do not delay the next step
         self._sink.write(self._ended(name, began_ns))
 
     def row(
@@ -189,16 +189,16 @@ class Context:
         problem: str = "",
         **work: int,
     ) -> None:
-        """One row of a table of measurements, with every repeat: row("copy", {"bytes": 1 << 20}, seconds, "s"). Rows
-        of one name have the same labels and unit. `work` are amounts of events.WORK, of one repeat. A row that could
-        not be measured has no values and says its problem."""
+        """Record one row of a table of measurements with all repeats: row("copy", {"bytes": 1 << 20}, seconds, "s").
+        Rows with the same name have the same labels and unit. `work` is the work of one repeat, with keys from
+        events.WORK. If a row could not be measured, pass no values and a `problem`."""
         texts = {key: str(label) for key, label in labels.items()}
         numbers = tuple(map(float, values))
         amounts = checked_work(work)
         self._report(lambda now_ns: RowMeasured(now_ns, name, texts, unit, numbers, amounts, problem))
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The loader's batches, on the device."""
+        """The batches of the loader, copied to the device."""
         began_ns = self._clock()
         for batch in loader:
             on_device = _to_device(batch, self.device)
@@ -211,7 +211,7 @@ class Context:
 
     @contextlib.contextmanager
     def evaluation(self, planned_rows: int | None = None) -> Iterator[Evaluation]:
-        """`planned_rows`, of all ranks, is for progress only; the case then says what it has done."""
+        """`planned_rows` is the total over all ranks. It is used only for progress, which the case then reports."""
         with self.span("evaluation"):
             yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
 
@@ -233,7 +233,7 @@ class Context:
             self._flush()
 
     def _flush(self) -> None:
-        """Wait for the device first: that time belongs to the steps. Only what follows is logging."""
+        """Synchronise first: that time belongs to the steps. Only the time after it is logging."""
         self._backend.synchronize()
         began_ns = self._clock()
         pending = self._take_pending()
@@ -254,7 +254,7 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
     numbers = {name: float(value) for name, value in values.items()}
     for name, value in numbers.items():
         if not math.isfinite(value):
-            raise ValueError(f"the case reported {name} = {value}; a result has to be a finite number")
+            raise ValueError(f"the case reported {name} = {value}; a result must be a finite number")
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Evaluation: how far an evaluation is, for people who wait for it."""
+"""Evaluation: reports the progress of an evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class EventSink(Protocol):
 
 
 class Evaluation:
-    """An evaluation under way. Says how far it is at most once a second, and never waits for the device."""
+    """A running evaluation. Reports progress at most once per second and never synchronises the device."""
 
     def __init__(
         self, sink: EventSink, clock: Callable[[], int], pause_ns: int, planned_rows: int | None, world_size: int
@@ -27,7 +27,7 @@ class Evaluation:
         self._began_ns = self._said_ns = clock()
 
     def done(self, rows: int) -> None:
-        """So many more rows of this rank."""
+        """Report that this rank has evaluated `rows` more rows."""
         self._rows += rows
         now_ns = self._clock()
         if self._planned_rows is not None and now_ns - self._said_ns > self._pause_ns:

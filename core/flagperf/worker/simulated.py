@@ -1,4 +1,4 @@
-"""The worker's side of simulated cards: torch on the CPU, the adapter's identities."""
+"""Simulated cards in the worker: torch computes on the CPU, device identities come from the adapter."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ class SimulatedBackend(DeviceBackend):
         torch.set_float32_matmul_precision("highest")
 
     def synchronize(self) -> None:
-        """Operators on the CPU have finished when they return."""
+        """Nothing to wait for: CPU operators are synchronous."""

@@ -1,4 +1,4 @@
-"""Step: one optimizer step of a rank, timed by the device's own events or between two synchronisations."""
+"""Step: one optimizer step of a rank, timed by device events or between two synchronisations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flagperf.events import WORK, StepFinished
 
 
 class Step:
-    """One optimizer step. With timing events it never synchronises; without, exactly at both ends."""
+    """One optimizer step. It synchronises the device only if there are no timing events, once at each end."""
 
     def __init__(
         self,
@@ -37,9 +37,8 @@ class Step:
         flops: int = 0,
         bytes: int = 0,
     ) -> None:
-        """What the step did, on this rank: real samples, real tokens, positions that held padding, the FLOPs and bytes
-        that it needed at least, and the mean loss over its real samples as a detached tensor (or a number), which is
-        read after the span."""
+        """Report the work of this step on this rank: real samples, real tokens, padding positions, minimum FLOPs and
+        bytes. `loss` is the mean over the real samples, as a detached tensor or a number; it is read after the step."""
         work = {"samples": samples, "tokens": tokens, "padded_tokens": padded_tokens, "flops": flops, "bytes": bytes}
         self._measured.work = checked_work(work)
         self._measured.loss = loss
@@ -68,7 +67,7 @@ class Step:
             self._backend.synchronize()
         measured.ended_ns = self._clock()
         if measured.work is None:
-            raise RuntimeError("a step ended without step.done(samples=...): the case has to say what the step did")
+            raise RuntimeError("a step ended without step.done(samples=...): the case must report what the step did")
         self._finish(measured)
 
 
@@ -105,8 +104,8 @@ class MeasuredStep:
 
 
 def checked_work(work: dict[str, int]) -> dict[str, int]:
-    """Amounts of 0 are left out. Raises TypeError for a name that is no amount of work."""
+    """Omits zero amounts. Raises TypeError for a name that is not in WORK."""
     unknown = [name for name in work if name not in WORK]
     if unknown:
-        raise TypeError(f"{unknown[0]!r} is no amount of work; there are {', '.join(WORK)}")
+        raise TypeError(f"unknown amount of work {unknown[0]!r}; known: {', '.join(WORK)}")
     return {name: int(amount) for name, amount in work.items() if int(amount)}

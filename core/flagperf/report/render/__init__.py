@@ -1,4 +1,4 @@
-"""Documents as text. What is imported here is the document, the catalogue of texts, and nothing of runs or metrics."""
+"""Renderers: write a document as text. They import the document and the message catalogues, never runs or metrics."""
 
 from flagperf.report.render.markdown import to_markdown
 from flagperf.report.render.terminal import to_terminal

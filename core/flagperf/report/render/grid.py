@@ -1,4 +1,4 @@
-"""Texts side by side in columns, folded between words so that they fit a width."""
+"""Text in columns, wrapped between words to fit a width."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STYLES = {"bold": "1", "good": "32", "bad": "31"}
 class Piece(msgspec.Struct, frozen=True):
     text: str
     style: str = ""
-    """A name of STYLES, or none."""
+    """A key of STYLES, or empty."""
 
 
 Rows = Sequence[Sequence[Piece]]
@@ -33,7 +33,7 @@ def natural_width(rows: Rows) -> int:
 
 
 def grid(rows: Rows, width: int, *, color: bool) -> list[str] | None:
-    """Lines; None where the longest words of the columns together are wider than `width`."""
+    """The lines of the table, or None if it cannot fit `width` without splitting a word."""
     widths = _widths(rows, width)
     return None if widths is None else [line for row in rows for line in _lines(row, widths, color)]
 
@@ -43,7 +43,7 @@ def _natural(rows: Rows) -> list[int]:
 
 
 def _widths(rows: Rows, width: int) -> list[int] | None:
-    """The widest column gives way first."""
+    """Shrink the widest column first. None if no column can shrink further."""
     widths = _natural(rows)
     least = [max(longest_word(piece.text) for piece in column) for column in zip(*rows, strict=True)]
     while _total(widths) > width:

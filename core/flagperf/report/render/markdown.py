@@ -1,20 +1,20 @@
-"""A document as Markdown (GitHub's: tables and footnotes). Nothing is escaped before it comes here, and everything is.
+"""Render a document as GitHub Markdown, with tables and footnotes. All text is escaped here and only here.
 
-How a cell reads, for people and parsers alike:
+The format of a cell, for readers and parsers:
 
-    12.3              a value, in its one format
-    12.3[^2]          a value with a mark: footnote 2 says what a reader has to know about it
+    12.3              a value
+    12.3[^2]          a value with a mark; footnote 2 explains it
     12.3[^2][^3]      a value with two marks
     /[^1]             no value; footnote 1 begins with the reason code
-    /                 nothing, which is all there is to say: nothing was changed, nothing was published
-    **12.3**          a cell that is set off (the metrics to look at first, the run's own row)
-    [text]            a link, whose address stands below all blocks as `[text]: <https://...>`, or is (<https://...>)
+    /                 empty, with no reason needed: nothing was changed, nothing was published
+    **12.3**          an emphasised cell (headline metrics, the run's own row)
+    [text]            a link; its address is at the end of the page as `[text]: <https://...>`, or inline: (<https://...>)
     <https://...>     a link whose text is the address itself
 
-A parser removes the padding, the `[^number]` at the end and the asterisks around the rest; what is left is the value or
-`/`. Brackets, bars and asterisks of a text itself are escaped with a backslash, so the two cannot be mixed up. A head
-that begins with an escaped asterisk belongs to a headline metric. Footnotes stand at the end, one paragraph each:
-`[^1]: unknown_peak (what that means): what was seen`.
+To parse a cell, strip the padding, the trailing `[^number]` and the surrounding asterisks; the rest is the value or
+`/`. Brackets, bars and asterisks in the text itself are escaped with a backslash, so this is unambiguous. A column head
+that begins with an escaped asterisk belongs to a headline metric. Footnotes are at the end, one paragraph each:
+`[^1]: unknown_peak (what the code means): what was observed`.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from flagperf.report.render.plain import display_width, pad, printable, without_
 from flagperf.report.texts import Lang, explain, say
 
 _SPECIAL = re.compile(
-    r"""[\\`*<|\[\]~]                     # wherever they stand
+    r"""[\\`*<|\[\]~]                     # special everywhere
     |(?<![^\W_])_|_(?![^\W_])             # an underscore that is not inside a word
-    |&(?=\#?\w+;)                         # the beginning of an entity
+    |&(?=\#?\w+;)                         # the start of an entity
     """,
     re.VERBOSE,
 )
 _BLOCK_START = re.compile(r"\A(\d*)((?<=\d)[.)](?=\s|$)|(?<!\d)(?:>|[#+=-]+(?=\s|$)))")
-"""What would begin another block: the digits of a numbered item, and the letter that has to be escaped."""
+"""Matches text that would start another block: optional digits (a numbered item), then the character to escape."""
 _SAFE_URL = re.compile(r"https?://[^\s<>\"\\|`]+")
 
 
 MAX_PADDING = 60
-"""Columns; a cell that is wider stands out, so that it does not make all rows of its table as wide."""
+"""In columns. Wider cells overflow instead of widening every row of the table."""
 
 
 def to_markdown(document: Document) -> str:
@@ -68,12 +68,12 @@ def to_markdown(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` so that Markdown shows exactly it, on one line, also inside a table."""
+    """Escape `text` so that Markdown shows it literally, on one line, also inside a table."""
     return _SPECIAL.sub(lambda found: "\\" + found[0], printable(text))
 
 
 class Footnotes:
-    """What stands below all blocks: addresses, and notes by first use, the same text under the same number."""
+    """The end of the page: link addresses, and footnotes in order of first use. Equal texts share a number."""
 
     def __init__(self, lang: Lang) -> None:
         self.lang: Lang = lang
@@ -86,7 +86,8 @@ class Footnotes:
         return f"[^{self._texts.index(text) + 1}]"
 
     def link(self, text: str, url: str) -> str:
-        """By reference where the text is plain: tables take the backslash from `\\|`, and the two would not match."""
+        """A reference link if the text needs no escaping. Tables strip the backslash of `\\|`, so an escaped text would
+        not match its definition."""
         if escape(text) != text or self._urls.setdefault(text, url) != url:
             return f"[{escape(text)}](<{url}>)"
         return f"[{text}]"
@@ -128,7 +129,7 @@ def _facts(block: Facts, footnotes: Footnotes) -> str:
 
 
 def _bullets(block: Bullets, footnotes: Footnotes) -> str:
-    """The items stand inside the bullet of their title, where there is one."""
+    """Items are nested below the bullet of the title, if there is a title."""
     indent = "  " if block.title else ""
     lines = [f"* {_line(block.title)}"] if block.title else []
     for number, item in enumerate(block.items, start=1):
@@ -145,7 +146,7 @@ def _notes(block: Notes) -> str:
 
 
 def _code(text: str) -> str:
-    """In a fence that is longer than any that the text has."""
+    """Uses a fence longer than any run of backticks in the text."""
     lines = [without_controls(line).rstrip() for line in text.split("\n")]
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return "\n".join([f"{fence}text", *lines, fence])
@@ -165,7 +166,7 @@ def _table(block: Table, footnotes: Footnotes) -> str:
 
 
 def _details(title: str, parts: Sequence[str]) -> str:
-    """HTML that Markdown takes as it is; the blank lines let it read the table inside."""
+    """Raw HTML; the blank lines make Markdown parse the table inside it."""
     summary = f"<summary>{html.escape(printable(title))}</summary>"
     return "\n\n".join([f"<details>\n{summary}", *parts, "</details>"])
 
@@ -186,7 +187,7 @@ def _padding(cell: str) -> int:
 
 
 def _cell(cell: TableCell, footnotes: Footnotes) -> str:
-    """The form is described at the top."""
+    """The format is described in the module docstring."""
     match cell:
         case Text(text, strong=strong):
             return f"**{escape(text)}**" if strong else escape(text)
@@ -208,10 +209,10 @@ def _link(text: str, url: str, footnotes: Footnotes) -> str:
 
 
 def _line(text: str) -> str:
-    """A text that begins a line."""
+    """Text at the start of a line."""
     return _unlike_a_block(escape(text))
 
 
 def _unlike_a_block(markdown: str) -> str:
-    """So that the first letters begin no heading, list, quote or ruler."""
+    """Escape a start that Markdown would read as a heading, list, quote or rule."""
     return _BLOCK_START.sub(r"\1\\\2", markdown, count=1)

@@ -1,4 +1,4 @@
-"""Plain text: without control characters, measured in columns of a terminal, folded between words."""
+"""Plain text for terminals and tables: control characters removed, width in columns, wrapped between words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import unicodedata
 
 _WIDE = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
 _WORD = re.compile(rf" ?(?:[{_WIDE}]|[^ {_WIDE}]+)")
-"""With the space before it. Chinese has no spaces, and may be folded after every character."""
+"""A word with its leading space. Chinese has no spaces and may be wrapped after every character."""
 
 
 def printable(text: str) -> str:
-    """One line without control characters: what files and tools said can neither break a table nor steer a terminal."""
+    """One line without control characters, so that output of files and tools cannot break a table or control a
+    terminal."""
     return without_controls(" ".join(text.split()))
 
 
@@ -20,7 +21,7 @@ def without_controls(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns on a terminal: Chinese characters take two, accents that sit on another letter none."""
+    """Terminal columns: Chinese characters take two, combining accents none."""
     if text.isascii():
         return len(text)
     return sum(_columns(letter) for letter in text)
@@ -31,7 +32,7 @@ def pad(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns; a word that is longer has a line of its own and is not cut."""
+    """Wrap into lines of at most `width` columns. A longer word gets its own line and is not split."""
     lines = [""]
     for word in _WORD.findall(text):
         if lines[-1] and display_width(lines[-1] + word) > width:

@@ -1,8 +1,8 @@
-"""A document on a terminal: aligned columns that fit its width, without boxes, in color where that is wanted.
+"""Render a document for a terminal: aligned columns that fit the width, no boxes, optional color.
 
-No word is cut. A table that is too wide takes the short forms of its cells, then folds them between words, then turns:
-its rows stand side by side, as many as fit, and what were heads are labels. In a table a reason code stands where there
-is no value; among facts it is written out.
+Words are never split. A table that is too wide first uses the short forms of its cells, then wraps them between words.
+If it still does not fit, it is transposed: as many rows as fit become columns, and the heads become row labels. A
+missing value is shown as its reason code in tables, and with the full explanation among facts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from flagperf.report.texts import Lang, explain, meaning
 
 NOT_AVAILABLE = "n/a"
 LEAST_WIDTH = 40
-"""Below this a terminal's own wrapping is no worse than ours."""
+"""Narrower terminals get lines of this width and wrap them themselves."""
 
 
 def to_terminal(document: Document, *, width: int, color: bool = False) -> str:
-    """Ends with a newline, unless there is nothing to write."""
+    """The text ends with a newline, or is empty."""
     page = _Terminal(document.lang, max(width, LEAST_WIDTH), color)
     written = [(block, page.block(block)) for block in document.blocks]
     text = ""
@@ -86,7 +86,7 @@ class _Terminal:
         return [*self._title(block.title), *self._grid_or_stack(rows)]
 
     def _fact(self, fact: Fact, short: bool) -> tuple[Piece, Piece, Piece]:
-        """Label, value, note. Marks are named beside the value, and explained once, below all facts."""
+        """Label, value, note. The note names the marks of the value; each mark is explained once, below all facts."""
         notes = [fact.note, *_marks(fact.cell)]
         value = _piece(fact.cell, short)
         if isinstance(fact.cell, Empty):
@@ -97,7 +97,7 @@ class _Terminal:
         return Piece(printable(fact.label)), value, Piece(printable("; ".join(filter(None, notes))))
 
     def _grid_or_stack(self, rows: Rows) -> list[str]:
-        """In columns; where a word is too long for that, label and values below each other."""
+        """In columns, or one below the other if a word is too long for a column."""
         if not rows:
             return []
         lines = grid(rows, self.width, color=self.color)
@@ -148,7 +148,7 @@ class _Terminal:
         return [heads, *([_piece(cell, short) for cell in row] for row in block.rows)]
 
     def _turned(self, rows: Sequence[Sequence[Piece]]) -> list[str]:
-        """Rows as columns, in as many groups as it takes."""
+        """The transposed table, split into as many groups as needed."""
         heads, *found = rows
         lines: list[str] = []
         while found:

@@ -1,4 +1,4 @@
-"""What `flagperf align` prints, and what a page says of a verdict."""
+"""The output of `flagperf align`, and the sentence about loss alignment on a page."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def _series(name: str, curve: LossCurve) -> Series:
 
 
 def alignment_to_json(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> bytes:
-    """The fields are those of metrics.alignment_fields."""
+    """The fields of metrics.alignment_fields."""
     return msgspec.json.format(msgspec.json.encode(alignment_fields(alignment, curve, reference)), indent=2)
 
 
 def verdict_word(aligned: float) -> str:
-    """As published pages have it."""
+    """`True` or `False`, as on published pages."""
     return str(bool(aligned))
 
 
 def verdict_sentence(verdict: Metric, lang: Lang) -> str:
-    """Rule, reference, errors, and what a reader has to know of the comparison."""
+    """Rule, reference, errors and caveats of the comparison. Empty without a verdict."""
     if verdict.value is None:
         return ""
     found = verdict.inputs
@@ -73,7 +73,7 @@ def rule_meaning(rule: Rule, lang: Lang) -> str:
 
 
 def error_text(rule: Rule, error: float) -> str:
-    """In the unit of the rule's limit: percent for a mean, a share of 1 for a tolerance (`--tolerance 1e-5`)."""
+    """In the unit of the rule's limit: percent for a mean, a fraction for a tolerance (`--tolerance 1e-5`)."""
     return units.relative_error(error) if rule.judges == "mean" else units.setting(float(f"{error:.4g}"))
 
 
@@ -85,7 +85,7 @@ def _reference_name(found: dict[str, Any], lang: Lang) -> str:
 
 
 def _said_errors(found: dict[str, Any], rule: Rule, lang: Lang) -> str:
-    """Nothing where no judged step has an error: the gaps are then told."""
+    """Empty if no judged step could be compared; the gaps are reported instead."""
     largest = found["largest"]
     if largest is None:
         return ""
@@ -122,7 +122,7 @@ def _unstated_names(found: dict[str, Any], lang: Lang) -> list[str]:
 def _named(label: str, curve: LossCurve, short: str) -> Fact:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
     known = ", ".join(str(word) for word in (curve.case, *about) if word)
-    return Fact(label, Text(curve.run or "not of a run", short), known)
+    return Fact(label, Text(curve.run or "not from a run", short), known)
 
 
 def _errors(alignment: Alignment) -> Iterator[Fact]:
@@ -130,7 +130,7 @@ def _errors(alignment: Alignment) -> Iterator[Fact]:
         return Text("n/a" if error is None else error_text(alignment.rule, error))
 
     compared = alignment.num_compared
-    over = f"over the {units.count(compared)} steps that have one" if compared < alignment.num_judged else ""
+    over = f"over the {units.count(compared)} steps that can be compared" if compared < alignment.num_judged else ""
     largest, first, drift = alignment.largest, alignment.first_above, alignment.drift_per_step
     yield Fact("mean error", text(alignment.mean_error), over)
     yield Fact("largest error", text(largest.error if largest else None), _at(largest) if largest else "")
@@ -139,11 +139,11 @@ def _errors(alignment: Alignment) -> Iterator[Fact]:
     if drift is not None:
         sign = "+" if drift >= 0 else ""
         slope = sign + error_text(alignment.rule, drift)
-        yield Fact("drift", Text(slope), "per step: slope of the errors with their signs")
+        yield Fact("drift", Text(slope), "per step: slope of the signed errors")
 
 
 def _at(error: StepError) -> str:
-    return f"step {error.step}: {error.loss!r} against {error.reference!r}"
+    return f"step {error.step}: {error.loss!r} vs. {error.reference!r}"
 
 
 def _gaps(alignment: Alignment) -> Iterator[Fact]:
@@ -152,18 +152,18 @@ def _gaps(alignment: Alignment) -> Iterator[Fact]:
     named = "; ".join(f"step {gap.step}, {gap.remark}" for gap in alignment.gaps[:_NAMED_GAPS])
     rest = len(alignment.gaps) - _NAMED_GAPS
     more = f"; and {rest} more" if rest > 0 else ""
-    yield Fact("without an error", Text(units.count(len(alignment.gaps))), named + more)
+    yield Fact("not comparable", Text(units.count(len(alignment.gaps))), named + more)
 
 
 def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[Fact]:
     changed = changed_values(curve, reference)
     if changed:
-        named = [f"{key} {units.setting(a)} against {units.setting(b)}" for key, (a, b) in changed.items()]
+        named = [f"{key} {units.setting(a)} vs. {units.setting(b)}" for key, (a, b) in changed.items()]
         rest = f" and {len(named) - _NAMED_VALUES} more" if len(named) > _NAMED_VALUES else ""
         yield Fact("values that differ", Text(units.count(len(named))), ", ".join(named[:_NAMED_VALUES]) + rest)
     unknown = unstated(curve, reference)
     if unknown:
-        missing = f"{', '.join(map(str, unknown))}: one of the two does not say"
+        missing = f"{', '.join(map(str, unknown))}: not recorded on both sides"
         yield Fact("not compared", Text(units.count(len(unknown))), missing)
 
 
@@ -171,6 +171,6 @@ def _reason(alignment: Alignment) -> str:
     if alignment.aligned:
         return ""
     if alignment.gaps:
-        return "a step without a finite loss on both sides fails the check"
+        return "every step needs a finite loss on both sides"
     figure = "mean" if alignment.rule.judges == "mean" else "largest"
     return f"the {figure} error is not within the limit"

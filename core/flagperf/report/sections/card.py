@@ -1,4 +1,4 @@
-"""The card of one run: how it ended, its numbers, and what has to be known of them."""
+"""The card of one run: how it ended, its metrics, and their caveats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flagperf.store.run import RecordedRun, Run
 
 
 def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
-    """A run that did not succeed shows what it measured until then, without facts for what it did not."""
+    """A run that did not succeed shows only the metrics that it measured before it ended."""
     run = recorded.run
     facts = [_status(run), *_times(run), *_qualities(run), *_details(run), *_noted(run), *_verdict(run)]
     if not has_results(run):
@@ -51,7 +51,7 @@ def status_cell(run: Run) -> Status:
 
 
 def caution(run: Run) -> str:
-    """What has to be known before figures are compared; nothing for a run of the published configuration."""
+    """The caveat for comparing figures of this run. Empty for an unchanged published configuration."""
     is_standard = is_published(run) and not run.job.config.deviations
     simulated = say("simulated", "en") if run.simulated else ""
     return _clauses(simulated, "" if is_standard else profile_sentence(run, "en"))
@@ -111,12 +111,12 @@ def _details(run: Run) -> Iterator[Fact]:
     yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
     yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))
     yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
-    if run.job.memory_scope == "host":  # the cores are the devices
+    if run.job.memory_scope == "host":  # devices are CPU cores
         yield _fact("cpu others", measured_cell(run, "cpu_others", units.percent), "of the cores, by other processes")
 
 
 def _noted(run: Run) -> Iterator[Fact]:
-    """Metrics that have no other place, where they have a value."""
+    """Metrics with a value that are shown nowhere else on the card."""
     for entry in entries_of(run.manifest):
         cell = measured_cell(run, entry.name, entry.format, shown_unit(run, entry))
         if entry.noted and not isinstance(cell, Empty):
@@ -135,7 +135,7 @@ def _memory_note(run: Run) -> str:
 
 
 def _verdict(run: Run) -> Iterator[Fact]:
-    """Where a reference was given."""
+    """Nothing if the run was not compared with a reference."""
     verdict = run.metric(LOSS_ALIGNED.name)
     if verdict is None:
         return
@@ -147,7 +147,7 @@ def _verdict(run: Run) -> Iterator[Fact]:
 
 
 def _fact(label: str, cell: TableCell, note: str = "") -> Fact:
-    """What would be said of a value is not said where there is none."""
+    """A fact that drops its note if the value is missing."""
     return Fact(label, cell, "" if isinstance(cell, Empty) else note)
 
 

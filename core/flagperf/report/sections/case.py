@@ -1,4 +1,4 @@
-"""A case before any run: what it needs, its profiles and values, and what is published of it."""
+"""A case in detail: requirements, profiles, values and published results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def case_blocks(manifest: Manifest, folder: Path) -> Iterator[Block]:
     yield Facts(tuple(Fact(name, Text(each.about["en"])) for name, each in manifest.profiles.items()), "Profiles")
     for name, profile in manifest.profiles.items():
         if profile.files:
-            yield Bullets(tuple(map(Text, profile.files)), f"What --data-dir has to hold for profile {name}")
+            yield Bullets(tuple(map(Text, profile.files)), f"Files that profile {name} needs in --data-dir")
     yield _values(manifest)
     results = list(published_results([manifest], [], "en"))
     yield from results or [Paragraph("Published results: no figures of this case are known")]

@@ -1,4 +1,4 @@
-"""Cells of recorded runs: a metric, the memory, a failure."""
+"""Table cells for recorded runs: a metric, the memory, a failure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Formatter = Callable[[float], str]
 
 
 def has_results(run: Run) -> bool:
-    """A run that ended by itself and measured everything. One that missed its target did; the notes say so."""
+    """Whether the run finished and measured everything. A run that missed its target counts; the notes say that it
+    missed."""
     return run.ending is not None and run.ending.status in ("succeeded", "target_missed")
 
 
 def metric_cell(run: Run, name: str, form: Formatter) -> Value | Empty:
-    """A metric as a result of the run."""
+    """A metric, or the failure if the run has no results."""
     return measured_cell(run, name, form) if has_results(run) else failure_cell(run)
 
 
 def measured_cell(run: Run, name: str, form: Formatter, unit: str = "") -> Value | Empty:
-    """A metric as far as it was measured, however the run ended."""
+    """A metric, if it was measured, however the run ended."""
     metric = run.metric(name)
     if metric is None:
         return Empty("not_measured", name)
@@ -37,7 +38,7 @@ def memory_cell(run: Run, unit: str = "") -> Value | Empty:
 
 
 def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Value | Empty:
-    """Several values in one cell; empty where one of them is."""
+    """Several values in one cell. Empty if any of them is empty."""
     values = []
     for cell in cells:
         if isinstance(cell, Empty):
@@ -48,7 +49,7 @@ def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Va
 
 
 def failure_cell(run: Run) -> Empty:
-    """The cells of a run without results: speeds and losses that it had until then are none."""
+    """The cell of a run without results. Speeds and losses that it measured before it ended are not results."""
     if run.ending is None:
         return Empty("run_failed", message("page.no_ending"))
     code = "unsupported" if run.ending.status == "unsupported" else "run_failed"

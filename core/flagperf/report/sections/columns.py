@@ -1,7 +1,7 @@
-"""The columns of the performance table, by the names that a case writes in page.columns.
+"""The columns of the performance table, by the names used in page.columns of case.toml.
 
-Every metric is a column, and every quality that a case declares. Those that are no metric are the entries of COLUMNS:
-what a run has there, and what a published result has there.
+Every metric and every quality that the case declares can be a column. COLUMNS defines the columns that are not metrics:
+how to fill them for a run and for a published result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flagperf import units
 from flagperf.errors import unknown_name
 from flagperf.kinds import KINDS
 from flagperf.messages import usable
-from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE
+from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.registry import ENTRIES, entry_of
 from flagperf.report.document import NOTHING, Empty, Head, TableCell, Text, Value
@@ -36,13 +36,13 @@ from flagperf.store.run import Run
 class Column:
     name: str
     head: str
-    """The same in all languages; empty where the catalogues have one for each."""
+    """The same in all languages. If empty, the message catalogues provide the head."""
     of_run: Callable[[Run, Lang], TableCell]
     of_reference: Callable[[PublishedResult, Lang], TableCell]
     needs_row: bool = True
-    """False for a column that says which run this is, and so has no row in the general table."""
+    """False for a column that identifies the run; it has no row in the general table."""
     headline: bool = False
-    """Marked in every table: the figure that a reader looks for first."""
+    """Marked in every table as a figure that readers look for first."""
 
     def title(self, lang: Lang) -> str:
         return self.head or label(self.name, lang)
@@ -52,7 +52,7 @@ class Column:
 
 
 def columns(manifest: Manifest) -> tuple[Column, ...]:
-    """The case's columns in its order. Raises BadInput for a name that is neither here nor a metric of the case."""
+    """The columns of the case, in its order. Raises BadInput for an unknown name."""
     headline = KINDS[manifest.kind].headline
     found = []
     for name in manifest.page.columns:
@@ -89,7 +89,7 @@ def _published(reference: PublishedResult, name: str, form: Formatter) -> TableC
 
 
 def _memory_of_run(run: Run, _lang: Lang) -> TableCell:
-    """Observed, not worked for: a run that failed has it as well, as far as it came."""
+    """Shown for failed runs too, as far as it was sampled: memory is observed, not a result of the run."""
     cell = memory_cell(run)
     return failure_cell(run) if isinstance(cell, Empty) and not has_results(run) else cell
 
@@ -128,7 +128,7 @@ def _aligned_of_run(run: Run, _lang: Lang) -> TableCell:
 
 
 UNPUBLISHED = Text(NOTHING)
-"""A published page has no value there."""
+"""The published page has no value for this column."""
 
 COLUMNS: dict[str, Column] = {
     column.name: column

@@ -17,7 +17,7 @@ from flagperf.store.run import RecordedRun, Run
 
 
 def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> Iterator[Block]:
-    """The columns are those of the cases' pages. Where a page has `/`, a run has the reason code here."""
+    """The columns are those of the cases' pages. A missing value is shown as its reason code, where a page has `/`."""
     runs = [each.run for each in recorded]
     ids = short_ids(run.id for run in runs)
     manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in runs}.values())
@@ -32,7 +32,7 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> It
 
 
 def _applicable(runs: Sequence[Run], known: dict[str, Column]) -> list[Column]:
-    """Without the columns that mean nothing for any of the runs."""
+    """The columns that apply to at least one of the runs."""
     return [each for each in known.values() if any(_reason(cell) != "not_applicable" for cell in _column(runs, each))]
 
 
@@ -55,7 +55,7 @@ def _cells(run: Run, shown: Sequence[Column]) -> list[TableCell]:
 
 
 def _notes(runs: Sequence[Run], ids: dict[str, str]) -> Iterator[Block]:
-    """What has to be known of a run before its row is compared; what holds for all is said once."""
+    """Caveats for comparing the rows. A caveat that applies to all runs is printed once, without run ids."""
     found: dict[str, list[str]] = {}
     for run in runs:
         for text in filter(None, (caution(run), _verdict(run))):
@@ -70,4 +70,4 @@ def _verdict(run: Run) -> str:
     if verdict is None:
         return ""
     why = explain(verdict.reason or "", "en", usable(verdict.message, verdict.detail))
-    return verdict_sentence(verdict, "en") or f"no verdict on its loss: {why}"
+    return verdict_sentence(verdict, "en") or f"no verdict on loss alignment: {why}"

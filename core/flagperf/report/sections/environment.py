@@ -1,4 +1,4 @@
-"""The environment section: what the nodes said of themselves, once for every distinct environment."""
+"""The environment section: hardware and software of the nodes, printed once per distinct environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HARDWARE = ("machine", "accelerator", "cpu", "network")
 SOFTWARE = ("os", "kernel", "driver", "container", "docker", "framework", "packages")
 
 Lines = tuple[tuple[str, TableCell], ...]
-"""The lines of one environment by their names."""
+"""The lines of one environment: (name, cell)."""
 
 
 def environment(page: PageRuns) -> Iterator[Block]:
@@ -35,7 +35,7 @@ def environment(page: PageRuns) -> Iterator[Block]:
 
 
 def differing_facts(recorded: RecordedRun) -> list[str]:
-    """In what the other nodes' environments differ from the one that the page shows."""
+    """Names of the facts in which other nodes differ from node 0, which the page shows."""
     first, *others = [_facts(node, recorded.run) for node in recorded.nodes] or [{}]
     names = {name for other in others for name in {*first, *other} if first.get(name) != other.get(name)}
     return sorted(names)
@@ -55,7 +55,7 @@ def _lines(recorded: RecordedRun, lang: Lang) -> Lines:
 
 
 def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
-    """The lines that come from the node, the driver's and the packages' included."""
+    """The facts of the node, including the driver and the packages."""
     vendor = next((facts for facts in node.vendors if facts.vendor == run.job.vendor), None)
     versions = dict(vendor.versions) if vendor else {}
     driver = versions.pop("driver", None)

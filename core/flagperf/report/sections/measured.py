@@ -1,4 +1,4 @@
-"""Tables of measurements: the rows that a case measured, a table for each name."""
+"""Tables of the rows that a case measured, one table per row name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measured(page: PageRuns) -> Iterator[Block]:
 
 
 def measured_tables(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
-    """Nothing for a case that measures steps alone."""
+    """Nothing for a case that only measures steps."""
     by_name: dict[str, list[MeasuredRow]] = {}
     for row in run.rows:
         by_name.setdefault(row.name, []).append(row)

@@ -1,4 +1,4 @@
-"""How runs, devices and configurations are called, everywhere alike."""
+"""Display names of runs, devices and configurations, the same in all reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flagperf.spec import Manifest, flatten, page_name
 from flagperf.store.run import Run
 
 _NUMERALS_ZH = {1: "单", 2: "两", 3: "三", 4: "四", 5: "五", 6: "六", 7: "七", 8: "八", 9: "九", 10: "十"}
-"""As published pages count nodes."""
+"""How published pages write the number of nodes."""
 
 
 def vendor_word(run: Run) -> str:
@@ -23,7 +23,7 @@ def vendor_title(run: Run, lang: Lang) -> str:
 
 
 def vendor_and_device(vendor: str, device: str) -> str:
-    """Both words, or one where a vendor and its device are called the same."""
+    """`vendor device`, or one word if both names are the same."""
     return device if vendor.lower() == device.lower() else f"{vendor} {device}"
 
 
@@ -50,7 +50,7 @@ def short_configuration(run: Run) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Of every run the first words of its id that no other of these has, as `flagperf` takes them."""
+    """Run id -> its shortest prefix of whole words that is unique among `ids`. Commands accept these prefixes."""
     different = list(dict.fromkeys(ids))
     return {each: _unique_prefix(each, [other for other in different if other != each]) for each in different}
 
@@ -62,8 +62,8 @@ def _unique_prefix(run_id: str, others: Sequence[str]) -> str:
 
 
 def overrides(run: Run) -> str:
-    """What differs from the standard configuration, by the names of published pages: `bs=96, lr=1.5e-4`. Without
-    precision and layout, which have columns of their own."""
+    """Changes from the standard configuration, with the key names of published pages: `bs=96, lr=1.5e-4`. Excludes
+    values with a separate column: the precision, and the layout if the page has that column."""
     columns = run.manifest.page.columns
     shown = {"precision", *(_LAYOUT_KEYS if "parallel" in columns else ())}
     return ", ".join(change for key, change in _changes(run).items() if key not in shown)
@@ -73,7 +73,7 @@ _LAYOUT_KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
 
 
 def layout_ways(run: Run) -> tuple[int, int, int]:
-    """Tensor, pipeline and data parallel. A case without such keys is data parallel."""
+    """Tensor, pipeline and data parallel degree. A case without these keys is data parallel."""
     values = dict(flatten(run.job.config.values))
     tensor, pipeline = (max(1, int(values.get(key, 1))) for key in _LAYOUT_KEYS[:2])
     return tensor, pipeline, run.job.world_size // (tensor * pipeline)
@@ -84,7 +84,7 @@ def layout(run: Run) -> str:
 
 
 def changes_by_layer(run: Run) -> dict[str, list[str]]:
-    """All that differs from the profile, precision included, by the layer that changed it."""
+    """Layer -> its changes from the profile, including the precision."""
     found: dict[str, list[str]] = {}
     for key, layer in run.job.config.deviations.items():
         found.setdefault(layer, []).append(_changes(run)[key])
@@ -92,8 +92,8 @@ def changes_by_layer(run: Run) -> dict[str, list[str]]:
 
 
 def is_published(run: Run) -> bool:
-    """Whether this is the configuration that published results belong to: their profile, in which nothing but a
-    vendor's tuning has changed a value."""
+    """Whether this is the configuration of the published results: their profile, with no value changed except by a
+    vendor's tuning."""
     return has_published_profile(run) and not run.job.config.user_deviations
 
 

@@ -1,7 +1,7 @@
-"""The notes that every page prints about its runs: who measured what, when and how.
+"""The notes of a page: what was measured, when, how and with which versions.
 
-A topic gives the sentences of one run; what several runs have in common becomes one note that names their rows, or none
-where it holds for all.
+A topic yields the sentences for one run. Equal sentences of several runs become one note. The note names its rows
+unless it applies to all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from flagperf.store.run import RecordedRun, Run
 Topic = Callable[[RecordedRun, Lang], Iterator[str]]
 
 MAX_PARTS = 8
-"""What a quality is made of is printed where it is few enough to read; the rest is in the bundle."""
+"""The parts of a quality are printed if there are at most this many. The bundle always has all of them."""
 
 
 def notes(page: PageRuns) -> Iterator[Block]:
@@ -57,7 +57,7 @@ def _notes(page: PageRuns, topic: Topic) -> list[str]:
 
 
 def _run_texts(page: PageRuns) -> list[str]:
-    """Identity of each run, and which repeat of its configuration it is."""
+    """Id and date of each run, and its number among the repeats of its configuration."""
     setups = [_setup(recorded.run) for recorded in page.runs]
     return [
         say(
@@ -100,7 +100,7 @@ def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _profile(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """With the changed values only where the general table does not list them."""
+    """Includes the changed values unless the general table lists them."""
     run = recorded.run
     yield profile_verdict(run, lang)
     changed = changes_sentence(run, lang)
@@ -182,7 +182,7 @@ def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Probe, interval and device."""
+    """Probe, sampling interval, and the device with the peak."""
     used = recorded.run.metric("mem_used")
     if used is None or used.value is None or not _has_memory(recorded.run):
         return
@@ -201,7 +201,7 @@ def _memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """How even the devices are, where there are several: stages of a pipeline differ."""
+    """The spread over several devices: pipeline stages differ."""
     for name, source in (("mem_used", "by_probe"), ("mem_allocator", "by_allocator")):
         metric = recorded.run.metric(name)
         peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
@@ -212,7 +212,7 @@ def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _beside_memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Plainly what is measured where devices have no memory of their own."""
+    """Devices without dedicated memory get a note that explains what was measured."""
     run = recorded.run
     if _has_memory(run):
         yield from [say("memory_host", lang)] if run.job.memory_scope == "host" else beside_memory(run, lang)
@@ -222,11 +222,11 @@ def _has_memory(run: Run) -> bool:
     return has_results(run) or not isinstance(memory_cell(run), Empty)
 
 
-# --- what any metric says of itself ---------------------------------------------------------------------------------
+# --- metrics that are shown only in the notes -----------------------------------------------------------------------
 
 
 def _noted(subject: str) -> Topic:
-    """The metrics whose entries name this subject, where they have a value."""
+    """Metrics with a value whose entry has `noted` set to this subject."""
 
     def topic(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         run = recorded.run
@@ -246,7 +246,7 @@ def _mfu(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Where a part of the work was padding."""
+    """Only if part of the work was padding or repeats."""
     run = recorded.run
     useful, whole = run.metric("mfu_useful"), run.metric("mfu")
     if has_results(run) and useful and whole and useful.value is not None and useful.value != whole.value:
@@ -254,7 +254,7 @@ def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Pages count by different formulas, and by one of these a published figure can be compared."""
+    """Published pages use different formulas. These figures can be compared with them."""
     run = recorded.run
     found = [run.metric(name) for name in ("mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")]
     figures = [

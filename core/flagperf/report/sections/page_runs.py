@@ -1,4 +1,4 @@
-"""PageRuns: the runs of one page, in the order of its rows, and what may stand on a page together."""
+"""PageRuns: the runs of one page, in row order. Refuses runs that do not belong on the same page."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class PageRuns(msgspec.Struct, frozen=True):
     lang: Lang
 
     def label(self, name: str) -> str:
-        """In the language of the page and the wording of the case's kind."""
+        """The label in the language of the page and the wording of the case's kind."""
         return label(name, self.lang, KINDS[self.manifest.kind])
 
     def by_rows(self, texts: Sequence[str]) -> list[str]:
-        """One text per run -> one line per distinct text. What holds for all rows is said once and without them."""
+        """One text per run -> one line per distinct text. A text that applies to all rows names none."""
         return self.merged([[text] if text else [] for text in texts])
 
     def merged(self, texts: Sequence[Sequence[str]]) -> list[str]:
-        """The same of any number of texts per run."""
+        """Like `by_rows`, with any number of texts per run."""
         return [self._about(text, rows) for text, rows in self._rows(texts).items()]
 
     def values(self, values: Sequence[str]) -> str:
-        """One value per run -> `4 (row 1), 1 (rows 2, 3)`, or `4` where all have the same."""
+        """One value per run -> `4 (row 1), 1 (rows 2, 3)`, or `4` if all are equal."""
         return listed([self.with_rows(value, rows) for value, rows in self.rows_of(values).items()], self.lang)
 
     def with_rows(self, text: str, rows: list[int]) -> str:
@@ -46,7 +46,7 @@ class PageRuns(msgspec.Struct, frozen=True):
         return say("text_of_row" if len(rows) == 1 else "text_of_rows", self.lang, text=text, rows=self._listed(rows))
 
     def rows_of(self, items: Sequence[T]) -> dict[T, list[int]]:
-        """One item per run -> the numbers of the rows that have it; none where all have it."""
+        """One item per run -> the numbers of the rows that have it, or an empty list if all rows do."""
         return self._rows([[item] for item in items])
 
     def _rows(self, items: Sequence[Sequence[T]]) -> dict[T, list[int]]:
@@ -66,16 +66,16 @@ class PageRuns(msgspec.Struct, frozen=True):
 
 
 def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool) -> PageRuns:
-    """Raises BadInput where these runs do not belong on one page."""
+    """Raises BadInput if these runs do not belong on one page."""
     if not runs:
         raise BadInput("a page needs at least one run")
     _refuse_repeated([recorded.run for recorded in runs])
-    _refuse_mixture(runs, "case and version of it", lambda run: f"{run.manifest.name} {run.manifest.version}")
+    _refuse_mixture(runs, "case and case version", lambda run: f"{run.manifest.name} {run.manifest.version}")
     _refuse_mixture(runs, "vendor", vendor_word)
     if runs[0].run.simulated and not allow_simulated:
         raise BadInput(
-            f"run {runs[0].run.id} is simulated: no device was used, so its figures are not for publication; "
-            "--allow-simulated writes the page all the same, marked as simulated in every place"
+            f"run {runs[0].run.id} is simulated: no device was used, so its figures must not be published; "
+            "use --allow-simulated to write the page anyway, marked as simulated"
         )
     newest = max(runs, key=lambda recorded: recorded.run.created)
     return PageRuns(tuple(sorted(runs, key=_row_order)), newest.run.manifest, lang)
@@ -103,11 +103,11 @@ def _refuse_mixture(runs: Sequence[RecordedRun], kind: str, word: Callable[[Run]
     found = {word(recorded.run): recorded.run.id for recorded in runs}
     if len(found) > 1:
         each = ", ".join(f"{name} (run {run_id})" for name, run_id in found.items())
-        raise BadInput(f"a page belongs to one {kind}; these runs are of {each}; write one page for each")
+        raise BadInput(f"a page covers one {kind}, but these runs have {each}; write one page for each")
 
 
 def _refuse_repeated(runs: Sequence[Run]) -> None:
     ids = [run.id for run in runs]
     for run_id in ids:
         if ids.count(run_id) > 1:
-            raise BadInput(f"run {run_id} was given more than once; a page has one row for each run")
+            raise BadInput(f"run {run_id} was given more than once; a page has one row per run")

@@ -1,5 +1,5 @@
-"""Published results of a case beside a run's own: the same columns, the own row first and marked, and where each result
-was published."""
+"""Published results of a case next to the user's own runs: the same columns, the own rows first and marked, and the
+source of each published result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PATH_THERE = re.compile(r"(training|inference|base|operation)/[\w./-]+")
 
 
 class OwnRun(msgspec.Struct, frozen=True):
-    """A run that stands among published results."""
+    """A run that is listed with the published results."""
 
     run: Run
     mark: str
 
 
 def published(page: PageRuns) -> Iterator[Block]:
-    """On a page: with sources."""
+    """The section of a page. It includes the sources."""
     marks = [
         say("this_run" if len(page.runs) == 1 else "this_row", page.lang, row=row + 1) for row in range(len(page.runs))
     ]
@@ -43,8 +43,8 @@ def published(page: PageRuns) -> Iterator[Block]:
 def published_results(
     manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool = False
 ) -> Iterator[Block]:
-    """A table for the cases that have the same columns; cases of one kind have. Nothing where nothing is published, or
-    where runs were made and none of them has results to compare."""
+    """One table for all cases with the same columns, which cases of one kind have. No table if nothing is published, or
+    if `own` has runs but none of them has results to compare."""
     families: dict[tuple[str, ...], list[Manifest]] = {}
     for manifest in manifests:
         families.setdefault(manifest.page.columns, []).append(manifest)
@@ -76,7 +76,7 @@ def _table(
 def _worth_showing(
     manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[PublishedResult], lang: Lang
 ) -> list[Column]:
-    """The columns in which a published result has something, or in which words say how a run differs from it."""
+    """The columns that have a value in a published result, or a text (such as overrides) in an own run."""
     every = {column.name: column for manifest in manifests for column in columns(manifest)}
     every.pop("configuration", None)
     return [
@@ -117,7 +117,7 @@ def _cells(reference: PublishedResult, shown: Sequence[Column], lang: Lang) -> l
 
 
 def _source(reference: PublishedResult) -> TableCell:
-    """A link where it is a file of the repository of published results, or an address."""
+    """A link if the source is a URL or a file in the repository of published results."""
     source = reference.source
     if source.startswith("https://"):
         return Link(source, source)
@@ -125,7 +125,7 @@ def _source(reference: PublishedResult) -> TableCell:
 
 
 def _without(table: Table, columns: dict[int, bool], remark: str) -> Table:
-    """Without the columns that are True."""
+    """Remove the columns whose index maps to True."""
     kept = [index for index in range(len(table.heads)) if not columns.get(index)]
     rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
     heads = tuple(table.heads[index] for index in kept)

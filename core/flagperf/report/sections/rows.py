@@ -1,8 +1,8 @@
-"""The rows of the general table, by the names that a case writes in page.rows.
+"""The rows of the general table, by the names used in page.rows of case.toml.
 
-A row either says something about all runs, or points to columns of the performance table. Every metric is a row, and
-every quality that a case declares; those that are no metric are the entries of ROWS. `check_layout` refuses a case
-whose rows and columns do not name the same metrics.
+A row either has a value for all runs or points to columns of the performance table. Every metric and every quality that
+the case declares can be a row. ROWS defines the rows that are not metrics. `check_layout` refuses a case whose rows and
+columns do not list the same metrics.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Row:
     value: Words | None = None
     remark: Words | None = None
     columns: tuple[str, ...] = ()
-    """What it points to, where it has no value of its own."""
+    """The columns that it points to, if it has no value."""
     shown: str = ""
-    """The columns in the words of the row, where these are not the columns' heads."""
+    """What the row calls these columns, if not by their heads."""
     headline: bool = False
-    """Set bold."""
+    """Printed in bold."""
 
 
 def rows(manifest: Manifest) -> tuple[Row, ...]:
-    """The case's rows in its order. Raises BadInput for a name that does not exist."""
+    """The rows of the case, in its order. Raises BadInput for an unknown name."""
     known = {**ROWS, "result": _result_row(manifest)}
     own = [quality.name for quality in manifest.qualities]
     for name in manifest.page.rows:
@@ -57,7 +57,7 @@ def rows(manifest: Manifest) -> tuple[Row, ...]:
 
 
 def check_layout(manifest: Manifest) -> None:
-    """The list of metrics and the performance table name the same ones."""
+    """Raises BadInput unless page.rows and page.columns list the same metrics."""
     tabled = {column.name for column in columns(manifest) if column.needs_row}
     pointed = {name for row in rows(manifest) for name in row.columns}
     for row in rows(manifest):
@@ -69,11 +69,11 @@ def check_layout(manifest: Manifest) -> None:
     ):
         if missing:
             names = ", ".join(sorted(missing))
-            raise BadInput(f"case {manifest.name}: {there} has {names}, {here} does not; add it there")
+            raise BadInput(f"case {manifest.name}: {there} has {names}, but {here} does not; add it to {here}")
 
 
 def row_title(row: Row, page: PageRuns) -> str:
-    """The case's own title, else that of its kind, else the metric's."""
+    """The title from the case, else from its kind, else from the metric."""
     if row.name in page.manifest.page.titles:
         return choose(page.manifest.page.titles[row.name], page.lang)
     entry = ENTRIES.get(row.name) or entry_of(page.manifest, row.name)
@@ -91,7 +91,7 @@ def row_value(row: Row, page: PageRuns) -> str:
 
 
 def row_remark(row: Row, page: PageRuns) -> str:
-    """The case's own remark, else ours."""
+    """The remark from the case, else the default one."""
     if row.name in page.manifest.page.remarks:
         return choose(page.manifest.page.remarks[row.name], page.lang)
     if row.remark is not None:
@@ -107,7 +107,7 @@ def row_remark(row: Row, page: PageRuns) -> str:
 
 
 def _result_row(manifest: Manifest) -> Row:
-    """All qualities in the table that have no row of their own."""
+    """Points to all qualities that are columns but not rows."""
     own = set(manifest.page.rows)
     names = tuple(quality.name for quality in manifest.qualities)
     pointed = tuple(name for name in names if name in manifest.page.columns and name not in own)
@@ -121,7 +121,7 @@ def _throughput_unit(page: PageRuns) -> str:
 
 
 def _target(page: PageRuns) -> str:
-    """The target in the format of its quality; several where runs had different ones."""
+    """The target in the format of its quality, or several if the targets of the runs differ."""
     target = page.manifest.target
     if target is None:
         return ""
@@ -130,7 +130,7 @@ def _target(page: PageRuns) -> str:
 
 
 def _values_of(page: PageRuns, key: str) -> list[float]:
-    """The different numbers that the runs' configurations have for a key."""
+    """The distinct numeric values of a key in the configurations of the runs."""
     found = [dict(flatten(recorded.run.job.config.values)).get(key) for recorded in page.runs]
     return list(dict.fromkeys(value for value in found if isinstance(value, int | float)))
 
@@ -154,7 +154,7 @@ def _data(page: PageRuns) -> str:
 
 
 def _extra(page: PageRuns) -> str:
-    """Every value that was changed, with the layer that did it, and a profile that is not the published one."""
+    """Every changed value with the layer that changed it, and the profile if it is not the published one."""
     extras = []
     for recorded in page.runs:
         run = recorded.run

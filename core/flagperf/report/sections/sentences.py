@@ -1,4 +1,4 @@
-"""Sentences about one run that its card and a page's notes have in common."""
+"""Sentences about one run, shared by its card and the notes of a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flagperf.store.run import Run
 
 
 def profile_sentence(run: Run, lang: Lang) -> str:
-    """Whether this is the published configuration, and every value that was changed in it."""
+    """Whether this is the published configuration, and every changed value."""
     changed = changes_sentence(run, lang)
     return clauses([profile_verdict(run, lang), changed and say("changed", lang, changes=changed)], lang)
 
@@ -39,7 +39,7 @@ def changes_sentence(run: Run, lang: Lang) -> str:
 
 
 def evaluated_sentence(run: Run, name: str, lang: Lang) -> str:
-    """How many rows stand behind a quality, where the case says so."""
+    """The number of evaluated rows of a quality. Empty if the case did not report it."""
     rows = evaluated_rows(run, name)
     return say("evaluated", lang, name=name, rows=rows) if rows else ""
 
@@ -65,12 +65,12 @@ def target_sentence(run: Run, lang: Lang) -> str:
     form = metric_format(run.manifest, name)
     target, got = (optional(metric.inputs.get(key), form) for key in ("target", "got"))
     if target == got and not metric.value:
-        got = str(metric.inputs["got"])  # rounding would hide why it was missed
+        got = str(metric.inputs["got"])  # not rounded: rounding could hide why it was missed
     return say("target_reached" if metric.value else "target_missed", lang, metric=name, target=target, got=got)
 
 
 def beside_memory(run: Run, lang: Lang) -> list[str]:
-    """What was on the card before the workers, and what of it their allocator does not know."""
+    """Memory used on the card before the workers started, and memory that their allocator does not account for."""
     baseline, allocator, remainder = (run.metric(f"mem_{name}") for name in ("baseline", "allocator", "remainder"))
     found = []
     if baseline is not None and baseline.value is not None:
@@ -82,7 +82,7 @@ def beside_memory(run: Run, lang: Lang) -> list[str]:
 
 
 def peak_time(run: Run, lang: Lang) -> str:
-    """When memory was fullest, as the end of a sentence that says where."""
+    """When memory use peaked. Appended to a sentence that names the device."""
     used = run.metric("mem_used")
     seconds = used.inputs.get("peak_seconds") if used else None
     if seconds is None:
@@ -97,7 +97,7 @@ def interval_sentence(metric: Metric, form: Formatter, lang: Lang) -> str:
 
 
 def interval_range(metric: Metric, form: Formatter, lang: Lang) -> str:
-    """`820.7 to 1156.8 (95 %, batch means)`; nothing where there is no interval."""
+    """`820.7 to 1156.8 (95 %, batch means)`. Empty without an interval."""
     if metric.interval is None:
         return ""
     code = f"interval.{metric.interval.method}"
@@ -107,7 +107,7 @@ def interval_range(metric: Metric, form: Formatter, lang: Lang) -> str:
 
 
 def metric_sentence(run: Run, entry: MetricEntry, lang: Lang) -> str:
-    """`Mean power: 312.4 W`; nothing where there is no value."""
+    """`Mean power: 312.4 W`. Empty without a value."""
     metric = run.metric(entry.name)
     if metric is None or metric.value is None:
         return ""
@@ -121,7 +121,7 @@ def shown_unit(run: Run, entry: MetricEntry) -> str:
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
-    """Formula, N and peak; nothing where there is no MFU."""
+    """Formula, N and peak. Empty without an MFU."""
     return clauses([mfu_formula(run, lang), mfu_peak(run, lang)], lang)
 
 
@@ -139,7 +139,7 @@ def mfu_formula(run: Run, lang: Lang) -> str:
 
 
 def mfu_peak(run: Run, lang: Lang) -> str:
-    """The peak that MFU was divided by, and its source."""
+    """The peak that MFU is relative to, and its source."""
     metric, peak = run.metric("mfu"), run.job.peak
     if metric is None or metric.value is None or peak is None:
         return ""

@@ -1,5 +1,5 @@
-"""How the work was spread, what was optimised, and how large a batch was: for cases that name them in page.parts. All
-is read from the runs' resolved configurations."""
+"""Parallelism, optimisation and batch sizes, for cases that list them in page.parts. The values come from the resolved
+configurations of the runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Words = Callable[[Run, Lang], str]
 
 
 def strategies(page: PageRuns) -> Iterator[Block]:
-    """Parallelism and optimisation, as the case asks for them."""
+    """Parallelism and optimisation, if page.parts lists them."""
     for part, names in STRATEGIES.items():
         if part in page.manifest.page.parts:
             facts = tuple(Fact(page.label(name), Text(_text(page, LINES[name]))) for name in names)

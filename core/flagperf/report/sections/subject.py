@@ -1,4 +1,4 @@
-"""Whose results these are: the headings of a page, and the engine that an inference was computed by."""
+"""The headings of a page, and the engine of an inference case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two tables of every page: what is measured, and what was measured."""
+"""The two tables of every page: the general table (definitions) and the performance table (values)."""
 
 from __future__ import annotations
 

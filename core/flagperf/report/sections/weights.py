@@ -1,4 +1,4 @@
-"""Data, model and weights: where to get them, and what a run was given."""
+"""Data, model and weights: download links, and the data files that the runs used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flagperf.report.texts import say
 
 
 def downloads(page: PageRuns) -> Iterator[Block]:
-    """A section for each, as training pages have them."""
+    """One section per download, for training pages."""
     for name in page.manifest.page.downloads:
         yield Heading(page.label(f"download_{name}"))
         yield Bullets(_links(page, name))
@@ -34,13 +34,13 @@ def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> tuple[Tabl
 
 
 def _link(text: str) -> Link:
-    """An address, or `name: address`."""
+    """Parses a URL or `name: URL`."""
     name, _, url = text.rpartition(": ")
     return Link(name or url, url)
 
 
 def _line(page: PageRuns, row: str) -> Text:
-    """As the general table has it."""
+    """The same text as in the general table."""
     value, remark = row_value(ROWS[row], page), row_remark(ROWS[row], page)
     return Text(say("with_remark", page.lang, text=value, remark=remark) if remark else value)
 
@@ -48,11 +48,11 @@ def _line(page: PageRuns, row: str) -> Text:
 # --- the folder of data ---------------------------------------------------------------------------------------------
 
 Tree = dict[str, Any]
-"""Name -> what is below it; empty for a file."""
+"""Name -> its content; empty for a file."""
 
 
 def _data_tree(page: PageRuns) -> Iterator[Block]:
-    """What --data-dir held; nothing for runs without one."""
+    """The files in --data-dir. Nothing for runs without data files."""
     paths = sorted({file.path for recorded in page.runs for file in recorded.run.job.data_files})
     if paths:
         yield Code("\n".join(_branches(_tree(paths))))
