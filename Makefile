@@ -1,7 +1,7 @@
-# `make demo` and `make test` do all the set-up; `make dist` builds the wheels; `make bench` measures what flagperf costs.
+# `make demo` and `make test` do all the set-up. `make dist` builds the wheels. `make bench` measures the overhead.
 VENV    := .venv
 BIN     := $(VENV)/bin
-# An active virtual environment, unless it is the one that is made here, else the python3 of the PATH.
+# The Python of the active virtual environment, unless that is our own .venv; otherwise python3 on PATH.
 ACTIVE  := $(if $(VIRTUAL_ENV),$(filter-out $(abspath $(BIN))/python,$(wildcard $(VIRTUAL_ENV)/bin/python)))
 PYTHON  ?= $(or $(ACTIVE),python3)
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -26,14 +26,14 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
-docs: $(VENV)/.dev  ## Rewrite docs/cli.md from the commands' help, and the index of docs/metrics.md from its entries.
+docs: $(VENV)/.dev  ## Write the second half of docs/cli.md from the commands' help, and the index of docs/metrics.md.
 	$(BIN)/python tests/cli/write_cli_docs.py
 	$(BIN)/python tests/metrics/write_metrics_docs.py
 
-golden: $(VENV)/.dev  ## Write the golden pages anew; look at the difference before you commit it.
+golden: $(VENV)/.dev  ## Rewrite the golden pages; review the diff before you commit it.
 	FLAGPERF_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/report
 
-dist: $(VENV)/.dev  ## The wheels of flagperf and of every adapter in plugins/.
+dist: $(VENV)/.dev  ## Build the wheels of flagperf and of every adapter in plugins/.
 	rm -rf dist
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir dist \
 	  . $(PLUGINS:%=./%)
@@ -43,8 +43,8 @@ clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- set-up ---------------------------------------------------------------------------------------------------------
-# .unfinished stands in the environment for as long as something is being installed: one that was interrupted is made
-# anew. A torch that $(PYTHON) can import is kept as it is and seen through; else the one of constraints.txt is installed.
+# .unfinished exists while something is being installed: an interrupted set-up starts over. A torch that $(PYTHON) can
+# import is reused, not reinstalled; otherwise the version in constraints.txt is installed.
 
 HAS_TORCH = -c 'import torch' 2>/dev/null
 SITE_FOLDER = $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -52,7 +52,7 @@ SEE_THROUGH = 'import sys; [print(f"import site; site.addsitedir({path!r})") for
 
 $(VENV)/.run: pyproject.toml constraints.txt $(PLUGINS:%=%/pyproject.toml) $(if $(wildcard $(VENV)/.unfinished),ANEW)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "flagperf needs Python 3.10 or later; PYTHON=python3.11 make ... chooses another one" >&2; exit 1; }
+	  { echo "flagperf needs Python 3.10 or later; choose another one with PYTHON=python3.11 make ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@echo "setting up $(VENV) with $(PYTHON) (the first time takes a minute or two)"
