@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from flagperf.api import FIGURES, Availability, Machine
+from flagperf.api import Availability, Machine
 from flagperf.kit import Query, Tool, ToolProbe, pci_functions
 from flagperf_kunlun.smi import parse_machine
 
 XPU_SMI = Tool(names=("xpu-smi", "xpu_smi"), folders=("/usr/local/bin", "/usr/local/xpu/bin", "/opt/xre/bin"))
 CONTROL_NODE = "/dev/xpuctrl"
 PCI_VENDOR = "1d22"
+FIGURES = ("used_bytes", "total_bytes", "utilisation_percent", "power_watts", "temperature_celsius")
 MACHINE = Query(("-m",), parse_machine, FIGURES)
 
 
@@ -22,6 +23,7 @@ class KunlunSmiProbe(ToolProbe):
     name = "xpu-smi"
     tool = XPU_SMI
     queries = (MACHINE,)
+    figures = FIGURES
     minimum_interval_seconds = 1.0
 
     def available(self, machine: Machine) -> Availability:
