@@ -104,9 +104,11 @@ def _version(version: int | None) -> str:
 
 
 def _compared_fields(run: Run) -> list[str]:
-    """Another flagperf version may explain a missing value differently, so `message` and `detail` are compared only for
-    runs of this version. Values, reasons, marks and inputs are always compared."""
-    ignored = () if run.flagperf_version == core_version() and run.schema != 1 else ("detail", "message")
+    """Another flagperf version may explain a missing value differently, so `message` is compared only for runs of this
+    version. `detail` is its English wording, which reports make from the message again. Values, reasons, marks and
+    inputs are always compared."""
+    is_of_this_version = run.flagperf_version == core_version() and run.schema != 1
+    ignored = ("detail",) if is_of_this_version else ("detail", "message")
     return [field for field in Metric.__struct_fields__ if field not in ignored]
 
 
@@ -161,7 +163,7 @@ def _is_same(run: Run, raw: Ending) -> bool:
         return False
     if raw.status == "target_missed":
         is_of_another_version = run.flagperf_version != core_version() or run.schema == 1
-        return is_of_another_version or msgspec.to_builtins(stored) == msgspec.to_builtins(raw)
+        return is_of_another_version or msgspec.to_builtins(stored.message) == msgspec.to_builtins(raw.message)
     return (stored.reason, stored.message) == (raw.reason, raw.message)
 
 

@@ -2,7 +2,8 @@
 
 import json
 
-from report_builders import GIB, cpu_run, metax_runs, metric, recorded
+import msgspec
+from report_builders import GIB, cpu_run, metax_runs, metric, no_metric, no_peak, recorded
 
 from flagperf.report import to_json
 
@@ -66,6 +67,14 @@ def test_missing_value_is_null_with_its_reason():
     absent = exported(recorded(figures={"mfu": metric("mfu", None, reason="unknown_peak", detail="why")}))[0]
     assert absent["metrics"]["mfu"]["value"] is None
     assert absent["metrics"]["mfu"]["reason"] == "unknown_peak"
+
+
+def test_the_words_for_a_missing_value_are_made_from_its_message():
+    """Those beside it are not verified, and so not shown."""
+    changed = no_metric("mfu", "unknown_peak", no_peak("metax", "C500", "fp32"))
+    figures = {"mfu": msgspec.structs.replace(changed, detail="the vendor is to blame")}
+    exported_detail = exported(recorded(figures=figures))[0]["metrics"]["mfu"]["detail"]
+    assert exported_detail == "no peak is known for vendor metax, model C500, precision row fp32"
 
 
 def test_overrides_have_value_and_layer():

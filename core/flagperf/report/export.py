@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.messages import has_text, template
+from flagperf.messages import has_text, template, usable, words
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
 from flagperf.report.sections.naming import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
@@ -88,8 +88,9 @@ def _metrics(run: Run) -> tuple[Metric, ...]:
 
 
 def _metric(metric: Metric) -> dict[str, Any]:
-    fields = ("value", "unit", "scope", "definition", "reason", "detail", "message", "marks", "inputs", "version")
-    return {**_fields(metric, *fields), "interval": _interval(metric)}
+    fields = ("value", "unit", "scope", "definition", "reason", "message", "marks", "inputs", "version")
+    detail = words(usable(metric.message, metric.detail), "en")
+    return {**_fields(metric, *fields), "detail": detail, "interval": _interval(metric)}
 
 
 def _interval(metric: Metric) -> dict[str, Any] | None:
