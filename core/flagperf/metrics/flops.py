@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from flagperf.events import ModelDescribed
 from flagperf.metrics.finding import Absent, absent
 from flagperf.metrics.ranks import RankRecord
 
@@ -47,21 +46,7 @@ def model_facts(ranks: Sequence[RankRecord]) -> ModelFacts | Absent:
         return absent("not_measured", "flops.no_model")
     if any(model != described[0] for model in described):
         return absent("invalid_telemetry", "flops.different_models")
-    return _facts(described[0])
-
-
-def _facts(model: ModelDescribed) -> ModelFacts:
-    return ModelFacts(
-        parameters=model.parameters,
-        matmul_parameters=model.matmul_parameters,
-        layers=model.layers,
-        heads=model.heads,
-        head_size=model.head_size,
-        sequence=model.sequence,
-        causal=model.causal,
-        nominal_parameters=model.nominal_parameters,
-        lora_parameters=model.lora_parameters,
-    )
+    return msgspec.convert(described[0], ModelFacts, from_attributes=True)
 
 
 def nominal_6n(model: ModelFacts) -> int:
