@@ -1,16 +1,20 @@
-"""A minimal Run."""
+"""A minimal job, manifest and run. The builders of other folders change what their tests are about."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import msgspec
 
 from flagperf.api import Device, precision
 from flagperf.spec import Job, Manifest, Page, PlannedNode, Profile, Resolved, RunSpec
 from flagperf.store.run import STORE_SCHEMA, Run
 
 
-def make_run(run_id: str) -> Run:
+def minimal_job(**changes: Any) -> Job:
     device = Device("cpu:0", "Some CPU", "CPU", 0, 1 << 34)
     job = Job(
-        run_id=run_id,
+        run_id="r",
         case="demo",
         case_version=1,
         kind="training",
@@ -35,6 +39,10 @@ def make_run(run_id: str) -> Run:
         data_dir=None,
         data_files=(),
     )
+    return msgspec.structs.replace(job, **changes)
+
+
+def minimal_manifest(**changes: Any) -> Manifest:
     manifest = Manifest(
         name="demo",
         version=1,
@@ -49,4 +57,9 @@ def make_run(run_id: str) -> Run:
         values={"precision": "fp32"},
         profiles={"tiny": Profile({"en": "small"})},
     )
-    return Run(STORE_SCHEMA, run_id, "2026-01-01T00:00:00+00:00", "0.1.0", RunSpec("demo"), job, manifest)
+    return msgspec.structs.replace(manifest, **changes)
+
+
+def make_run(run_id: str) -> Run:
+    job = minimal_job(run_id=run_id)
+    return Run(STORE_SCHEMA, run_id, "2026-01-01T00:00:00+00:00", "0.1.0", RunSpec("demo"), job, minimal_manifest())

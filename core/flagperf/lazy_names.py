@@ -20,3 +20,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         return value
 
     return get
+
+
+def lazy_modules(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """The same, given the package's modules and the names that each of them gives."""
+    return lazy_names(package, {name: f"{package}.{module}" for module, names in modules.items() for name in names})

@@ -29,7 +29,8 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import Metric, Record, compute_metrics
-from flagperf.spec import Job, Manifest, Page, PlannedNode, Quality, Resolved, Target, nest
+from flagperf.spec import Job, Manifest, PlannedNode, Quality, Resolved, Target, nest
+from run_builders import minimal_job, minimal_manifest
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -57,31 +58,16 @@ def ns(seconds: float) -> int:
 
 def make_job(devices_of_nodes: Sequence[int] = (1,), warmup_steps: int = 0, **changes: Any) -> Job:
     values = nest({"training.warmup_steps": warmup_steps, "evaluation.target": 0.75})
-    job = Job(
-        run_id="r",
-        case="toy",
-        case_version=1,
-        kind="training",
-        case_target="toy:run",
-        profile="tiny",
+    job = minimal_job(
         precision=precision("fp16"),
         vendor="acme",
-        vendor_title={"en": "Acme"},
-        adapter="flagperf-acme 1.0",
         config=Resolved(values, {}, {}),
         nodes=tuple(_node(index, count) for index, count in enumerate(devices_of_nodes)),
-        master_address="localhost",
-        master_port=1,
         host_workers=0,
         memory_scope="device",
         has_allocator=True,
         peaks=(PEAK,),
-        accept_low_peaks=False,
-        oversubscribed=False,
         sample_seconds=10.0,
-        timeout_seconds=None,
-        data_dir=None,
-        data_files=(),
     )
     return msgspec.structs.replace(job, **changes)
 
@@ -92,22 +78,8 @@ def _node(index: int, count: int) -> PlannedNode:
 
 
 def make_manifest(**changes: Any) -> Manifest:
-    manifest = Manifest(
-        name="toy",
-        version=1,
-        kind="training",
-        title={"en": "Toy"},
-        task={"en": "toy"},
-        model="toy",
-        dataset="toy",
-        precisions=("fp16",),
-        default_profile="tiny",
-        page=Page(columns=(), rows=()),
-        values={},
-        profiles={},
-        qualities=(ACC,),
-        target=Target("acc"),
-        mfu_formula="exact",
+    manifest = minimal_manifest(
+        precisions=("fp16",), values={}, profiles={}, qualities=(ACC,), target=Target("acc"), mfu_formula="exact"
     )
     return msgspec.structs.replace(manifest, **changes)
 

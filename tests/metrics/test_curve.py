@@ -75,7 +75,7 @@ def test_where_there_are_no_losses_there_is_no_curve(steps, kind, words):
 def test_a_curve_says_what_it_is_of():
     data = [DataDescribed(0, "train", 5, "aa"), DataDescribed(0, "eval", 2, "bb")]
     curve = curve_of([(1.0, 1)], [(1.0, 1)], events=[MODEL, *data])
-    assert (curve.case, curve.case_version, curve.run, curve.vendor, curve.shape) == ("toy", 1, "r", "acme", "1x2")
+    assert (curve.case, curve.case_version, curve.run, curve.vendor, curve.shape) == ("demo", 1, "r", "acme", "1x2")
     assert curve.model == {"parameters": 1000, "layers": 1, "heads": 1, "sequence": 16}
     assert curve.data == (CurveData("eval", "bb"), CurveData("train", "aa"))
     assert curve.values == {"training.warmup_steps": 0, "evaluation.target": 0.75}

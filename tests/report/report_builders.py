@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import DataFile, Device, Peak, Presence, precision
+from flagperf.api import DataFile, Device, Peak, Presence
 from flagperf.messages import Message, message
 from flagperf.metrics import Interval, Metric
 from flagperf.spec import (
@@ -28,6 +28,7 @@ from flagperf.spec import (
     resolve,
 )
 from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run
+from run_builders import minimal_job
 
 GIB = 1 << 30
 
@@ -214,29 +215,22 @@ def job(
         PlannedNode(index, f"node{index}", f"node{index}", tuple(map(device, range(devices))), 64)
         for index in range(nodes)
     )
-    plan = Job(
+    plan = minimal_job(
         run_id=run_id,
         case=manifest.name,
         case_version=manifest.version,
         kind=manifest.kind,
-        case_target="cases.example:run",
         profile=profile,
-        precision=precision("fp32"),
         vendor="metax",
         vendor_title={"en": "MetaX", "zh": "沐曦"},
         adapter="flagperf-metax 0.1.0",
         config=resolve(manifest, layers),
         nodes=parts,
         master_address="node0",
-        master_port=29500,
         host_workers=devices,
         memory_scope="device",
         has_allocator=True,
         peaks=(PEAK,),
-        accept_low_peaks=False,
-        oversubscribed=False,
-        sample_seconds=1.0,
-        timeout_seconds=None,
         data_dir="/data",
         data_files=(DataFile("dataset/train_dataset.npz", 1000, "ab" * 32),),
     )

@@ -4,26 +4,7 @@ import re
 
 import pytest
 
-from flagperf.report.document import (
-    Bullets,
-    Chart,
-    Code,
-    Document,
-    Empty,
-    Fact,
-    Facts,
-    Head,
-    Heading,
-    Link,
-    NoteGroup,
-    Notes,
-    Paragraph,
-    Series,
-    Status,
-    Table,
-    Text,
-    Value,
-)
+from flagperf.report import document as doc
 from flagperf.report.render import to_terminal
 from flagperf.report.render.plain import display_width, fold
 
@@ -31,20 +12,23 @@ LOREM = "one two three four five six seven eight nine ten eleven twelve thirteen
 
 
 def written(*blocks, width=80, color=False) -> list[str]:
-    return to_terminal(Document("en", blocks), width=width, color=color).splitlines()
+    return to_terminal(doc.Document("en", blocks), width=width, color=color).splitlines()
 
 
-def table(rows, num_columns, **fields) -> Table:
-    return Table(tuple(Head(f"column_{number}") for number in range(num_columns)), tuple(rows), **fields)
+def table(rows, num_columns, **fields) -> doc.Table:
+    return doc.Table(tuple(doc.Head(f"column_{number}") for number in range(num_columns)), tuple(rows), **fields)
 
 
 def test_columns_are_aligned_by_the_width_of_their_characters():
-    shown = Table((Head("列"), Head("b", headline=True)), ((Text("内存不足"), Text("x")), (Text("ab"), Text("y"))))
+    shown = doc.Table(
+        (doc.Head("列"), doc.Head("b", headline=True)),
+        ((doc.Text("内存不足"), doc.Text("x")), (doc.Text("ab"), doc.Text("y"))),
+    )
     assert written(shown) == ["列        *b", "内存不足  x", "ab        y"]
 
 
 def test_a_table_that_fits_is_one_line_per_row_with_full_texts():
-    rows = [(Text("20250102T030405Z-long-name", "20250102T030405Z"), Value("1.0"))]
+    rows = [(doc.Text("20250102T030405Z-long-name", "20250102T030405Z"), doc.Value("1.0"))]
     assert written(table(rows, 2)) == [
         "column_0                    column_1",
         "20250102T030405Z-long-name  1.0",
@@ -52,22 +36,22 @@ def test_a_table_that_fits_is_one_line_per_row_with_full_texts():
 
 
 def test_a_table_that_is_too_wide_takes_short_forms_first():
-    rows = [(Text("20250102T030405Z-long-name", "20250102T030405Z"), Value("1.0"))]
-    assert written(table([(*rows[0], Text("a" * 10))], 3), width=45) == [
+    rows = [(doc.Text("20250102T030405Z-long-name", "20250102T030405Z"), doc.Value("1.0"))]
+    assert written(table([(*rows[0], doc.Text("a" * 10))], 3), width=45) == [
         "column_0          column_1  column_2",
         "20250102T030405Z  1.0       aaaaaaaaaa",
     ]
 
 
 def test_cells_fold_between_words():
-    lines = written(table([(Text(LOREM), Value("1.0"))], 2), width=60)
+    lines = written(table([(doc.Text(LOREM), doc.Value("1.0"))], 2), width=60)
     assert max(map(len, lines)) <= 60
     assert lines[1].endswith("  1.0")
     assert " ".join(line[:48].strip() for line in lines[1:]) == LOREM
 
 
 def test_a_table_with_too_many_columns_stands_its_rows_side_by_side():
-    rows = [tuple(Value(f"{row}.{column}") for column in range(12)) for row in range(3)]
+    rows = [tuple(doc.Value(f"{row}.{column}") for column in range(12)) for row in range(3)]
     lines = written(table(rows, 12), width=50)
     assert lines[0].split() == ["column_0", "0.0", "1.0", "2.0"]
     assert lines[11].split() == ["column_11", "0.11", "1.11", "2.11"]
@@ -75,7 +59,7 @@ def test_a_table_with_too_many_columns_stands_its_rows_side_by_side():
 
 
 def test_rows_that_do_not_fit_beside_each_other_follow_below():
-    rows = [tuple(Text(f"word_of_twenty_{row}_{column}") for column in range(4)) for row in range(3)]
+    rows = [tuple(doc.Text(f"word_of_twenty_{row}_{column}") for column in range(4)) for row in range(3)]
     lines = written(table(rows, 4), width=60)
     assert [bool(line) for line in lines] == [True] * 4 + [False] + [True] * 4
     assert max(map(len, lines)) <= 60
@@ -88,12 +72,16 @@ def test_rows_that_do_not_fit_beside_each_other_follow_below():
 def test_no_word_is_ever_cut(width):
     path = "/a/path/that/is/longer/than/any/terminal/is/wide/" * 3
     blocks = (
-        Heading(LOREM),
-        Paragraph(f"bundle: {path}"),
-        Facts((Fact("label", Value("12.5", "samples/s"), LOREM), Fact("path", Text(path), LOREM))),
-        Bullets((Text(LOREM), Link(path, path)), numbered=True),
-        Notes((NoteGroup("subject", (LOREM, path)),), "Notes"),
-        table([(Text(LOREM), Text(path), Empty("unknown_peak"), Value("1", marks=("low_peak",)))], 4, remark=LOREM),
+        doc.Heading(LOREM),
+        doc.Paragraph(f"bundle: {path}"),
+        doc.Facts((doc.Fact("label", doc.Value("12.5", "samples/s"), LOREM), doc.Fact("path", doc.Text(path), LOREM))),
+        doc.Bullets((doc.Text(LOREM), doc.Link(path, path)), numbered=True),
+        doc.Notes((doc.NoteGroup("subject", (LOREM, path)),), "Notes"),
+        table(
+            [(doc.Text(LOREM), doc.Text(path), doc.Empty("unknown_peak"), doc.Value("1", marks=("low_peak",)))],
+            4,
+            remark=LOREM,
+        ),
     )
     for block in blocks:
         lines = written(block, width=width)
@@ -109,8 +97,11 @@ def _texts(block) -> str:
 
 
 def test_facts_say_units_reasons_and_what_marks_mean_once():
-    marked = Value("13.1", "samples/s", ("busy_host",))
-    facts = Facts((Fact("a", marked, "why"), Fact("b", marked), Fact("MFU", Empty("unknown_peak", "no card"))), "Title")
+    marked = doc.Value("13.1", "samples/s", ("busy_host",))
+    facts = doc.Facts(
+        (doc.Fact("a", marked, "why"), doc.Fact("b", marked), doc.Fact("MFU", doc.Empty("unknown_peak", "no card"))),
+        "Title",
+    )
     lines = written(facts, width=200)
     assert lines[0] == "Title"
     assert lines[1] == "a          13.1 samples/s  why; busy_host"
@@ -121,7 +112,7 @@ def test_facts_say_units_reasons_and_what_marks_mean_once():
 
 
 def test_status_is_green_or_red_and_titles_are_bold():
-    rows = [(Status("succeeded", True), Text("x")), (Status("failed", False), Text("y", strong=True))]
+    rows = [(doc.Status("succeeded", True), doc.Text("x")), (doc.Status("failed", False), doc.Text("y", strong=True))]
     colored, plain = (written(table(rows, 2, title="T"), color=color) for color in (True, False))
     assert colored[0] == "\x1b[1mT\x1b[0m"
     assert colored[2] == "\x1b[32msucceeded\x1b[0m  x"
@@ -132,22 +123,22 @@ def test_status_is_green_or_red_and_titles_are_bold():
 def test_foreign_text_cannot_steer_the_terminal():
     words = "bad\x1b]0;title\x07\r\n[red]"
     blocks = (
-        Heading(words),
-        Paragraph(words),
-        Facts((Fact(words, Text(words), words),), words),
-        Bullets((Text(words),), words),
-        table([(Text(words), Status(words, True))], 2, title=words, remark=words),
-        Code(words),
-        Notes((NoteGroup(words, (words,)),), words),
+        doc.Heading(words),
+        doc.Paragraph(words),
+        doc.Facts((doc.Fact(words, doc.Text(words), words),), words),
+        doc.Bullets((doc.Text(words),), words),
+        table([(doc.Text(words), doc.Status(words, True))], 2, title=words, remark=words),
+        doc.Code(words),
+        doc.Notes((doc.NoteGroup(words, (words,)),), words),
     )
-    text = to_terminal(Document("en", blocks), width=80)
+    text = to_terminal(doc.Document("en", blocks), width=80)
     assert "\x1b" not in text and "\x07" not in text and "\r" not in text
     assert "bad]0;title [red]" in text
 
 
 def test_blocks_stand_apart_and_headings_above_what_they_head():
-    chart = Chart("Loss", "step", "loss", (Series("a", ((1.0, 2.0),)),))
-    assert written(Heading("A"), Paragraph("b"), chart, table([], 1), Code("c")) == ["A", "b", "", "  c"]
+    chart = doc.Chart("Loss", "step", "loss", (doc.Series("a", ((1.0, 2.0),)),))
+    assert written(doc.Heading("A"), doc.Paragraph("b"), chart, table([], 1), doc.Code("c")) == ["A", "b", "", "  c"]
     assert written() == []
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flagperf.errors import BadInput
-from flagperf.spec import Layer, Limit, Manifest, Resolved, flatten, nest, page_name, parse_assignment, resolve
+from flagperf.spec import Layer, Limit, Resolved, flatten, nest, page_name, parse_assignment, resolve
+from run_builders import minimal_manifest
 
 VALUES: dict[str, Any] = {
     "precision": "fp32",
@@ -22,22 +23,7 @@ LIMITS = {
     "evaluation.target": Limit(min=0, max=1),
     "data.rows": Limit(above=0, max=1000),
 }
-MANIFEST = Manifest(
-    name="toy",
-    version=1,
-    kind="training",
-    title={"en": "Toy"},
-    task={"en": "Play"},
-    model="none",
-    dataset="none",
-    precisions=("fp32",),
-    default_profile="tiny",
-    page=msgspec.UNSET,
-    values=VALUES,
-    profiles={},  # type: ignore[arg-type]
-    limits=LIMITS,
-    page_names={"data.rows": "n"},
-)
+MANIFEST = minimal_manifest(values=VALUES, limits=LIMITS, page_names={"data.rows": "n"})
 
 
 def resolved(key: str, value: Any, layer: str = "--set") -> Resolved:
@@ -189,8 +175,8 @@ def test_an_unknown_key_comes_with_near_matches_its_layer_and_where_to_look() ->
     with pytest.raises(BadInput) as caught:
         resolved("training.batchsize", 8, layer="file my.toml")
     message = str(caught.value)
-    assert message.startswith("unknown key of case toy 'training.batchsize'; did you mean training.batch_size")
-    assert message.endswith("(file my.toml; `flagperf cases show toy` lists all keys)")
+    assert message.startswith("unknown key of case demo 'training.batchsize'; did you mean training.batch_size")
+    assert message.endswith("(file my.toml; `flagperf cases show demo` lists all keys)")
 
 
 def test_an_unknown_key_near_nothing_comes_with_what_there_is() -> None:
@@ -203,7 +189,7 @@ def test_a_group_is_no_value() -> None:
 
 
 def test_a_value_is_no_group() -> None:
-    assert "unknown key of case toy 'precision.name'" in refusal("precision.name", "fp32")
+    assert "unknown key of case demo 'precision.name'" in refusal("precision.name", "fp32")
 
 
 def test_an_empty_group_changes_nothing() -> None:

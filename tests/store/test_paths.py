@@ -16,7 +16,7 @@ WRITTEN = re.compile(r"(rank|node|probe|agent)-(\{|\*|0+)|parent\.jsonl|\"(event
 def test_names_sort_by_their_number() -> None:
     assert str(paths.rank_events(12)) == "events/rank-00012.jsonl"
     assert str(paths.node_samples(3)) == "samples/node-003.jsonl"
-    logs = [log(7).name for log in (paths.launcher_log, paths.probe_log, paths.agent_log)]
+    logs = [paths.node_log(process, 7).name for process in ("launcher", "probe", "agent")]
     assert logs == ["node-007.log", "probe-007.log", "agent-007.log"]
     assert paths.rank_log(7).name == "rank-00007.log"
 

@@ -8,8 +8,9 @@ from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEven
 from flagperf.events import Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Record, compute_metrics
-from flagperf.spec import Job, Manifest, Page, PlannedNode, Resolved
+from flagperf.spec import Resolved
 from flagperf.worker import Context
+from run_builders import minimal_job, minimal_manifest
 
 
 class World:
@@ -171,52 +172,5 @@ def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> 
     )
     rank = EventFile((started, *world.events, WorkerEnded(world.now_ns, "succeeded")))  # type: ignore[arg-type]
     record = Record(EventFile(()), (rank,), ())
-    return {metric.name: metric for metric in compute_metrics(_job(warmup_steps), _manifest(), record)}
-
-
-def _job(warmup_steps: int) -> Job:
-    node = PlannedNode(0, "localhost", "h", (Device("card-0", "Card", "Card", 0),), 1)
-    values = {"training": {"warmup_steps": warmup_steps}}
-    return Job(
-        run_id="r",
-        case="toy",
-        case_version=1,
-        kind="training",
-        case_target="toy:run",
-        profile="tiny",
-        precision=precision("fp32"),
-        vendor="spy",
-        vendor_title={"en": "Spy"},
-        adapter="spy 1",
-        config=Resolved(values, {}, {}),
-        nodes=(node,),
-        master_address="localhost",
-        master_port=1,
-        host_workers=1,
-        memory_scope="device",
-        has_allocator=False,
-        peaks=(),
-        accept_low_peaks=False,
-        oversubscribed=False,
-        sample_seconds=1.0,
-        timeout_seconds=None,
-        data_dir=None,
-        data_files=(),
-    )
-
-
-def _manifest() -> Manifest:
-    return Manifest(
-        name="toy",
-        version=1,
-        kind="training",
-        title={"en": "Toy"},
-        task={"en": "toy"},
-        model="toy",
-        dataset="toy",
-        precisions=("fp32",),
-        default_profile="tiny",
-        page=Page((), ()),
-        values={},
-        profiles={},
-    )
+    job = minimal_job(config=Resolved({"training": {"warmup_steps": warmup_steps}}, {}, {}), memory_scope="device")
+    return {metric.name: metric for metric in compute_metrics(job, minimal_manifest(), record)}

@@ -37,7 +37,7 @@ from flagperf.spec import (
     WorkersLaunchedMessage,
     WorkOrder,
 )
-from flagperf.store.paths import FOLDERS, launcher_log, node_samples, probe_log, rank_events
+from flagperf.store.paths import FOLDERS, node_log, node_samples, rank_events
 
 POLL_SECONDS = 0.2
 
@@ -48,7 +48,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
-    log = Path(order.directory) / probe_log(order.node_index)
+    log = Path(order.directory) / node_log("probe", order.node_index)
     with (
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
         running_probe(_probe_request(order), log) as probe,
@@ -70,7 +70,7 @@ def _run_workers(
     stdout: IO[bytes],
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    marker, log = f"{job.run_id}/{node.index}", directory / launcher_log(node.index)
+    marker, log = f"{job.run_id}/{node.index}", directory / node_log("launcher", node.index)
     command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
     try:
         workers = _start_workers(command, launcher, order_file, marker, log)

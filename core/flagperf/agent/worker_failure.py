@@ -10,7 +10,7 @@ from flagperf.api import LaunchCommand, Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.messages import Message, message
 from flagperf.spec import WORKER_MODULE, Failure, Job, PlannedNode
-from flagperf.store.paths import launcher_log, rank_events, rank_log
+from flagperf.store.paths import node_log, rank_events, rank_log
 from flagperf.units import exit_status
 
 
@@ -23,14 +23,14 @@ def find_failure(
     ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
     if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
-    log = directory / launcher_log(node.index)
+    log = directory / node_log("launcher", node.index)
     if returncode and is_worker_itself(command):
         listed = [RankFailure(first, exit_status(returncode), exit_code=returncode)]
     else:
         listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
-    return failure or Failure("failed", _launcher_failed(returncode, log, str(launcher_log(node.index))))
+    return failure or Failure("failed", _launcher_failed(returncode, log, str(node_log("launcher", node.index))))
 
 
 def _launcher_failed(returncode: int, log: Path, shown_log: str) -> Message:

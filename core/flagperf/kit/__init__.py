@@ -7,7 +7,7 @@ loads only the modules of the names that it uses.
 
 from typing import TYPE_CHECKING
 
-from flagperf.lazy_names import lazy_names
+from flagperf.lazy_names import lazy_modules
 
 _MODULES = {
     "cells": ("Cell", "cell_number", "is_nothing", "read_cells", "whole_lines"),
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from flagperf.kit.torchrun import TorchrunLauncher
     from flagperf.kit.visibility import visible_devices
 else:
-    __getattr__ = lazy_names(
-        __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-    )
+    __getattr__ = lazy_modules(__name__, _MODULES)
 
 __all__ = [
     "Card",

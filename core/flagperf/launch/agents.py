@@ -13,7 +13,7 @@ from flagperf.api import AgentProcess, Node
 from flagperf.messages import Message
 from flagperf.plugins import core_version
 from flagperf.spec import AgentMessage, VersionMismatch, WorkOrder, check_hello, hello_line
-from flagperf.store.paths import agent_log
+from flagperf.store.paths import node_log
 
 STDERR_SECONDS = 10.0
 """How long to wait for the end of stderr after an agent has ended: another process may hold it open."""
@@ -60,7 +60,7 @@ class NodeAgent:
     def keep_errors(self, bundle: Path) -> None:
         content = self._all_errors()
         if content:
-            (bundle / agent_log(self._node.index)).write_bytes(content)
+            (bundle / node_log("agent", self._node.index)).write_bytes(content)
 
     def last_line(self) -> str:
         lines = self._all_errors().decode(errors="replace").strip().splitlines()

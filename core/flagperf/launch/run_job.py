@@ -20,7 +20,7 @@ from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, WorkOrder
 from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
-from flagperf.store.paths import PARENT_EVENTS, agent_log
+from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
 
 Note = Callable[[Event], None]
@@ -107,7 +107,7 @@ def _silence(index: int, agent: NodeAgent) -> Message:
     last_line = agent.last_line()
     if not last_line:
         return message("ending.agent_silent", node=index)
-    return message("ending.agent_died", node=index, line=last_line, log=str(agent_log(index)))
+    return message("ending.agent_died", node=index, line=last_line, log=str(node_log("agent", index)))
 
 
 def _worst(failures: Sequence[Failure]) -> Ending:

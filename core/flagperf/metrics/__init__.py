@@ -5,7 +5,7 @@ All names are lazy: listing cases needs the registry alone.
 
 from typing import TYPE_CHECKING
 
-from flagperf.lazy_names import lazy_names
+from flagperf.lazy_names import lazy_modules
 
 _MODULES = {
     "align": (
@@ -19,34 +19,11 @@ _MODULES = {
         "obstacles",
         "unstated",
     ),
-    "aligned": (
-        "LOSS_ALIGNED",
-        "NO_REFERENCE",
-        "alignment_fields",
-        "loss_aligned",
-    ),
-    "compute": (
-        "compute_metrics",
-        "metric_versions",
-        "recompute_metrics",
-    ),
-    "curve": (
-        "CurveData",
-        "CurvePoint",
-        "LossCurve",
-        "loss_curve",
-    ),
-    "metric": (
-        "Interval",
-        "Mark",
-        "Metric",
-        "Reason",
-        "Record",
-    ),
-    "rows": (
-        "MeasuredRow",
-        "measured_rows",
-    ),
+    "aligned": ("LOSS_ALIGNED", "NO_REFERENCE", "alignment_fields", "loss_aligned"),
+    "compute": ("compute_metrics", "metric_versions", "recompute_metrics"),
+    "curve": ("CurveData", "CurvePoint", "LossCurve", "loss_curve"),
+    "metric": ("Interval", "Mark", "Metric", "Reason", "Record"),
+    "rows": ("MeasuredRow", "measured_rows"),
 }
 """Module -> the names that it gives."""
 
@@ -68,9 +45,7 @@ if TYPE_CHECKING:
     from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
     from flagperf.metrics.rows import MeasuredRow, measured_rows
 else:
-    __getattr__ = lazy_names(
-        __name__, {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-    )
+    __getattr__ = lazy_modules(__name__, _MODULES)
 
 __all__ = [
     "LOSS_ALIGNED",

@@ -24,6 +24,12 @@ class Text(msgspec.Struct, frozen=True):
     strong: bool = False
 
 
+class Link(msgspec.Struct, frozen=True):
+    text: str
+    url: str
+    """Renderers make a link of http and https addresses only."""
+
+
 class Value(msgspec.Struct, frozen=True):
     text: str
     unit: str = ""
@@ -46,12 +52,7 @@ class Status(msgspec.Struct, frozen=True):
     good: bool
 
 
-class Link(msgspec.Struct, frozen=True):
-    text: str
-    url: str
-
-
-TableCell = Text | Value | Empty | Status | Link
+TableCell = Text | Link | Value | Empty | Status
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------------

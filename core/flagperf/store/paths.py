@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
+
+NodeProcess = Literal["launcher", "probe", "agent"]
 
 RUN_FILE = Path("run.json")
 ENVIRONMENT_FILE = Path("environment.json")
@@ -28,13 +31,6 @@ def rank_log(rank: int) -> Path:
     return LOGS / f"rank-{rank:05d}.log"
 
 
-def launcher_log(node_index: int) -> Path:
-    return LOGS / f"node-{node_index:03d}.log"
-
-
-def probe_log(node_index: int) -> Path:
-    return LOGS / f"probe-{node_index:03d}.log"
-
-
-def agent_log(node_index: int) -> Path:
-    return LOGS / f"agent-{node_index:03d}.log"
+def node_log(process: NodeProcess, node_index: int) -> Path:
+    """What a node's launcher, probe or agent printed. The launcher's file is named after the node."""
+    return LOGS / f"{'node' if process == 'launcher' else process}-{node_index:03d}.log"

@@ -23,25 +23,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from flagperf.report.document import (
-    NOTHING,
-    Block,
-    Bullets,
-    Chart,
-    Code,
-    Document,
-    Empty,
-    Facts,
-    Heading,
-    Link,
-    Notes,
-    Paragraph,
-    Status,
-    Table,
-    TableCell,
-    Text,
-    Value,
-)
+from flagperf.report import document as doc
 from flagperf.report.render.plain import display_width, pad, printable, without_controls
 from flagperf.report.texts import Lang, explain, say
 
@@ -61,7 +43,7 @@ MAX_PADDING = 60
 """In columns. Wider cells overflow instead of widening every row of the table."""
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: doc.Document) -> str:
     footnotes = Footnotes(document.lang)
     written = [_block(block, footnotes) for block in document.blocks]
     return "\n\n".join(text for text in (*written, *footnotes.definitions()) if text) + "\n"
@@ -97,27 +79,27 @@ class Footnotes:
         return [addresses, *(f"[^{number}]: {_line(text)}" for number, text in enumerate(self._texts, start=1))]
 
 
-def _block(block: Block, footnotes: Footnotes) -> str:
+def _block(block: doc.Block, footnotes: Footnotes) -> str:
     match block:
-        case Heading(text, level):
+        case doc.Heading(text, level):
             return f"{'#' * level} {escape(text)}"
-        case Paragraph(text):
+        case doc.Paragraph(text):
             return _line(text)
-        case Facts():
+        case doc.Facts():
             return _facts(block, footnotes)
-        case Bullets():
+        case doc.Bullets():
             return _bullets(block, footnotes)
-        case Table():
+        case doc.Table():
             return _table(block, footnotes)
-        case Code(text):
+        case doc.Code(text):
             return _code(text)
-        case Notes():
+        case doc.Notes():
             return _notes(block)
-        case Chart():
+        case doc.Chart():
             return ""
 
 
-def _facts(block: Facts, footnotes: Footnotes) -> str:
+def _facts(block: doc.Facts, footnotes: Footnotes) -> str:
     indent = "  " if block.title else ""
     lines = [f"- ##### {escape(block.title)}"] if block.title else []
     for fact in block.facts:
@@ -128,7 +110,7 @@ def _facts(block: Facts, footnotes: Footnotes) -> str:
     return "\n".join(lines)
 
 
-def _bullets(block: Bullets, footnotes: Footnotes) -> str:
+def _bullets(block: doc.Bullets, footnotes: Footnotes) -> str:
     """Items are nested below the bullet of the title, if there is a title."""
     indent = "  " if block.title else ""
     lines = [f"* {_line(block.title)}"] if block.title else []
@@ -138,7 +120,7 @@ def _bullets(block: Bullets, footnotes: Footnotes) -> str:
     return "\n".join(lines)
 
 
-def _notes(block: Notes) -> str:
+def _notes(block: doc.Notes) -> str:
     lines = [f"### {escape(block.title)}", ""]
     for group in block.groups:
         lines += [f"- {_line(group.subject)}", *(f"  - {_line(note)}" for note in group.notes)]
@@ -155,7 +137,7 @@ def _code(text: str) -> str:
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _table(block: Table, footnotes: Footnotes) -> str:
+def _table(block: doc.Table, footnotes: Footnotes) -> str:
     heads = [("\\*" if head.headline else "") + escape(head.title) for head in block.heads]
     grid = _padded([heads, *([_cell(cell, footnotes) for cell in row] for row in block.rows)])
     parts = [f"* {_line(block.title)}"] if block.title and not block.collapsed else []
@@ -186,19 +168,19 @@ def _padding(cell: str) -> int:
 # --- cells ----------------------------------------------------------------------------------------------------------
 
 
-def _cell(cell: TableCell, footnotes: Footnotes) -> str:
+def _cell(cell: doc.TableCell, footnotes: Footnotes) -> str:
     """The format is described in the module docstring."""
     match cell:
-        case Text(text, strong=strong):
+        case doc.Text(text, strong=strong):
             return f"**{escape(text)}**" if strong else escape(text)
-        case Value(text, unit, marks):
+        case doc.Value(text, unit, marks):
             notes = [footnotes.reference(explain(mark, footnotes.lang)) for mark in marks]
             return escape(f"{text} {unit}" if unit else text) + "".join(notes)
-        case Empty(reason, detail):
-            return NOTHING + footnotes.reference(explain(reason, footnotes.lang, detail))
-        case Status(text):
+        case doc.Empty(reason, detail):
+            return doc.NOTHING + footnotes.reference(explain(reason, footnotes.lang, detail))
+        case doc.Status(text):
             return escape(text)
-        case Link(text, url):
+        case doc.Link(text, url):
             return _link(text, url, footnotes)
 
 

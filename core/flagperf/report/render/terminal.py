@@ -9,25 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flagperf.report.document import (
-    Block,
-    Bullets,
-    Chart,
-    Code,
-    Document,
-    Empty,
-    Fact,
-    Facts,
-    Heading,
-    Link,
-    Notes,
-    Paragraph,
-    Status,
-    Table,
-    TableCell,
-    Text,
-    Value,
-)
+from flagperf.report import document as doc
 from flagperf.report.render.grid import GAP, Piece, Rows, grid, natural_width, styled
 from flagperf.report.render.plain import fold, printable, without_controls
 from flagperf.report.texts import Lang, explain, meaning
@@ -37,14 +19,14 @@ LEAST_WIDTH = 40
 """Narrower terminals get lines of this width and wrap them themselves."""
 
 
-def to_terminal(document: Document, *, width: int, color: bool = False) -> str:
+def to_terminal(document: doc.Document, *, width: int, color: bool = False) -> str:
     """The text ends with a newline, or is empty."""
     page = _Terminal(document.lang, max(width, LEAST_WIDTH), color)
     written = [(block, page.block(block)) for block in document.blocks]
     text = ""
     for block, lines in written:
         text += "".join(line + "\n" for line in lines)
-        text += "\n" if lines and not isinstance(block, Heading) else ""
+        text += "\n" if lines and not isinstance(block, doc.Heading) else ""
     return text.rstrip("\n") + "\n" if text else ""
 
 
@@ -54,23 +36,23 @@ class _Terminal:
         self.width = width
         self.color = color
 
-    def block(self, block: Block) -> list[str]:
+    def block(self, block: doc.Block) -> list[str]:
         match block:
-            case Heading(text):
+            case doc.Heading(text):
                 return self._title(text)
-            case Paragraph(text):
+            case doc.Paragraph(text):
                 return fold(printable(text), self.width)
-            case Facts():
+            case doc.Facts():
                 return self._facts(block)
-            case Bullets():
+            case doc.Bullets():
                 return self._bullets(block)
-            case Table():
+            case doc.Table():
                 return self._table(block)
-            case Code(text):
+            case doc.Code(text):
                 return [GAP + without_controls(line) for line in text.split("\n")]
-            case Notes():
+            case doc.Notes():
                 return self._notes(block)
-            case Chart():
+            case doc.Chart():
                 return []
 
     def _title(self, text: str) -> list[str]:
@@ -78,21 +60,21 @@ class _Terminal:
 
     # --- facts and lists ---
 
-    def _facts(self, block: Facts) -> list[str]:
+    def _facts(self, block: doc.Facts) -> list[str]:
         full, short = ([self._fact(fact, short) for fact in block.facts] for short in (False, True))
         rows = full if natural_width(full) <= self.width else short
         marks = dict.fromkeys(mark for fact in block.facts for mark in _marks(fact.cell))
         rows += [(Piece(mark), Piece(""), Piece(meaning(mark, self.lang))) for mark in marks]
         return [*self._title(block.title), *self._grid_or_stack(rows)]
 
-    def _fact(self, fact: Fact, short: bool) -> tuple[Piece, Piece, Piece]:
+    def _fact(self, fact: doc.Fact, short: bool) -> tuple[Piece, Piece, Piece]:
         """Label, value, note. The note names the marks of the value; each mark is explained once, below all facts."""
         notes = [fact.note, *_marks(fact.cell)]
         value = _piece(fact.cell, short)
-        if isinstance(fact.cell, Empty):
+        if isinstance(fact.cell, doc.Empty):
             value = Piece(NOT_AVAILABLE)
             notes.append(explain(fact.cell.reason, self.lang, fact.cell.detail))
-        elif isinstance(fact.cell, Value):
+        elif isinstance(fact.cell, doc.Value):
             value = Piece(_with_unit(fact.cell))
         return Piece(printable(fact.label)), value, Piece(printable("; ".join(filter(None, notes))))
 
@@ -110,13 +92,13 @@ class _Terminal:
             if value.text:
                 yield from self._hanging(GAP, value)
 
-    def _bullets(self, block: Bullets) -> list[str]:
+    def _bullets(self, block: doc.Bullets) -> list[str]:
         lines = self._title(block.title)
         for number, item in enumerate(block.items, start=1):
             lines += self._hanging(f"{number}. " if block.numbered else "- ", _piece(item))
         return lines
 
-    def _notes(self, block: Notes) -> list[str]:
+    def _notes(self, block: doc.Notes) -> list[str]:
         lines = self._title(block.title)
         for group in block.groups:
             lines += [printable(group.subject)] if group.subject else []
@@ -131,19 +113,19 @@ class _Terminal:
 
     # --- tables ---
 
-    def _table(self, block: Table) -> list[str]:
+    def _table(self, block: doc.Table) -> list[str]:
         if not block.rows:
             return []
         remark = fold(printable(block.remark), self.width) if block.remark else []
         return [*self._title(block.title), *self._fitted(block), *remark]
 
-    def _fitted(self, block: Table) -> list[str]:
+    def _fitted(self, block: doc.Table) -> list[str]:
         full, short = self._rows(block, short=False), self._rows(block, short=True)
         rows = full if natural_width(full) <= self.width else short
         lines = grid(rows, self.width, color=self.color)
         return lines if lines is not None else self._turned(short)
 
-    def _rows(self, block: Table, short: bool) -> list[list[Piece]]:
+    def _rows(self, block: doc.Table, short: bool) -> list[list[Piece]]:
         heads = [Piece(("*" if head.headline else "") + printable(head.title), "bold") for head in block.heads]
         return [heads, *([_piece(cell, short) for cell in row] for row in block.rows)]
 
@@ -162,24 +144,24 @@ class _Terminal:
         return grid(list(zip(*columns, strict=True)), self.width, color=False) is not None
 
 
-def _piece(cell: TableCell, short: bool = False) -> Piece:
+def _piece(cell: doc.TableCell, short: bool = False) -> Piece:
     match cell:
-        case Text(text, brief, strong):
+        case doc.Text(text, brief, strong):
             return Piece(printable((short and brief) or text), "bold" if strong else "")
-        case Value(text, marks=marks):
+        case doc.Value(text, marks=marks):
             named = f"{text} ({', '.join(marks)})" if marks else text
             return Piece(printable(named))
-        case Empty(reason):
+        case doc.Empty(reason):
             return Piece(printable(reason))
-        case Status(text, good):
+        case doc.Status(text, good):
             return Piece(printable(text), "good" if good else "bad")
-        case Link(text):
+        case doc.Link(text):
             return Piece(printable(text))
 
 
-def _with_unit(value: Value) -> str:
+def _with_unit(value: doc.Value) -> str:
     return printable(f"{value.text} {value.unit}" if value.unit else value.text)
 
 
-def _marks(cell: TableCell) -> tuple[str, ...]:
-    return cell.marks if isinstance(cell, Value) else ()
+def _marks(cell: doc.TableCell) -> tuple[str, ...]:
+    return cell.marks if isinstance(cell, doc.Value) else ()
