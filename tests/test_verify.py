@@ -40,7 +40,7 @@ from flagperf.store.bundle import (
     planned_fields,
     read_bundle,
     read_record,
-    seal,
+    write_manifest,
     write_run,
 )
 from flagperf.store.run import Ending, gated
@@ -106,7 +106,7 @@ def bundle(tmp_path: Path) -> Path:
     )
     metrics = compute_metrics(run.job, run.manifest, read_record(path))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
-    seal(path)
+    write_manifest(path)
     return path
 
 
@@ -127,7 +127,7 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
     content = json.loads((path / "run.json").read_text())
     edit(content)
     (path / "run.json").write_text(json.dumps(content))
-    seal(path)
+    write_manifest(path)
 
 
 def metric(run: Any, name: str) -> Any:
@@ -241,10 +241,10 @@ def test_a_relabelled_run_is_named_by_what_its_processes_wrote(
 
 def test_a_changed_environment_is_named(bundle: Path) -> None:
     (bundle / "environment.json").write_text("[]\n")
-    seal(bundle)
+    write_manifest(bundle)
     assert verify_bundle(bundle).problems == ()  # the same value
     (bundle / "environment.json").unlink()
-    seal(bundle)
+    write_manifest(bundle)
     (problem,) = verify_bundle(bundle).problems
     assert "environment.json" in problem
 
@@ -252,7 +252,7 @@ def test_a_changed_environment_is_named(bundle: Path) -> None:
 def test_a_run_that_says_it_succeeded_while_a_rank_did_not_is_named(bundle: Path) -> None:
     events = bundle / "events" / "rank-00000.jsonl"
     events.write_text(events.read_text().replace('"status":"succeeded"', '"status":"failed"'))
-    seal(bundle)
+    write_manifest(bundle)
     assert [found for found in verify_bundle(bundle).problems if "stored succeeded, but rank 0 did not" in found]
 
 
@@ -305,7 +305,7 @@ def test_a_file_that_is_too_large_is_one_message(bundle: Path, name: str) -> Non
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1}'])
 def test_a_malformed_run_is_one_message(bundle: Path, content: bytes) -> None:
     (bundle / "run.json").write_bytes(content)
-    seal(bundle)
+    write_manifest(bundle)
     (problem,) = verify_bundle(bundle).problems
     assert "run.json is not a valid run record" in problem
 
@@ -355,5 +355,5 @@ def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
     ending = gated(Ending("succeeded"), gated_run)
     assert ending.reason == "p_core was not measured: the configuration has no number at no.such_key"
     write_run(bundle, msgspec.structs.replace(gated_run, ending=ending))
-    seal(bundle)
+    write_manifest(bundle)
     assert [problem for problem in verify_bundle(bundle).problems if problem.startswith("ending")] == []

@@ -27,8 +27,10 @@ from flagperf.store.bundle import (
     unreadable_files,
 )
 from flagperf.store.commands import launched_commands
-from flagperf.store.paths import PARENT_EVENTS, RUN_FILE
+from flagperf.store.paths import MANIFEST_FILE, PARENT_EVENTS, RUN_FILE, SIGNATURE_FILE
 from flagperf.store.run import Ending, Run, Status, gated
+from flagperf.store.signature import Signature, check_signature
+from flagperf.store.witness import file_digests, witness_problems
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -37,26 +39,48 @@ class Verification(msgspec.Struct, frozen=True):
     """What could not be checked, through no fault of the bundle."""
     num_metrics: int
     num_files: int
+    signer: str = ""
+    """Whose signature was found good. Empty if none was asked for."""
 
 
-def verify_bundle(path: Path) -> Verification:
-    problems, notes, num_metrics = unreadable_files(path), [], 0
-    if not problems and not (path / RUN_FILE).exists():
-        problems = list(dict.fromkeys([f"{RUN_FILE} is missing", *broken_files(path)]))
-    elif not problems:
-        problems = broken_files(path)
-        try:
-            run = read_bundle(path).run
-            notes = _removed_metrics(run)
-            num_metrics = len(run.metrics) - len(notes)
-            problems += _problems(path, run, read_record(path)) if run.ending is not None else []
-        except BadInput as error:
-            problems.append(str(error))
-    return Verification(tuple(problems), tuple(notes), num_metrics, sum(file.is_file() for file in path.rglob("*")))
+def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
+    """With `signers`, a file of allowed signers, the bundle has to be signed by one of them."""
+    num_files = sum(file.is_file() for file in path.rglob("*"))
+    unreadable = unreadable_files(path)
+    if unreadable:
+        return Verification(tuple(unreadable), (), 0, num_files)
+    signature = check_signature(path, signers) if signers is not None else Signature()
+    problems, run = _compared(path)
+    problems += [signature.problem] if signature.problem else []
+    removed = _removed_metrics(run) if run else []
+    num_metrics = len(run.metrics) - len(removed) if run else 0
+    notes = [*removed, *(_unchecked_signature(path) if signers is None else [])]
+    return Verification(tuple(dict.fromkeys(problems)), tuple(notes), num_metrics, num_files, signature.signer)
 
 
-def _problems(path: Path, run: Run, record: Record) -> list[str]:
+def _compared(path: Path) -> tuple[list[str], Run | None]:
+    """The problems as far as the files can be read, and the run where it can."""
+    problems: list[str] = []
+    run = None
+    try:
+        digests = file_digests(path)
+        problems = broken_files(path, digests)
+        if not (path / RUN_FILE).exists():
+            return [f"{RUN_FILE} is missing", *problems], None
+        run = read_bundle(path).run
+        problems += _problems(path, run, read_record(path), digests)
+    except BadInput as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"cannot read {error.filename}: {error.strerror}")
+    return problems, run
+
+
+def _problems(path: Path, run: Run, record: Record, digests: Mapping[str, str]) -> list[str]:
+    if run.ending is None:
+        return [f"{RUN_FILE} has no ending: the run was never finished"] if (path / MANIFEST_FILE).exists() else []
     return [
+        *witness_problems(path, record.parent, digests),
         *_metric_problems(run, record),
         *_row_problems(run, record),
         *_ending_problems(run, record),
@@ -65,6 +89,10 @@ def _problems(path: Path, run: Run, record: Record) -> list[str]:
         *_worker_problems(run.job, job_fingerprint(path), record),
         *_probe_problems(run.job, record),
     ]
+
+
+def _unchecked_signature(path: Path) -> list[str]:
+    return [f"{SIGNATURE_FILE} was not checked; --signers FILE does"] if (path / SIGNATURE_FILE).exists() else []
 
 
 # --- metrics and ending ---------------------------------------------------------------------------------------------

@@ -71,5 +71,5 @@ def test_a_missing_file_that_was_asked_for_is_bad_input() -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="Is a directory"):
+    with pytest.raises(BadInput, match="is a folder, not a regular file"):
         read_user_file(str(tmp_path))

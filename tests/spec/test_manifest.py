@@ -146,7 +146,7 @@ def test_a_file_that_is_no_text_is_named(path: Path) -> None:
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read .*none\.toml: No such file or directory"):
         read_manifest(tmp_path / "none.toml", vocabulary())
-    with pytest.raises(BadInput, match="Is a directory"):
+    with pytest.raises(BadInput, match="is a folder, not a regular file"):
         read_manifest(tmp_path, vocabulary())
 
 

@@ -13,6 +13,7 @@ from flagperf.events import EVENT_SCHEMA, EventWriter, RunStarted, SpanBegan, th
 from flagperf.store.bundle import broken_files, check_writable, create_bundle, read_bundle, read_record, seal, write_run
 from flagperf.store.listing import find_run, list_runs, runs_directory
 from flagperf.store.run import Ending
+from flagperf.store.witness import file_digests
 from run_builders import make_run
 
 
@@ -37,7 +38,7 @@ def test_the_manifest_is_what_sha256sum_reads(tmp_path: Path) -> None:
     bundle = finished_bundle(tmp_path)
     done = subprocess.run(["sha256sum", "--check", "--quiet", "MANIFEST"], cwd=bundle, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert broken_files(bundle) == []
+    assert broken_files(bundle, file_digests(bundle)) == []
 
 
 def test_changed_missing_and_added_files_are_named(tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_changed_missing_and_added_files_are_named(tmp_path: Path) -> None:
     (bundle / "events" / "parent.jsonl").write_text("")
     (bundle / "environment.json").unlink()
     (bundle / "added.txt").write_text("x")
-    assert broken_files(bundle) == [
+    assert broken_files(bundle, file_digests(bundle)) == [
         "environment.json is missing",
         "added.txt is not in MANIFEST",
         "events/parent.jsonl has changed since the run",

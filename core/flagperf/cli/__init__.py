@@ -9,6 +9,7 @@ import sys
 import click
 
 from flagperf.cli.groups import CommandGroup
+from flagperf.cli.output import echo, echo_message, echo_text
 from flagperf.errors import FlagPerfError
 
 COMMANDS = {
@@ -41,7 +42,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
     if value and not ctx.resilient_parsing:
         from flagperf.plugins import core_version
 
-        click.echo(f"flagperf {core_version()}")
+        echo(f"flagperf {core_version()}")
         ctx.exit()
 
 
@@ -69,7 +70,7 @@ def main() -> None:
     code = run_cli(sys.argv[1:])
     loss = loss_of_output(stdout)
     if loss:
-        click.echo(f"flagperf: cannot write to stdout: {loss}", err=True)
+        echo_message(f"flagperf: cannot write to stdout: {loss}")
     _keep_exit_code()
     sys.exit(code or (3 if loss else 0))
 
@@ -87,20 +88,20 @@ def run_cli(arguments: list[str]) -> int:
         result = cli.main(arguments, prog_name="flagperf", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FlagPerfError as error:
-        click.echo(f"flagperf: {error}", err=True)
+        echo_message(f"flagperf: {error}")
         return error.exit_code
     except click.ClickException as error:
         return _report_usage(error)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("flagperf: interrupted", err=True)
+        echo_message("flagperf: interrupted")
         return 130
     except SystemExit as exit_request:
         return exit_request.code if isinstance(exit_request.code, int) else 1
     except Exception:  # noqa: BLE001
         import traceback
 
-        traceback.print_exc()
-        click.echo("flagperf: this is a bug in flagperf; please report it with the lines above", err=True)
+        echo_text(traceback.format_exc(), err=True)
+        echo_message("flagperf: this is a bug in flagperf; please report it with the lines above")
         return 1
 
 
@@ -111,5 +112,5 @@ def _report_usage(error: click.ClickException) -> int:
     from flagperf.cli.usage_errors import as_bad_input
 
     bad_input = as_bad_input(error)
-    click.echo(f"flagperf: {bad_input}", err=True)
+    echo_message(f"flagperf: {bad_input}")
     return bad_input.exit_code

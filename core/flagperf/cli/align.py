@@ -6,6 +6,7 @@ import click
 
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
 from flagperf.cli.options import common, note, runs_dir_option
+from flagperf.cli.output import echo_json_text
 from flagperf.cli.terminal import show
 from flagperf.errors import BadInput
 from flagperf.metrics import Alignment, LossCurve, Rule, align_curves, obstacles
@@ -34,7 +35,7 @@ def align(
     _check(*curves, rule, run, reference)
     alignment = align_curves(*curves, rule)
     if as_json:
-        click.echo(alignment_to_json(alignment, *curves))
+        echo_json_text(alignment_to_json(alignment, *curves))
     else:
         show(alignment_report(alignment, *curves))
         _hint(alignment)

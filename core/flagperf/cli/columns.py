@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 
-import click
+from flagperf.cli.output import echo
+from flagperf.escapes import one_line
 
 GAP = "  "
 PIPE_COLUMNS = 10_000
@@ -17,8 +18,8 @@ LEAST_FOLDED = 16
 
 def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     width = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
-    for line in fitted([list(header), *map(list, rows)], width):
-        click.echo(line)
+    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], width):
+        echo(line)
 
 
 def fitted(table: Sequence[Sequence[str]], width: int) -> Iterator[str]:

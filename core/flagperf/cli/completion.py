@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from flagperf.cli.options import common, echo_json
+from flagperf.cli.output import echo_text
 
 
 @click.command()
@@ -21,4 +22,4 @@ def completion(shell: str, as_json: bool) -> None:
     if as_json:
         echo_json({"shell": shell, "script": script})
     else:
-        click.echo(script)
+        echo_text(script + "\n")

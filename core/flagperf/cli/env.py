@@ -9,6 +9,7 @@ import click
 from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_file
 from flagperf.cli.options import common, echo_json
+from flagperf.cli.output import echo
 from flagperf.errors import MissingPart
 from flagperf.plan import describe_machine, read_user_file, with_stated_environment
 from flagperf.plugins import load_plugins
@@ -30,7 +31,7 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     node = with_stated_environment(describe_machine(plugins.cluster("local")), read_user_file(config))
     if torch_constraint:
         constraint = _torch_constraint(node)
-        echo_json({"constraint": constraint}) if as_json else click.echo(constraint)
+        echo_json({"constraint": constraint}) if as_json else echo(constraint)
     elif as_json:
         echo_json(node)
     else:

@@ -19,6 +19,7 @@ from flagperf.cli.completers import (
     complete_profile,
     complete_vendor,
 )
+from flagperf.cli.output import echo_json_text, echo_message
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
@@ -154,13 +155,13 @@ def expand_set(arguments: Sequence[str]) -> list[str]:
 
 
 def echo_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    echo_json_text(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def note(text: str) -> None:
     """For people, on stderr."""
     if not is_quiet():
-        click.echo(text, err=True)
+        echo_message(text)
 
 
 def is_quiet() -> bool:

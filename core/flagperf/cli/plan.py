@@ -14,6 +14,7 @@ from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_device_model
 from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request
+from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
 from flagperf.plugins import load_plugins
@@ -78,14 +79,14 @@ def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
     _print_peaks(made.peaks)
     if made.memory is not None:
         _print_memory(made.memory)
-    click.echo(f"\nNode 0 of {made.nodes}, as far as it can be known ({UNKNOWN}: from what the node has)")
+    echo_heading(f"Node 0 of {made.nodes}, as far as it can be known ({UNKNOWN}: from what the node has)")
     _print_command(made.command, made.env_script)
-    click.echo("\nUnknown without the machine")
+    echo_heading("Unknown without the machine")
     echo_columns(["  WHAT", "WHY"], [[f"  {what}", why] for what, why in made.unknown.items()])
 
 
 def _print_peaks(peaks: Sequence[Peak]) -> None:
-    click.echo("\nPeaks of this model" + ("" if peaks else ": none known"))
+    echo_heading("Peaks of this model" + ("" if peaks else ": none known"))
     if peaks:
         units = {"memory_bandwidth": "bytes/s", "tdp": "W"}
         rows = [
@@ -96,19 +97,19 @@ def _print_peaks(peaks: Sequence[Peak]) -> None:
 
 
 def _print_values(config: Resolved) -> None:
-    click.echo("\nValues")
+    echo_heading("Values")
     rows = [[f"  {key}", setting(value), config.layers[key]] for key, value in flatten(config.values)]
     echo_columns(["  KEY", "VALUE", "FROM"], rows)
 
 
 def _print_memory(memory: MemoryEstimate) -> None:
-    click.echo("\nMemory of the fullest rank, estimated (tensors alone)")
+    echo_heading("Memory of the fullest rank, estimated (tensors alone)")
     rows = [[f"  {name}", f"{gib(count)} GiB"] for name, count in memory.parts.items()]
     total = "unknown" if memory.total_bytes is None else f"{gib(memory.total_bytes)} GiB"
     rows += [["  all", f"{gib(memory.used_bytes)} GiB"], ["  the card has", f"{total} ({memory.total_source})"]]
     echo_columns(["  PART", "SIZE"], rows)
     if memory.share is not None and memory.share > TIGHT_SHARE:
-        click.echo(f"  {_tightness(memory.share)}")
+        echo(f"  {_tightness(memory.share)}")
 
 
 def _tightness(share: float) -> str:
@@ -172,21 +173,21 @@ def _print_whole(made: Plan) -> None:
     if made.memory is not None:
         _print_memory(made.memory)
     for node, command in zip(job.nodes, made.commands, strict=True):
-        click.echo(f"\nNode {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
+        echo_heading(f"Node {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
         _print_command(command, made.env_script)
-    click.echo(f"\nEnvironment of {made.nodes[0].host}")
+    echo_heading(f"Environment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
 
 
 def _print_command(command: LaunchCommand, env_script: str) -> None:
-    click.echo(f"  {shlex.join(command.argv)}")
+    echo(f"  {shlex.join(command.argv)}")
     if env_script:
-        click.echo(f"  . {shlex.quote(env_script)}  # run once before the workers, to take over its variables")
+        echo(f"  . {shlex.quote(env_script)}  # run once before the workers, to take over its variables")
     for entry in command.settings:
         unless = ", unless it is set already" if entry.only_if_unset else ""
-        click.echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
+        echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
     for name in command.remove:
-        click.echo(f"  unset {name}  # it must never reach the workers")
+        echo(f"  unset {name}  # it must never reach the workers")
 
 
 def shape_text(job: Job) -> str:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import msgspec
 
 from flagperf.cli.options import is_quiet
+from flagperf.cli.output import echo
 from flagperf.kinds import Kind
 from flagperf.launch import OnProgress
 from flagperf.spec import EvaluationProgress, Progress
@@ -86,7 +86,7 @@ def _plain_lines(kind: Kind) -> OnProgress:
         is_known = shown.step or shown.evaluation
         if is_known and time.monotonic() - last >= PLAIN_LINE_SECONDS:
             last = time.monotonic()
-            click.echo(describe(shown, kind), err=True)
+            echo(describe(shown, kind), err=True)
 
     return update
 

@@ -12,6 +12,7 @@ import msgspec
 from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
 from flagperf.cli.options import common, no_published_option, runs_dir_option
+from flagperf.cli.output import echo_json_text, echo_text
 from flagperf.cli.terminal import show
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
@@ -72,10 +73,10 @@ def report(
         verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
         recorded = _with_verdicts(recorded, verdicts, reference)
     if form == "json":
-        click.echo(to_json(recorded))
+        echo_json_text(to_json(recorded))
     elif form == "md":
         language = cast(Literal["en", "zh"], lang)
-        click.echo(page(recorded, language, allow_simulated=allow_simulated, published=not no_published), nl=False)
+        echo_text(page(recorded, language, allow_simulated=allow_simulated, published=not no_published))
     else:
         show(run_report(recorded, published=not no_published))
 

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from flagperf.cli.options import RunRequestCommand, common, no_published_option, note, run_request, runs_dir_option
+from flagperf.cli.output import echo_json_text, echo_message
 from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
 from flagperf.cli.terminal import show
@@ -66,11 +67,11 @@ def _print_result(recorded: RecordedRun, as_json: bool, no_published: bool) -> N
     ending = recorded.run.ending
     assert ending is not None
     if as_json:
-        click.echo(to_json([recorded]))
+        echo_json_text(to_json([recorded]))
     else:
         show(run_report([recorded], published=not no_published))
     if ending.status != "succeeded":
-        click.echo(f"flagperf: the run ended as {ending.status}: {ending.reason}", err=True)
+        echo_message(f"flagperf: the run ended as {ending.status}: {ending.reason}")
 
 
 def page_command(recorded: RecordedRun, runs_dir: str | None) -> list[str]:

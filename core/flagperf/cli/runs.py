@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 
 from flagperf.cli.columns import echo_columns
-from flagperf.cli.completers import complete_run
+from flagperf.cli.completers import complete_file, complete_run
 from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
+from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
+from flagperf.errors import BadInput
 from flagperf.store.bundle import read_bundle
 from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
 
 
 @click.group(cls=CommandGroup)
 def runs() -> None:
-    """List, show and verify recorded runs. RUN is a path, a unique prefix of an id, or `latest`."""
+    """List, show, verify and sign recorded runs. RUN is a path, a unique prefix of an id, or `latest`."""
 
 
 @runs.command("list")
@@ -47,7 +52,7 @@ def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> N
 
     recorded = read_bundle(find_run(run, runs_directory(runs_dir)))
     if as_json:
-        click.echo(to_json([recorded]))
+        echo_json_text(to_json([recorded]))
     else:
         show_document(run_report([recorded], published=not no_published))
 
@@ -62,7 +67,7 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({"path": str(found)})
     else:
-        click.echo(found)
+        echo_path(found)
 
 
 @runs.command()
@@ -80,25 +85,60 @@ def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(losses)
     else:
-        click.echo(curve_text(losses), nl=False)
+        echo_text(curve_text(losses))
 
 
 @runs.command()
 @click.argument("run", shell_complete=complete_run)
+@click.option(
+    "--signers",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Also check that one of these signed it: a file of allowed signers, see ssh-keygen(1).",
+)
 @runs_dir_option
 @common
-def verify(run: str, runs_dir: str | None, as_json: bool) -> int:
-    """Recompute every metric from the raw files, and compare all files with MANIFEST."""
+def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -> int:
+    """Recompute every metric from the raw files, and compare all files with MANIFEST and the parent's record."""
     from flagperf.verify import verify_bundle
 
     found = find_bundle(run, runs_directory(runs_dir))
-    result = verify_bundle(found)
+    result = verify_bundle(found, None if signers is None else Path(signers))
     if as_json:
         echo_json(result)
     else:
         for line in (*result.problems, *result.notes):
-            click.echo(line)
+            echo(shortened(line))
+        if result.signer:
+            echo(f"signed by {result.signer}")
         found_problems = f"{len(result.problems)} problems" if len(result.problems) > 1 else "1 problem"
         verdict = f"not verified: {found_problems}; " if result.problems else "verified: "
-        click.echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")
+        echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")
     return 3 if result.problems else 0
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@click.option(
+    "--key",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Your ssh key; the agent is used where it has it [default: the usual one in ~/.ssh].",
+)
+@runs_dir_option
+@common
+def sign(run: str, key: str | None, runs_dir: str | None, as_json: bool) -> None:
+    """Sign a verified run with your ssh key: MANIFEST.sig, which `runs verify --signers FILE` checks."""
+    from flagperf.store.signature import sign_bundle, usual_key
+    from flagperf.verify import verify_bundle
+
+    found = find_run(run, runs_directory(runs_dir))
+    problems = verify_bundle(found).problems
+    if problems:
+        raise BadInput(f"{found.name} is not verified, so it is not signed: {problems[0]}")
+    may_ask = sys.stdin.isatty() and sys.stderr.isatty()
+    signature = sign_bundle(found, usual_key() if key is None else Path(key), may_ask=may_ask)
+    if as_json:
+        echo_json({"signature": str(signature)})
+    else:
+        echo_path(signature)

@@ -6,8 +6,7 @@ import os
 import shutil
 import sys
 
-import click
-
+from flagperf.cli.output import echo_styled
 from flagperf.report import Document, to_terminal
 
 PIPE_COLUMNS = 200
@@ -16,7 +15,7 @@ PIPE_COLUMNS = 200
 
 def show(document: Document) -> None:
     color = wants_color()
-    click.echo(to_terminal(document, width=terminal_columns(), color=color), nl=False, color=color)
+    echo_styled(to_terminal(document, width=terminal_columns(), color=color), color)
 
 
 def terminal_columns() -> int:

@@ -3,7 +3,8 @@
 All times are time.monotonic_ns() of the machine named in the file's first line; times of two machines are never
 subtracted from each other. There are three kinds of file, each with its own first line:
 
-    events/parent.jsonl       RunStarted, then WorkersLaunched and WorkersEnded of every node as they arrive, RunEnded
+    events/parent.jsonl       RunStarted, then WorkersLaunched and WorkersEnded of every node as they arrive, RunEnded,
+                              BundleSealed
     events/rank-00000.jsonl   WorkerStarted, then the events of the case, WorkerEnded
     samples/node-000.jsonl    ProbeStarted, then Sampled and SampleMissed, ProbeEnded (or ProbeFailed)
 """
@@ -52,6 +53,8 @@ class RunStarted(Event, frozen=True):
     """Field of run.json -> its fingerprint when the run began. Planned fields never change afterwards."""
     environment: str = ""
     """Fingerprint of environment.json."""
+    seals: bool = False
+    """The last event of the file is BundleSealed. False in files of older versions."""
 
 
 class WorkersLaunched(Event, frozen=True):
@@ -78,6 +81,15 @@ class RunEnded(Event, frozen=True):
     """The reason in English."""
     message: Message | None = None
     """The reason as data."""
+
+
+class BundleSealed(Event, frozen=True):
+    """Nothing of the bundle changes after this, and only MANIFEST is written."""
+
+    files: dict[str, str]
+    """Name -> sha256 of every other file."""
+    own: str = ""
+    """sha256 of this file up to here, without this field."""
 
 
 # --- worker ---------------------------------------------------------------------------------------------------------
@@ -293,6 +305,7 @@ AnyEvent = Union[  # noqa: UP007  (msgspec evaluates it at run time, also on 3.1
     WorkersLaunched,
     WorkersEnded,
     RunEnded,
+    BundleSealed,
     WorkerStarted,
     ModelDescribed,
     DataDescribed,

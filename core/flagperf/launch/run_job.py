@@ -74,6 +74,7 @@ def _run_started(bundle: Path) -> RunStarted:
         clock=this_clock(),
         planned=planned_fields(bundle),
         environment=environment_fingerprint(bundle),
+        seals=True,
     )
 
 

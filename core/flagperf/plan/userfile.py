@@ -9,6 +9,7 @@ batch_size = 96
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_user_file(asked: str | None) -> UserFile:
     """`--config FILE`, else ./flagperf.toml, else nothing."""
     path = Path(asked or DEFAULT_FILE)
-    if asked is None and not path.exists():
+    if asked is None and not os.path.lexists(path):  # a link to nothing is a mistake, not the absence of a file
         return UserFile()
     content = read_toml(path)
     _check_tables(content, path)

@@ -35,11 +35,11 @@ from flagperf.spec.manifest import (
     Quality,
     Target,
     read_manifest,
-    read_toml,
     with_counts,
 )
 from flagperf.spec.runspec import RunSpec
 from flagperf.spec.stated_environment import state_environment
+from flagperf.spec.toml_reading import read_toml
 from flagperf.spec.values import (
     Layer,
     Limit,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,13 +11,9 @@ from flagperf.errors import BadInput
 from flagperf.kinds.kind import Text
 from flagperf.spec.check import problems
 from flagperf.spec.toml_errors import misfit
+from flagperf.spec.toml_reading import read_toml
 from flagperf.spec.values import Limit, Values
 from flagperf.spec.vocabulary import Vocabulary
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,16 +122,6 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str = ""
     """Engine of an inference case, for the column `engine`."""
     references: tuple[PublishedResult, ...] = ()
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return dict(tomllib.load(file))
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not valid TOML: {error}") from None
 
 
 def with_counts(content: dict[str, Any]) -> dict[str, Any]:

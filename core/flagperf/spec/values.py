@@ -7,7 +7,6 @@ that the case does not have is an error in every layer.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,17 +14,17 @@ import msgspec
 
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from flagperf.spec.toml_reading import NotToml, parse_toml
 
 if TYPE_CHECKING:
     from flagperf.spec.manifest import Manifest
 
 Values = dict[str, Any]
 """A tree of configuration values; leaves are bool, int, float, str or a list of those."""
+
+
+MAX_INTEGER = 2**63 - 1
+"""Jobs and records are JSON, whose whole numbers have 64 bits in most programs that read them."""
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,9 +127,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not key or not raw or "\n" in text:
         raise BadInput(f"--set takes key=value, for example training.batch_size=8; got {text!r}")
     try:
-        return key, tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key, parse_toml(f"value = {raw}")["value"]
+    except NotToml:
         return key, raw
+    except ValueError as error:
+        raise BadInput(f"--set {key}: {error}; got {raw!r}") from None
 
 
 def page_name(manifest: Manifest, key: str) -> str:
@@ -152,6 +153,8 @@ def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any],
 
 
 def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
+    if type(value) is int and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+        raise BadInput(f"{key}: whole numbers go from -2^63 to 2^63 - 1; got {value} from {layer}")
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default) or (isinstance(value, float) and not math.isfinite(value)):

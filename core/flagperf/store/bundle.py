@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from flagperf.store.paths import (
     RUN_FILE,
 )
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
+from flagperf.store.witness import file_digests, witness_files
 
 ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
 """Fields of run.json that are filled in when a run ends."""
@@ -46,8 +46,8 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     try:
         for folder in FOLDERS:
             (path / folder).mkdir(parents=True)
-        _write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
-        _write_atomically(path / RUN_FILE, _pretty(run))
+        write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
+        write_atomically(path / RUN_FILE, _pretty(run))
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise BadInput(f"cannot write the bundle {path}: {error.strerror}; choose another --runs-dir") from None
@@ -67,8 +67,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def check_writable(runs_dir: Path) -> None:
     """Raises BadInput unless a bundle can be created here. Called before a run starts; leaves no files behind."""
-    existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
     try:
+        existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
         if not existing.is_dir():
             raise NotADirectoryError(20, f"{existing} is not a directory")
         with tempfile.TemporaryFile(dir=existing):
@@ -79,15 +79,21 @@ def check_writable(runs_dir: Path) -> None:
 
 def write_run(path: Path, run: Run) -> None:
     with writing(path):
-        _write_atomically(path / RUN_FILE, _pretty(run))
+        write_atomically(path / RUN_FILE, _pretty(run))
 
 
 def seal(path: Path) -> None:
-    """Write MANIFEST, the sha256 of every file, in the format that `sha256sum --check` reads."""
-    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_FILE.name)
+    """The last step of a run: the parent witnesses all files, and MANIFEST lists them."""
     with writing(path):
-        lines = [f"{sha256_of(file)}  {file.relative_to(path).as_posix()}\n" for file in files]
-        _write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
+        witness_files(path)
+    write_manifest(path)
+
+
+def write_manifest(path: Path) -> None:
+    """The sha256 of every file, in the format that `sha256sum --check` reads."""
+    with writing(path):
+        lines = [f"{digest}  {name}\n" for name, digest in file_digests(path).items()]
+        write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
 
 
 def read_bundle(path: Path) -> RecordedRun:
@@ -153,18 +159,17 @@ def _measured_span(path: Path) -> str:
     return run.manifest.kind
 
 
-def broken_files(path: Path) -> list[str]:
-    """Differences from MANIFEST, one sentence each."""
+def broken_files(path: Path, digests: Mapping[str, str]) -> list[str]:
+    """Differences between MANIFEST and the files as they are, one sentence each."""
     try:
         listed = _listed(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace"))
     except OSError:
         return [f"{MANIFEST_FILE} is missing: the run was never finished"]
     except BadInput as error:
         return [str(error)]
-    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST_FILE.name}
-    problems = [f"{name} is missing" for name in sorted(set(listed) - present)]
-    problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(present - set(listed))]
-    changed = [name for name in sorted(present & set(listed)) if sha256_of(path / name) != listed[name]]
+    problems = [f"{name} is missing" for name in sorted(set(listed) - set(digests))]
+    problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(set(digests) - set(listed))]
+    changed = [name for name in sorted(set(digests) & set(listed)) if digests[name] != listed[name]]
     return problems + [f"{name} has changed since the run" for name in changed]
 
 
@@ -189,7 +194,7 @@ def _refusal(entry: Path) -> str:
         return ""
     if not stat.S_ISREG(status.st_mode):
         return f"is {kind_of(entry)}, not a regular file"
-    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
+    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".sig": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
     limit = limits.get(entry.suffix, MAX_LOG_BYTES)
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
@@ -212,14 +217,6 @@ def job_fingerprint(path: Path) -> str:
     return fingerprint(read_json(path / RUN_FILE).get("job"))
 
 
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def read_json(path: Path, kind: Any = dict) -> Any:
     """A JSON file of a bundle, decoded as `kind`."""
     try:
@@ -234,7 +231,7 @@ def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

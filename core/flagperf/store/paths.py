@@ -10,6 +10,7 @@ NodeProcess = Literal["launcher", "probe", "agent"]
 RUN_FILE = Path("run.json")
 ENVIRONMENT_FILE = Path("environment.json")
 MANIFEST_FILE = Path("MANIFEST")
+SIGNATURE_FILE = Path("MANIFEST.sig")
 
 EVENTS, SAMPLES, LOGS = Path("events"), Path("samples"), Path("logs")
 FOLDERS = (EVENTS, SAMPLES, LOGS)

@@ -23,8 +23,9 @@ import html
 import re
 from collections.abc import Sequence
 
+from flagperf.escapes import without_controls
 from flagperf.report import document as doc
-from flagperf.report.render.plain import display_width, pad, printable, without_controls
+from flagperf.report.render.plain import display_width, pad, printable
 from flagperf.report.texts import Lang, explain, say
 
 _SPECIAL = re.compile(

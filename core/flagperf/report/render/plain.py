@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from flagperf.escapes import without_controls
+
 _WIDE = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
 _WORD = re.compile(rf" ?(?:[{_WIDE}]|[^ {_WIDE}]+)")
 """A word with its leading space. Chinese has no spaces and may be wrapped after every character."""
@@ -14,10 +16,6 @@ def printable(text: str) -> str:
     """One line without control characters, so that output of files and tools cannot break a table or control a
     terminal."""
     return without_controls(" ".join(text.split()))
-
-
-def without_controls(text: str) -> str:
-    return "".join(letter for letter in text if unicodedata.category(letter) != "Cc")
 
 
 def display_width(text: str) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from flagperf.escapes import without_controls
 from flagperf.report import document as doc
 from flagperf.report.render.grid import GAP, Piece, Rows, grid, natural_width, styled
-from flagperf.report.render.plain import fold, printable, without_controls
+from flagperf.report.render.plain import fold, printable
 from flagperf.report.texts import Lang, explain, meaning
 
 NOT_AVAILABLE = "n/a"
@@ -64,7 +65,7 @@ class _Terminal:
         full, short = ([self._fact(fact, short) for fact in block.facts] for short in (False, True))
         rows = full if natural_width(full) <= self.width else short
         marks = dict.fromkeys(mark for fact in block.facts for mark in _marks(fact.cell))
-        rows += [(Piece(mark), Piece(""), Piece(meaning(mark, self.lang))) for mark in marks]
+        rows += [(Piece(printable(mark)), Piece(""), Piece(printable(meaning(mark, self.lang)))) for mark in marks]
         return [*self._title(block.title), *self._grid_or_stack(rows)]
 
     def _fact(self, fact: doc.Fact, short: bool) -> tuple[Piece, Piece, Piece]:

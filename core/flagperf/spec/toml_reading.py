@@ -1,0 +1,66 @@
+"""Reading TOML that somebody else wrote: regular files only, of limited size and depth."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from flagperf.errors import BadInput
+from flagperf.files import read_regular
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NotToml = tomllib.TOMLDecodeError
+
+MAX_TOML_BYTES = 4 << 20
+MAX_DEPTH = 32
+"""Tables and lists inside each other. Deeper ones would exhaust the stack of whatever walks them."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The file may be a link: people keep their configuration elsewhere."""
+    try:
+        return parse_toml(read_regular(path, MAX_TOML_BYTES, follow_links=True).decode())
+    except OSError as error:
+        kind = " (it is a link)" if os.path.islink(path) else ""  # noqa: PTH114  Path's raises for a long name
+        raise BadInput(f"cannot read {path}{kind}: {error.strerror}") from None
+    except ValueError as error:  # also UnicodeDecodeError
+        raise BadInput(f"{path} is not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Raises NotToml for what is no TOML, and another ValueError for what nobody means: too deep, endless numbers."""
+    try:
+        content = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except NotToml:
+        raise
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise
+        raise ValueError("a number has thousands of digits") from None
+    _check_depth(content)
+    return content
+
+
+def _check_depth(content: dict[str, Any]) -> None:
+    level: list[Any] = [content]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _inside(outer: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(outer.values()) if isinstance(outer, dict) else outer
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"tables and lists are nested more than {MAX_DEPTH} deep")

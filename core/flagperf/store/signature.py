@@ -1,0 +1,127 @@
+"""A detached signature of a bundle by an ssh key. MANIFEST has the hash of every file, so signing it signs them all;
+the signature lies beside it, as MANIFEST.sig, and no hash covers it.
+
+`ssh-keygen -Y` does the work: people have such keys and their agents already, and a file of allowed signers is what git
+uses too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from flagperf.errors import BadInput, MissingPart, ToolFailed
+from flagperf.files import read_regular
+from flagperf.store.bundle import MAX_JSON_BYTES, write_atomically
+from flagperf.store.paths import MANIFEST_FILE, SIGNATURE_FILE
+
+NAMESPACE = "flagperf"
+"""A signature made for something else, such as a git commit, is none here."""
+
+USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
+"""In the order of preference."""
+
+TIMEOUT_SECONDS = 60.0
+"""Where nobody can be asked: an agent may wait for a confirmation that never comes."""
+
+_MAX_SIGNERS_BYTES = 4 << 20
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """Who signed, or why that does not count."""
+
+    signer: str = ""
+    problem: str = ""
+
+
+def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
+    """Replaces an earlier signature. `may_ask`: ssh-keygen may ask for a passphrase on the terminal."""
+    if not os.path.isfile(key):  # noqa: PTH113  Path's raises for a long name
+        raise BadInput(f"{key} is not a key file; give one with --key FILE, or make one with `ssh-keygen -t ed25519`")
+    with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
+        copy = Path(folder) / MANIFEST_FILE
+        copy.write_bytes(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES))
+        done = _ssh_keygen(["sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
+        made = copy.with_name(SIGNATURE_FILE.name)
+        if done.returncode != 0 or not made.exists():
+            advice = "a key with a passphrase needs a terminal, or an agent (`ssh-add`)"
+            raise ToolFailed(f"ssh-keygen cannot sign with {key}: {_reason(done)}; {advice}")
+        write_atomically(path / SIGNATURE_FILE, made.read_bytes())
+    return path / SIGNATURE_FILE
+
+
+def usual_key() -> Path:
+    folder = Path("~/.ssh").expanduser()
+    found = next((folder / name for name in USUAL_KEYS if (folder / name).is_file()), None)
+    if found is None:
+        raise BadInput(f"there is no key in {folder}; give one with --key FILE, or make one with `ssh-keygen`")
+    return found
+
+
+def check_signature(path: Path, signers: Path) -> Signature:
+    """`signers` is a file of allowed signers, as in ssh-keygen(1)."""
+    try:
+        read_regular(signers, _MAX_SIGNERS_BYTES, follow_links=True)
+    except OSError as error:
+        raise BadInput(f"cannot read the file of signers {signers}: {error.strerror}") from None
+    if not (path / SIGNATURE_FILE).exists():
+        return Signature(problem=f"{SIGNATURE_FILE} is missing: the bundle is not signed")
+    if not (path / MANIFEST_FILE).exists():
+        return Signature(problem=f"{SIGNATURE_FILE} signs nothing: {MANIFEST_FILE} is missing")
+    manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)
+    given = ["-n", NAMESPACE, "-s", str(path / SIGNATURE_FILE)]
+    checked = _ssh_keygen(["check-novalidate", *given], manifest)
+    if checked.returncode != 0:
+        return Signature(problem=f"{SIGNATURE_FILE} is not a signature of this {MANIFEST_FILE}: {_reason(checked)}")
+    allowed = ["-f", str(signers)]
+    found = _ssh_keygen(["find-principals", *allowed, "-s", str(path / SIGNATURE_FILE)])
+    names = found.stdout.decode(errors="replace").split("\n")[:-1] if found.returncode == 0 else []
+    key = _key(checked)
+    if not names:
+        return Signature(problem=f"signed with the key {key}, which {signers} does not have: {_reason(found)}")
+    for name in names:
+        if _ssh_keygen(["verify", *allowed, *given, "-I", name], manifest).returncode == 0:
+            return Signature(signer=f"{name} ({key})")
+    refused = _ssh_keygen(["verify", *allowed, *given, "-I", names[0]], manifest)
+    return Signature(problem=f"signed by {names[0]} ({key}), which {signers} does not allow: {_reason(refused)}")
+
+
+def _ssh_keygen(
+    arguments: Sequence[str], stdin: bytes = b"", *, may_ask: bool = False
+) -> subprocess.CompletedProcess[bytes]:
+    """Asks nobody unless it may: it then has neither a terminal nor a program to ask with."""
+    tool = shutil.which("ssh-keygen")
+    if tool is None:
+        where = "on Debian: apt-get install openssh-client"
+        raise MissingPart(f"ssh-keygen is not on PATH; install OpenSSH's client ({where})")
+    quiet = {} if may_ask else {"SSH_ASKPASS_REQUIRE": "never"}
+    try:
+        return subprocess.run(
+            [tool, "-Y", *arguments],
+            input=stdin,
+            capture_output=True,
+            env={**os.environ, "LC_ALL": "C", **quiet},
+            start_new_session=not may_ask,
+            timeout=None if may_ask else TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolFailed(f"ssh-keygen failed: {error}") from None
+
+
+def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else f"it ended with exit code {done.returncode}"
+
+
+def _key(done: subprocess.CompletedProcess[bytes]) -> str:
+    """`Good "flagperf" signature with ED25519 key SHA256:...`"""
+    found = re.search(r"with (\S+) key (\S+)", done.stdout.decode(errors="replace"))
+    return f"{found[1]} {found[2]}" if found else "unknown"
