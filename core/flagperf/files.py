@@ -29,6 +29,15 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = False) -> b
         return file.read(size)  # not max_bytes: read() allocates what it is asked for
 
 
+def exists(path: Path) -> bool:
+    """Path.exists raises an error for a name that is too long for the system."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def kind_of(path: Path) -> str:
     return _kind(path.lstat().st_mode)
 

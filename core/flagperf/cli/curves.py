@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from flagperf.cli.completers import complete_file, complete_run
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
+from flagperf.files import is_folder
 from flagperf.metrics import RULES, LossCurve, Rule
 from flagperf.store.curves import curve_of_run, read_curve
 from flagperf.store.listing import find_run
@@ -69,7 +70,7 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
 
 def named_curve(word: str, runs_dir: Path) -> LossCurve:
     """Of a run, or of a file that `flagperf runs curve` wrote."""
-    if os.path.lexists(word) and not Path(word).is_dir():
+    if os.path.lexists(word) and not is_folder(Path(word)):
         return read_curve(Path(word))
     try:
         found = find_run(word, runs_dir)

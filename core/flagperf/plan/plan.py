@@ -12,6 +12,7 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
+from flagperf.files import is_folder
 from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
@@ -91,7 +92,7 @@ def _check_shape(spec: RunSpec) -> None:
         raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
     if not 0 < spec.sample_seconds <= YEAR_SECONDS:
         raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
-    if spec.data_dir is not None and spec.cluster == "local" and not Path(spec.data_dir).is_dir():
+    if spec.data_dir is not None and spec.cluster == "local" and not is_folder(Path(spec.data_dir)):
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
 
 

@@ -18,6 +18,8 @@ else:
 NotToml = tomllib.TOMLDecodeError
 
 MAX_TOML_BYTES = 4 << 20
+MAX_INTEGER = 2**63 - 1
+"""As TOML says, and because values are written as JSON."""
 MAX_DEPTH = 32
 """Tables and lists inside each other. Deeper ones would exhaust the stack of whatever walks them."""
 
@@ -34,33 +36,34 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises NotToml for what is no TOML, and another ValueError for what nobody means: too deep, endless numbers."""
+    """Raises NotToml for what is no TOML, and another ValueError for what nobody can mean."""
     try:
         content = tomllib.loads(text)
     except RecursionError:
         raise _too_deep() from None
     except NotToml:
         raise
-    except ValueError as error:
-        if "digits" not in str(error):
-            raise
-        raise ValueError("a number has thousands of digits") from None
-    _check_depth(content)
+    except ValueError as error:  # Python converts no number of thousands of digits
+        raise _too_large() if "digits" in str(error) else error from None
+    _check_values(content)
     return content
 
 
-def _check_depth(content: dict[str, Any]) -> None:
+def _check_values(content: dict[str, Any]) -> None:
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
+        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]
+        if any(isinstance(value, int) and abs(value) > MAX_INTEGER for value in level):
+            raise _too_large()
+        level = [value for value in level if isinstance(value, dict | list)]
         if not level:
             return
     raise _too_deep()
 
 
-def _inside(outer: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(outer.values()) if isinstance(outer, dict) else outer
-
-
 def _too_deep() -> ValueError:
     return ValueError(f"tables and lists are nested more than {MAX_DEPTH} deep")
+
+
+def _too_large() -> ValueError:
+    return ValueError("a whole number is beyond 64 bits")

@@ -23,10 +23,6 @@ Values = dict[str, Any]
 """A tree of configuration values; leaves are bool, int, float, str or a list of those."""
 
 
-MAX_INTEGER = 2**63 - 1
-"""Jobs and records are JSON, whose whole numbers have 64 bits in most programs that read them."""
-
-
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Restricts a value, in addition to the type of its default."""
 
@@ -153,8 +149,6 @@ def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any],
 
 
 def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
-    if type(value) is int and not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
-        raise BadInput(f"{key}: whole numbers go from -2^63 to 2^63 - 1; got {value} from {layer}")
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default) or (isinstance(value, float) and not math.isfinite(value)):

@@ -9,6 +9,7 @@ import msgspec
 
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
+from flagperf.files import exists, is_folder
 from flagperf.store.bundle import read_json
 from flagperf.store.paths import EVENTS, MANIFEST_FILE, RUN_FILE
 from flagperf.store.run import Ending
@@ -71,12 +72,12 @@ def find_bundle(word: str, runs_dir: Path) -> Path:
 
 
 def _was_bundle(folder: Path) -> bool:
-    is_left = (folder / MANIFEST_FILE).exists() or (folder / EVENTS).is_dir()
+    is_left = exists(folder / MANIFEST_FILE) or is_folder(folder / EVENTS)
     return is_left and not os.path.lexists(folder / RUN_FILE)
 
 
 def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
-    folder = next((folder for folder in (Path(word), runs_dir / word) if folder.is_dir()), None)
+    folder = next((folder for folder in (Path(word), runs_dir / word) if is_folder(folder)), None)
     if folder is not None:
         return BadInput(f"{folder} has no {RUN_FILE}: it is not a bundle, or it is damaged")
     if names:

@@ -104,9 +104,10 @@ def _ssh_keygen(
     quiet = {} if may_ask else {"SSH_ASKPASS_REQUIRE": "never"}
     try:
         return subprocess.run(
-            [tool, "-Y", *arguments],
+            [tool, "-q", "-Y", *arguments],
             input=stdin,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=None if may_ask else subprocess.PIPE,  # a key may have to be touched, which it says there
             env={**os.environ, "LC_ALL": "C", **quiet},
             start_new_session=not may_ask,
             timeout=None if may_ask else TIMEOUT_SECONDS,
@@ -118,7 +119,8 @@ def _ssh_keygen(
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else f"it ended with exit code {done.returncode}"
+    last = lines[-1].removeprefix("Enter passphrase: ") if lines else ""
+    return last or f"it ended with exit code {done.returncode}"
 
 
 def _key(done: subprocess.CompletedProcess[bytes]) -> str:
