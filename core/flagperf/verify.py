@@ -68,27 +68,31 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
         if not (path / RUN_FILE).exists():
             return [f"{RUN_FILE} is missing", *problems], None
         run = read_bundle(path).run
-        problems += _problems(path, run, read_record(path), digests)
+        problems.extend(_problems(path, run, read_record(path), digests))  # keeps those before an error
     except BadInput as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"cannot read {error.filename}: {error.strerror}")
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  the files are anybody's: no value in them may end the verification
+        problems.append(f"the metrics cannot be recomputed from the raw files: {type(error).__name__}: {error}")
     return problems, run
 
 
-def _problems(path: Path, run: Run, record: Record, digests: Mapping[str, str]) -> list[str]:
+def _problems(path: Path, run: Run, record: Record, digests: Mapping[str, str]) -> Iterator[str]:
     if run.ending is None:
-        return [f"{RUN_FILE} has no ending: the run was never finished"] if (path / MANIFEST_FILE).exists() else []
-    return [
-        *witness_problems(path, record.parent, digests),
-        *_metric_problems(run, record),
-        *_row_problems(run, record),
-        *_ending_problems(run, record),
-        *_plan_problems(path, record),
-        *_command_problems(run, record),
-        *_worker_problems(run.job, job_fingerprint(path), record),
-        *_probe_problems(run.job, record),
-    ]
+        if (path / MANIFEST_FILE).exists():
+            yield f"{RUN_FILE} has no ending: the run was never finished"
+        return
+    yield from witness_problems(path, record.parent, digests)
+    yield from _metric_problems(run, record)
+    yield from _row_problems(run, record)
+    yield from _ending_problems(run, record)
+    yield from _plan_problems(path, record)
+    yield from _command_problems(run, record)
+    yield from _worker_problems(run.job, job_fingerprint(path), record)
+    yield from _probe_problems(run.job, record)
 
 
 def _unchecked_signature(path: Path) -> list[str]:

@@ -95,6 +95,9 @@ def run_cli(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         echo_message("flagperf: interrupted")
         return 130
+    except MemoryError:
+        echo_message("flagperf: out of memory: this process may not have more; see `ulimit -v` and the control group")
+        return 4
     except SystemExit as exit_request:
         return exit_request.code if isinstance(exit_request.code, int) else 1
     except Exception:  # noqa: BLE001

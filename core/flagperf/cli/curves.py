@@ -13,7 +13,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from flagperf.cli.completers import complete_file, complete_run
-from flagperf.cli.verified import warn_unless_verified
+from flagperf.cli.verified import damage_explains, warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.metrics import RULES, LossCurve, Rule
@@ -76,6 +76,7 @@ def named_curve(word: str, runs_dir: Path) -> LossCurve:
         found = find_run(word, runs_dir)
     except BadInput as error:
         raise BadInput(f"there is no file {word}, and {error}") from None
-    curve = curve_of_run(found)
+    with damage_explains([found]):
+        curve = curve_of_run(found)
     warn_unless_verified(found)
     return curve

@@ -14,7 +14,7 @@ from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve
 from flagperf.cli.options import common, no_published_option, runs_dir_option
 from flagperf.cli.output import echo_json_text, echo_text
 from flagperf.cli.terminal import show
-from flagperf.cli.verified import warn_unless_verified
+from flagperf.cli.verified import damage_explains, warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric, loss_aligned
 from flagperf.report import page, run_report, to_json
@@ -65,20 +65,26 @@ def report(
     rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
     paths = _different([find_run(run, directory) for run in runs])
-    recorded = [read_bundle(path) for path in paths]
+    with damage_explains(paths):
+        recorded = [read_bundle(path) for path in paths]
+        if reference is not None:
+            curve, name = named_curve(reference, directory), Path(reference).name
+            verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
+            recorded = _with_verdicts(recorded, verdicts, reference)
+        _print(recorded, form, cast(Literal["en", "zh"], lang), allow_simulated, published=not no_published)
     for path in paths:
         warn_unless_verified(path)
-    if reference is not None:
-        curve, name = named_curve(reference, directory), Path(reference).name
-        verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
-        recorded = _with_verdicts(recorded, verdicts, reference)
+
+
+def _print(
+    recorded: Sequence[RecordedRun], form: str, lang: Literal["en", "zh"], allow_simulated: bool, *, published: bool
+) -> None:
     if form == "json":
         echo_json_text(to_json(recorded))
     elif form == "md":
-        language = cast(Literal["en", "zh"], lang)
-        echo_text(page(recorded, language, allow_simulated=allow_simulated, published=not no_published))
+        echo_text(page(recorded, lang, allow_simulated=allow_simulated, published=published))
     else:
-        show(run_report(recorded, published=not no_published))
+        show(run_report(recorded, published=published))
 
 
 def _with_verdicts(runs: Sequence[RecordedRun], verdicts: Sequence[Metric], reference: str) -> list[RecordedRun]:

@@ -48,13 +48,16 @@ def list_command(runs_dir: str | None, as_json: bool) -> None:
 def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
     from flagperf.cli.terminal import show as show_document
+    from flagperf.cli.verified import damage_explains
     from flagperf.report import run_report, to_json
 
-    recorded = read_bundle(find_run(run, runs_directory(runs_dir)))
-    if as_json:
-        echo_json_text(to_json([recorded]))
-    else:
-        show_document(run_report([recorded], published=not no_published))
+    found = find_run(run, runs_directory(runs_dir))
+    with damage_explains([found]):
+        recorded = read_bundle(found)
+        if as_json:
+            echo_json_text(to_json([recorded]))
+        else:
+            show_document(run_report([recorded], published=not no_published))
 
 
 @runs.command()
@@ -76,11 +79,12 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     """Print the loss of every step as a file that `flagperf align` takes as a reference."""
-    from flagperf.cli.verified import warn_unless_verified
+    from flagperf.cli.verified import damage_explains, warn_unless_verified
     from flagperf.store.curves import curve_of_run, curve_text
 
     found = find_run(run, runs_directory(runs_dir))
-    losses = curve_of_run(found)
+    with damage_explains([found]):
+        losses = curve_of_run(found)
     warn_unless_verified(found)
     if as_json:
         echo_json(losses)

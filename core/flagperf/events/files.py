@@ -19,6 +19,7 @@ from flagperf.files import read_regular
 MAX_EVENT_BYTES = 2 << 30
 """About ten million steps. The whole file is in memory while metrics are computed."""
 
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
 
 
@@ -102,7 +103,7 @@ class _Head(msgspec.Struct, frozen=True):
 def _schema_of(lines: Sequence[bytes]) -> int:
     try:
         return msgspec.json.decode(lines[0], type=_Head).schema if lines else EVENT_SCHEMA
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNDECODABLE:
         return EVENT_SCHEMA  # decoding the line reports what is wrong with it
 
 
@@ -111,7 +112,7 @@ def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Dec
     for number, line in enumerate(lines, start=1):
         try:
             events.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNDECODABLE as error:
             if number == len(lines) and not line.endswith(b"\n"):
                 return EventFile(tuple(events), torn=True)
             raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None

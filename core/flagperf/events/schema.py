@@ -11,7 +11,7 @@ subtracted from each other. There are three kinds of file, each with its own fir
 
 from __future__ import annotations
 
-from typing import Literal, Union
+from typing import Annotated, Literal, Union
 
 import msgspec
 
@@ -263,7 +263,7 @@ class CpuUse(msgspec.Struct, frozen=True):
     """Cumulative CPU seconds on the cores that the run may use: of all processes, and of the run's processes. Only
     differences are meaningful."""
 
-    cores: int
+    cores: Annotated[int, msgspec.Meta(ge=1)]
     all_seconds: float
     own_seconds: float
 

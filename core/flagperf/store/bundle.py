@@ -121,7 +121,7 @@ def read_bundle(path: Path) -> RecordedRun:
 def _with_messages(run: Run, path: Path) -> Run:
     try:
         return schema1.with_messages(run, read_record(path))
-    except BadInput:  # damaged: show the stored text; `runs verify` reports the damage
+    except (BadInput, ArithmeticError):  # damaged: show the stored text; `runs verify` reports the damage
         return run
 
 
