@@ -48,7 +48,7 @@ def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
         copy = Path(folder) / MANIFEST_FILE
         copy.write_bytes(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES))
-        done = _ssh_keygen(["sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
+        done = _ssh_keygen(["-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
         made = copy.with_name(SIGNATURE_FILE.name)
         if done.returncode != 0 or not made.exists():
             advice = "a key with a passphrase needs a terminal, or an agent (`ssh-add`)"
@@ -58,7 +58,7 @@ def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
 
 
 def usual_key() -> Path:
-    folder = Path("~/.ssh").expanduser()
+    folder = Path(os.path.expanduser("~/.ssh"))  # noqa: PTH111  Path's raises where nobody has a home
     found = next((folder / name for name in USUAL_KEYS if (folder / name).is_file()), None)
     if found is None:
         raise BadInput(f"there is no key in {folder}; give one with --key FILE, or make one with `ssh-keygen`")
@@ -77,20 +77,19 @@ def check_signature(path: Path, signers: Path) -> Signature:
         return Signature(problem=f"{SIGNATURE_FILE} signs nothing: {MANIFEST_FILE} is missing")
     manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)
     given = ["-n", NAMESPACE, "-s", str(path / SIGNATURE_FILE)]
-    checked = _ssh_keygen(["check-novalidate", *given], manifest)
+    checked = _ssh_keygen(["-Y", "check-novalidate", *given], manifest)
     if checked.returncode != 0:
         return Signature(problem=f"{SIGNATURE_FILE} is not a signature of this {MANIFEST_FILE}: {_reason(checked)}")
-    allowed = ["-f", str(signers)]
-    found = _ssh_keygen(["find-principals", *allowed, "-s", str(path / SIGNATURE_FILE)])
-    names = found.stdout.decode(errors="replace").split("\n")[:-1] if found.returncode == 0 else []
-    key = _key(checked)
-    if not names:
-        return Signature(problem=f"signed with the key {key}, which {signers} does not have: {_reason(found)}")
+    key, allowed = _key(checked), ["-f", str(signers)]
+    found = _ssh_keygen(["-Y", "find-principals", *allowed, "-s", str(path / SIGNATURE_FILE)])
+    problem = f"signed with the key {key}, which {signers} does not have, or not for today: {_reason(found)}"
+    names = found.stdout.decode(errors="replace").splitlines() if found.returncode == 0 else []
     for name in names:
-        if _ssh_keygen(["verify", *allowed, *given, "-I", name], manifest).returncode == 0:
+        verified = _ssh_keygen(["-Y", "verify", *allowed, *given, "-I", name], manifest)
+        if verified.returncode == 0:
             return Signature(signer=f"{name} ({key})")
-    refused = _ssh_keygen(["verify", *allowed, *given, "-I", names[0]], manifest)
-    return Signature(problem=f"signed by {names[0]} ({key}), which {signers} does not allow: {_reason(refused)}")
+        problem = f"signed by {name} ({key}), whom {signers} does not allow to: {_reason(verified)}"
+    return Signature(problem=problem)
 
 
 def _ssh_keygen(
@@ -104,7 +103,7 @@ def _ssh_keygen(
     quiet = {} if may_ask else {"SSH_ASKPASS_REQUIRE": "never"}
     try:
         return subprocess.run(
-            [tool, "-q", "-Y", *arguments],
+            [tool, *arguments],
             input=stdin,
             stdout=subprocess.PIPE,
             stderr=None if may_ask else subprocess.PIPE,  # a key may have to be touched, which it says there
@@ -113,8 +112,10 @@ def _ssh_keygen(
             timeout=None if may_ask else TIMEOUT_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolFailed(f"ssh-keygen failed: {error}") from None
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(f"ssh-keygen did not end within {TIMEOUT_SECONDS:g} s; does an agent wait for you?") from None
+    except OSError as error:
+        raise ToolFailed(f"{tool} cannot be started: {error.strerror}") from None
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
