@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from flagperf.cli.options import common, echo_json, note
+from flagperf.cli.output import echo, echo_text
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
 from flagperf.kit import module_command
@@ -121,9 +122,11 @@ def read_report(tier: str, path: Path) -> TierResult:
 def _print_results(vendor: str, results: list[TierResult], hardware: bool) -> None:
     for result in results:
         for test, message in result.failures.items():
-            click.echo(f"{result.tier}: {test}\n    {message.strip().splitlines()[0] if message.strip() else 'failed'}")
+            echo_text(
+                f"{result.tier}: {test}\n    {message.strip().splitlines()[0] if message.strip() else 'failed'}\n"
+            )
         for reason, num_tests in result.skips.items():
             note(f"{result.tier}: {num_tests} skipped: {reason}")
         note(f"{result.tier}: {result.num_passed} passed, {len(result.failures)} failed")
     verdicts = [f"{result.tier}: {result.verdict}" for result in results]
-    click.echo(f"{vendor}: " + "; ".join([*verdicts, *([] if hardware else ["hardware: not run"])]))
+    echo(f"{vendor}: " + "; ".join([*verdicts, *([] if hardware else ["hardware: not run"])]))

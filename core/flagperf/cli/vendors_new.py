@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from flagperf.cli.options import common, echo_json, note
+from flagperf.cli.output import echo_path
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput
 from flagperf.plugins import core_version, load_plugins
@@ -31,7 +32,8 @@ def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({"folder": str(target), "files": files})
         return
-    click.echo("\n".join(str(target / file) for file in files))
+    for file in files:
+        echo_path(target / file)
     test = shlex.join([sys.executable, "-m", "pytest"])
     note(f"next: cd {shlex.quote(str(target))} && {pip_command('install', '-e', '.')} && {test}")
 
