@@ -23,6 +23,15 @@ def without_controls(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def is_utf8(text: str) -> bool:
+    """Whether every program can read it. Names of files and arguments may have bytes that are no characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def safe_json(text: str) -> str:
     """The same JSON value. JSON escapes only some of the controls; the others can only be inside its strings."""
     return _CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)

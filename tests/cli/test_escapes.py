@@ -16,6 +16,7 @@ from fuzz_harness import RAW, check, run
 from hostile import OSC_52
 
 from flagperf import cli as cli_package
+from flagperf.cli.completers import complete_run
 from flagperf.cli.output import echo_styled
 from flagperf.errors import BadInput
 from flagperf.escapes import one_line, safe_json, visible
@@ -161,8 +162,26 @@ def test_a_folder_whose_name_controls_a_terminal_is_printed_harmlessly(tmp_path:
     shutil.copytree(RECORDED / FAILED, folder / FAILED)
     for command in (["runs", "verify", "latest"], ["report", "latest"], ["runs", "show", "latest"]):
         assert check([*command, "--runs-dir", str(folder)]).code == 0
+    for command in (["runs", "path", "latest", "--json"], ["plan", "distilbert", "--data-dir", str(folder)]):
+        assert check([*command, *(["--runs-dir", str(folder)] if command[0] == "runs" else [])]).code == 2
     (folder / FAILED / "run.json").unlink()
     assert "\\x1b]52" in check(["report", FAILED, "--runs-dir", str(folder)]).err
+
+
+def test_a_folder_of_data_below_a_name_that_is_not_utf8_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "\udcff" / "data").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "\udcff")
+    printed = check(["plan", "distilbert", "--data-dir", "data"])
+    assert printed.code == 2 and "the name of a folder above it is not UTF-8" in printed.err
+
+
+def test_the_shell_is_offered_no_run_that_controls_it(poisoned: Path) -> None:
+    command = click.Command("x", params=[click.Argument(["run"])])
+    context = click.Context(command)
+    context.params["runs_dir"] = str(poisoned)
+    assert [item.value for item in complete_run(context, command.params[0], "")] == ["latest"]
 
 
 # --- the functions --------------------------------------------------------------------------------------------------

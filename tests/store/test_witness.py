@@ -45,7 +45,13 @@ def test_changed_missing_and_added_files_are_named(bundle: Path) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [('"pid":', '"pid":1'), ('"t_ns":', '"t_ns":1'), ('"files":{', '"files":{ '), ('"own":"', '"own":"0'), ("}\n", "}")],
+    [
+        ('"pid":', '"pid":1'),
+        ('"t_ns":', '"t_ns":1'),
+        ('"files":{', '"files":{ '),
+        ('"own":"', '"own":"0'),
+        ("}\n", "}"),
+    ],
 )
 def test_every_byte_of_its_own_file_counts(bundle: Path, before: str, after: str) -> None:
     path = bundle / PARENT

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flagperf.errors import FlagPerfError
+from flagperf.escapes import visible
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -24,7 +25,8 @@ def _offers(words: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Comp
             found = list(words(ctx))
         except FlagPerfError:
             return []
-        return [CompletionItem(word, help=about) for word, about in found if word.startswith(incomplete)]
+        offered = [CompletionItem(word, help=visible(about)) for word, about in found if word.startswith(incomplete)]
+        return [item for item in offered if item.value == visible(item.value)]  # the shell prints them as they are
 
     return complete
 

@@ -20,6 +20,7 @@ from flagperf.cli.completers import (
     complete_vendor,
 )
 from flagperf.cli.output import echo_json_text, echo_message
+from flagperf.errors import BadInput
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
@@ -155,7 +156,11 @@ def expand_set(arguments: Sequence[str]) -> list[str]:
 
 
 def echo_json(value: Any) -> None:
-    echo_json_text(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise BadInput("JSON cannot have a name that is not UTF-8; leave out --json") from None
+    echo_json_text(msgspec.json.format(text, indent=2))
 
 
 def note(text: str) -> None:

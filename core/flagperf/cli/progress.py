@@ -12,6 +12,7 @@ import msgspec
 
 from flagperf.cli.options import is_quiet
 from flagperf.cli.output import echo
+from flagperf.escapes import one_line
 from flagperf.kinds import Kind
 from flagperf.launch import OnProgress
 from flagperf.spec import EvaluationProgress, Progress
@@ -33,7 +34,11 @@ def live_progress(kind: Kind) -> Iterator[OnProgress]:
 
 
 def describe(progress: Progress, kind: Kind) -> str:
-    parts = [progress.phase if progress.step == 0 else f"{kind.step} {progress.step}/{progress.planned_steps or '?'}"]
+    parts = [
+        one_line(progress.phase)
+        if progress.step == 0
+        else f"{kind.step} {progress.step}/{progress.planned_steps or '?'}"
+    ]
     if progress.evaluation is not None:
         return "  ".join([*parts, _evaluation_text(progress.evaluation)])
     if progress.samples_per_second is not None:
@@ -105,7 +110,7 @@ class _Bar:
         self._rich: Any = RichProgress(
             SpinnerColumn(),
             BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
+from flagperf.escapes import is_utf8
 from flagperf.files import is_folder
 from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
@@ -94,6 +95,8 @@ def _check_shape(spec: RunSpec) -> None:
         raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
     if spec.data_dir is not None and spec.cluster == "local" and not is_folder(Path(spec.data_dir)):
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
+    if not is_utf8(_absolute(spec.data_dir) or ""):
+        raise BadInput(f"--data-dir {spec.data_dir}: the name of a folder above it is not UTF-8; rename that one")
 
 
 def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | None:

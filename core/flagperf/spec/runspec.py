@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from flagperf.errors import BadInput
+from flagperf.escapes import is_utf8
+
 
 class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: str
@@ -22,3 +25,10 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sample_seconds: float = 1.0
     accept_low_peaks: bool = False
     cluster: str = "local"
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and not is_utf8(text):
+                    raise BadInput(f"--{name.replace('_', '-')} {text!r} is not UTF-8, so it cannot be recorded")
