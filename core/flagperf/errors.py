@@ -5,7 +5,7 @@
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- NodeFailed        exit 3   a node's agent did not answer, or died
-    |- ToolFailed        exit 3   a vendor's tool is missing, or ended with an error
+    |- ToolFailed        exit 3   a vendor's tool is missing, or a tool ended with an error
     |  |- ToolSilent     exit 3   it could not be started, or timed out: do not retry
     |  `- UnknownLayout  exit 3   it printed output in a format that the adapter cannot parse
     |- BundleFailed      exit 3   the bundle of a started run cannot be written: full disk, removed folder
