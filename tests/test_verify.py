@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from flagperf.store.bundle import (
     write_run,
 )
 from flagperf.store.run import Ending, gated
+from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 from run_builders import make_run
 
@@ -106,7 +108,7 @@ def bundle(tmp_path: Path) -> Path:
     )
     metrics = compute_metrics(run.job, run.manifest, read_record(path))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
-    write_manifest(path)
+    write_manifest(path, file_digests(path))
     return path
 
 
@@ -127,7 +129,7 @@ def change(path: Path, edit: Callable[[Any], object]) -> None:
     content = json.loads((path / "run.json").read_text())
     edit(content)
     (path / "run.json").write_text(json.dumps(content))
-    write_manifest(path)
+    write_manifest(path, file_digests(path))
 
 
 def metric(run: Any, name: str) -> Any:
@@ -241,10 +243,10 @@ def test_a_relabelled_run_is_named_by_what_its_processes_wrote(
 
 def test_a_changed_environment_is_named(bundle: Path) -> None:
     (bundle / "environment.json").write_text("[]\n")
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     assert verify_bundle(bundle).problems == ()  # the same value
     (bundle / "environment.json").unlink()
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     (problem,) = verify_bundle(bundle).problems
     assert "environment.json" in problem
 
@@ -252,7 +254,7 @@ def test_a_changed_environment_is_named(bundle: Path) -> None:
 def test_a_run_that_says_it_succeeded_while_a_rank_did_not_is_named(bundle: Path) -> None:
     events = bundle / "events" / "rank-00000.jsonl"
     events.write_text(events.read_text().replace('"status":"succeeded"', '"status":"failed"'))
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     assert [found for found in verify_bundle(bundle).problems if "stored succeeded, but rank 0 did not" in found]
 
 
@@ -262,6 +264,62 @@ def test_a_run_without_its_raw_ending_is_named(bundle: Path) -> None:
     assert "events/parent.jsonl is missing" in problems
     assert "events/parent.jsonl does not record what was planned" in problems
     assert [found for found in problems if "has 0 endings" in found]
+
+
+def test_a_run_whose_ending_was_deleted_is_not_an_unfinished_one(bundle: Path) -> None:
+    change(bundle, lambda run: run.pop("ending"))
+    assert verify_bundle(bundle).problems == ("run.json has no ending: the run was never finished",)
+
+
+# Values that no run has
+
+
+def test_a_sample_without_cores_is_named_with_its_line(bundle: Path) -> None:
+    samples = bundle / "samples" / "node-000.jsonl"
+    cpu = '"cpu":{"cores":0,"all_seconds":1.0,"own_seconds":1.0}}'
+    samples.write_text(
+        samples.read_text().replace('"total_bytes":17179869184}]}', f'"total_bytes":17179869184}}],{cpu}')
+    )
+    write_manifest(bundle, file_digests(bundle))
+    (problem,) = verify_bundle(bundle).problems
+    assert "node-000.jsonl: line 3 is not a valid event: Expected `int` >= 1 - at `$.cpu.cores`" in problem
+
+
+def test_what_cannot_be_computed_is_a_problem_of_the_bundle(bundle: Path) -> None:
+    change(bundle, lambda run: run["job"]["config"].update(values={"training": []}))
+    problems = verify_bundle(bundle).problems
+    assert any("cannot be recomputed from the raw files: AttributeError" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("command", [["report"], ["report", "--format", "md"], ["runs", "show"]])
+def test_what_cannot_be_shown_is_one_message(
+    tmp_path: Path, command: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorded = Path(__file__).parent / "bundles" / "v1" / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+    bundle = shutil.copytree(recorded, tmp_path / recorded.name)
+    change(bundle, lambda run: metric(run, "acc")["inputs"].update(evaluated=None))
+    assert run_cli([*command, str(bundle)]) == 2
+    printed = capfd.readouterr().err
+    assert printed.startswith(
+        f"flagperf: cannot show what is damaged: {bundle.name} is not verified: acc: stored inputs"
+    )
+    assert printed.count("\n") == 1
+
+
+def test_an_intact_bundle_is_not_to_blame(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flagperf.cli.report.run_report", lambda *_, **__: 1 / 0)
+    assert run_cli(["report", str(bundle)]) == 1
+
+
+def test_a_command_that_may_not_have_more_memory_says_so(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def read_record_in_vain(_path: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("flagperf.verify.read_record", read_record_in_vain)
+    assert run_cli(["runs", "verify", str(bundle)]) == 4
+    assert capfd.readouterr().err.startswith("flagperf: out of memory: this process may not have more")
 
 
 # Files that nobody should read
@@ -305,7 +363,7 @@ def test_a_file_that_is_too_large_is_one_message(bundle: Path, name: str) -> Non
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1}'])
 def test_a_malformed_run_is_one_message(bundle: Path, content: bytes) -> None:
     (bundle / "run.json").write_bytes(content)
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     (problem,) = verify_bundle(bundle).problems
     assert "run.json is not a valid run record" in problem
 
@@ -355,5 +413,5 @@ def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
     ending = gated(Ending("succeeded"), gated_run)
     assert ending.reason == "p_core was not measured: the configuration has no number at no.such_key"
     write_run(bundle, msgspec.structs.replace(gated_run, ending=ending))
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     assert [problem for problem in verify_bundle(bundle).problems if problem.startswith("ending")] == []

@@ -67,12 +67,12 @@ def test_one_digit_changed_anywhere_is_named_although_manifest_was_rewritten(rec
         for place in random.Random(name).sample(digits, DIGITS_PER_FILE):
             other = b"%d" % ((before[place] - ord("0") + 1 + place % 8) % 10)
             (bundle / name).write_bytes(before[:place] + other + before[place + 1 :])
-            write_manifest(bundle)
+            write_manifest(bundle, file_digests(bundle))
             if not any(name in problem for problem in verify_bundle(bundle).problems):
                 unnamed.append((name, place))
         (bundle / name).write_bytes(before)
     assert unnamed == []
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     assert verify_bundle(bundle).problems == ()
 
 
@@ -84,7 +84,7 @@ def test_a_damaged_bundle_is_one_message_in_every_command(recorded: Path, tmp_pa
         shutil.copytree(original, bundle)
         how = damage(bundle, seed)
         if seed % 4 < 2 and is_file_still(how):
-            write_manifest(bundle)
+            write_manifest(bundle, file_digests(bundle))
         verdict = check(["runs", "verify", str(bundle)], how)
         if original == recorded and (not is_file_still(how) or file_digests(bundle) != file_digests(original)):
             assert verdict.code == 3, how

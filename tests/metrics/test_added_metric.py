@@ -17,6 +17,7 @@ from flagperf.metrics.registry import ENTRIES, REMOVED
 from flagperf.report import page, run_report, to_json, to_terminal
 from flagperf.store.bundle import read_bundle, read_record, write_manifest, write_run
 from flagperf.store.run import RecordedRun, Run
+from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 from test_verify import bundle  # noqa: F401  a fixture
 
@@ -56,7 +57,7 @@ def recorded_again(path: Path, more: dict[str, int]) -> Path:
     versions = {**run.metric_versions, **more}
     metrics = recompute_metrics(run.job, run.manifest, read_record(path), versions)
     write_run(path, msgspec.structs.replace(run, metrics=metrics, metric_versions=versions))
-    write_manifest(path)
+    write_manifest(path, file_digests(path))
     return path
 
 

@@ -20,7 +20,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def problems(bundle: Path) -> list[str]:
-    write_manifest(bundle)
+    write_manifest(bundle, file_digests(bundle))
     return list(witness_problems(bundle, read_events(bundle / PARENT), file_digests(bundle)))
 
 

@@ -60,7 +60,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror if path.is_dir() else "it was removed during the run"
+        where = f" ({error.filename})" if error.filename else ""
+        why = f"{error.strerror}{where}" if path.is_dir() else "it was removed during the run"
         advice = "the bundle is incomplete; free disk space, or choose another --runs-dir"
         raise BundleFailed(f"cannot write the bundle {path}: {why}; {advice}") from None
 
@@ -85,15 +86,13 @@ def write_run(path: Path, run: Run) -> None:
 def seal(path: Path) -> None:
     """The last step of a run: the parent witnesses all files, and MANIFEST lists them."""
     with writing(path):
-        witness_files(path)
-    write_manifest(path)
+        write_manifest(path, witness_files(path, file_digests(path)))
 
 
-def write_manifest(path: Path) -> None:
+def write_manifest(path: Path, digests: Mapping[str, str]) -> None:
     """The sha256 of every file, in the format that `sha256sum --check` reads."""
-    with writing(path):
-        lines = [f"{digest}  {name}\n" for name, digest in file_digests(path).items()]
-        write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
+    lines = [f"{digests[name]}  {name}\n" for name in sorted(digests)]
+    write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
 
 
 def read_bundle(path: Path) -> RecordedRun:

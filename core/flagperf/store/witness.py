@@ -40,16 +40,15 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def witness_files(path: Path) -> None:
-    """Write the last event of the parent. Nothing but MANIFEST is written after it."""
-    digests = file_digests(path)
-    digests.pop(_PARENT, None)
-    parent = path / PARENT_EVENTS
-    event = BundleSealed(time.monotonic_ns(), digests)
+def witness_files(path: Path, digests: Mapping[str, str]) -> dict[str, str]:
+    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it."""
+    parent, others = path / PARENT_EVENTS, _others(digests)
+    event = BundleSealed(time.monotonic_ns(), others)
     before = parent.read_bytes() if parent.exists() else b""
     own = hashlib.sha256(before + msgspec.json.encode(event) + b"\n").hexdigest()
     with EventWriter(parent) as writer:
         writer.write(msgspec.structs.replace(event, own=own))
+    return {**others, _PARENT: sha256_of(parent)}
 
 
 def witness_problems(path: Path, parent: EventFile, digests: Mapping[str, str]) -> Iterator[str]:
@@ -61,11 +60,15 @@ def witness_problems(path: Path, parent: EventFile, digests: Mapping[str, str]) 
         return
     if sealed[0] is not parent.events[-1] or parent.torn or not _is_own(path, sealed[0]):
         yield f"{_PARENT} has changed since the run"
-    before, now = sealed[0].files, {name: digest for name, digest in digests.items() if name != _PARENT}
+    before, now = sealed[0].files, _others(digests)
     yield from (f"{name} is missing" for name in sorted(set(before) - set(now)))
     yield from (f"{name} was added after the run" for name in sorted(set(now) - set(before)))
     changed = (name for name in sorted(set(before) & set(now)) if before[name] != now[name])
     yield from (f"{name} has changed since the run" for name in changed)
+
+
+def _others(digests: Mapping[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in digests.items() if name != _PARENT}
 
 
 def _is_own(path: Path, event: BundleSealed) -> bool:
