@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ class Index:
     letter: str
     item_bytes: int
     num_tokens: int
-    num_sequences: int
+    lengths: array[int]
+    """Tokens of each sequence."""
 
 
 def read_index(prefix: Path) -> Index:
@@ -45,7 +47,8 @@ def read_index(prefix: Path) -> Index:
             f"{idx} has {len(content)} bytes, and an index of {num_sequences} sequences and {num_documents} document "
             f"ends has {wanted}: it is truncated or not an index; {ADVICE}"
         )
-    num_tokens = _check_sequences(idx, content, num_sequences, item_bytes)
+    lengths = _checked_lengths(idx, content, num_sequences, item_bytes)
+    num_tokens = sum(lengths)
     if not num_tokens:
         raise BadInput(f"{idx} has no tokens; {ADVICE} from text that is not empty")
     if data.stat().st_size != num_tokens * item_bytes:
@@ -53,7 +56,7 @@ def read_index(prefix: Path) -> Index:
             f"{data} has {data.stat().st_size} bytes, and its index names {num_tokens} tokens of {item_bytes} bytes: "
             f"{num_tokens * item_bytes}; one of the two is truncated, copy both again"
         )
-    return Index(data, letter, item_bytes, num_tokens, num_sequences)
+    return Index(data, letter, item_bytes, num_tokens, lengths)
 
 
 def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
@@ -68,8 +71,8 @@ def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
     return num_sequences, num_documents, letter, item_bytes
 
 
-def _check_sequences(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> int:
-    """The number of tokens. Sequences have to follow each other without gaps, so that .bin is one token stream."""
+def _checked_lengths(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> array[int]:
+    """Sequences have to follow each other without gaps, so that .bin is one token stream."""
     view = memoryview(content)
     middle = HEADER.size + 4 * num_sequences
     lengths = view[HEADER.size : middle].cast("i")
@@ -81,7 +84,7 @@ def _check_sequences(idx: Path, content: bytes, num_sequences: int, item_bytes: 
                 f"{idx}: sequence {number} of length {length} begins at byte {offset}, expected {expected}; {ADVICE}"
             )
         expected += length * item_bytes
-    return expected // item_bytes
+    return array("i", lengths)
 
 
 class TokenStream:
@@ -90,6 +93,7 @@ class TokenStream:
     def __init__(self, index: Index) -> None:
         with index.path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.lengths = index.lengths
         self._tokens: Any = memoryview(self._map).cast(index.letter)  # type: ignore[call-overload]
 
     def __len__(self) -> int:
