@@ -17,7 +17,6 @@ from torch.distributed.tensor import DTensor
 
 from flagperf_cases.decoder.model import Decoder, RmsNorm
 
-
 OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 """The weights of a block whose results are added to the hidden states."""
 

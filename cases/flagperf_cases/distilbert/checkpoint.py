@@ -15,7 +15,8 @@ from flagperf_cases.checkpoint_files import (
     layer_number,
     read_shapes,
 )
-from flagperf_cases.data_files import read_json_object, read_lines
+from flagperf_cases.data_files import read_json_object
+from flagperf_cases.tokenizer_files import PADDING, read_words
 
 CHECKPOINT = "distilbert-base-uncased"
 GET_CHECKPOINT = (
@@ -35,13 +36,8 @@ T = TypeVar("T")
 
 
 def check_vocabulary(path: Path, model: Mapping[str, Any]) -> Path:
-    words = read_lines(path, GET_CHECKPOINT)
-    missing = [word for word in SPECIAL_WORDS if word not in words]
-    if missing or words[0] != SPECIAL_WORDS[0]:
-        wanted = f"it begins with {SPECIAL_WORDS[0]} and has {', '.join(SPECIAL_WORDS)}"
-        raise BadInput(f"{path} is not BERT's vocabulary: {wanted}; {GET_CHECKPOINT}")
-    size = model["vocabulary"]
-    if len(words) > size or (model["checkpoint"] and len(words) < size):
+    words, size = read_words(path, SPECIAL_WORDS, GET_CHECKPOINT), model["vocabulary"]
+    if len(words) > size or len(words) < (size if model["checkpoint"] else size - PADDING + 1):
         fewer_or_more = "more" if len(words) > size else "fewer"
         raise BadInput(
             f"{path} has {len(words)} words, {fewer_or_more} than model.vocabulary={size}; "
@@ -55,7 +51,7 @@ def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
     check_config(folder / "config.json", model)
     weights = find_weights(folder, GET_CHECKPOINT)
     found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
-    if POSITIONS in found:
+    if found.get(POSITIONS):
         rows, *rest = found[POSITIONS]
         found[POSITIONS] = (min(rows, model["sequence"]), *rest)
     check_shapes(weights[0], found, encoder_shapes(model), FIT_CHECKPOINT)

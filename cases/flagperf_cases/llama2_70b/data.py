@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flagperf.errors import BadInput, Unsupported
-from flagperf_cases.data_files import data_folder, read_lines, require_file
+from flagperf.errors import BadInput
+from flagperf_cases.data_files import data_folder, read_lines
 from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
 from flagperf_cases.llama2_70b.order import Order, ShuffledSamples, Stream, megatron_order
 from flagperf_cases.llama2_70b.synthetic import SyntheticStream
+from flagperf_cases.tokenizer_files import check_vocabulary, open_sentencepiece
 
 TOKENIZER = Path("tokenizer") / "tokenizer.model"
 TEXTS = "text"
@@ -94,14 +95,15 @@ def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
     folder = data_folder(data_dir, "tokens")
     if source == "indexed":
         return TokenStream(read_index(indexed_prefix(folder, values["data"]["prefix"])))
-    return TextStream(text_files(folder), folder / TOKENIZER)
+    return TextStream(text_files(folder), folder / TOKENIZER, values["model"]["vocabulary"])
 
 
 class TextStream:
     """Text files, tokenized by SentencePiece. A file is a document, from BOS to EOS."""
 
-    def __init__(self, files: Sequence[Path], tokenizer: Path) -> None:
-        pieces = _tokenizer(tokenizer)
+    def __init__(self, files: Sequence[Path], tokenizer: Path, vocabulary: int) -> None:
+        pieces = open_sentencepiece(tokenizer, "it is Llama 2's tokenizer.model")
+        check_vocabulary(tokenizer, pieces.vocab_size(), vocabulary, "take Llama 2's tokenizer.model")
         self._tokens = array("i")
         self.lengths: list[int] = []
         for path in files:
@@ -132,14 +134,3 @@ def text_files(folder: Path) -> list[Path]:
     if not found:
         raise BadInput(f"{folder / TEXTS} has no .txt files; put the text there, or set data.source=indexed")
     return found
-
-
-def _tokenizer(path: Path) -> Any:
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise Unsupported("data.source=text needs the package sentencepiece: pip install sentencepiece") from None
-    try:
-        return SentencePieceProcessor(model_file=str(require_file(path, "it is Llama 2's tokenizer.model")))
-    except (RuntimeError, OSError) as error:
-        raise BadInput(f"{path} is not a SentencePiece model ({str(error).splitlines()[0]})") from None

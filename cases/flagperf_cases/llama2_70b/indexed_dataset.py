@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import require_file
+from flagperf_cases.data_files import read_bytes, require_file
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 HEADER = struct.Struct("<9sQBQQ")
 TOKEN_TYPES = {1: ("B", 1), 2: ("b", 1), 3: ("h", 2), 4: ("i", 4), 5: ("q", 8), 8: ("H", 2)}
 """dtype code -> struct letter and bytes; 6 and 7 are floats, which cannot be tokens."""
+
+MAX_INDEX_BYTES = 4 << 30
 
 ADVICE = "write it with Megatron's preprocess_data.py"
 
@@ -39,7 +41,7 @@ def read_index(prefix: Path) -> Index:
     """Raises BadInput for another file format, a truncated index, and one that does not match its .bin."""
     idx = require_file(prefix.with_name(prefix.name + ".idx"), ADVICE)
     data = require_file(prefix.with_name(prefix.name + ".bin"), ADVICE)
-    content = idx.read_bytes()
+    content = read_bytes(idx, ADVICE, MAX_INDEX_BYTES)
     num_sequences, num_documents, letter, item_bytes = _header(idx, content)
     wanted = HEADER.size + 12 * num_sequences + 8 * num_documents
     if len(content) != wanted:

@@ -64,9 +64,7 @@ def megatron_order(stream: Stream, sequence: int, num_samples: int, seed: int) -
     numpy = _numpy()
     generator = numpy.random.RandomState(seed)
     total, before_last = ((count * num_tokens - 1) // sequence for count in (epochs, epochs - 1))
-    is_last_apart = epochs > 1 and num_samples - before_last < int(
-        LEAST_OF_LAST_EPOCH * ((num_tokens - 1) // sequence)
-    )
+    is_last_apart = epochs > 1 and num_samples - before_last < int(LEAST_OF_LAST_EPOCH * ((num_tokens - 1) // sequence))
 
     def shuffled(values: Any) -> Any:
         generator.shuffle(values)

@@ -10,6 +10,7 @@ from flagperf_cases.checkpoint_files import check_shapes, find_weights, layer_nu
 from flagperf_cases.data_files import read_json_object, require_file
 from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer
 from flagperf_cases.llama_checkpoint import check_llama_config, llama_shapes
+from flagperf_cases.tokenizer_files import check_vocabulary
 
 CHECKPOINT = "llama2_7b_hf"
 GET_CHECKPOINT = (
@@ -25,11 +26,7 @@ Model = dict[str, Any]
 def check_tokenizer(folder: Path, vocabulary: int) -> SentencePieceTokenizer:
     path = require_file(folder / "tokenizer.model", GET_CHECKPOINT)
     tokenizer = SentencePieceTokenizer(path)
-    if tokenizer.num_tokens > vocabulary:
-        raise BadInput(
-            f"{path} has {tokenizer.num_tokens} tokens, more than model.vocabulary={vocabulary}; "
-            f"set that to {tokenizer.num_tokens}, or take the tokenizer of this model"
-        )
+    check_vocabulary(path, tokenizer.num_tokens, vocabulary, GET_CHECKPOINT)
     return tokenizer
 
 

@@ -6,6 +6,7 @@ then shuffles the samples. Both shuffles are numpy's of a generator that is seed
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -46,14 +47,14 @@ def megatron_samples(documents: Sequence[Sequence[int]], sequence: int, num_samp
     apart = epochs > 1 and num_samples - without_last < int(0.8 * ((tokens_per_epoch - 1) // sequence))
     generator = LegacyGenerator(seed)
     listed: list[int] = []
-    for group in ((epochs - 1, 1) if apart else (epochs,)):
+    for group in (epochs - 1, 1) if apart else (epochs,):
         numbers = list(range(len(documents))) * group
         generator.shuffle(numbers)
         listed += numbers
     windows = list(_windows([documents[number] for number in listed], sequence))
     bounds = [0, without_last, len(windows)] if apart else [0, len(windows)]
     order: list[int] = []
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in itertools.pairwise(bounds):
         numbers = list(range(begin, end))
         generator.shuffle(numbers)
         order += numbers

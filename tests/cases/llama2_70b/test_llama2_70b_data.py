@@ -173,5 +173,5 @@ def test_every_sample_is_used_once_before_a_new_order_begins() -> None:
 
 def test_more_samples_than_megatron_could_order_are_refused(tmp_path: Path) -> None:
     write_indexed(tmp_path / PREFIX, DOCUMENTS)
-    with pytest.raises(BadInput, match="lower training.max_samples, or set data.order=samples"):
+    with pytest.raises(BadInput, match=r"lower training\.max_samples, or set data\.order=samples"):
         check_files(tmp_path, indexed(data__order="megatron", training__max_samples=1 << 40))

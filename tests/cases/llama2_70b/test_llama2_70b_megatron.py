@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from pathlib import Path
@@ -28,7 +29,11 @@ def documents(seed: int, count: int = 40) -> list[list[int]]:
 
 def trained(folder: Path, num_samples: int, **changes: Any) -> list[list[int]]:
     values = CASE.values(
-        data__source="indexed", data__prefix=PREFIX, data__order="megatron", training__max_samples=num_samples, **changes
+        data__source="indexed",
+        data__prefix=PREFIX,
+        data__order="megatron",
+        training__max_samples=num_samples,
+        **changes,
     )
     samples = load_data(values, folder)
     return [samples[row] for row in samples.global_batch(0, num_samples)]
@@ -45,7 +50,7 @@ def test_the_written_out_generator_is_numpys() -> None:
 
 @pytest.mark.parametrize("share", [0.3, 0.99, 1.0, 1.3, 1.81, 2.0, 2.5, 5.9])
 def test_samples_come_in_megatrons_order(tmp_path: Path, share: float) -> None:
-    """For a part of an epoch, whole epochs, and a last epoch that is shuffled apart (up to 0.8 of it) or with others."""
+    """A part of an epoch, whole epochs, and a last epoch that is shuffled apart (up to 0.8 of it) or with others."""
     pytest.importorskip("numpy")
     for seed in (1234, 7):
         texts = documents(seed)
@@ -63,7 +68,7 @@ def test_the_real_documents_come_in_megatrons_order(shared_data: Path) -> None:
     for length in index.lengths:
         ends.append(ends[-1] + length)
     stream = TokenStream(index)
-    texts = [stream.part(begin, end) for begin, end in zip(ends, ends[1:], strict=False)]
+    texts = [stream.part(begin, end) for begin, end in itertools.pairwise(ends)]
     changes = {"data__prefix": prefix.name, "model__vocabulary": 5000, "model__sequence": 512}
     values = CASE.values(data__source="indexed", data__order="megatron", training__max_samples=3000, **changes)
     samples = load_data(values, prefix.parent)
