@@ -54,9 +54,7 @@ class Glm(nn.Module):  # type: ignore[misc]
         wide = torch.promote_types(states.dtype, torch.float32)
         return (self._log_probabilities(states, answer_at, targets).to(wide) * target_mask).sum(-1)
 
-    def _log_probabilities(
-        self, states: torch.Tensor, answer_at: torch.Tensor, targets: torch.Tensor
-    ) -> torch.Tensor:
+    def _log_probabilities(self, states: torch.Tensor, answer_at: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Of each target. The output layer is tied to the word embedding. With `logits` "all", training computes it
         and its log-softmax at every position and in the type of the weights, as the original does: its memory and time
         are part of what is measured."""
