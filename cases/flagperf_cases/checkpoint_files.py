@@ -79,7 +79,9 @@ def check_shapes(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, S
 def check_config_value(path: Path, name: str, found: Any, key: str, wanted: Any, advice: str) -> None:
     """Compares a field of a checkpoint's config.json with the value model.`key` of this run."""
     if found != wanted:
-        raise BadInput(f"{path} is of a model with {name}={found}, and this run has model.{key}={wanted}; {advice}")
+        raise BadInput(
+            f"{path} is of a model with {name}={shown(found)}, and this run has model.{key}={wanted}; {advice}"
+        )
 
 
 def layer_number(name: str) -> int:
@@ -124,7 +126,10 @@ def _shards(index: Path, advice: str) -> list[Path]:
 
 def _weight_map(index: Path, advice: str) -> dict[str, str]:
     suffix = Path(index.name.removesuffix(".index.json")).suffix
-    places = read_json_object(index, advice).get("weight_map")
+    content = read_json_object(index, advice)
+    places = content.get("weight_map")
+    if not isinstance(content.get("metadata"), dict):
+        raise BadInput(f"{index} has no metadata, which transformers needs; {advice}")
     if not isinstance(places, dict) or not places:
         raise BadInput(f"{index} has no weight_map, which says where each tensor is; {advice}")
     for name, place in places.items():

@@ -56,7 +56,8 @@ def require_file(path: Path, advice: str) -> Path:
 
 def read_bytes(path: Path, advice: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
     try:
-        return read_regular(require_file(path, advice).resolve(), max_bytes)
+        real = require_file(path, advice).resolve()
+        return read_regular(real, min(max_bytes, real.stat().st_size))  # a buffer as large as the file
     except OSError as error:
         raise _unopened(path, error, advice) from None
 

@@ -119,6 +119,8 @@ def _zipped(file: IO[bytes], unpickler: type[ShapeUnpickler]) -> Any:
     file_bytes = _check_frame(file)
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
+        if min((entry.header_offset for entry in entries.values()), default=0):
+            raise ValueError("something stands before the archive")
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
             raise ValueError("it is a compressed archive, and torch compresses nothing")
         if sum(entry.file_size for entry in entries.values()) > file_bytes:
@@ -126,6 +128,9 @@ def _zipped(file: IO[bytes], unpickler: type[ShapeUnpickler]) -> Any:
         names = [name for name in archive.namelist() if name.endswith("data.pkl")]
         if len(names) != 1:
             raise ValueError(f"it is an archive with {len(names)} files called data.pkl, and torch writes one")
+        folder = names[0].removesuffix("data.pkl")
+        if not all(name.startswith(folder) for name in entries):
+            raise ValueError(f"it has parts outside of its folder {shown(folder)}")
         if entries[names[0]].file_size > _MAX_PICKLE_BYTES:
             raise ValueError(f"its data.pkl has {entries[names[0]].file_size} bytes, too many for names and shapes")
         content = io.BytesIO(archive.read(names[0]))
@@ -133,7 +138,7 @@ def _zipped(file: IO[bytes], unpickler: type[ShapeUnpickler]) -> Any:
     state = _load(content, reader)
     if content.read(1):
         raise ValueError("something follows the end of its data.pkl")
-    _check_records(names[0].removesuffix("data.pkl"), reader.storage_bytes, entries)
+    _check_records(folder, reader.storage_bytes, entries)
     return state
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import read_lines, shown
+from flagperf_cases.data_files import is_there, read_lines, shown
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def find_shards(folder: Path) -> Grid:
         raise BadInput(f"{folder / ITERATION} should hold a number like 135000, not {shown(iteration)!r}; {ADVICE}")
     home = folder / (iteration if iteration == "release" else f"iter_{int(iteration):07d}")
     _refuse_distributed(home)
-    names = sorted(path.parent.name for path in home.glob(f"mp_rank_*/{WEIGHTS}"))
+    names = sorted(path.name for path in home.glob("mp_rank_*") if is_there(path / WEIGHTS))
     ranks = [(int(found[1]), int(found[2] or 0)) for found in map(_RANK.fullmatch, names) if found]
     ways, stages = (1 + max((rank[axis] for rank in ranks), default=-1) for axis in range(2))
     grid = [[_place(home, rank, stage, stages) for stage in range(stages)] for rank in range(ways)]

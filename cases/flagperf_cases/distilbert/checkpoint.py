@@ -15,7 +15,7 @@ from flagperf_cases.checkpoint_files import (
     layer_number,
     read_shapes,
 )
-from flagperf_cases.data_files import read_json_object
+from flagperf_cases.data_files import read_json_object, shown
 from flagperf_cases.tokenizer_files import PADDING, read_words
 
 CHECKPOINT = "distilbert-base-uncased"
@@ -62,7 +62,7 @@ def check_config(path: Path, model: Mapping[str, Any]) -> None:
     """Checks what shapes cannot show (heads, activation), and what reads better by name than as a shape."""
     config = read_json_object(path, GET_CHECKPOINT)
     if config.get("model_type", "distilbert") != "distilbert" or config.get("activation", "gelu") != "gelu":
-        kind = f"model_type {config.get('model_type')!r}, activation {config.get('activation')!r}"
+        kind = f"model_type {shown(config.get('model_type'))!r}, activation {shown(config.get('activation'))!r}"
         raise BadInput(f"{path} is not of a DistilBERT with gelu ({kind}); {GET_CHECKPOINT}")
     for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
         check_config_value(path, name, _size(path, config, name), key, model[key], FIT_VALUE)
@@ -76,7 +76,7 @@ def check_config(path: Path, model: Mapping[str, Any]) -> None:
 
 def _size(path: Path, config: Mapping[str, Any], name: str) -> int:
     if type(config.get(name)) is not int:
-        found = f"is {config[name]!r}, not a whole number" if name in config else "is missing"
+        found = f"is {shown(repr(config[name]))}, not a whole number" if name in config else "is missing"
         raise BadInput(f"{path}: {name} {found}; {GET_CHECKPOINT}")
     return int(config[name])
 

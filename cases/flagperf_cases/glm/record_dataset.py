@@ -117,7 +117,7 @@ def _question_problems(record: Record, question: Question) -> Iterator[str]:
             exclusive = text[answer.start : answer.end] == answer.text
             hint = "; `end` has to be the index of the last character, which is one less"
             yield (
-                f"the answer {answer.text!r} is not at {answer.start} to {answer.end}, where the passage has "
+                f"the answer {answer.text[:60]!r} is not at {answer.start} to {answer.end}, where the passage has "
                 f"{found[:60]!r}{hint if exclusive else ''}"
             )
     entities = {text_at(text, entity) for entity in record.passage.entities}

@@ -7,7 +7,7 @@ from typing import Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import check_shapes, find_weights, layer_number, read_shapes
-from flagperf_cases.data_files import read_json_object, require_file
+from flagperf_cases.data_files import read_json_object, require_file, shown
 from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer
 from flagperf_cases.llama_checkpoint import check_llama_config, llama_shapes
 from flagperf_cases.tokenizer_files import check_vocabulary
@@ -51,11 +51,12 @@ def is_used(name: str, num_layers: int, *, tied: bool) -> bool:
 
 def _check_config(path: Path, config: dict[str, Any], model: Model) -> None:
     if config.get("model_type") != "llama":
-        raise BadInput(f"{path} is of a model of type {config.get('model_type')!r}, not llama; {GET_CHECKPOINT}")
+        kind = shown(config.get("model_type"))
+        raise BadInput(f"{path} is of a model of type {kind!r}, not llama; {GET_CHECKPOINT}")
     check_llama_config(path, config, model, FIT_CHECKPOINT)
     layers = config.get("num_hidden_layers")
     if not isinstance(layers, int) or layers < model["layers"]:
         raise BadInput(
-            f"{path} is of a model with num_hidden_layers={layers}, fewer than model.layers={model['layers']}; "
+            f"{path} is of a model with num_hidden_layers={shown(layers)}, fewer than model.layers={model['layers']}; "
             f"{FIT_CHECKPOINT}"
         )
