@@ -92,7 +92,7 @@ def _values() -> dict[str, Any]:
 def _batches(context: Context) -> list[Batch]:
     training, samples = context.config.training, load_data(_values(), None)
     global_batch = training.batch_size * training.accumulate
-    return list(case.batches(samples, Place(Layout(), None), training, global_batch, len(samples) // global_batch))
+    return list(case.batches(samples, Place(Layout(), None), global_batch, len(samples) // global_batch))
 
 
 def _case_step(context: Context, layout: Layout) -> tuple[Step, Any]:

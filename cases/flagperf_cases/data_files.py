@@ -1,54 +1,111 @@
 """Reads and checks a case's files before a run. Every error names the file, the line and what to do.
 
 `check_files` of a case runs in the agent, so nothing here imports torch. `advice` says how to get the right files.
+
+Files of --data-dir come from anywhere. Only regular files are read, and none without a limit: a pipe would hang the
+command, a link to a device or a sparse file would fill the memory. Links to regular files are followed, because the
+folders of download tools consist of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
+from flagperf.files import kind_of, read_regular
 
 _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+MAX_TEXT_BYTES = 2 << 30
+MAX_JSON_BYTES = 32 << 20
+"""Parsed JSON takes up to thirty times the memory of its text."""
 
 
 def data_folder(data_dir: Path | None, contents: str) -> Path:
     """--data-dir, if it was given and exists. `contents` is what the case reads from it."""
-    if data_dir is None or not data_dir.is_dir():
+    if data_dir is None or not os.path.isdir(data_dir):  # noqa: PTH112  Path.is_dir raises for too long a name
         found = "no --data-dir was given" if data_dir is None else f"{data_dir} is not a folder"
         raise BadInput(f"{contents} are read from --data-dir, and {found}; the case's README says how to get them")
     return data_dir
 
 
+def is_there(path: Path) -> bool:
+    """Whether the folder has an entry of this name, of any kind. What it is, `require_file` says."""
+    return os.path.lexists(path)
+
+
 def require_file(path: Path, advice: str) -> Path:
-    """The same path, if the file can be opened."""
+    """The same path, if it is a regular file that can be opened."""
     try:
-        with path.open("rb"):
+        real = path.resolve(strict=True)
+        if not real.is_file():
+            raise BadInput(f"{path} is {kind_of(real)}, not a regular file; {advice}")
+        with real.open("rb"):
             return path
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name with a null character
+        raise _unopened(path, error, advice) from None
+
+
+def read_bytes(path: Path, advice: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+    try:
+        real = require_file(path, advice).resolve()
+        return read_regular(real, min(max_bytes, real.stat().st_size))  # a buffer as large as the file
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}; {advice}") from None
+        raise _unopened(path, error, advice) from None
 
 
-def read_lines(path: Path, advice: str) -> list[str]:
-    """Lines of UTF-8 text, split at line feeds only. Line n of the file is item n - 1."""
-    content = require_file(path, advice).read_bytes()
+def read_text(path: Path, advice: str) -> str:
+    """UTF-8 text that is not empty, with the line ends that it has."""
+    content = read_bytes(path, advice)
     if not content:
         raise BadInput(f"{path} is empty; {advice}")
     if content.startswith(_BYTE_ORDER_MARK):
         raise BadInput(f"{path} begins with a byte order mark, which an editor has added; {advice}")
-    return [_text(path, number, line, advice) for number, line in enumerate(_split(content), 1)]
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{path} line {number} is not UTF-8; {advice}") from None
+
+
+def read_lines(path: Path, advice: str) -> list[str]:
+    """Lines of UTF-8 text, split at line feeds only. Line n of the file is item n - 1."""
+    lines = read_text(path, advice).removesuffix("\n").split("\n")
+    for number, line in enumerate(lines, 1):
+        if line.endswith("\r"):
+            raise BadInput(
+                f"{path} line {number} has a Windows line ending (CR LF), which would corrupt its last column; "
+                f"convert it, `sed -i 's/\\r$//' {path}`, or {advice}"
+            )
+    return lines
 
 
 def read_json(path: Path, advice: str) -> Any:
+    return parse_json(read_bytes(path, advice, MAX_JSON_BYTES), str(path), advice)
+
+
+def parse_json(content: bytes | str, where: str, advice: str) -> Any:
+    """`where` is the file, or the line of it."""
     try:
-        return json.loads(require_file(path, advice).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not JSON ({error}); {advice}") from None
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        parsed = json.loads(text)
+        if _SURROGATE.search(text):  # half a character is no text, and whatever it is given to later raises
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except RecursionError:
+        raise BadInput(f"{where} is not JSON that can be read: it is nested too deeply; {advice}") from None
+    except UnicodeEncodeError:
+        raise BadInput(f"{where} is not JSON that can be read: it has half of a surrogate pair; {advice}") from None
+    except ValueError as error:
+        raise BadInput(f"{where} is not JSON ({error}); {advice}") from None
+    return parsed
 
 
 def read_json_object(path: Path, advice: str) -> dict[str, Any]:
@@ -67,17 +124,12 @@ def describe_file(path: Path, data_dir: Path) -> DataFile:
     return DataFile(path.relative_to(data_dir).as_posix(), path.stat().st_size, digest.hexdigest())
 
 
-def _split(content: bytes) -> list[bytes]:
-    return content.removesuffix(b"\n").split(b"\n")
+def shown(text: object, num_characters: int = 80) -> str:
+    """What a file says, for a message: short, on one line, and printable."""
+    short = str(text)[:num_characters]
+    return short if short.isprintable() else ascii(short)[1:-1]
 
 
-def _text(path: Path, number: int, line: bytes, advice: str) -> str:
-    if line.endswith(b"\r"):
-        raise BadInput(
-            f"{path} line {number} has a Windows line ending (CR LF), which would corrupt its last column; "
-            f"convert it, `sed -i 's/\\r$//' {path}`, or {advice}"
-        )
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} line {number} is not UTF-8; {advice}") from None
+def _unopened(path: Path, error: Exception, advice: str) -> BadInput:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return BadInput(f"cannot read {shown(path, 300)}: {reason}; {advice}")

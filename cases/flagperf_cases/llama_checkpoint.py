@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import Shape, check_config_value
+from flagperf_cases.data_files import shown
 
 _FIELDS = {
     "hidden_size": "width",
@@ -21,8 +23,18 @@ _FIELDS = {
 }
 
 
+_PLAIN = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0}
+"""What makes a Llama another model, if it is not this."""
+
+
 def check_llama_config(path: Path, config: Mapping[str, Any], model: Mapping[str, Any], advice: str) -> None:
     """Checks what the shapes of the weights cannot show (heads), and what reads better by name than as a shape."""
+    for name, wanted in _PLAIN.items():
+        if config.get(name, wanted) != wanted:
+            raise BadInput(f"{path} has {name}={shown(config[name])}, and Llama 2 has {wanted}; {advice}")
+    eps = config.get("rms_norm_eps", 1e-6)
+    if isinstance(eps, bool) or not isinstance(eps, float | int) or not 0 < eps < 1:
+        raise BadInput(f"{path}: rms_norm_eps={shown(eps)} is not a small number; {advice}")
     defaults = {"num_key_value_heads": config.get("num_attention_heads"), "tie_word_embeddings": False}
     for name, key in _FIELDS.items():
         check_config_value(path, name, config.get(name, defaults.get(name)), key, model[key], advice)

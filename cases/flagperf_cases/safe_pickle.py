@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flagperf.errors import BadInput
-from flagperf_cases.checkpoint_files import ShapeUnpickler, read_pickle
+from flagperf_cases.torch_files import ShapeUnpickler, read_pickle
 
 
 def safe_load(path: Path, advice: str, *, mmap: bool = False) -> Any:

@@ -89,7 +89,15 @@ def test_an_index_that_is_wrong_is_told(tmp_path: Path, places: dict[str, str], 
 
 
 @pytest.mark.parametrize(
-    "content", ["{}", '{"weight_map": {}}', '{"weight_map": {"a": "../a"}}', '{"weight_map": [1]}']
+    "content",
+    [
+        "{}",
+        '{"weight_map": {"a": "model-00001-of-00002.safetensors"}}',
+        '{"metadata": {}, "weight_map": {}}',
+        '{"metadata": {}, "weight_map": {"a": "../a.safetensors"}}',
+        '{"metadata": {}, "weight_map": {"a": "model.bin"}}',
+        '{"metadata": {}, "weight_map": [1]}',
+    ],
 )
 def test_an_index_of_another_form_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(content)
@@ -116,6 +124,7 @@ def test_the_header_gives_names_and_shapes(tmp_path: Path) -> None:
         (struct.pack("<Q", 7) + b'{"a":1}', "its header is damaged"),
         (safetensors(SHAPES).replace(b"[4, 3]", b"[4, 2]"), "its header is damaged"),
         (safetensors(SHAPES).replace(b"[4, 3]", b"[-4,3]"), "its header is damaged"),
+        (safetensors(SHAPES).replace(b"[48, 64]", b"[44, 60]"), "its header is damaged"),
     ],
 )
 def test_a_damaged_file_is_told_from_its_header(tmp_path: Path, content: bytes, words: str) -> None:
@@ -198,6 +207,48 @@ def test_a_torn_pickle_is_refused(tmp_path: Path, legacy: bool) -> None:
     path = saved(tmp_path / "pytorch_model.bin", tensors(), legacy=legacy)
     path.write_bytes(path.read_bytes()[:200])
     assert "cannot read the weights" in refusal(read_shapes, [path])
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_nothing_may_follow_a_pickle(tmp_path: Path, legacy: bool) -> None:
+    path = saved(tmp_path / "pytorch_model.bin", tensors(), legacy=legacy)
+    content = path.read_bytes()
+    for more in (b"\0", b"garbage", content):
+        path.write_bytes(content + more)
+        message = refusal(read_shapes, [path])
+        assert "its tensors end at" in message if legacy else "follows its end" in message or "stands before" in message
+
+
+def archive_of(path: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
+    """torch's archive again, with other parts."""
+    parts = zipfile.ZipFile(saved(path, tensors()))
+    with parts:
+        content = {name: parts.read(name) for name in parts.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in content.items():
+            if (changed := change(name, part)) is not None:
+                archive.writestr(name, changed)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda name, part: part + b"x" if name.endswith("data.pkl") else part, "follows the end of its data.pkl"),
+        (lambda name, part: part[:-1] if name.endswith("data/0") else part, "data/0, of 48 bytes, has 47 bytes"),
+        (lambda name, part: None if name.endswith("data/1") else part, "data/1, of 16 bytes, is missing"),
+    ],
+)
+def test_every_part_of_an_archive_is_as_large_as_its_tensor(
+    tmp_path: Path, change: Callable[[str, bytes], bytes | None], words: str
+) -> None:
+    assert words in refusal(read_shapes, [archive_of(tmp_path / "pytorch_model.bin", change)])
+
+
+def test_five_bytes_cannot_take_the_memory(tmp_path: Path) -> None:
+    bomb = b"\x80\x02}r\xff\xff\xff\x7f."  # an object with the number two thousand million
+    path = archive_of(tmp_path / "pytorch_model.bin", lambda name, part: bomb if name.endswith("data.pkl") else part)
+    assert "it numbers objects that it does not have" in refusal(read_shapes, [path])
 
 
 def test_shapes_are_read_without_torch(tmp_path: Path) -> None:

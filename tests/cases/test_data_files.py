@@ -46,7 +46,7 @@ def test_the_way_out_of_windows_line_ends_is_a_command(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="none: No such file or directory; get it"):
         require_file(tmp_path / "none", "get it")
-    with pytest.raises(BadInput, match="Is a directory; get it"):
+    with pytest.raises(BadInput, match="is a folder, not a regular file; get it"):
         require_file(tmp_path, "get it")
 
 

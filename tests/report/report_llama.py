@@ -55,6 +55,7 @@ def llama_metrics(**values: float) -> dict[str, Metric]:
         "token/p/s": 3855.4,
         "loss": 1.7219,
         "acc(MMLU)": 0.4487,
+        "mmlu_original": 0.4071,
         "mmlu_macro": 0.4512,
         "mmlu_shots": 5.0,
         "mmlu_cut": 0,

@@ -1,4 +1,4 @@
-"""Aquila's weights: Megatron's tensor parallel shards as published, or a Hugging Face folder.
+"""Aquila's weights: Megatron's shards, as published or by Megatron-core, or a Hugging Face folder.
 
 Both give one whole weight at a time, by the decoder's own name, so that any number of ranks can take their slices and
 none holds the whole model. Pickles are read without running any code that they name. Importable without torch.
@@ -10,42 +10,38 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from flagperf.errors import BadInput
 from flagperf_cases.aquila_33b.huggingface_checkpoint import Weights, check_huggingface, open_huggingface
-from flagperf_cases.checkpoint_files import Shape, check_shapes, read_pickle
-from flagperf_cases.data_files import read_lines
+from flagperf_cases.aquila_33b.megatron_shards import ADVICE, ITERATION, find_shards, joined_stages, stage_weights
+from flagperf_cases.checkpoint_files import Shape, check_shapes
 from flagperf_cases.decoder.shape import DecoderShape
 from flagperf_cases.safe_pickle import PlaceholderUnpickler, check_mappable, safe_load
+from flagperf_cases.torch_files import TensorShape, read_pickle
 
 if TYPE_CHECKING:
     import torch
 
-T = TypeVar("T")
-
 MEGATRON, HUGGINGFACE = "ckpts", "hf"
-ITERATION = "latest_checkpointed_iteration.txt"
-WEIGHTS = "model_optim_rng.pt"
-ADVICE = (
-    "the published checkpoint has ckpts/latest_checkpointed_iteration.txt and "
-    "ckpts/iter_*/mp_rank_*/model_optim_rng.pt; model.checkpoint=none starts from random weights"
-)
-IGNORED = ("_extra_state", "inv_freq")
-"""Module states of Megatron that are not weights."""
 
 
 def check_checkpoint(folder: Path, format: str, shape: DecoderShape) -> list[Path]:
     """The files of a checkpoint that has every weight of this model in its shape. No weight is read."""
     if format == "huggingface":
         return check_huggingface(folder / HUGGINGFACE, shape)
-    shards = megatron_shards(folder / MEGATRON)
-    for path in shards:
-        content = read_pickle(path, ADVICE, PlaceholderUnpickler)
-        check_mappable(path, ADVICE)
-        found = _without_padding(_weights(path, content, tuple), shape, len(shards))
-        check_shapes(path, found, megatron_shapes(path, shape, len(shards)), ADVICE)
-    return [folder / MEGATRON / ITERATION, *shards]
+    shards = find_shards(folder / MEGATRON)
+    for stages in shards:
+        weights = joined_stages([_stage_shapes(path) for path in stages], tied=shape.tied)
+        found = _without_padding(weights, shape, len(shards))
+        check_shapes(stages[0], found, megatron_shapes(stages[0], shape, len(shards)), ADVICE)
+    return [folder / MEGATRON / ITERATION, *(path for stages in shards for path in stages)]
+
+
+def _stage_shapes(path: Path) -> dict[str, TensorShape]:
+    content = read_pickle(path, ADVICE, PlaceholderUnpickler)
+    check_mappable(path, ADVICE)
+    return stage_weights(path, content, TensorShape)
 
 
 def open_checkpoint(folder: Path, format: str, shape: DecoderShape) -> Weights:
@@ -53,29 +49,14 @@ def open_checkpoint(folder: Path, format: str, shape: DecoderShape) -> Weights:
         return open_huggingface(folder / HUGGINGFACE)
     import torch
 
-    shards = megatron_shards(folder / MEGATRON)
-    parts = [_weights(path, safe_load(path, ADVICE, mmap=True), torch.Tensor) for path in shards]
-    return MegatronWeights(shape, parts)
+    shards = [
+        [stage_weights(path, safe_load(path, ADVICE, mmap=True), torch.Tensor) for path in stages]
+        for stages in find_shards(folder / MEGATRON)
+    ]
+    return MegatronWeights(shape, [joined_stages(stages, tied=shape.tied) for stages in shards])
 
 
 # --- Megatron -------------------------------------------------------------------------------------------------------
-
-
-def megatron_shards(folder: Path) -> list[Path]:
-    """One file per tensor parallel rank, of the iteration that the folder names as its latest."""
-    iteration = read_lines(folder / ITERATION, ADVICE)[0].strip()
-    if not iteration.isascii() or not iteration.isdigit():
-        raise BadInput(f"{folder / ITERATION} should hold a number like 135000, not {iteration[:60]!r}; {ADVICE}")
-    home = folder / f"iter_{int(iteration):07d}"
-    names = sorted(path.parent.name for path in home.glob(f"mp_rank_*/{WEIGHTS}"))
-    wanted = [f"mp_rank_{rank:02d}" for rank in range(len(names))]
-    if not names or names != wanted:
-        found = ", ".join(names) or "none"
-        raise BadInput(
-            f"{home} should have a folder with {WEIGHTS} for each tensor parallel rank, mp_rank_00, mp_rank_01 and so "
-            f"on, without gaps and without pipeline stages; found: {found}; {ADVICE}"
-        )
-    return [home / name / WEIGHTS for name in names]
 
 
 def megatron_shapes(path: Path, shape: DecoderShape, ways: int) -> dict[str, Shape]:
@@ -105,24 +86,6 @@ def _without_padding(found: Mapping[str, Shape], shape: DecoderShape, ways: int)
     rows = -(-shape.vocabulary // ways)
     tables = {name for name in found if name in ("embedding.word_embeddings.weight", "output_layer.weight")}
     return {name: (min(size[0], rows), *size[1:]) if name in tables and size else size for name, size in found.items()}
-
-
-def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
-    """By dotted names below `model` -> `language_model`."""
-    state: Any = content
-    for key in ("model", "language_model"):
-        state = state.get(key) if isinstance(state, dict) else None
-    if not isinstance(state, dict):
-        raise BadInput(f"{path} has no weights under `model` and there `language_model`; {ADVICE}")
-    flat = _flat(state).items()
-    return {name: value for name, value in flat if isinstance(value, kind) and not name.endswith(IGNORED)}
-
-
-def _flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in state.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
 
 
 @dataclass(frozen=True)

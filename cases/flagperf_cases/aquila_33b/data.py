@@ -6,7 +6,6 @@ Importable without torch, because preflight.py reads the files by these function
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from flagperf.errors import BadInput
 from flagperf_cases.aquila_33b.synthetic import synthetic_tokens
 from flagperf_cases.aquila_33b.tokenizer import Tokenizer, open_tokenizer
-from flagperf_cases.data_files import data_folder, read_lines
+from flagperf_cases.data_files import data_folder, is_there, parse_json, read_lines
 
 TEXTS = ("lambada_test_bak.jsonl", "lambada_test.jsonl")
 MAX_CHARACTERS = 4096
@@ -53,7 +52,7 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
         return Samples(source, tuple(Sample(tokens, last_word=1) for tokens in made))
     folder = data_folder(data_dir, "weights, tokenizer and texts")
     path = texts_file(folder)
-    tokenizer = open_tokenizer(folder / "tokenizer")
+    tokenizer = open_tokenizer(folder / "tokenizer", model["vocabulary"])
     texts = read_texts(path)[: values["data"]["samples"] or None]
     rows = tuple(make_sample(text, tokenizer) for text in texts)
     for number, row in enumerate(rows, 1):
@@ -63,7 +62,7 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
 
 def texts_file(folder: Path) -> Path:
     for name in TEXTS:
-        if (folder / "data" / name).is_file():
+        if is_there(folder / "data" / name):
             return folder / "data" / name
     raise BadInput(f"{folder / 'data'} has neither {TEXTS[0]} nor {TEXTS[1]}; {ADVICE}")
 
@@ -73,10 +72,10 @@ def read_texts(path: Path) -> list[str]:
 
 
 def _text(path: Path, number: int, line: str) -> str:
-    try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{path} line {number} is not a JSON object with the key `text`; {ADVICE}") from None
+    record = parse_json(line, f"{path} line {number}", ADVICE)
+    if not isinstance(record, dict) or "text" not in record:
+        raise BadInput(f"{path} line {number} is not a JSON object with the key `text`; {ADVICE}")
+    text = record["text"]
     if not isinstance(text, str) or not text.strip():
         raise BadInput(f"{path} line {number} has no text; {ADVICE}")
     return text[:MAX_CHARACTERS]

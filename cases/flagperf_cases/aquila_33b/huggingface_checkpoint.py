@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import check_config_value, check_shapes, find_weights, read_shapes
-from flagperf_cases.data_files import read_json_object
+from flagperf_cases.data_files import read_json_object, shown
 from flagperf_cases.decoder.shape import DecoderShape
 from flagperf_cases.llama_checkpoint import check_llama_config, llama_shapes
 from flagperf_cases.safe_pickle import check_mappable, safe_load
@@ -49,11 +49,15 @@ def check_huggingface(folder: Path, shape: DecoderShape) -> list[Path]:
 def check_config(path: Path, config: dict[str, Any], shape: DecoderShape) -> None:
     """Checks what the shapes of the weights cannot show: heads, positions, norms."""
     if config.get("model_type") not in TYPES:
-        raise BadInput(f"{path} is of a model of type {config.get('model_type')!r}, not {' or '.join(TYPES)}; {ADVICE}")
+        own_type = shown(config.get("model_type"))
+        raise BadInput(f"{path} is of a model of type {own_type!r}, not {' or '.join(TYPES)}; {ADVICE}")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else rope
     if kind != "default":
-        raise BadInput(f"{path} has rotary positions of type {kind!r}, and the decoder supports the default type only")
+        raise BadInput(
+            f"{path} has rotary positions of type {shown(kind)!r}, and the decoder supports the default type only; "
+            "take another model"
+        )
     check_llama_config(path, config, asdict(shape), ADVICE)
     for name, key, found in (
         ("num_hidden_layers", "layers", config.get("num_hidden_layers")),

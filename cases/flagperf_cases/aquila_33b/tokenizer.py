@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from flagperf.errors import BadInput, Unsupported
-from flagperf_cases.data_files import read_json_object, read_lines, require_file
+from flagperf_cases.data_files import is_there, read_json_object, read_lines, require_file, shown
+from flagperf_cases.tokenizer_files import check_vocabulary, open_sentencepiece
 
 AQUILA = ("vocab.json", "merges.txt", "special_tokens.txt")
 SENTENCEPIECE = "tokenizer.model"
@@ -29,19 +30,23 @@ class Tokenizer:
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """Aquila's files, unless the folder has only a SentencePiece model."""
-    if (folder / SENTENCEPIECE).is_file() and not (folder / AQUILA[0]).is_file():
+    if is_there(folder / SENTENCEPIECE) and not is_there(folder / AQUILA[0]):
         return [folder / SENTENCEPIECE]
     return [require_file(folder / name, ADVICE) for name in AQUILA]
 
 
-def open_tokenizer(folder: Path) -> Tokenizer:
+def open_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
+    """Its ids have to fill the model's `vocabulary`, but for padding."""
     files = tokenizer_files(folder)
-    return _sentencepiece(files[0]) if len(files) == 1 else _aquila(*files)
+    return _sentencepiece(files[0], vocabulary) if len(files) == 1 else _aquila(files, vocabulary)
 
 
 def special_ids(vocabulary: Path, special: Path) -> dict[str, int]:
     """Special tokens are not in the vocabulary: their ids follow it, in the order of their file."""
-    first = len(read_json_object(vocabulary, ADVICE))
+    words = read_json_object(vocabulary, ADVICE)
+    first = len(words)
+    if not all(type(number) is int for number in words.values()) or set(words.values()) != set(range(first)):
+        raise BadInput(f"{vocabulary} does not number its words from 0 on; {ADVICE}")
     names = [line.strip() for line in read_lines(special, ADVICE) if line.strip()]
     ids = {name: first + number for number, name in enumerate(names)}
     for name in (BEGIN, END):
@@ -50,8 +55,11 @@ def special_ids(vocabulary: Path, special: Path) -> dict[str, int]:
     return ids
 
 
-def _aquila(vocabulary: Path, merges: Path, special: Path) -> Tokenizer:
+def _aquila(files: Sequence[Path], size: int) -> Tokenizer:
+    vocabulary, merges, special = files
     ids = special_ids(vocabulary, special)
+    check_vocabulary(vocabulary, max(ids.values()) + 1, size, ADVICE)
+    read_lines(merges, ADVICE)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
     try:
         from tokenizers import Tokenizer as Engine
@@ -62,18 +70,15 @@ def _aquila(vocabulary: Path, merges: Path, special: Path) -> Tokenizer:
     try:
         engine: Any = Engine(BPE.from_file(str(vocabulary), str(merges)))
     except Exception as error:  # noqa: BLE001  the package raises plain Exceptions
-        raise BadInput(f"cannot read {vocabulary} with {merges}: {error}; {ADVICE}") from None
+        raise BadInput(f"cannot read {vocabulary} with {merges}: {shown(error, 200)}; {ADVICE}") from None
     engine.pre_tokenizer = ByteLevel(add_prefix_space=False)
     return Tokenizer(lambda text: engine.encode(text).ids, ids[BEGIN], ids[END])
 
 
-def _sentencepiece(path: Path) -> Tokenizer:
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise Unsupported(f"{path} needs the package sentencepiece: pip install sentencepiece") from None
-    try:
-        pieces = SentencePieceProcessor(model_file=str(path))
-    except (RuntimeError, OSError) as error:
-        raise BadInput(f"{path} is not a SentencePiece model ({str(error).splitlines()[0]}); {ADVICE}") from None
+def _sentencepiece(path: Path, size: int) -> Tokenizer:
+    pieces = open_sentencepiece(path, ADVICE)
+    check_vocabulary(path, pieces.vocab_size(), size, ADVICE)
+    for name, token in (("BOS", pieces.bos_id()), ("EOS", pieces.eos_id())):
+        if token < 0:
+            raise BadInput(f"{path} has no {name} token, which samples begin or end with; {ADVICE}")
     return Tokenizer(pieces.encode, pieces.bos_id(), pieces.eos_id())

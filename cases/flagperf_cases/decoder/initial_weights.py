@@ -8,6 +8,7 @@ the same numbers on a CPU mesh, with only a warning.)
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 
 import torch
@@ -16,11 +17,25 @@ from torch.distributed.tensor import DTensor
 
 from flagperf_cases.decoder.model import Decoder, RmsNorm
 
+OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
+"""The weights of a block whose results are added to the hidden states."""
 
-def initialise(model: Decoder, seed: int, std: float, device: str) -> None:
-    """Allocates the parameters of a model that was built on meta, and draws their values."""
+
+def initialise(model: Decoder, seed: int, std: float, device: str, *, output_std: float | None = None) -> None:
+    """Allocates the parameters of a model that was built on meta, and draws their values. `output_std` is that of
+    OUTPUTS, if it differs."""
     norms = {name for name, module in model.named_modules() if isinstance(module, RmsNorm)}
-    fill(model, device, lambda name, parameter: _drawn(model, name, parameter, seed, std, norms))
+
+    def drawn(name: str, parameter: nn.Parameter) -> torch.Tensor:
+        own_std = output_std if output_std is not None and name.endswith(OUTPUTS) else std
+        return _drawn(model, name, parameter, seed, own_std, norms)
+
+    fill(model, device, drawn)
+
+
+def scaled_std(std: float, num_layers: int) -> float:
+    """Megatron's for OUTPUTS: every block adds two of them, so that hidden states keep their size in deep models."""
+    return std / math.sqrt(2 * num_layers)
 
 
 def fill(model: Decoder, device: str, full: Callable[[str, nn.Parameter], torch.Tensor]) -> None:

@@ -27,7 +27,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.functional import cross_entropy
 
 from flagperf_cases.decoder.gradients import TiedGradients
-from flagperf_cases.decoder.initial_weights import initialise
+from flagperf_cases.decoder.initial_weights import initialise, scaled_std
 from flagperf_cases.decoder.layout import Layout
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.pipeline_stage import BufferReusingStage
@@ -81,9 +81,9 @@ def build_model(
     recompute: bool = False,
     autocast: torch.dtype | None = None,
 ) -> Decoder:
-    """This rank's part of the model, with its initial weights."""
+    """This rank's part of the model, with initial weights as in Megatron."""
     model = build_on_meta(shape, place, recompute=recompute, autocast=autocast)
-    initialise(model, seed, std, device)
+    initialise(model, seed, std, device, output_std=scaled_std(std, shape.layers))
     return model
 
 

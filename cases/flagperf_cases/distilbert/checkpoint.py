@@ -15,7 +15,8 @@ from flagperf_cases.checkpoint_files import (
     layer_number,
     read_shapes,
 )
-from flagperf_cases.data_files import read_json_object, read_lines
+from flagperf_cases.data_files import read_json_object, shown
+from flagperf_cases.tokenizer_files import PADDING, read_words
 
 CHECKPOINT = "distilbert-base-uncased"
 GET_CHECKPOINT = (
@@ -35,13 +36,8 @@ T = TypeVar("T")
 
 
 def check_vocabulary(path: Path, model: Mapping[str, Any]) -> Path:
-    words = read_lines(path, GET_CHECKPOINT)
-    missing = [word for word in SPECIAL_WORDS if word not in words]
-    if missing or words[0] != SPECIAL_WORDS[0]:
-        wanted = f"it begins with {SPECIAL_WORDS[0]} and has {', '.join(SPECIAL_WORDS)}"
-        raise BadInput(f"{path} is not BERT's vocabulary: {wanted}; {GET_CHECKPOINT}")
-    size = model["vocabulary"]
-    if len(words) > size or (model["checkpoint"] and len(words) < size):
+    words, size = read_words(path, SPECIAL_WORDS, GET_CHECKPOINT), model["vocabulary"]
+    if len(words) > size or len(words) < (size if model["checkpoint"] else size - PADDING + 1):
         fewer_or_more = "more" if len(words) > size else "fewer"
         raise BadInput(
             f"{path} has {len(words)} words, {fewer_or_more} than model.vocabulary={size}; "
@@ -55,7 +51,7 @@ def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
     check_config(folder / "config.json", model)
     weights = find_weights(folder, GET_CHECKPOINT)
     found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
-    if POSITIONS in found:
+    if found.get(POSITIONS):
         rows, *rest = found[POSITIONS]
         found[POSITIONS] = (min(rows, model["sequence"]), *rest)
     check_shapes(weights[0], found, encoder_shapes(model), FIT_CHECKPOINT)
@@ -66,7 +62,7 @@ def check_config(path: Path, model: Mapping[str, Any]) -> None:
     """Checks what shapes cannot show (heads, activation), and what reads better by name than as a shape."""
     config = read_json_object(path, GET_CHECKPOINT)
     if config.get("model_type", "distilbert") != "distilbert" or config.get("activation", "gelu") != "gelu":
-        kind = f"model_type {config.get('model_type')!r}, activation {config.get('activation')!r}"
+        kind = f"model_type {shown(config.get('model_type'))!r}, activation {shown(config.get('activation'))!r}"
         raise BadInput(f"{path} is not of a DistilBERT with gelu ({kind}); {GET_CHECKPOINT}")
     for name, key in (("dim", "width"), ("hidden_dim", "ffn"), ("n_heads", "heads"), ("vocab_size", "vocabulary")):
         check_config_value(path, name, _size(path, config, name), key, model[key], FIT_VALUE)
@@ -80,7 +76,7 @@ def check_config(path: Path, model: Mapping[str, Any]) -> None:
 
 def _size(path: Path, config: Mapping[str, Any], name: str) -> int:
     if type(config.get(name)) is not int:
-        found = f"is {config[name]!r}, not a whole number" if name in config else "is missing"
+        found = f"is {shown(repr(config[name]))}, not a whole number" if name in config else "is missing"
         raise BadInput(f"{path}: {name} {found}; {GET_CHECKPOINT}")
     return int(config[name])
 

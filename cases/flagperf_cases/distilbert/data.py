@@ -135,5 +135,5 @@ def _row(path: Path, number: int, line: str) -> tuple[str, int]:
     if not sentence.strip():
         raise BadInput(f"{path} line {number}: the sentence is empty; {GET_SST2}")
     if label not in ("0", "1"):
-        raise BadInput(f"{path} line {number}: the label must be 0 or 1, found {label!r}; {GET_SST2}")
+        raise BadInput(f"{path} line {number}: the label must be 0 or 1, found {label[:20]!r}; {GET_SST2}")
     return sentence, int(label)

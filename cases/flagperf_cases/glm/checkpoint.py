@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flagperf.errors import BadInput
-from flagperf_cases.checkpoint_files import Shape, check_shapes, layer_number, read_pickle
+from flagperf_cases.checkpoint_files import Shape, check_shapes, layer_number
 from flagperf_cases.data_files import read_lines
 from flagperf_cases.safe_pickle import PlaceholderUnpickler, safe_load
+from flagperf_cases.torch_files import TensorShape, is_state, read_pickle
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,7 @@ FIT_CHECKPOINT = (
 def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
     """The files of a checkpoint that has every weight of this model in its shape. No weight is read."""
     path = weights_file(folder)
-    found = _used(_weights(path, read_pickle(path, GET_CHECKPOINT, PlaceholderUnpickler), tuple), model["layers"])
+    found = _used(_weights(path, read_pickle(path, GET_CHECKPOINT, PlaceholderUnpickler), TensorShape), model["layers"])
     wanted = weight_shapes(model)
     shapes = {name: _any_length(shape, wanted[name]) if name in POSITIONS else shape for name, shape in found.items()}
     check_shapes(path, shapes, wanted, FIT_CHECKPOINT)
@@ -62,7 +63,7 @@ def load_checkpoint(model: Any, folder: Path) -> None:
 def weights_file(folder: Path) -> Path:
     """The weights of the iteration that the folder names as its latest."""
     iteration = read_lines(folder / ITERATION, GET_CHECKPOINT)[0].strip()
-    if not iteration.isalnum():
+    if not iteration.isascii() or not iteration.isalnum():
         raise BadInput(
             f"{folder / ITERATION} should hold the name of a folder like 200000, not {iteration[:60]!r}; "
             f"{GET_CHECKPOINT}"
@@ -96,10 +97,10 @@ def _any_length(shape: Shape, wanted: Shape) -> Shape:
 
 
 def _weights(path: Path, content: Any, kind: type[T]) -> dict[str, T]:
-    weights = content.get("module") if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(weight, kind) for weight in weights.values()):
+    weights: Any = content.get("module") if isinstance(content, dict) else None
+    if not is_state(weights, kind):
         raise BadInput(f"{path} has no weights under the key `module`; {GET_CHECKPOINT}")
-    return weights
+    return dict(weights)
 
 
 def _used(weights: Mapping[str, T], num_layers: int) -> dict[str, T]:

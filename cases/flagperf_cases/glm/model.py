@@ -45,24 +45,26 @@ class Glm(nn.Module):  # type: ignore[misc]
         targets: torch.Tensor,
         target_mask: torch.Tensor,
     ) -> torch.Tensor:
-        """One score per sequence, in float32 or better.
+        """One score per sequence, summed in float32 or better.
 
         `tokens`, `positions`, `blocks` are [sequences, length]; `context` is the number of positions that are visible
         from everywhere; `answer_at`, `targets` and `target_mask` are [sequences, longest answer].
         """
         states = self.transformer(self.word_embeddings(tokens), positions, blocks, attention_mask(context, tokens))
-        logits = self._answer_logits(states, answer_at)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        chosen = functional.log_softmax(logits, dim=-1, dtype=wide).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        return (chosen * target_mask).sum(-1)
+        wide = torch.promote_types(states.dtype, torch.float32)
+        return (self._log_probabilities(states, answer_at, targets).to(wide) * target_mask).sum(-1)
 
-    def _answer_logits(self, states: torch.Tensor, answer_at: torch.Tensor) -> torch.Tensor:
-        """The output layer is tied to the word embedding. With `logits` "all", training computes it at every position,
-        as the original does."""
+    def _log_probabilities(self, states: torch.Tensor, answer_at: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Of each target. The output layer is tied to the word embedding. With `logits` "all", training computes it
+        and its log-softmax at every position and in the type of the weights, as the original does: its memory and time
+        are part of what is measured."""
         sequences = torch.arange(len(states), device=states.device).unsqueeze(-1)
         if self.training and self.logits == "all":
-            return functional.linear(states, self.word_embeddings.weight)[sequences, answer_at]
-        return functional.linear(states[sequences, answer_at], self.word_embeddings.weight)
+            logits = functional.linear(states, self.word_embeddings.weight)
+            return functional.log_softmax(logits, dim=-1)[sequences, answer_at, targets]
+        logits = functional.linear(states[sequences, answer_at], self.word_embeddings.weight)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        return functional.log_softmax(logits, dim=-1, dtype=wide).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
 def attention_mask(context: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

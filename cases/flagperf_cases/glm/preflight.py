@@ -7,7 +7,7 @@ from typing import Any
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import data_folder, describe_file, read_lines
+from flagperf_cases.data_files import data_folder, describe_file
 from flagperf_cases.glm.checkpoint import CHECKPOINT, check_checkpoint
 from flagperf_cases.glm.data import TRAIN, VALIDATION, VOCABULARY
 from flagperf_cases.glm.record_dataset import (
@@ -22,6 +22,7 @@ from flagperf_cases.glm.record_dataset import (
 from flagperf_cases.glm.samples import NUM_FRAME_TOKENS, make_samples
 from flagperf_cases.glm.synthetic import MAX_POSITIONS, WORDS
 from flagperf_cases.glm.tokenizer import NUM_ANSWER_TOKENS, SPECIAL, WordPieceTokenizer
+from flagperf_cases.tokenizer_files import check_vocabulary, read_words
 from flagperf_cases.value_checks import check_divisible, check_synthetic_rows
 
 GET_VOCABULARY = (
@@ -89,14 +90,6 @@ def _may_be_too_long(record: Record, length: int) -> bool:
 
 
 def _checked_vocabulary(path: Path, size: int) -> Path:
-    words = read_lines(path, GET_VOCABULARY)
-    if words[0] != SPECIAL[0] or not set(SPECIAL) <= set(words):
-        raise BadInput(
-            f"{path} is not BERT's vocabulary: that begins with [PAD] and has {', '.join(SPECIAL)}; {GET_VOCABULARY}"
-        )
-    if len(words) + NUM_ANSWER_TOKENS > size:
-        raise BadInput(
-            f"{path} has {len(words)} words, and GLM adds {NUM_ANSWER_TOKENS} tokens: more than "
-            f"model.vocabulary={size}; set that to {len(words) + NUM_ANSWER_TOKENS} or more"
-        )
+    words = read_words(path, SPECIAL, GET_VOCABULARY)
+    check_vocabulary(path, len(words) + NUM_ANSWER_TOKENS, size, GET_VOCABULARY)
     return path

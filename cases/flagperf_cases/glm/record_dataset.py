@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ NEGATIVES_SEED = 42
 PLAIN = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-"})
 """One character each, so that offsets remain valid."""
 
+MAX_LINE_BYTES = 16 << 20
 HDF5_SIGNATURE = b"\x89HDF"
 GET_RECORD = (
     "take ReCoRD.zip of SuperGLUE (https://super.gluebenchmark.com/tasks) and unpack it in the folder that is given "
@@ -68,9 +70,11 @@ def read_records(path: Path) -> Iterator[Record]:
     decoder = msgspec.json.Decoder(Record)
     with require_file(path, GET_RECORD).open("rb") as file:
         number = 0
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
             if line.startswith(HDF5_SIGNATURE):
                 raise BadInput(f"{path} is an HDF5 file: {NO_HDF5}; {GET_RECORD}")
+            if len(line) == MAX_LINE_BYTES:
+                raise BadInput(f"{path} line {number} is longer than any record of ReCoRD; {GET_RECORD}")
             yield _checked(decoder, path, number, line)
     if not number:
         raise BadInput(f"{path} is empty; {GET_RECORD}")
@@ -81,7 +85,7 @@ def _checked(decoder: msgspec.json.Decoder[Record], path: Path, number: int, lin
         record = decoder.decode(line)
     except msgspec.ValidationError as error:
         raise BadInput(f"{path} line {number} is not a record of ReCoRD ({error}); {GET_RECORD}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"{path} line {number} is not a JSON object on one line ({error}); {GET_RECORD}") from None
     for problem in problems(record):
         raise BadInput(f"{path} line {number}: {problem}; {GET_RECORD}")
@@ -113,7 +117,7 @@ def _question_problems(record: Record, question: Question) -> Iterator[str]:
             exclusive = text[answer.start : answer.end] == answer.text
             hint = "; `end` has to be the index of the last character, which is one less"
             yield (
-                f"the answer {answer.text!r} is not at {answer.start} to {answer.end}, where the passage has "
+                f"the answer {answer.text[:60]!r} is not at {answer.start} to {answer.end}, where the passage has "
                 f"{found[:60]!r}{hint if exclusive else ''}"
             )
     entities = {text_at(text, entity) for entity in record.passage.entities}

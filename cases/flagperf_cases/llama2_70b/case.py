@@ -14,7 +14,7 @@ from flagperf_cases.decoder.layout import bubble, layout_of
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
 from flagperf_cases.decoder.shape import DecoderShape, sections, shape_of
-from flagperf_cases.llama2_70b.data import Samples, global_batch_rows, load_data
+from flagperf_cases.llama2_70b.data import Samples, load_data
 from flagperf_cases.model_facts import describe_transformer
 
 
@@ -45,8 +45,8 @@ def run(ctx: Context) -> None:
     global_batch = training.batch_size * training.accumulate * layout.dp
     num_steps = training.max_steps or max(1, training.max_samples // global_batch)
     with ctx.training(planned_steps=num_steps):
-        for number, batch in enumerate(ctx.batches(batches(samples, place, training, global_batch, num_steps)), 1):
-            set_rate(optimizer, training, consumed=number * global_batch)
+        for step, batch in enumerate(ctx.batches(batches(samples, place, global_batch, num_steps))):
+            set_rate(optimizer, training, consumed=step * global_batch)
             train_step(ctx, trainer, optimizer, batch)
     ctx.report(bubble_theory=bubble(layout.pp, training.accumulate))
 
@@ -64,12 +64,10 @@ def train_step(
         step.done(**step_counts(place, batch["inputs"], loss))
 
 
-def batches(
-    samples: Samples, place: Place, training: Any, global_batch: int, num_steps: int
-) -> Iterator[dict[str, torch.Tensor]]:
+def batches(samples: Samples, place: Place, global_batch: int, num_steps: int) -> Iterator[dict[str, torch.Tensor]]:
     """All micro-batches of this replica, step by step. The samples of a step do not depend on the layout."""
     for step in range(num_steps):
-        rows = global_batch_rows(len(samples), training.seed, step, global_batch)
+        rows = samples.global_batch(step, global_batch)
         tokens = torch.tensor([samples[row] for row in rows[place.dp_rank :: place.layout.dp]])
         yield {"inputs": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
 
@@ -105,15 +103,21 @@ def make_optimizer(model: Decoder, training: Any) -> torch.optim.Optimizer:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, training: Any, consumed: int) -> None:
-    lowest = training.lowest_learning_rate / training.learning_rate
-    factor = rate_factor(consumed, total=training.max_samples, warmup=training.warmup_samples, lowest=lowest)
+    rate = learning_rate(
+        consumed,
+        total=training.max_samples,
+        warmup=training.warmup_fraction * training.max_samples,
+        highest=training.learning_rate,
+        lowest=training.lowest_learning_rate,
+    )
     for group in optimizer.param_groups:
-        group["lr"] = training.learning_rate * factor
+        group["lr"] = rate
 
 
-def rate_factor(consumed: int, *, total: int, warmup: int, lowest: float) -> float:
-    """Of the learning rate after `consumed` samples: linear warm-up, then cosine decay to the fraction `lowest`."""
-    if consumed < warmup:
-        return consumed / warmup
-    progress = min(1.0, (consumed - warmup) / max(1, total - warmup))
-    return lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * progress))
+def learning_rate(consumed: int, *, total: int, warmup: float, highest: float, lowest: float) -> float:
+    """Of the step that begins after `consumed` samples, as in Megatron: linear warm-up from 0, so that the first step
+    changes nothing, then a cosine down to `lowest`, which is reached after `total` samples."""
+    if consumed <= warmup and warmup:
+        return highest * consumed / warmup
+    progress = min(1.0, (consumed - warmup) / (total - warmup))
+    return lowest + 0.5 * (math.cos(math.pi * progress) + 1) * (highest - lowest)

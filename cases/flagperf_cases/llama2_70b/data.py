@@ -1,4 +1,4 @@
-"""One stream of tokens, from disk or synthetic, cut into samples of sequence + 1 in an order that depends on the seed.
+"""One stream of tokens, from disk or synthetic, cut into samples of sequence + 1, in an order that the seed decides.
 
 Importable without torch, because preflight.py reads the files by these functions.
 """
@@ -6,33 +6,29 @@ Importable without torch, because preflight.py reads the files by these function
 from __future__ import annotations
 
 import hashlib
-import random
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from flagperf.errors import BadInput, Unsupported
-from flagperf_cases.data_files import data_folder, read_lines, require_file
+from flagperf.errors import BadInput
+from flagperf_cases.data_files import data_folder, read_lines
 from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
+from flagperf_cases.llama2_70b.order import Order, ShuffledSamples, Stream, megatron_order
 from flagperf_cases.llama2_70b.synthetic import SyntheticStream
+from flagperf_cases.tokenizer_files import check_vocabulary, open_sentencepiece
 
 TOKENIZER = Path("tokenizer") / "tokenizer.model"
 TEXTS = "text"
 NUM_HASHED_SAMPLES = 64
 
 
-class Stream(Protocol):
-    def __len__(self) -> int: ...
-
-    def part(self, begin: int, end: int) -> list[int]: ...
-
-
 @dataclass(frozen=True)
 class Samples:
     name: str
     stream: Stream
+    order: Order
     sequence: int
     vocabulary: int
     sha256: str = ""
@@ -48,24 +44,39 @@ class Samples:
         check_tokens(self.name, tokens, self.vocabulary)
         return tokens
 
+    def global_batch(self, step: int, size: int) -> list[int]:
+        """The samples of an optimizer step, the same in every layout."""
+        return [self.order[place] for place in range(step * size, (step + 1) * size)]
+
 
 def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
-    source, model = values["data"]["source"], values["model"]
-    stream = _open(values, data_dir)
-    samples = Samples(source, stream, model["sequence"], model["vocabulary"])
-    if not len(samples):
+    source, sequence = values["data"]["source"], values["model"]["sequence"]
+    stream, seed = _open(values, data_dir), values["training"]["seed"]
+    if len(stream) <= sequence:
         raise BadInput(
-            f"data.source={source} has {len(stream)} tokens, too few for one sample of {model['sequence']} + 1; "
+            f"data.source={source} has {len(stream)} tokens, too few for one sample of {sequence} + 1; "
             "give more data or a smaller model.sequence"
         )
-    return replace(samples, sha256=_digest(samples))
+    order: Order = ShuffledSamples((len(stream) - 1) // sequence, seed)
+    if values["data"]["order"] == "megatron":
+        stream, order = megatron_order(stream, sequence, _samples_of_run(values), seed)
+    samples = Samples(source, stream, order, sequence, values["model"]["vocabulary"])
+    return replace(samples, sha256=_digest(samples, values["data"]["order"]))
 
 
-def _digest(samples: Samples) -> str:
+def _samples_of_run(values: dict[str, Any]) -> int:
+    """Those that the run is made for, or as many as its steps take if these are more."""
+    training = values["training"]
+    global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
+    return int(max(training["max_samples"], training["max_steps"] * global_batch))
+
+
+def _digest(samples: Samples, order: str) -> str:
     """Hashes the number of samples, which decides their order, and some samples from the first to the last."""
     last = len(samples) - 1
     rows = sorted({last * part // (NUM_HASHED_SAMPLES - 1) for part in range(NUM_HASHED_SAMPLES)})
-    return hashlib.sha256(repr((len(samples), [samples[row] for row in rows])).encode()).hexdigest()
+    content = (len(samples), [samples[row] for row in rows], *([order] if order != "samples" else []))
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def check_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:
@@ -84,18 +95,22 @@ def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
     folder = data_folder(data_dir, "tokens")
     if source == "indexed":
         return TokenStream(read_index(indexed_prefix(folder, values["data"]["prefix"])))
-    return TextStream(text_files(folder), folder / TOKENIZER)
+    return TextStream(text_files(folder), folder / TOKENIZER, values["model"]["vocabulary"])
 
 
 class TextStream:
     """Text files, tokenized by SentencePiece. A file is a document, from BOS to EOS."""
 
-    def __init__(self, files: Sequence[Path], tokenizer: Path) -> None:
-        pieces = _tokenizer(tokenizer)
+    def __init__(self, files: Sequence[Path], tokenizer: Path, vocabulary: int) -> None:
+        pieces = open_sentencepiece(tokenizer, "it is Llama 2's tokenizer.model")
+        check_vocabulary(tokenizer, pieces.vocab_size(), vocabulary, "take Llama 2's tokenizer.model")
         self._tokens = array("i")
+        self.lengths: list[int] = []
         for path in files:
             text = "\n".join(read_lines(path, "save it as UTF-8"))
-            self._tokens.extend([pieces.bos_id(), *pieces.encode(text), pieces.eos_id()])
+            tokens = [pieces.bos_id(), *pieces.encode(text), pieces.eos_id()]
+            self.lengths.append(len(tokens))
+            self._tokens.extend(tokens)
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -119,38 +134,3 @@ def text_files(folder: Path) -> list[Path]:
     if not found:
         raise BadInput(f"{folder / TEXTS} has no .txt files; put the text there, or set data.source=indexed")
     return found
-
-
-def _tokenizer(path: Path) -> Any:
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise Unsupported("data.source=text needs the package sentencepiece: pip install sentencepiece") from None
-    try:
-        return SentencePieceProcessor(model_file=str(require_file(path, "it is Llama 2's tokenizer.model")))
-    except (RuntimeError, OSError) as error:
-        raise BadInput(f"{path} is not a SentencePiece model ({str(error).splitlines()[0]})") from None
-
-
-# --- order of the samples -------------------------------------------------------------------------------------------
-
-
-def global_batch_rows(num_rows: int, seed: int, step: int, size: int) -> list[int]:
-    """The samples of one optimizer step, the same in every layout. After the last sample comes a new shuffle."""
-    rows = []
-    for number in range(step * size, (step + 1) * size):
-        rows.append(_order(num_rows, seed, number // num_rows)[number % num_rows])
-    return rows
-
-
-_orders: dict[tuple[int, int, int], list[int]] = {}
-
-
-def _order(num_rows: int, seed: int, epoch: int) -> list[int]:
-    key = (num_rows, seed, epoch)
-    if key not in _orders:
-        _orders.clear()
-        order = list(range(num_rows))
-        random.Random(f"{seed} {epoch}").shuffle(order)
-        _orders[key] = order
-    return _orders[key]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import mmap
 import struct
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import require_file
+from flagperf_cases.data_files import read_bytes, require_file
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 HEADER = struct.Struct("<9sQBQQ")
 TOKEN_TYPES = {1: ("B", 1), 2: ("b", 1), 3: ("h", 2), 4: ("i", 4), 5: ("q", 8), 8: ("H", 2)}
 """dtype code -> struct letter and bytes; 6 and 7 are floats, which cannot be tokens."""
+
+MAX_INDEX_BYTES = 4 << 30
 
 ADVICE = "write it with Megatron's preprocess_data.py"
 
@@ -30,14 +33,15 @@ class Index:
     letter: str
     item_bytes: int
     num_tokens: int
-    num_sequences: int
+    lengths: array[int]
+    """Tokens of each sequence."""
 
 
 def read_index(prefix: Path) -> Index:
     """Raises BadInput for another file format, a truncated index, and one that does not match its .bin."""
     idx = require_file(prefix.with_name(prefix.name + ".idx"), ADVICE)
     data = require_file(prefix.with_name(prefix.name + ".bin"), ADVICE)
-    content = idx.read_bytes()
+    content = read_bytes(idx, ADVICE, MAX_INDEX_BYTES)
     num_sequences, num_documents, letter, item_bytes = _header(idx, content)
     wanted = HEADER.size + 12 * num_sequences + 8 * num_documents
     if len(content) != wanted:
@@ -45,7 +49,8 @@ def read_index(prefix: Path) -> Index:
             f"{idx} has {len(content)} bytes, and an index of {num_sequences} sequences and {num_documents} document "
             f"ends has {wanted}: it is truncated or not an index; {ADVICE}"
         )
-    num_tokens = _check_sequences(idx, content, num_sequences, item_bytes)
+    lengths = _checked_lengths(idx, content, num_sequences, item_bytes)
+    num_tokens = sum(lengths)
     if not num_tokens:
         raise BadInput(f"{idx} has no tokens; {ADVICE} from text that is not empty")
     if data.stat().st_size != num_tokens * item_bytes:
@@ -53,7 +58,7 @@ def read_index(prefix: Path) -> Index:
             f"{data} has {data.stat().st_size} bytes, and its index names {num_tokens} tokens of {item_bytes} bytes: "
             f"{num_tokens * item_bytes}; one of the two is truncated, copy both again"
         )
-    return Index(data, letter, item_bytes, num_tokens, num_sequences)
+    return Index(data, letter, item_bytes, num_tokens, lengths)
 
 
 def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
@@ -68,8 +73,8 @@ def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
     return num_sequences, num_documents, letter, item_bytes
 
 
-def _check_sequences(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> int:
-    """The number of tokens. Sequences have to follow each other without gaps, so that .bin is one token stream."""
+def _checked_lengths(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> array[int]:
+    """Sequences have to follow each other without gaps, so that .bin is one token stream."""
     view = memoryview(content)
     middle = HEADER.size + 4 * num_sequences
     lengths = view[HEADER.size : middle].cast("i")
@@ -81,7 +86,7 @@ def _check_sequences(idx: Path, content: bytes, num_sequences: int, item_bytes: 
                 f"{idx}: sequence {number} of length {length} begins at byte {offset}, expected {expected}; {ADVICE}"
             )
         expected += length * item_bytes
-    return expected // item_bytes
+    return array("i", lengths)
 
 
 class TokenStream:
@@ -90,6 +95,7 @@ class TokenStream:
     def __init__(self, index: Index) -> None:
         with index.path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.lengths = index.lengths
         self._tokens: Any = memoryview(self._map).cast(index.letter)  # type: ignore[call-overload]
 
     def __len__(self) -> int:

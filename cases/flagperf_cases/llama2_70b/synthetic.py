@@ -18,6 +18,11 @@ class SyntheticStream:
             is_noise = rng.random() < noise
             self._tokens.append(rng.randrange(vocabulary) if is_noise else followers[self._tokens[-1]])
 
+    @property
+    def lengths(self) -> list[int]:
+        """One document."""
+        return [len(self._tokens)]
+
     def __len__(self) -> int:
         return len(self._tokens)
 

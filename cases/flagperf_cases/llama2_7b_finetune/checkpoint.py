@@ -7,9 +7,10 @@ from typing import Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import check_shapes, find_weights, layer_number, read_shapes
-from flagperf_cases.data_files import read_json_object, require_file
+from flagperf_cases.data_files import read_json_object, require_file, shown
 from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer
 from flagperf_cases.llama_checkpoint import check_llama_config, llama_shapes
+from flagperf_cases.tokenizer_files import check_vocabulary
 
 CHECKPOINT = "llama2_7b_hf"
 GET_CHECKPOINT = (
@@ -25,11 +26,7 @@ Model = dict[str, Any]
 def check_tokenizer(folder: Path, vocabulary: int) -> SentencePieceTokenizer:
     path = require_file(folder / "tokenizer.model", GET_CHECKPOINT)
     tokenizer = SentencePieceTokenizer(path)
-    if tokenizer.num_tokens > vocabulary:
-        raise BadInput(
-            f"{path} has {tokenizer.num_tokens} tokens, more than model.vocabulary={vocabulary}; "
-            f"set that to {tokenizer.num_tokens}, or take the tokenizer of this model"
-        )
+    check_vocabulary(path, tokenizer.num_tokens, vocabulary, GET_CHECKPOINT)
     return tokenizer
 
 
@@ -54,11 +51,12 @@ def is_used(name: str, num_layers: int, *, tied: bool) -> bool:
 
 def _check_config(path: Path, config: dict[str, Any], model: Model) -> None:
     if config.get("model_type") != "llama":
-        raise BadInput(f"{path} is of a model of type {config.get('model_type')!r}, not llama; {GET_CHECKPOINT}")
+        kind = shown(config.get("model_type"))
+        raise BadInput(f"{path} is of a model of type {kind!r}, not llama; {GET_CHECKPOINT}")
     check_llama_config(path, config, model, FIT_CHECKPOINT)
     layers = config.get("num_hidden_layers")
     if not isinstance(layers, int) or layers < model["layers"]:
         raise BadInput(
-            f"{path} is of a model with num_hidden_layers={layers}, fewer than model.layers={model['layers']}; "
+            f"{path} is of a model with num_hidden_layers={shown(layers)}, fewer than model.layers={model['layers']}; "
             f"{FIT_CHECKPOINT}"
         )

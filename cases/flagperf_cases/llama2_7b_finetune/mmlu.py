@@ -6,12 +6,13 @@ Importable without torch, because preflight.py reads the files by these function
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import require_file
+from flagperf_cases.data_files import read_text
 from flagperf_cases.llama2_7b_finetune.tokenizer import LETTERS, AnswerTokens, Tokenizer
 
 FOLDER = "mmlu_dataset"
@@ -73,6 +74,8 @@ class Prompt:
     tokens: list[int]
     num_shots: int
     answer: int
+    whole: str
+    """The text with all examples."""
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -99,24 +102,27 @@ def read_questions(path: Path) -> list[Question]:
 
     Read by the standard CSV reader, because others parse the option `None` as a missing value.
     """
+    file = io.StringIO(_plain_line_ends(read_text(path, GET_MMLU)), newline="")
     try:
-        with require_file(path, GET_MMLU).open(encoding="utf-8", newline="") as file:
-            rows = [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8; {GET_MMLU}") from None
+        return [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
     except csv.Error as error:
         raise BadInput(f"cannot read {path}: {error}; {GET_MMLU}") from None
-    if not rows:
-        raise BadInput(f"{path} is empty; {GET_MMLU}")
-    return rows
+
+
+def _plain_line_ends(text: str) -> str:
+    """A file all of whose lines end in CR LF was written or converted by Windows: the line ends inside its questions
+    are not part of them. Where only some do, as in one of MMLU's own files, they are."""
+    return text.replace("\r\n", "\n") if text.count("\r\n") == text.count("\n") else text
 
 
 def _question(path: Path, number: int, row: list[str]) -> Question:
+    if not any(cell.strip() for cell in row):
+        raise BadInput(f"{path} row {number} is blank; delete it, or {GET_MMLU}")
     if len(row) != 2 + len(LETTERS):
         raise BadInput(f"{path} row {number} has {len(row)} columns, not question, A, B, C, D, answer; {GET_MMLU}")
     text, *options, answer = row
-    if text.startswith("\ufeff"):
-        raise BadInput(f"{path} begins with a byte order mark, which an editor has added; {GET_MMLU}")
+    if not text.strip():
+        raise BadInput(f"{path} row {number}: the question is empty; {GET_MMLU}")
     if answer not in tuple(LETTERS):
         raise BadInput(
             f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; other versions of "
@@ -129,8 +135,9 @@ def _question(path: Path, number: int, row: list[str]) -> Question:
 
 
 def prompt_text(subject: Subject, examples: Sequence[Question], question: Question) -> str:
+    """Word for word as MMLU's authors ask, who have two spaces before the subject."""
     name = subject.name.replace("_", " ")
-    header = f"The following are multiple choice questions (with answers) about {name}.\n\n"
+    header = f"The following are multiple choice questions (with answers) about  {name}.\n\n"
     return header + "".join(f"{_item(each)} {LETTERS[each.answer]}\n\n" for each in examples) + _item(question)
 
 
@@ -161,9 +168,21 @@ def _fit_prompt(
 ) -> Prompt:
     """With as many of the last examples as fit. A question that is too long by itself is never truncated."""
     examples = subject.examples[:num_shots]
+    text = whole = prompt_text(subject, examples, question)
     while True:
-        text = prompt_text(subject, examples, question)
         tokens = [tokenizer.bos, *tokenizer.encode(text), *answers.lead]
         if len(tokens) <= longest or not examples:
-            return Prompt(index, tokens, len(examples), question.answer)
+            return Prompt(index, tokens, len(examples), question.answer, whole)
         examples = examples[1:]
+        text = prompt_text(subject, examples, question)
+
+
+def original_tokens(whole: str, tokenizer: Tokenizer, longest: int) -> list[int]:
+    """As the original benchmark cuts a prompt: the block after the first blank line is deleted until BOS and text are
+    not longer than `longest`, whatever it is: first the examples, and then the question itself."""
+    blocks = whole.split("\n\n")
+    while True:
+        tokens = tokenizer.encode("\n\n".join(blocks))
+        if 1 + len(tokens) <= longest or len(blocks) == 1:
+            return [tokenizer.bos, *tokens, *tokenizer.answers().lead]
+        del blocks[1]

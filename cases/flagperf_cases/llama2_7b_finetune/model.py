@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from flagperf.api import Precision
 from flagperf.errors import BadInput
 from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, GET_CHECKPOINT, is_used
+from flagperf_cases.safe_pickle import short_reason
 
 NOMINAL_PARAMETERS = {6_738_415_616: 7_000_000_000}
 """Rounded counts that published pages use for their MFU."""
@@ -89,7 +90,7 @@ def matmul_parameters(values: Any) -> int:
 def load_base(folder: Path, num_layers: int, dtype: torch.dtype, device: str) -> Any:
     """Loads onto the device shard by shard, so that the host never holds the whole model. Takes the first layers if the
     folder has more; refuses any other weight that is missing, unknown or of another shape."""
-    config = LlamaConfig.from_pretrained(folder)
+    config = read_config(folder)
     config.num_hidden_layers = num_layers
     try:
         model, report = LlamaForCausalLM.from_pretrained(
@@ -102,6 +103,13 @@ def load_base(folder: Path, num_layers: int, dtype: torch.dtype, device: str) ->
     if wrong:
         raise BadInput(f"{folder} does not fit the model of this run: {wrong[0]}; {GET_CHECKPOINT}")
     return model
+
+
+def read_config(folder: Path) -> LlamaConfig:
+    try:
+        return LlamaConfig.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  transformers raises what its version happens to raise
+        raise BadInput(f"cannot read {folder / 'config.json'}: {short_reason(error)}; {GET_CHECKPOINT}") from None
 
 
 def save_merged(model: Any, folder: Path, tokenizer_folder: Path | None) -> None:

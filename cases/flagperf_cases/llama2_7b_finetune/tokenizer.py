@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flagperf.errors import BadInput
+from flagperf_cases.tokenizer_files import open_sentencepiece
 
 LETTERS = "ABCD"
 
@@ -40,18 +41,7 @@ class Tokenizer(Protocol):
 class SentencePieceTokenizer:
     def __init__(self, path: Path) -> None:
         """Raises BadInput for a file that is not a SentencePiece model, or has no BOS or EOS."""
-        try:
-            from sentencepiece import SentencePieceProcessor
-        except ImportError:
-            raise BadInput(
-                f"reading {path} needs sentencepiece, which is not installed; pip install 'flagperf[run]'"
-            ) from None
-        try:
-            self._processor = SentencePieceProcessor(model_file=str(path))
-        except (RuntimeError, OSError) as error:
-            raise BadInput(
-                f"{path} is not a SentencePiece model ({str(error).splitlines()[0]}); take tokenizer.model of Llama 2"
-            ) from None
+        self._processor = open_sentencepiece(path, "take tokenizer.model of Llama 2")
         self._path = path
         self.bos, self.eos = self._processor.bos_id(), self._processor.eos_id()
         self.num_tokens = self._processor.vocab_size()

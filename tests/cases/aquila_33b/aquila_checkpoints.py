@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,17 @@ def write_huggingface(folder: Path, model: Any, **config_changes: Any) -> None:
 
 
 def write_megatron(
-    folder: Path, model: Any, ways: int, padded_vocabulary: int, *, form: dict[str, Any] | None = None
+    folder: Path,
+    model: Any,
+    ways: int,
+    padded_vocabulary: int,
+    *,
+    form: dict[str, Any] | None = None,
+    stages: Sequence[int] = (),
+    core: str = "",
 ) -> None:
-    """Megatron's shards, with everything that a real checkpoint has besides the weights."""
+    """Megatron's shards, with everything that a real checkpoint has besides the weights. `stages` are the layers of
+    each pipeline stage; `core` is `fused` or `plain`, for the two forms of norms in Megatron-core."""
     import numpy
     import torch
 
@@ -76,7 +85,7 @@ def write_megatron(
                 "args": argparse.Namespace(lr=1e-4, kind=OfAnotherProgram()),
                 "checkpoint_version": 3.0,
                 "iteration": 135000,
-                "model": {"language_model": _shard(model.shape, weights, rank, ways, padded_vocabulary)},
+                "model": {},
                 "optimizer": {"state": {0: torch.ones(3)}},
                 "rng_state": [
                     {
@@ -87,8 +96,11 @@ def write_megatron(
                     }
                 ],
             }
-            (home / f"mp_rank_{rank:02d}").mkdir()
-            torch.save(content, home / f"mp_rank_{rank:02d}/model_optim_rng.pt", **(form or {}))
+            shard = _shard(model.shape, weights, rank, ways, padded_vocabulary)
+            for name, part in _by_stage(shard, stages, f"mp_rank_{rank:02d}"):
+                content["model"] = _as_core(part, core == "fused") if core else {"language_model": part}
+                (home / name).mkdir()
+                torch.save(content, home / name / "model_optim_rng.pt", **(form or {}))
     finally:
         del sys.modules["program_that_is_not_here"]
 
@@ -124,3 +136,50 @@ def _shard(shape: DecoderShape, weights: dict[str, Any], rank: int, ways: int, p
         "encoder": encoder,
         "output_layer": {"weight": rows(weights["lm_head.weight"])},
     }
+
+
+def _by_stage(shard: dict[str, Any], stages: Sequence[int], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A stage numbers its own layers from 0; the first one has the embedding, the last one the rest."""
+    if not stages:
+        yield name, shard
+        return
+    first = 0
+    for number, count in enumerate(stages):
+        own = {f"layers.{first + layer}.": f"layers.{layer}." for layer in range(count)}
+        is_last = number == len(stages) - 1
+        encoder = {
+            new + key.removeprefix(old): value
+            for old, new in own.items()
+            for key, value in shard["encoder"].items()
+            if key.startswith(old)
+        }
+        if is_last:
+            encoder["final_layernorm.weight"] = shard["encoder"]["final_layernorm.weight"]
+        ends = {"embedding": shard["embedding"]} if number == 0 else {}
+        ends |= {"output_layer": shard["output_layer"]} if is_last else {}
+        yield f"{name}_{number:03d}", {**ends, "encoder": encoder}
+        first += count
+
+
+def _as_core(part: dict[str, Any], fused: bool) -> dict[str, Any]:
+    """Flat names, and a state of each fused module that is no weight."""
+    names = {
+        "input_layernorm.weight": "self_attention.linear_qkv.layer_norm_weight" if fused else "input_layernorm.weight",
+        "post_attention_layernorm.weight": "mlp.linear_fc1.layer_norm_weight" if fused else "pre_mlp_layernorm.weight",
+        "self_attention.query_key_value.weight": "self_attention.linear_qkv.weight",
+        "self_attention.dense.weight": "self_attention.linear_proj.weight",
+        "mlp.dense_h_to_4h.weight": "mlp.linear_fc1.weight",
+        "mlp.dense_4h_to_h.weight": "mlp.linear_fc2.weight",
+    }
+    flat: dict[str, Any] = {}
+    for key, value in part["encoder"].items():
+        layer, _, rest = key.removeprefix("layers.").partition(".")
+        is_layer = key.startswith("layers.")
+        flat[f"decoder.layers.{layer}.{names[rest]}" if is_layer else f"decoder.{key}"] = value
+        if is_layer and rest.startswith("mlp"):
+            flat[f"decoder.layers.{layer}.mlp.linear_fc1._extra_state"] = None
+    if "embedding" in part:
+        flat["embedding.word_embeddings.weight"] = part["embedding"]["word_embeddings"]["weight"]
+    if "output_layer" in part:
+        flat["output_layer.weight"] = part["output_layer"]["weight"]
+    return flat

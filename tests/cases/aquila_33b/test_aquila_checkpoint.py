@@ -27,6 +27,36 @@ def test_every_number_of_shards_gives_the_same_weights(tmp_path: Path, ways: int
         assert torch.equal(weight(name), parameter), name
 
 
+@pytest.mark.parametrize(
+    ("ways", "stages", "core"),
+    [(2, (), "fused"), (1, (), "plain"), (2, (1, 1), ""), (2, (1, 2), "fused"), (1, (0, 2, 1), "plain")],
+)
+def test_megatron_core_and_pipeline_stages_give_the_same_weights(
+    tmp_path: Path, ways: int, stages: tuple[int, ...], core: str
+) -> None:
+    import dataclasses
+
+    import torch
+
+    shape = dataclasses.replace(SMALL, layers=sum(stages) or 2)
+    model = small_model(shape)
+    write_megatron(tmp_path, model, ways, padded_vocabulary=64, stages=stages, core=core)
+    assert len(check_checkpoint(tmp_path, "megatron", shape)) == 1 + ways * max(1, len(stages))
+    weight = open_checkpoint(tmp_path, "megatron", shape)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(weight(name), parameter), name
+    for wrong in (1, 5):
+        with pytest.raises(BadInput, match="does not fit the model of this run"):
+            check_checkpoint(tmp_path, "megatron", dataclasses.replace(shape, layers=wrong))
+
+
+def test_a_released_checkpoint_has_no_iteration(tmp_path: Path) -> None:
+    write_megatron(tmp_path, small_model(), 1, 64)
+    (tmp_path / "ckpts/iter_0135000").rename(tmp_path / "ckpts/release")
+    (tmp_path / "ckpts/latest_checkpointed_iteration.txt").write_text("release\n")
+    assert len(check_checkpoint(tmp_path, "megatron", SMALL)) == 2
+
+
 def test_weights_in_the_form_of_an_old_torch_are_refused_before_a_run(tmp_path: Path) -> None:
     import torch
 
@@ -117,7 +147,37 @@ def _add_a_stage(folder: Path) -> None:
 
 
 def _name_no_iteration(folder: Path) -> None:
-    (folder / "ckpts/latest_checkpointed_iteration.txt").write_text("release\n")
+    (folder / "ckpts/latest_checkpointed_iteration.txt").write_text("latest\n")
+
+
+def _distribute(folder: Path) -> None:
+    (folder / "ckpts/iter_0135000/__0_0.distcp").touch()
+
+
+def _save(folder: Path, content: Any) -> None:
+    import torch
+
+    torch.save(content, folder / "ckpts/iter_0135000/mp_rank_00/model_optim_rng.pt")
+
+
+def _make_virtual(folder: Path) -> None:
+    _save(folder, {"model0": {}, "model1": {}})
+
+
+def _name_by_numbers(folder: Path) -> None:
+    import torch
+
+    _save(folder, {"model": {"language_model": {1: torch.zeros(2)}}})
+
+
+def _nest(folder: Path) -> None:
+    state: dict[str, Any] = {}
+    state["again"] = state
+    _save(folder, {"model": {"language_model": state}})
+
+
+def _hold_something_else(folder: Path) -> None:
+    _save(folder, {"model": {"weight": 1}})
 
 
 @pytest.mark.parametrize(
@@ -125,8 +185,13 @@ def _name_no_iteration(folder: Path) -> None:
     [
         (_cut, "cannot read the weights .*mp_rank_01"),
         (_lose_a_shard, "without gaps"),
-        (_add_a_stage, "without pipeline stages; found: mp_rank_00, mp_rank_01_000"),
-        (_name_no_iteration, "should hold a number like 135000, not 'release'"),
+        (_add_a_stage, "without gaps; found: mp_rank_00, mp_rank_01_000"),
+        (_name_no_iteration, "should hold a number like 135000, not 'latest'"),
+        (_distribute, "distributed form .* --ckpt-convert-format torch"),
+        (_make_virtual, "chunks of a virtual pipeline; .* without a virtual pipeline"),
+        (_name_by_numbers, "whose name is no text, '1'"),
+        (_nest, "nested too deeply"),
+        (_hold_something_else, r"nor names as Megatron-core has them \(decoder\.layers\.0\."),
     ],
 )
 def test_damaged_checkpoints_are_refused(tmp_path: Path, damage: Any, message: str) -> None:

@@ -78,13 +78,13 @@ def small_tokenizer(folder: Path, special: str = "[MASK]\n[CLS]\n</s>\n") -> Pat
 
 
 def test_special_tokens_take_the_ids_after_the_vocabulary(tmp_path: Path) -> None:
-    tokenizer = open_tokenizer(small_tokenizer(tmp_path / "tokenizer"))
+    tokenizer = open_tokenizer(small_tokenizer(tmp_path / "tokenizer"), 64)
     assert (tokenizer.begin, tokenizer.end, list(tokenizer.encode("ab ba"))) == (5, 6, [2, 3, 1, 0])
 
 
 def test_special_tokens_without_begin_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has no line \[CLS\]"):
-        open_tokenizer(small_tokenizer(tmp_path / "tokenizer", "</s>\n"))
+        open_tokenizer(small_tokenizer(tmp_path / "tokenizer", "</s>\n"), 64)
 
 
 def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data: Path, tmp_path: Path) -> None:

@@ -76,13 +76,13 @@ def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from flagperf_cases.decoder.initial_weights import initialise
+    from flagperf_cases.decoder.initial_weights import initialise, scaled_std
     from flagperf_cases.decoder.model import Decoder
 
     shape = DecoderShape(**sizes)
     with torch.device("meta"):
         model = Decoder(shape)
-    initialise(model, decoder_ranks.SEED, 0.2, "cpu")
+    initialise(model, decoder_ranks.SEED, 0.2, "cpu", output_std=scaled_std(0.2, shape.layers))
     initial = {name: value.detach().clone() for name, value in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses, norms = [], []

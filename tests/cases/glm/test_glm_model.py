@@ -130,6 +130,30 @@ def test_recomputing_and_fewer_logits_change_no_gradient(batch: dict[str, Any], 
         assert torch.allclose(gradients[1][name], gradient, rtol=1e-6, atol=1e-9), name
 
 
+@pytest.mark.parametrize(
+    ("logits", "training", "positions", "kind"),
+    [
+        ("all", True, LENGTH, torch.bfloat16),
+        ("all", False, 3, torch.float32),
+        ("answers", True, 3, torch.float32),
+    ],
+)
+def test_the_published_log_softmax_is_of_every_position_in_the_type_of_the_weights(
+    batch: dict[str, Any], monkeypatch: pytest.MonkeyPatch, logits: str, training: bool, positions: int, kind: Any
+) -> None:
+    computed: list[Any] = []
+    log_softmax = torch.nn.functional.log_softmax
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "log_softmax",
+        lambda *values, **options: computed.append(log_softmax(*values, **options)) or computed[-1],
+    )
+    model = small_model(logits=logits).bfloat16().train(training)
+    scores = model(**batch["inputs"])
+    assert [(tuple(each.shape), each.dtype) for each in computed] == [((3, positions, 24), kind)]
+    assert scores.dtype == torch.float32
+
+
 @pytest.mark.parametrize(("recompute", "expected"), [(True, [2, 4]), (False, [2, 2])])
 def test_layers_are_computed_again_in_the_backward_pass(
     batch: dict[str, Any], recompute: bool, expected: list[int]

@@ -119,7 +119,8 @@ def test_a_faulty_record_is_found_wherever_it_stands(data_dir: Path, name: str) 
     [
         ("good\nbad\n", "is not BERT's vocabulary"),
         (VOCABULARY.replace("[MASK]", "mask"), "is not BERT's vocabulary"),
-        (VOCABULARY + "x\n" * 54, "63 words, and GLM adds 2 tokens: more than model.vocabulary=64"),
+        (VOCABULARY + "".join(f"x{n}\n" for n in range(54)), "gives 65 tokens, more than model.vocabulary=64"),
+        (VOCABULARY + "ann\n", "has the word 'ann' 2 times"),
     ],
 )
 def test_a_foreign_vocabulary_is_refused(data_dir: Path, content: str, words: str) -> None:

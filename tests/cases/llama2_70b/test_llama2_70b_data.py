@@ -10,8 +10,9 @@ from case_harness import CaseHarness
 from indexed_datasets import write_indexed
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_70b.data import global_batch_rows, load_data
+from flagperf_cases.llama2_70b.data import load_data
 from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
+from flagperf_cases.llama2_70b.order import ShuffledSamples
 from flagperf_cases.llama2_70b.preflight import check_files
 
 CASE = CaseHarness("llama2_70b")
@@ -27,7 +28,7 @@ def indexed(**changes: Any) -> dict[str, Any]:
 def test_tokens_of_all_documents_are_one_stream(tmp_path: Path) -> None:
     write_indexed(tmp_path / PREFIX, DOCUMENTS)
     index = read_index(tmp_path / PREFIX)
-    assert (index.num_tokens, index.num_sequences) == (98, 3)
+    assert (index.num_tokens, list(index.lengths)) == (98, [4, 3, 91])
     assert TokenStream(index).part(2, 9) == [7, 1, 8, 9, 1, 10, 10]
 
 
@@ -46,7 +47,7 @@ def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
 def test_the_published_index_is_read(shared_data: Path) -> None:
     prefix = shared_data / "megatron_indexed/openwebtext_gpt2tiny/meg-gpt2-openwebtext_text_document"
     index = read_index(prefix)
-    assert (index.num_tokens, index.num_sequences, index.item_bytes) == (1_361_845, 1000, 2)
+    assert (index.num_tokens, len(index.lengths), index.item_bytes) == (1_361_845, 1000, 2)
     config = CASE.values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
     assert len(check_files(prefix.parent, config)) == 2
 
@@ -161,17 +162,16 @@ def test_layouts_that_the_model_does_not_allow_are_refused(changes: dict[str, An
 
 
 def test_every_sample_is_used_once_before_a_new_order_begins() -> None:
-    rows = [row for step in range(4) for row in global_batch_rows(10, 3, step, 5)]
+    order = ShuffledSamples(10, 3)
+    rows = [order[place] for place in range(20)]
     assert sorted(rows[:10]) == sorted(rows[10:]) == list(range(10))
     assert rows[:10] != rows[10:] and rows[:10] != list(range(10))
-    assert rows != [row for step in range(4) for row in global_batch_rows(10, 4, step, 5)]
+    other = ShuffledSamples(10, 4)
+    assert rows != [other[place] for place in range(20)]
+    assert [order[place] for place in range(10)] == rows[:10], "an epoch can be gone back to"
 
 
-@pytest.mark.run
-def test_rate_has_a_linear_warm_up_and_a_cosine_decay() -> None:
-    from flagperf_cases.llama2_70b.case import rate_factor
-
-    rates = {
-        consumed: rate_factor(consumed, total=1100, warmup=100, lowest=0.1) for consumed in (50, 100, 600, 1100, 2000)
-    }
-    assert rates == pytest.approx({50: 0.5, 100: 1.0, 600: 0.55, 1100: 0.1, 2000: 0.1})
+def test_more_samples_than_megatron_could_order_are_refused(tmp_path: Path) -> None:
+    write_indexed(tmp_path / PREFIX, DOCUMENTS)
+    with pytest.raises(BadInput, match=r"lower training\.max_samples, or set data\.order=samples"):
+        check_files(tmp_path, indexed(data__order="megatron", training__max_samples=1 << 40))

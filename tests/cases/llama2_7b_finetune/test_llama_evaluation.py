@@ -17,12 +17,12 @@ from flagperf_cases.evaluation_mode import evaluation_mode  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.data import load_data  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.evaluation import (  # noqa: E402
     ACCURACY,
+    choose,
     evaluate_loss,
     evaluate_mmlu,
-    grade_answers,
-    letter_logits,
+    last_logits,
 )
-from flagperf_cases.llama2_7b_finetune.mmlu import Prompt, Question, Subject  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.mmlu import Question, Subject  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.model import build_model, trainable  # noqa: E402
 
 CASE = CaseHarness("llama2_7b_finetune")
@@ -57,12 +57,11 @@ def context(batch_size: int = 3, **changes: Any) -> Any:
 
 
 def test_padded_prompts_give_the_logits_of_each_prompt_alone(model: Any) -> None:
-    letters = (5, 9, 20, 3)
     tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30)]
     with evaluation_mode(model):
-        together = letter_logits(context(), model, tokens, letters)
+        together = last_logits(context(), model, tokens)
         for row, each in zip(together, tokens, strict=True):
-            alone = model(input_ids=torch.tensor([each])).logits[0, -1, list(letters)]
+            alone = model(input_ids=torch.tensor([each])).logits[0, -1]
             torch.testing.assert_close(row, alone, rtol=1e-4, atol=1e-5)
 
 
@@ -71,12 +70,11 @@ def test_answers_come_in_the_order_of_the_questions(model: Any, batch_size: int)
     letters = (5, 9, 20, 3)
     tokens = [[0, *range(2, 2 + length)] for length in (30, 7, 12, 30, 25)]
     with evaluation_mode(model):
-        chosen = [int(model(input_ids=torch.tensor([t])).logits[0, -1, list(letters)].argmax()) for t in tokens]
-        answers = [chosen[0], (chosen[1] + 1) % 4, chosen[2], (chosen[3] + 2) % 4, chosen[4]]
-        asked = [Prompt(0, each, 5, answer) for each, answer in zip(tokens, answers, strict=True)]
+        logits = [model(input_ids=torch.tensor([each])).logits[0, -1] for each in tokens]
         done: list[int] = []
-        right = grade_answers(context(batch_size), model, asked, letters, done.append)
-        assert right == [True, False, True, False, True]
+        chosen = choose(context(batch_size), model, tokens, letters, done.append)
+        assert [choice.letter for choice in chosen] == [int(each[list(letters)].argmax()) for each in logits]
+        assert [choice.token for choice in chosen] == [int(each.argmax()) for each in logits]
         assert (sum(done), max(done)) == (5, min(5, batch_size))
 
 
@@ -157,6 +155,7 @@ def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
         "mmlu_macro": pytest.approx((0.5 + 0.75 + 1) / 3),
         "mmlu_shots": 4,
         "mmlu_cut": 10,
+        "mmlu_original": 7 / 10,
         "evaluated": 10,
         "correct": 7,
     }
@@ -164,7 +163,38 @@ def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
     assert ctx.parts[ACCURACY, "subject"] == {"law": 0.5, "logic": 0.75, "sets": 1.0}
 
 
+def test_the_original_rule_takes_the_question_away_and_asks_for_the_letter_of_all_tokens() -> None:
+    """The oracle names the word after the last question mark, of the four letters or not. With the question gone it
+    has the last example's, and with all examples gone it has nothing."""
+    from flagperf_cases.llama2_7b_finetune.mmlu import prompt_text
+    from flagperf_cases.llama2_7b_finetune.tokenizer import WordTokenizer
+
+    options = ("w", "x", "y", "z")
+    example = Question("is it? A", options, 0)
+    short, other = Question("is it? B", options, 1), Question("is it? w", options, 0)
+    long = Question("is it? C\n\n" + "so " * 60 + "?", options, 2)
+    subject = Subject("law", "people", (example,) * 5, (short, other, long))
+    tokenizer = WordTokenizer([prompt_text(subject, subject.examples, each) for each in subject.questions])
+
+    def figures(sequence: int) -> tuple[float, float]:
+        ctx = context(model__sequence=sequence)
+        evaluate_mmlu(ctx, Oracle(tokenizer), SimpleNamespace(subjects=[subject], tokenizer=tokenizer))
+        return ctx.values[ACCURACY], ctx.values["mmlu_original"]
+
+    lengths = [len(tokenizer.encode(prompt_text(subject, subject.examples, each))) + 1 for each in subject.questions]
+    # Whole prompts. After `so so ?` comes `A.`, whose letter is A: wrong. The word w is not a letter, and of the four
+    # letters, all with a logit of 0, A comes first.
+    assert figures(lengths[2]) == (2 / 3, 1 / 3)
+    # What is cut from the first two is examples, and from the last one its first half: nothing changes.
+    assert figures(lengths[0] - 1) == (2 / 3, 1 / 3)
+    # Only `The following ... about law.` is left of all three.
+    assert figures(16) == (2 / 3, 0)
+    ctx = context(evaluation__original_rule=False)
+    evaluate_mmlu(ctx, Oracle(tokenizer), SimpleNamespace(subjects=[subject], tokenizer=tokenizer))
+    assert "mmlu_original" not in ctx.values
+
+
 def test_without_subjects_nothing_is_asked() -> None:
     ctx = context()
-    evaluate_mmlu(ctx, None, SimpleNamespace(subjects=[]))
+    evaluate_mmlu(ctx, None, SimpleNamespace(subjects=[], tokenizer=None))
     assert ctx.values == {}

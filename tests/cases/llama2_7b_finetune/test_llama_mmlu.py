@@ -12,6 +12,7 @@ from flagperf_cases.llama2_7b_finetune.mmlu import (
     SUBJECTS,
     Question,
     Subject,
+    original_tokens,
     prompt_text,
     prompts,
     question_files,
@@ -52,9 +53,12 @@ def test_questions_keep_their_commas_quotes_line_ends_and_the_word_none(tmp_path
         (b"q,1,2,3,4,a\n", "found 'a'"),
         (b"q,1,2,3,4,\n", "found ''"),
         (b"q,1,2,3,A\n", "row 1 has 5 columns"),
-        (b"q,1,2,3,4,A\n\n", "row 2 has 0 columns"),
+        (b"q,1,2,3,4,A\n\n", "row 2 is blank; delete it"),
+        (b"q,1,2,3,4,A\n ,\n", "row 2 is blank; delete it"),
+        (b" ,1,2,3,4,A\n", "row 1: the question is empty"),
+        (b'\xef\xbb\xbf"q, q",1,2,3,4,A\n', "begins with a byte order mark"),
         (b'"q,1,2,3,4,A\n', "cannot read"),
-        (b"\xff\xfe,1,2,3,4,A\n", "is not UTF-8"),
+        (b"q,1,2,3,4,A\n\xff\xfe,1,2,3,4,A\n", "line 2 is not UTF-8"),
         (b"\xef\xbb\xbfq,1,2,3,4,A\n", "begins with a byte order mark"),
     ],
 )
@@ -66,6 +70,17 @@ def test_a_look_alike_is_refused_with_its_row(tmp_path: Path, content: bytes, wo
     assert words in str(caught.value)
     assert str(path) in str(caught.value)
     assert "https://github.com/hendrycks/test" in str(caught.value)
+
+
+def test_windows_line_ends_change_no_question(tmp_path: Path) -> None:
+    plain, windows = tmp_path / "plain.csv", tmp_path / "windows.csv"
+    content = b'"Is it\nso?",1,2,3,4,A\n"Or\n\nnot?",1,2,3,"4\n5",B\n'
+    plain.write_bytes(content)
+    windows.write_bytes(content.replace(b"\n", b"\r\n"))
+    assert read_questions(plain) == read_questions(windows)
+    mixed = tmp_path / "mixed.csv"  # as one of MMLU's own files: these two line ends are the question's
+    mixed.write_bytes(b'"Is it\r\nso?",1,2,3,4,A\nq,1,2,3,4,B\n')
+    assert read_questions(mixed)[0].text == "Is it\r\nso?"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def test_a_chosen_number_of_subjects_and_questions(real_folder: Path) -> None:
 
 def test_a_prompt_has_the_usual_form() -> None:
     assert prompt_text(Subject("high_school_maths", "STEM", (), ()), [TAKE], ADD) == (
-        "The following are multiple choice questions (with answers) about high school maths.\n\n"
+        "The following are multiple choice questions (with answers) about  high school maths.\n\n"
         "3 - 1 = ?\nA. 2\nB. 1\nC. 0\nD. 3\nAnswer: A\n\n"
         "1 + 1 = ?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"
     )
@@ -129,6 +144,21 @@ def test_a_prompt_that_is_too_long_loses_examples_from_the_front_and_never_the_q
     (bare,) = prompts(subjects, [0], tokenizer, num_shots=5, longest=3)
     assert (bare.num_shots, len(bare.tokens)) == (0, lengths[0])
     assert bare.tokens == [tokenizer.bos, *tokenizer.encode(prompt_text(subjects[0], (), ADD))]
+
+
+@pytest.mark.parametrize(
+    ("longest", "kept"),
+    [
+        (100, ["about  maths.", "first", "second", "question", "rest\nAnswer:"]),
+        (15, ["about  maths.", "second", "question", "rest\nAnswer:"]),
+        (9, ["about  maths.", "rest\nAnswer:"]),
+        (3, ["about  maths."]),
+    ],
+)
+def test_the_original_deletes_the_block_after_the_first_blank_line(longest: int, kept: list[str]) -> None:
+    whole = "about  maths.\n\nfirst\n\nsecond\n\nquestion\n\nrest\nAnswer:"
+    tokenizer = WordTokenizer([whole])
+    assert original_tokens(whole, tokenizer, longest) == [tokenizer.bos, *tokenizer.encode("\n\n".join(kept))]
 
 
 def test_questions_are_numbered_through_all_subjects() -> None:
