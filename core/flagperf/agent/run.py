@@ -53,7 +53,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         tempfile.TemporaryDirectory(prefix="flagperf-") as private,
         running_probe(_probe_request(order), log) as probe,
     ):
-        launcher = load_plugins().launcher(order.job.vendor)  # while the probe starts
+        launcher = load_plugins(order.job.adapter).launcher(order.job.vendor)  # while the probe starts
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
         probe.await_ready(stop)
@@ -162,6 +162,7 @@ def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
         vendor=job.vendor,
+        adapter=job.adapter,
         node_index=node.index,
         devices=node.devices,
         interval_seconds=job.sample_seconds,

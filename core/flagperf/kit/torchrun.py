@@ -11,7 +11,6 @@ from flagperf.api.device import Device
 from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
 from flagperf.units import exit_status
 
-
 LOOPBACK = "127.0.0.1"
 
 

@@ -58,7 +58,7 @@ def describe_machine(cluster: Cluster, with_memory: bool = False) -> NodeFacts:
 def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
     agent = cluster.start_agent(node, [verb])
     output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
-    with contextlib.suppress(BrokenPipeError):  # it ended before it read: exit code and stderr tell why
+    with contextlib.suppress(OSError):  # it ended before it read: exit code and stderr tell why
         agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
         agent.stdin.close()
     try:
@@ -74,7 +74,11 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
     if code != 0:
         why = errors.content().decode(errors="replace").strip()
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or exit_status(code)}")
-    return msgspec.json.decode(content, type=answer)
+    try:
+        return msgspec.json.decode(content, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        what = f"answered `{verb}` with what is no answer ({error})"
+        raise NodeFailed(f"the agent on node {node.index} ({node.address}) {what}") from None
 
 
 class _Collector:

@@ -56,6 +56,8 @@ class ProbeRequest(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...]
     interval_seconds: float
     path: str
+    adapter: str | None = None
+    """The only plugin to load, beside our own."""
 
 
 class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):

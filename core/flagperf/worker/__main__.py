@@ -30,7 +30,7 @@ def main() -> int:
     order = msgspec.convert(given, WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / rank_log(rank))
-    backend = worker_backend(load_plugins().device_backend(order.job.vendor), order.job.simulated)
+    backend = worker_backend(load_plugins(order.job.adapter).device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
         writer.write(ended)
