@@ -30,7 +30,7 @@ class Started:
 
     def __init__(self, folder: Path, vendor: str = "cpu") -> None:
         self.samples = folder / "node-000.jsonl"
-        self.probe = ProbeProcess(request(folder, vendor), folder / "probe-000.log")
+        self.probe = ProbeProcess(request(folder, vendor), folder / "probe-000.log", f"probe-of-{folder.name}")
 
     def signal(self, number: int) -> None:
         os.kill(self.probe.pid, number)
@@ -56,7 +56,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
-    with running_probe(request(tmp_path), tmp_path / "probe.log") as probe:
+    with running_probe(request(tmp_path), tmp_path / "probe.log", "a/0/probe") as probe:
         probe.await_ready(NEVER)
         probe.poll()
     events = read_events(tmp_path / "node-000.jsonl").events

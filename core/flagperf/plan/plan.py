@@ -87,8 +87,18 @@ def _check_shape(spec: RunSpec) -> None:
         raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
     if not 0 < spec.sample_seconds <= YEAR_SECONDS:
         raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
+    _check_text("--data-dir", spec.data_dir)
+    _check_text("--config", spec.config)
     if spec.data_dir is not None and spec.cluster == "local" and not Path(spec.data_dir).is_dir():
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
+
+
+def _check_text(option: str, path: str | None) -> None:
+    """Agents get it, and the bundle records it, in JSON."""
+    try:
+        (path or "").encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{option} {path!a} cannot be used: its path is not UTF-8 in this locale") from None
 
 
 def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | None:

@@ -54,6 +54,13 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     return path
 
 
+def remove_unstarted(path: Path) -> None:
+    """The folder of a run that was interrupted before its first event: nothing has happened yet."""
+    events = path / PARENT_EVENTS
+    if not events.exists() or not events.stat().st_size:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns an OSError while writing a bundle into BundleFailed."""
@@ -69,10 +76,14 @@ def check_writable(runs_dir: Path) -> None:
     """Raises BadInput unless a bundle can be created here. Called before a run starts; leaves no files behind."""
     existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
     try:
+        str(runs_dir.absolute()).encode()
         if not existing.is_dir():
             raise NotADirectoryError(20, f"{existing} is not a directory")
         with tempfile.TemporaryFile(dir=existing):
             pass
+    except UnicodeEncodeError:
+        why = "its path is not UTF-8 in this locale, and is recorded in JSON"
+        raise BadInput(f"the runs directory {str(runs_dir)!a} cannot be used: {why}; see --runs-dir") from None
     except OSError as error:
         raise BadInput(f"cannot write to the runs directory {runs_dir}: {error.strerror}; see --runs-dir") from None
 
