@@ -1,4 +1,4 @@
-"""The real command line beside the plugin of tests/faults/site, any call of which can misbehave. Nothing imports torch."""
+"""The real command line beside the plugin of tests/faults/site, any call of which can misbehave. None imports torch."""
 
 from __future__ import annotations
 
@@ -63,5 +63,3 @@ def agents_of(cwd: Path) -> list[psutil.Process]:
         except (psutil.Error, OSError):
             continue
     return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-
-

@@ -1,5 +1,5 @@
-"""Plans with each fault that is named on the command line and prints what became of it, one JSON line each. A process of
-its own: where a guard is missing, os._exit ends it and the lines after it are not there."""
+"""Plans with each fault that is named on the command line and prints what became of it, one JSON line each. It is a
+process of its own: where a guard is missing, os._exit ends it and the lines after it are not there."""
 
 from __future__ import annotations
 

@@ -77,8 +77,7 @@ def kill_marked(marker: str) -> int:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=0.5)
-        if num_empty_scans < 2:
+        if num_empty_scans < 2:  # not psutil.wait_procs: it would take the launcher's exit code from its Popen
             time.sleep(0.05)
     return len(killed)
 

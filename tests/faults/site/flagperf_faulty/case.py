@@ -11,35 +11,29 @@ from flagperf.worker import Context
 
 
 def run(ctx: Context) -> None:
+    print(f"optimize={sys.flags.optimize}", flush=True)
     with ctx.training(planned_steps=ctx.config.training.max_steps):
         for number in range(ctx.config.training.max_steps):
             with ctx.step() as step:
-                time.sleep(0.01)
+                time.sleep(ctx.config.fault.seconds)
                 step.done(samples=1, loss=1.0)
             if number == 0:
                 _misbehave(ctx.config.fault.mode)
 
 
 def _misbehave(mode: str) -> None:
-    bundle = Path(os.readlink("/proc/self/fd/1")).parents[1]
+    bundle = Path("/proc/self/fd/1").readlink().parents[1]
     if mode == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     if mode in ("hang", "stubborn"):
         time.sleep(600)
-    if mode == "kill":
-        _count_oom_kill()
-        os.kill(os.getpid(), signal.SIGKILL)
+    held = []
+    while mode == "fill":
+        held.append(bytearray(os.urandom(1 << 20)) * 16)
     if mode == "damage_events":
         with (bundle / "events" / "rank-00000.jsonl").open("ab") as file:
             file.write(b"\xff\x00 no event\n")
     if mode == "damage_samples":
         with (bundle / "samples" / "node-000.jsonl").open("ab") as file:
             file.write(b'{"type":"sampled","t_ns":"x"}\n')
-
-
-def _count_oom_kill() -> None:
-    """In the control group of a made-up machine, where there is one."""
-    counter = os.environ.get("FAULT_OOM_COUNTER")
-    if counter:
-        Path(counter).write_text(Path(counter).read_text().replace("oom_kill 3", "oom_kill 4"))

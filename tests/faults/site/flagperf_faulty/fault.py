@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from typing import Any
@@ -21,6 +22,9 @@ def answer(call: str, honest: Any) -> Any:
         os._exit(0)
     if behaviour == "crash":
         os.abort()
+    if behaviour == "full":  # from now on no file of this process grows beyond this, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        return honest
     while behaviour == "loop":
         time.sleep(0.01)
     return object()  # behaviour "type"
