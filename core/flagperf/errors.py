@@ -4,6 +4,7 @@
     |- BadInput          exit 2   the command line, a file or a value is wrong
     |  `- MissingPart    exit 2   something must be installed first
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
+    |- PluginFailed      exit 3   an installed plugin's code raised, hung, or gave what the contract does not know
     |- NodeFailed        exit 3   a node's agent did not answer, or died
     |- ToolFailed        exit 3   a vendor's tool is missing, or a tool ended with an error
     |  |- ToolSilent     exit 3   it could not be started, or timed out: do not retry
@@ -44,6 +45,10 @@ class Unsupported(FlagPerfError):
 
 class DoesNotFit(FlagPerfError):
     exit_code = 8
+
+
+class PluginFailed(FlagPerfError):
+    exit_code = 3
 
 
 class NodeFailed(FlagPerfError):

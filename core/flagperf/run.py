@@ -13,13 +13,22 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput
+from flagperf.events import EventFile
 from flagperf.launch import OnProgress, run_job, signals_restored
-from flagperf.metrics import compute_metrics, measured_rows, metric_versions
+from flagperf.metrics import Record, compute_metrics, measured_rows, metric_versions
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
-from flagperf.store.bundle import check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.bundle import (
+    check_writable,
+    create_bundle,
+    read_bundle,
+    read_record,
+    remove_unstarted,
+    seal,
+    write_run,
+)
 from flagperf.store.commands import launched_commands
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
@@ -37,10 +46,9 @@ def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> Re
         raise BadInput(f"run_case: {error}; it takes {', '.join(RunSpec.__struct_fields__)} and runs_dir") from None
     directory = runs_directory(runs_dir)
     check_writable(directory)
-    plugins = load_plugins()
-    plan = make_plan(spec, plugins)
     with signals_restored():
-        return execute(plan, plugins, directory)
+        plugins = load_plugins()
+        return execute(make_plan(spec, plugins), plugins, directory)
 
 
 def execute(
@@ -58,9 +66,14 @@ def execute(
         simulated=plan.job.simulated,
     )
     check_layout(plan.manifest)
-    bundle = create_bundle(runs_dir, run, plan.nodes)
-    ending = run_job(plan.job, plugins.cluster(plan.spec.cluster), bundle, on_progress)
-    record = read_record(bundle)
+    cluster = plugins.cluster(plan.spec.cluster)
+    try:
+        bundle = create_bundle(runs_dir, run, plan.nodes)
+        ending = run_job(plan.job, cluster, bundle, on_progress)
+    except KeyboardInterrupt:  # before the run began; from then on it ends as interrupted
+        remove_unstarted(runs_dir / run.id)
+        raise
+    record = _readable_record(bundle)
     metrics = compute_metrics(plan.job, plan.manifest, record)
     measured = msgspec.structs.replace(
         run, metrics=metrics, rows=measured_rows(record), commands=launched_commands(record)
@@ -68,6 +81,14 @@ def execute(
     write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
     seal(bundle)
     return read_bundle(bundle)
+
+
+def _readable_record(bundle: Path) -> Record:
+    """Nothing where a file was damaged during the run: the ending says so."""
+    try:
+        return read_record(bundle)
+    except BadInput:
+        return Record(parent=EventFile(()), ranks=(), samples=())
 
 
 def _now() -> str:

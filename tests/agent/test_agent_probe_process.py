@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ class Started:
 
     def __init__(self, folder: Path, vendor: str = "cpu") -> None:
         self.samples = folder / "node-000.jsonl"
-        self.probe = ProbeProcess(request(folder, vendor), folder / "probe-000.log")
+        self.probe = ProbeProcess(request(folder, vendor), folder / "probe-000.log", f"probe-of-{folder.name}")
 
     def signal(self, number: int) -> None:
         os.kill(self.probe.pid, number)
@@ -56,7 +58,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
-    with running_probe(request(tmp_path), tmp_path / "probe.log") as probe:
+    with running_probe(request(tmp_path), tmp_path / "probe.log", "a/0/probe") as probe:
         probe.await_ready(NEVER)
         probe.poll()
     events = read_events(tmp_path / "node-000.jsonl").events
@@ -121,3 +123,36 @@ def test_a_probe_that_hangs_at_the_end_is_killed_and_recorded(
     started.signal(signal.SIGSTOP)
     started.probe.end()
     assert started.failures == ["the probe did not end within 0.1 s and was killed"]
+
+
+def test_a_failure_that_cannot_be_written_among_the_samples_is_kept_for_the_parent(tmp_path: Path) -> None:
+    (tmp_path / "node-000.jsonl").mkdir()
+    started = Started(tmp_path)
+    started.probe.await_ready(NEVER)
+    started.probe.end()
+    assert str(started.probe.unrecorded).startswith("the probe ended early (exit code 3): cannot write ")
+    assert str(started.probe.unrecorded).endswith("that could not be written among the samples: Is a directory")
+
+
+def test_a_probe_that_is_stuck_dies_with_its_agent(tmp_path: Path) -> None:
+    """The agent is a process of its own, which is killed."""
+    agent = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = [sys.argv[2]]
+from test_agent_probe_process import NEVER, Started
+started = Started(Path(sys.argv[1]))
+started.probe.await_ready(NEVER)
+print(started.probe.pid, flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", agent, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    probe = psutil.Process(int(process.stdout.readline()))
+    probe.suspend()
+    process.kill()
+    process.communicate()
+    psutil.wait_procs([probe], timeout=60)
+    assert not probe.is_running()

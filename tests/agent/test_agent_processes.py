@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
 
+import msgspec
 import psutil
+import pytest
 
+from flagperf.agent import sweep
 from flagperf.agent.processes import MARKER, marked_processes, set_when_closed, stop_workers
+from flagperf.agent.sweep import folder_prefix
+from flagperf.spec import SweepAnswer, SweepRequest
 
 RUN = f"run-{uuid.uuid4()}"
 ORPHANING = """
@@ -81,3 +89,24 @@ def test_the_end_of_a_stream_is_noticed(tmp_path: Path) -> None:
         os.close(write_end)
         assert closed.wait(5)
         time.sleep(0.05)  # the reading thread lets go of the stream before it is closed here
+
+
+def test_sweeping_ends_stopped_and_deaf_processes_of_every_part_and_removes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run_id = f"{RUN}-5-abcdef"
+    deaf, stopped = start(DEAF, f"{run_id}/0/workers"), start(DEAF, f"{run_id}/0/probe")
+    other = start(DEAF, f"{run_id}/01/workers")
+    psutil.Process(stopped.pid).suspend()
+    mine, others = tmp_path / f"{folder_prefix(run_id, 0)}x", tmp_path / f"{folder_prefix(run_id, 1)}x"
+    for folder in (mine, others):
+        (folder / "inside").mkdir(parents=True)
+    (tmp_path / f"{folder_prefix(run_id, 0)}link").symlink_to(others)
+    answer = io.BytesIO()
+    assert sweep.main(io.BytesIO(msgspec.json.encode(SweepRequest(run_id, 0))), answer) == 0
+    assert msgspec.json.decode(answer.getvalue(), type=SweepAnswer) == SweepAnswer(2, (str(mine),))
+    assert (deaf.wait(10), stopped.wait(10), other.poll()) == (-signal.SIGKILL, -signal.SIGKILL, None)
+    assert not mine.exists() and (others / "inside").exists()
+    other.kill()
+    other.wait()

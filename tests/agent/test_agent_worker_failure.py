@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from flagperf.agent.worker_failure import find_failure
+from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher, NodeShare, RankFailure
 from flagperf.events import EventWriter, WorkerEnded
+from flagperf.messages import message
 from flagperf.spec import Failure
 from run_builders import make_run
 
@@ -130,3 +132,17 @@ def test_a_worker_without_a_launcher_that_recorded_its_error_is_quoted(tmp_path:
 def test_a_worker_without_a_launcher_may_leave_too_early(tmp_path: Path) -> None:
     found = failure(tmp_path, {}, num_ranks=1, returncode=0, command=DIRECT)
     assert found is not None and "exited before its case finished" in str(found.reason)
+
+
+@pytest.mark.parametrize(
+    ("found", "returncode", "status"),
+    [
+        (Failure("failed", message("exit.sigkill"), died=True), 1, "out_of_memory"),
+        (Failure("failed", message("exit.code", code=-9)), -signal.SIGKILL, "out_of_memory"),
+        (Failure("failed", message("tool.words", words="ValueError: a bug of the case")), 1, "failed"),
+    ],
+)
+def test_what_died_while_the_kernel_killed_for_lack_of_memory_ran_out_of_it(
+    found: Failure, returncode: int, status: str
+) -> None:
+    assert as_out_of_memory(found, returncode).status == status

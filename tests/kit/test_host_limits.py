@@ -9,6 +9,7 @@ import pytest
 
 from flagperf.api import Machine
 from flagperf.kit import allowed_cores, memory_limit_bytes, memory_used_bytes
+from flagperf.kit.host_limits import oom_kills
 
 GIB = 1 << 30
 TOTAL, AVAILABLE = 64 * GIB, 40 * GIB
@@ -134,3 +135,25 @@ def test_this_machine_has_cores_and_memory() -> None:
     assert 1 <= allowed_cores(machine) <= 16
     limit, used = memory_limit_bytes(machine), memory_used_bytes(machine)
     assert used is not None and 0 < used < limit
+
+
+# --- killed for lack of memory
+
+
+EVENTS_V2 = "low 0\nhigh 0\nmax 12\noom 4\noom_kill 3\noom_group_kill 1"
+CONTROL_V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 3"
+
+
+def test_kills_are_counted_in_the_group_itself_and_not_around_it(tmp_path: Path) -> None:
+    files = {f"{GROUP}/a/memory.events": EVENTS_V2.replace("3", "9"), f"{GROUP}/a/b/memory.events": EVENTS_V2}
+    assert oom_kills(v2(tmp_path, "/a/b", files)) == 3
+
+
+def test_inside_a_container_the_group_is_mounted_as_the_root(tmp_path: Path) -> None:
+    assert oom_kills(v1(tmp_path, "/docker/0123", {f"{GROUP}/memory/memory.oom_control": CONTROL_V1})) == 3
+
+
+def test_a_kernel_that_does_not_count_says_nothing(tmp_path: Path) -> None:
+    older = {f"{GROUP}/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0"}
+    assert oom_kills(v1(tmp_path, "/", older)) is None
+    assert oom_kills(lay_out(tmp_path / "bare", {})) is None

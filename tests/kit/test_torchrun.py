@@ -45,7 +45,7 @@ def test_a_single_worker_is_started_without_a_launcher() -> None:
         "RANK": "0",
         "LOCAL_RANK": "0",
         "WORLD_SIZE": "1",
-        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29501",
     }
     assert all(setting.reason for setting in command.settings)
@@ -54,6 +54,13 @@ def test_a_single_worker_is_started_without_a_launcher() -> None:
 def test_one_worker_on_each_of_several_nodes_needs_a_launcher() -> None:
     one = NodeShare(1, 2, CARDS[:1], "10.0.0.1", 29501, allowed_cores=8, host_workers=1)
     assert "torch.distributed.run" in SomeLauncher().command(one, "python", "flagperf.worker").argv
+
+
+@pytest.mark.parametrize("shape", [share(), NodeShare(1, 2, CARDS, "127.0.0.1", 29501, 8, 4)])
+def test_on_one_machine_the_ranks_meet_on_the_loopback_address(shape: NodeShare) -> None:
+    command = SomeLauncher().command(shape, "python", "flagperf.worker")
+    assert command.argv[:3] == ("python", "-m", "flagperf.kit.loopback_torchrun")
+    assert "--master-addr=127.0.0.1" in command.argv
 
 
 @pytest.mark.parametrize(

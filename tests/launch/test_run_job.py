@@ -34,6 +34,7 @@ def say(text):
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
+SWEPT = """print('{"num_killed":0}')"""
 HEAD = f"{SILENT_HEAD}say({hello_line(core_version()).decode().strip()!r})\n"
 
 
@@ -77,6 +78,8 @@ class ScriptCluster(Cluster):
         return [Node(index, "127.0.0.1") for index in range(num_nodes)]
 
     def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
+        if list(arguments) == ["sweep"]:
+            return ScriptAgent(SWEPT, self.flag, self.head)
         if not self.scripts[node.index]:
             raise FileNotFoundError(2, "No such file or directory", "ssh")
         self.agents.append(ScriptAgent(self.scripts[node.index], self.flag, self.head))

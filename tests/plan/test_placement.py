@@ -47,7 +47,7 @@ class StandInPlugins:
     def device_backends(self) -> list[Provided]:
         return [Provided(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
 
-    def device_backend(self, word: str) -> DeviceBackend:
+    def guarded_backend(self, word: str) -> DeviceBackend:
         return self._backends[word]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import socket
 import sys
 from typing import IO
@@ -16,13 +17,14 @@ from flagperf.errors import FlagPerfError
 from flagperf.plugins import core_version
 from flagperf.spec import check_hello, hello_line
 
-VERBS = ("describe", "check", "run", "probe")
+VERBS = ("describe", "check", "run", "probe", "sweep")
 
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in VERBS:
         print(f"usage: python -m flagperf.agent {'|'.join(VERBS)}  (requests come on stdin)", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers do, no child would have an exit code
     # Whatever a vendor's library prints goes to stderr: stdout carries our answer alone.
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -5,20 +5,22 @@ Reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's p
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from flagperf.agent.cpu_use import cpu_use
-from flagperf.agent.processes import set_when_closed
+from flagperf.agent.processes import die_with_parent, set_when_closed
 from flagperf.agent.simulation import node_machine
-from flagperf.api import FIGURES, Machine, MemoryProbe, Reading
-from flagperf.errors import Unsupported
+from flagperf.api import FIGURES, Availability, Machine, MemoryProbe, ProcessReading, Reading
+from flagperf.errors import BundleFailed, Unsupported
 from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
@@ -53,8 +55,8 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
     reasons: dict[str, str] = {}
     for probe in probes:
         try:
-            availability = probe.available(machine)
-        except Exception as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
+            availability = msgspec.convert(msgspec.to_builtins(probe.available(machine)), Availability)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
             reasons[probe.name] = f"{type(error).__name__}: {error}"
             continue
         if availability.available:
@@ -64,12 +66,13 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
 
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    die_with_parent(signal.SIGKILL)  # it may be stuck in a call of the vendor's library when the agent is killed
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
-    choice = choose_probe(load_plugins().memory_probes(request.vendor), node_machine())
+    choice = choose_probe(load_plugins(request.adapter).memory_probes(request.vendor), node_machine())
     if choice.probe is None:
         return _give_up(request, choice.not_used)
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
-    with EventWriter(Path(request.path)) as writer:
+    with _writing(request), EventWriter(Path(request.path)) as writer:
         writer.write(
             ProbeStarted(
                 t_ns=time.monotonic_ns(),
@@ -89,10 +92,19 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         stdout.flush()
         _sample_until_closed(choice.probe, request, interval, stdin, writer)
         _list_processes(choice.probe, request, writer)
-        choice.probe.close()
+        _close(choice.probe)
         cpu_seconds, wall_seconds = _cpu_seconds() - began_cpu, time.monotonic() - began
         writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
     return 0
+
+
+@contextlib.contextmanager
+def _writing(request: ProbeRequest) -> Iterator[None]:
+    """The last line that it prints is what the agent reports."""
+    try:
+        yield
+    except OSError as error:
+        raise BundleFailed(f"cannot write {request.path}: {error.strerror}") from None
 
 
 def _give_up(request: ProbeRequest, reasons: Mapping[str, str]) -> int:
@@ -100,7 +112,7 @@ def _give_up(request: ProbeRequest, reasons: Mapping[str, str]) -> int:
     if reasons:
         listed = [f"{name}: {reason}" for name, reason in reasons.items()]
         why = message("probe.none_available", vendor=request.vendor, reasons=listed)
-    with EventWriter(Path(request.path)) as writer:
+    with _writing(request), EventWriter(Path(request.path)) as writer:
         writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
     print(why, file=sys.stderr)
     return Unsupported.exit_code
@@ -134,12 +146,21 @@ def _cpu_seconds() -> float:
 def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:
     """Who else is on the cards. Only at the start and at the end: it costs more than a sample."""
     try:
-        processes = tuple(probe.processes(request.devices))
-    except Exception as error:  # noqa: BLE001  a plugin boundary
+        listed = msgspec.to_builtins(probe.processes(request.devices))
+        processes = msgspec.convert(listed, tuple[ProcessReading, ...])
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         writer.write(ProcessesListed(time.monotonic_ns(), (), problem=f"{type(error).__name__}: {error}"))
         return
     if processes:
         writer.write(ProcessesListed(time.monotonic_ns(), processes))
+
+
+def _close(probe: MemoryProbe) -> None:
+    """By now every figure is written: what happens here is for the log alone."""
+    try:
+        probe.close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+        print(f"close: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def declared(reading: Reading, probe: MemoryProbe) -> Reading:
@@ -155,8 +176,9 @@ def _sample(
 ) -> None:
     """A sample that fails is a recorded gap: it never stops a run."""
     try:
-        readings = tuple(declared(reading, probe) for reading in probe.sample(request.devices, launcher_pid))
-    except Exception as error:  # noqa: BLE001  a plugin boundary
+        given = msgspec.to_builtins(probe.sample(request.devices, launcher_pid))
+        readings = tuple(declared(reading, probe) for reading in msgspec.convert(given, tuple[Reading, ...]))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
         print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)
         return

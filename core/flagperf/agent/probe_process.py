@@ -7,6 +7,7 @@ memory figures can be judged from the raw files alone.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.exit_message import exit_message
+from flagperf.agent.processes import MARKER, kill_marked
 from flagperf.events import EventWriter, ProbeFailed
 from flagperf.kit import module_command
 from flagperf.messages import Message, message
@@ -32,9 +34,9 @@ POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def running_probe(request: ProbeRequest, log: Path) -> Iterator[ProbeProcess]:
+def running_probe(request: ProbeRequest, log: Path, marker: str) -> Iterator[ProbeProcess]:
     """The probe until the block ends. It is starting: `await_ready` comes before the workers."""
-    probe = ProbeProcess(request, log)
+    probe = ProbeProcess(request, log, marker)
     try:
         yield probe
     finally:
@@ -42,15 +44,19 @@ def running_probe(request: ProbeRequest, log: Path) -> Iterator[ProbeProcess]:
 
 
 class ProbeProcess:
-    def __init__(self, request: ProbeRequest, log: Path) -> None:
+    def __init__(self, request: ProbeRequest, log: Path, marker: str) -> None:
         self._samples, self._log = Path(request.path), log
         self._is_recorded = False
+        self._marker = marker
+        self.unrecorded: Message | None = None
+        """What could not be written into the file of samples. The run goes on without the figures."""
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [*module_command(sys.executable, "flagperf.agent"), "probe"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
+                env={**os.environ, MARKER: marker},
             )
         self._send(hello_line(core_version()) + msgspec.json.encode(request))
 
@@ -65,8 +71,7 @@ class ProbeProcess:
         ready, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
         while not ready.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
-                self._process.kill()
-                self._process.wait()
+                self._kill()
                 self._record(message("probe.not_ready", seconds=f"{READY_SECONDS:g}"))
                 return
         self.poll()
@@ -86,12 +91,17 @@ class ProbeProcess:
         try:
             returncode = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
             self._record(message("probe.not_ended", seconds=f"{END_SECONDS:g}"))
         else:
             if returncode:
                 self._record(message("probe.died", how=exit_message(returncode)))
+
+    def _kill(self) -> None:
+        """With the vendor's tools that it runs."""
+        self._process.kill()
+        kill_marked(self._marker)
+        self._process.wait()
 
     def _send(self, line: bytes) -> None:
         assert self._process.stdin
@@ -104,12 +114,15 @@ class ProbeProcess:
         if self._is_recorded:
             return
         self._is_recorded = True
-        _cut_torn_line(self._samples)
-        if not _has_failed_by_itself(self._samples):
-            last_line = _last_line(self._log)
-            why = message("probe.because", what=what, why=last_line) if last_line else what
-            with EventWriter(self._samples) as writer:
-                writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
+        last_line = _last_line(self._log)
+        why = message("probe.because", what=what, why=last_line) if last_line else what
+        try:
+            _cut_torn_line(self._samples)
+            if not _has_failed_by_itself(self._samples):
+                with EventWriter(self._samples) as writer:
+                    writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
+        except OSError as error:  # no reason to end the run: the parent records it
+            self.unrecorded = message("probe.unrecorded", what=why, why=str(error.strerror))
 
 
 def _set_when_ready(stream: IO[bytes]) -> threading.Event:
@@ -141,5 +154,8 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:  # removed during the run
+        return ""
     return lines[-1].strip() if lines else ""

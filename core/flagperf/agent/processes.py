@@ -14,7 +14,8 @@ from typing import IO
 import psutil
 
 MARKER = "FLAGPERF_WORKERS_OF"
-"""Set to run id and node in the environment of the launcher. All its descendants inherit it, re-parented ones too."""
+"""Set to run id, node and part (workers, probe) in the environment of the launcher and of the probe. All their
+descendants inherit it, re-parented ones too."""
 
 GRACE_SECONDS = 5.0
 
@@ -23,9 +24,14 @@ _libc = ctypes.CDLL(None)  # loaded here: between fork and exec only a call is s
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Called in a child between fork and exec: the kernel sends it SIGTERM when the agent dies."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def node_marker(run_id: str, node_index: int) -> str:
+    """What all processes of a node's share carry, each with its part behind it."""
+    return f"{run_id}/{node_index}"
+
+
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Called in a child, between fork and exec or at its start: the kernel sends it this signal when the agent dies."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_when_closed(stream: IO[bytes]) -> threading.Event:
@@ -54,26 +60,38 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
             os.killpg(launcher.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             launcher.wait(GRACE_SECONDS)
+    kill_marked(marker)
+    launcher.wait()
+
+
+def kill_marked(marker: str) -> int:
+    """Kill whatever carries this marker, or one below it; stopped processes too. Gives their number when none is left.
+    psutil compares a process's start time before it kills: a pid that was given away meanwhile is left alone."""
+    killed: set[psutil.Process] = set()
     deadline, num_empty_scans = time.monotonic() + GRACE_SECONDS, 0
     # Twice: the environment of a process cannot be read for a moment during exec.
     while num_empty_scans < 2 and time.monotonic() < deadline:
         left = marked_processes(marker)
         num_empty_scans = 0 if left else num_empty_scans + 1
+        killed.update(left)
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=0.5)
-        if num_empty_scans < 2:
+        if num_empty_scans < 2:  # not psutil.wait_procs: it would take the launcher's exit code from its Popen
             time.sleep(0.05)
-    launcher.wait()
+    return len(killed)
 
 
 def marked_processes(marker: str) -> list[psutil.Process]:
-    return [process for process in psutil.process_iter() if _carries(process, marker)]
+    """Of this user, without this process itself."""
+    others = (process for process in psutil.process_iter() if process.pid != os.getpid())
+    return [process for process in others if _carries(process, marker)]
 
 
 def _carries(process: psutil.Process, marker: str) -> bool:
     try:
-        return process.environ().get(MARKER) == marker and process.status() != psutil.STATUS_ZOMBIE
+        if not f"{process.environ().get(MARKER, '')}/".startswith(f"{marker}/"):
+            return False
+        return process.uids().real == os.getuid() and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.Error, OSError):
         return False

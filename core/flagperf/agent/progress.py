@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from flagperf.errors import BadInput
 from flagperf.events import (
     AnyEvent,
     EvaluationAdvanced,
@@ -35,15 +36,18 @@ class GrowingFile:
         self._offset = 0
 
     def new_events(self) -> tuple[AnyEvent, ...]:
+        """None where the file is damaged or cannot be read: whoever reads the record reports it, progress goes on."""
+        if not self._path.is_file():  # what is no file (a pipe) might never end
+            return ()
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 content = file.read()
-        except FileNotFoundError:
+            whole = content[: content.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            return decode_events(whole.splitlines(keepends=True), str(self._path)).events
+        except (OSError, BadInput):
             return ()
-        whole = content[: content.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return decode_events(whole.splitlines(keepends=True), str(self._path)).events
 
 
 class RankSteps:

@@ -20,12 +20,14 @@ import msgspec
 
 from flagperf.agent.env_script import worker_environment
 from flagperf.agent.probe_process import ProbeProcess, running_probe
-from flagperf.agent.processes import MARKER, die_with_parent, set_when_closed, stop_workers
+from flagperf.agent.processes import MARKER, die_with_parent, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
-from flagperf.agent.worker_failure import find_failure
+from flagperf.agent.sweep import folder_prefix
+from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError
+from flagperf.kit.host_limits import oom_kills
 from flagperf.messages import message
 from flagperf.plugins import load_plugins
 from flagperf.spec import (
@@ -49,11 +51,12 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
     log = Path(order.directory) / node_log("probe", order.node_index)
+    marker = node_marker(order.job.run_id, order.node_index)
     with (
-        tempfile.TemporaryDirectory(prefix="flagperf-") as private,
-        running_probe(_probe_request(order), log) as probe,
+        tempfile.TemporaryDirectory(prefix=folder_prefix(order.job.run_id, order.node_index)) as private,
+        running_probe(_probe_request(order), log, f"{marker}/probe") as probe,
     ):
-        launcher = load_plugins().launcher(order.job.vendor)  # while the probe starts
+        launcher = load_plugins(order.job.adapter).launcher(order.job.vendor)  # while the probe starts
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
         probe.await_ready(stop)
@@ -70,15 +73,17 @@ def _run_workers(
     stdout: IO[bytes],
 ) -> int:
     job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    marker, log = f"{job.run_id}/{node.index}", directory / node_log("launcher", node.index)
-    command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
+    marker = f"{node_marker(job.run_id, node.index)}/workers"
+    log = directory / node_log("launcher", node.index)
+    num_killed_before = oom_kills(node_machine())
     try:
+        command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
+        env_script = launcher.env_script(node_machine()) or ""
         workers = _start_workers(command, launcher, order_file, marker, log)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (FlagPerfError, OSError, subprocess.SubprocessError) as error:
         failure = Failure("failed", message("ending.workers_not_started", why=_describe(error)))
         _send(stdout, WorkersEndedMessage(time.monotonic_ns(), 1, failure))
         return 1
-    env_script = launcher.env_script(node_machine()) or ""
     _send(stdout, WorkersLaunchedMessage(time.monotonic_ns(), command, env_script))
     try:
         probe.tell_launcher_pid(workers.pid)
@@ -90,7 +95,9 @@ def _run_workers(
         found = find_failure(job, node, directory, launcher, command, workers.returncode)
     except (FlagPerfError, OSError) as error:
         found = Failure("failed", message("ending.record_unreadable", why=str(error)))
-    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, found))
+    if found is not None and oom_kills(node_machine()) != num_killed_before:
+        found = as_out_of_memory(found, workers.returncode)
+    _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, found, probe.unrecorded))
     return workers.returncode
 
 
@@ -103,6 +110,7 @@ def _start_workers(
         "TMPDIR": str(order_file.parent),  # temporary files of workers and launcher are removed with ours
         MARKER: marker,
     }
+    environment.pop("PYTHONOPTIMIZE", None)  # without docstrings transformers cannot be imported
     # In our own folder: `python -m` would import a user's file of the same name instead of a library.
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -117,7 +125,7 @@ def _start_workers(
         )
 
 
-def _describe(error: OSError | subprocess.SubprocessError) -> str:
+def _describe(error: Exception) -> str:
     """With the last line that the vendor's script printed on stderr."""
     printed = getattr(error, "stderr", None)
     last_line = printed.decode(errors="replace").strip().splitlines()[-1:] if printed else []
@@ -162,6 +170,7 @@ def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
         vendor=job.vendor,
+        adapter=job.adapter,
         node_index=node.index,
         devices=node.devices,
         interval_seconds=job.sample_seconds,

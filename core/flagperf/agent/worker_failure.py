@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def find_failure(
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
     return failure or Failure("failed", _launcher_failed(returncode, log, str(node_log("launcher", node.index))))
+
+
+def as_out_of_memory(failure: Failure, returncode: int) -> Failure:
+    """Where the kernel has killed a process of this control group for lack of memory since the workers started: what
+    died without a word died of that."""
+    if not failure.died and returncode != -signal.SIGKILL:
+        return failure
+    return Failure("out_of_memory", message("ending.oom_killed", why=failure.reason), died=failure.died)
 
 
 def _launcher_failed(returncode: int, log: Path, shown_log: str) -> Message:

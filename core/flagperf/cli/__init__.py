@@ -67,6 +67,7 @@ def main() -> None:
     from flagperf.cli.streams import loss_of_output, make_streams_last
 
     stdout = make_streams_last()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers do, no child would have an exit code
     code = run_cli(sys.argv[1:])
     loss = loss_of_output(stdout)
     if loss:

@@ -73,6 +73,8 @@ class WorkersEnded(Event, frozen=True):
     node_index: int
     node_t_ns: int
     returncode: int
+    probe_failure: Message | None = None
+    """Why the node's samples are incomplete, where that could not be written among them."""
 
 
 class RunEnded(Event, frozen=True):

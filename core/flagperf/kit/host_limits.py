@@ -36,6 +36,18 @@ def memory_used_bytes(machine: Machine) -> int | None:
     return None if available is None else _machine_memory_bytes(machine) - available
 
 
+def oom_kills(machine: Machine) -> int | None:
+    """How many processes of this control group the kernel has killed for lack of memory; None where it does not count.
+    Of the group itself, not of those around it: there it counts strangers too."""
+    for folder in _group_folders(machine, "memory"):
+        for name in ("memory.events", "memory.oom_control"):
+            for line in (machine.read(f"{folder}/{name}") or "").splitlines():
+                counter, _, count = line.partition(" ")
+                if counter == "oom_kill" and count.isdigit():
+                    return int(count)
+    return None
+
+
 def _machine_memory_bytes(machine: Machine) -> int:
     total = _meminfo_bytes(machine, "MemTotal")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if total is None else total

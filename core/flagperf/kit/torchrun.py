@@ -11,10 +11,13 @@ from flagperf.api.device import Device
 from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
 from flagperf.units import exit_status
 
+LOOPBACK = "127.0.0.1"
+
 
 class TorchrunLauncher(Launcher):
     """torch.distributed.run with a fixed address and no restarts. A single worker is started without it, which saves an
-    import of torch. A vendor's launcher starts from this one."""
+    import of torch. On one machine the store of torch.distributed.run listens on the loopback address alone
+    (`loopback_torchrun`). A vendor's launcher starts from this one."""
 
     name = "torchrun"
 
@@ -36,14 +39,15 @@ class TorchrunLauncher(Launcher):
         if share.num_nodes * share.num_workers == 1:
             settings = (*self.settings(share), *_single_worker_settings(share))
             return LaunchCommand((python, "-m", worker_module), settings, self.forbidden_variables)
+        address = _address(share)
         argv = (
             python,
             "-m",
-            "torch.distributed.run",
+            "flagperf.kit.loopback_torchrun" if address == LOOPBACK else "torch.distributed.run",
             f"--nnodes={share.num_nodes}",
             f"--node-rank={share.node_index}",
             f"--nproc-per-node={share.num_workers}",
-            f"--master-addr={share.master_address}",
+            f"--master-addr={address}",
             f"--master-port={share.master_port}",
             "--max-restarts=0",
             "-m",
@@ -71,9 +75,14 @@ class TorchrunLauncher(Launcher):
         return sorted(failures, key=lambda failure: failure.rank)
 
 
+def _address(share: NodeShare) -> str:
+    """Where the ranks meet. On one machine nobody else has to reach it."""
+    return LOOPBACK if share.num_nodes == 1 else share.master_address
+
+
 def _single_worker_settings(share: NodeShare) -> list[Setting]:
     """What torch.distributed.run would set."""
-    address, port = share.master_address, str(share.master_port)
+    address, port = _address(share), str(share.master_port)
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": address, "MASTER_PORT": port}
     return [Setting(name, value, "a single worker is its own launcher") for name, value in variables.items()]
 

@@ -10,13 +10,17 @@ from pathlib import Path
 import msgspec
 
 from flagperf.api import AgentProcess, Node
+from flagperf.errors import FlagPerfError
 from flagperf.messages import Message
 from flagperf.plugins import core_version
-from flagperf.spec import AgentMessage, VersionMismatch, WorkOrder, check_hello, hello_line
+from flagperf.spec import AgentMessage, VersionMismatch, WorkersEndedMessage, WorkOrder, check_hello, hello_line
 from flagperf.store.paths import node_log
 
 STDERR_SECONDS = 10.0
 """How long to wait for the end of stderr after an agent has ended: another process may hold it open."""
+
+_ORDERLY = (0, 3)
+"""Exit codes of an agent that has stopped what it started."""
 
 _decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
@@ -30,37 +34,59 @@ class NodeMessage(msgspec.Struct, frozen=True):
 
 class NodeAgent:
     def __init__(self, node: Node, process: AgentProcess) -> None:
+        self.node = node
         self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""
-        self._node = node
         self._process = process
+        self._has_reported = False
         self._errors = b""
+        self._problems: list[str] = []
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
 
     def begin(self, order: WorkOrder, messages: queue.Queue[NodeMessage]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has died: its stdout ends, which is noticed
+        with contextlib.suppress(OSError):  # it has died: its stdout ends, which is noticed
             self._process.stdin.write(hello_line(core_version()) + msgspec.json.encode(order) + b"\n")
             self._process.stdin.flush()
         threading.Thread(target=self._read_messages, args=(messages,), daemon=True).start()
         self._error_reader.start()
 
     def close_stdin(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             self._process.stdin.close()
 
     def stop(self, timeout_seconds: float) -> None:
         """Close stdin, wait, then kill."""
         self.close_stdin()
-        if self._process.wait(timeout_seconds) is None:
-            self.kill()
+        try:
+            if self._process.wait(timeout_seconds) is None:
+                self.kill()
+        except FlagPerfError as error:
+            self.note(str(error))
 
     def kill(self) -> None:
-        self._process.kill()
+        try:
+            self._process.kill()
+        except FlagPerfError as error:
+            self.note(str(error))
+
+    def may_have_left_processes(self) -> bool:
+        """It did not come to its orderly end, in which it stops all that it started."""
+        if self.refusal:
+            return False  # it started nothing
+        try:
+            return not self._has_reported or self._process.wait(0.0) not in _ORDERLY
+        except FlagPerfError as error:
+            self.note(str(error))
+            return True
+
+    def note(self, text: str) -> None:
+        """For the agent's log."""
+        self._problems.append(text)
 
     def keep_errors(self, bundle: Path) -> None:
-        content = self._all_errors()
+        content = self._all_errors() + "".join(f"{text}\n" for text in self._problems).encode(errors="replace")
         if content:
-            (bundle / node_log("agent", self._node.index)).write_bytes(content)
+            (bundle / node_log("agent", self.node.index)).write_bytes(content)
 
     def last_line(self) -> str:
         lines = self._all_errors().decode(errors="replace").strip().splitlines()
@@ -76,18 +102,26 @@ class NodeAgent:
         try:
             self._check_hello()
             for line in self._process.stdout:
-                messages.put(NodeMessage(self._node.index, _decoder.decode(line)))
+                message = _decoder.decode(line)
+                self._has_reported = self._has_reported or isinstance(message, WorkersEndedMessage)
+                messages.put(NodeMessage(self.node.index, message))
         except VersionMismatch as error:
             self.refusal = error.message
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             pass
-        messages.put(NodeMessage(self._node.index, None))
+        except Exception as error:  # noqa: BLE001  streams of a cluster's plugin
+            self.note(f"its stdout cannot be read: {type(error).__name__}: {error}")
+        finally:
+            messages.put(NodeMessage(self.node.index, None))
 
     def _check_hello(self) -> None:
         line = self._process.stdout.readline()
         if line:  # else it ended before it said anything, which is no question of versions
-            other = f"node {self._node.index} ({self._node.address})"
+            other = f"node {self.node.index} ({self.node.address})"
             check_hello(line, other=other, own="this command", own_version=core_version())
 
     def _read_errors(self) -> None:
-        self._errors = self._process.stderr.read()
+        try:
+            self._errors = self._process.stderr.read()
+        except (OSError, ValueError) as error:
+            self.note(f"its stderr cannot be read: {error}")

@@ -1,7 +1,8 @@
 """run_job: starts one agent per node, follows their messages and returns how the run ended.
 
 A failing node, the time limit and Ctrl-C are handled in the same way: every agent's stdin is closed, each agent stops
-what it started, and the run's ending is whatever was noticed first.
+what it started, and the run's ending is whatever was noticed first. Where an agent was killed, another one (`sweep`)
+ends what it had started.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from pathlib import Path
 from typing import cast
 
 from flagperf.api import Cluster, Node
-from flagperf.errors import FlagPerfError
+from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.launch.agents import NodeAgent
 from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.messages import Message, message
-from flagperf.spec import Failure, Job, WorkOrder
-from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
+from flagperf.plan.nodes import ask_node
+from flagperf.spec import Failure, Job, SweepAnswer, SweepRequest, WorkOrder
+from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
 from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
+
+SWEEP_SECONDS = 20.0
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -39,10 +43,35 @@ def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -
 
     with writer:
         ending = _run_agents(job, nodes, cluster, bundle, note, on_progress)
-        for node in nodes:
-            cluster.collect(node, str(bundle))
+        ending = _first_problem(ending, _collect(nodes, cluster, bundle), _unreadable(bundle))
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
+
+
+def _first_problem(*endings: Ending | None) -> Ending:
+    """What went wrong first; success where nothing did."""
+    known = [ending for ending in endings if ending is not None]
+    return next((ending for ending in known if ending.status != "succeeded"), known[0])
+
+
+def _collect(nodes: Sequence[Node], cluster: Cluster, bundle: Path) -> Ending | None:
+    """From every node, whatever happens with another."""
+    failed: list[Ending] = []
+    for node in nodes:
+        try:
+            cluster.collect(node, str(bundle))
+        except (FlagPerfError, OSError) as error:
+            failed.append(ended("failed", message("ending.not_collected", node=node.index, why=str(error))))
+    return failed[0] if failed else None
+
+
+def _unreadable(bundle: Path) -> Ending | None:
+    """A record that was damaged during the run is a failed run: no figure can be made of it."""
+    try:
+        read_record(bundle)
+    except BadInput as error:
+        return ended("failed", message("ending.record_unreadable", why=str(error)))
+    return None
 
 
 def _run_agents(
@@ -61,10 +90,25 @@ def _run_agents(
         ignore_signals()
         ending = ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
         _stop(agents)
+    for agent in agents:
+        if agent.may_have_left_processes():
+            _sweep(job, agent, cluster)
     with writing(bundle):
         for agent in agents:
             agent.keep_errors(bundle)
     return ending
+
+
+def _sweep(job: Job, agent: NodeAgent, cluster: Cluster) -> None:
+    request = SweepRequest(job.run_id, agent.node.index)
+    try:
+        swept = ask_node(cluster, agent.node, "sweep", request, SweepAnswer, SWEEP_SECONDS)
+    except (FlagPerfError, OSError) as error:
+        agent.note(f"what it may have left behind was not swept up: {error}")
+        return
+    if swept.num_killed or swept.folders:
+        folders = ", ".join(swept.folders) or "no folder"
+        agent.note(f"it left behind: {swept.num_killed} processes, which were killed; removed: {folders}")
 
 
 def _run_started(bundle: Path) -> RunStarted:

@@ -27,12 +27,15 @@ def ignore_signals() -> None:
 
 @contextlib.contextmanager
 def signals_restored() -> Iterator[None]:
-    """For a run inside another program, which has signal handlers of its own."""
+    """For a run inside another program, which has signal handlers of its own. One that ignores SIGCHLD does not do so
+    meanwhile: no child would have an exit code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCHLD)}
     try:
+        if before[signal.SIGCHLD] == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         yield
     finally:
         for number, handler in before.items():

@@ -61,7 +61,11 @@ class Supervision:
         else:
             self.ended[received.node_index] = message
             ended = WorkersEnded(
-                now_ns, node_index=received.node_index, node_t_ns=message.t_ns, returncode=message.returncode
+                now_ns,
+                node_index=received.node_index,
+                node_t_ns=message.t_ns,
+                returncode=message.returncode,
+                probe_failure=message.probe_failure,
             )
             self._note(ended)
 

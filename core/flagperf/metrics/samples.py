@@ -91,10 +91,21 @@ def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> d
     wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
     for started, file in probe_files(files):
         found.update(_node_samples(job, started, file, _edges_ns(parent, started.node_index)))
+    unrecorded = _unrecorded(parent)
+    if unrecorded is not None:
+        return unrecorded
     missing = sorted(wanted - set(found))
     if missing:
         return _nothing(missing, files)
     return _died(parent, files) or _silent(found, files) or found
+
+
+def _unrecorded(parent: EventFile) -> Absent | None:
+    """A probe whose failure could not be written among its samples."""
+    for ended in of(parent.events, WorkersEnded):
+        if ended.probe_failure is not None:
+            return absent("invalid_telemetry", "samples.probe_died", node=ended.node_index, why=ended.probe_failure)
+    return None
 
 
 def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:

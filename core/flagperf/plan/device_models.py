@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from flagperf.api import DeviceBackend, Peak
-from flagperf.errors import BadInput, FlagPerfError
-from flagperf.plan.adapter_errors import adapter_errors
+from flagperf.api import CardModel, DeviceBackend, Peak
+from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.plan.tuning import tuned_models
 from flagperf.plugins import Plugins, Provided
 from flagperf.spec import PublishedResult
@@ -84,10 +83,10 @@ def known_models(plugins: Plugins, word: str | None) -> tuple[list[KnownModel], 
 
 
 def _of(given: Provided) -> list[KnownModel]:
-    backend: DeviceBackend = given.value
-    with adapter_errors(given.adapter):
-        models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
-        names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
+    backend: DeviceBackend = given.guarded(DeviceBackend)
+    models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
+    _check_patterns(given, models.values())
+    names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
     return [
         KnownModel(
             given=given,
@@ -98,6 +97,15 @@ def _of(given: Provided) -> list[KnownModel]:
         )
         for name in names
     ]
+
+
+def _check_patterns(given: Provided, models: Iterable[CardModel]) -> None:
+    for model in models:
+        try:
+            re.compile(model.name_pattern)
+        except re.error as error:
+            pattern = f"the name_pattern of {model.name} is no regular expression: {error}"
+            raise PluginFailed(f"adapter {given.adapter} failed: models: {pattern}") from None
 
 
 def _without_vendor(name: str, vendor: str) -> str:

@@ -7,7 +7,9 @@ import importlib
 import msgspec
 
 from flagperf.api import EstimateMemory
-from flagperf.spec import Manifest, Resolved
+from flagperf.plugins import Case
+from flagperf.plugins.guard import ask
+from flagperf.spec import Resolved
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True):
@@ -27,12 +29,16 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
         return self.used_bytes / self.total_bytes if self.total_bytes else None
 
 
-def estimate_memory(
-    manifest: Manifest, config: Resolved, total_bytes: int | None, source: str
-) -> MemoryEstimate | None:
+def estimate_memory(case: Case, config: Resolved, total_bytes: int | None, source: str) -> MemoryEstimate | None:
     """None for a case that does not estimate."""
-    if manifest.estimate is None:
+    reference = case.manifest.estimate
+    if reference is None:
         return None
-    module, _, name = manifest.estimate.partition(":")
+    parts = ask(case.plugin, reference, lambda: _function(reference)(config.values), dict[str, int])
+    return MemoryEstimate(parts, total_bytes, source)
+
+
+def _function(reference: str) -> EstimateMemory:
+    module, _, name = reference.partition(":")
     function: EstimateMemory = getattr(importlib.import_module(module), name)
-    return MemoryEstimate(function(config.values), total_bytes, source)
+    return function

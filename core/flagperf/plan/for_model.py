@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import Device, LaunchCommand, Launcher, NodeShare, Peak, Precision, Setting
-from flagperf.plan.adapter_errors import adapter_errors
+from flagperf.errors import PluginFailed
 from flagperf.plan.device_models import KnownModel, find_model
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.settings import make_settings, published_profile, refuse_unsupported
@@ -57,15 +57,14 @@ class ModelPlan(msgspec.Struct, frozen=True):
 
 def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelPlan:
     """With the published profile unless another was asked for, and with the vendor's tuning for this model."""
-    manifest = plugins.case(spec.case).manifest
+    case = plugins.case(spec.case)
+    manifest = case.manifest
     card = find_model(plugins, device_model, spec.vendor)
     spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
-    backend = card.given.value
-    with adapter_errors(card.given.adapter):
-        tuning = tuning_layer(backend, card.name, spec, manifest)
+    backend = plugins.guarded_backend(card.vendor)
+    tuning = tuning_layer(backend, card.name, spec, manifest)
     settings = make_settings(spec, manifest, case_file(spec, plugins), backend, tuning)
-    with adapter_errors(card.given.adapter):
-        refuse_unsupported(settings.precision, backend, card.name)
+    refuse_unsupported(settings.precision, backend, card.name)
     references = [*manifest.references, *_all_references(plugins)]
     launcher = plugins.launcher(card.vendor)
     return ModelPlan(
@@ -83,7 +82,7 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
         peak=next((peak for peak in card.peaks if peak.row == settings.precision.peak_row), None),
         command=_command(launcher, card, spec),
         env_script=launcher.env_script_path,
-        memory=estimate_memory(manifest, settings.config, *card.memory_bytes(references)),
+        memory=estimate_memory(case, settings.config, *card.memory_bytes(references)),
         unknown=NOT_KNOWN,
     )
 
@@ -94,10 +93,10 @@ def _all_references(plugins: Plugins) -> list[PublishedResult]:
 
 def _command(launcher: Launcher, card: KnownModel, spec: RunSpec) -> LaunchCommand:
     """Asked for twice, for two made-up nodes that differ in cores and port: what differs is unknown here."""
-    with adapter_errors(card.given.adapter):
-        one, other = (
-            launcher.command(_made_up_share(card, spec, number), "python", WORKER_MODULE) for number in (1, 2)
-        )
+    one, other = (launcher.command(_made_up_share(card, spec, number), "python", WORKER_MODULE) for number in (1, 2))
+    if (len(one.argv), len(one.settings)) != (len(other.argv), len(other.settings)):
+        what = "command gives another number of words or settings for each port and number of cores"
+        raise PluginFailed(f"adapter {card.given.adapter} failed: {what}")
     argv = tuple(_agreed(*pair) for pair in zip(one.argv, other.argv, strict=True))
     settings = tuple(_agreed_setting(*pair) for pair in zip(one.settings, other.settings, strict=True))
     return LaunchCommand(argv, settings, one.remove)

@@ -39,14 +39,14 @@ def describe_nodes(
     """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     asked = nodes[:1] if cluster.nodes_share_host else nodes
-    facts = [_ask(cluster, node, "describe", request, NodeFacts, DESCRIBE_SECONDS) for node in asked]
+    facts = [ask_node(cluster, node, "describe", request, NodeFacts, DESCRIBE_SECONDS) for node in asked]
     return tuple(facts if len(facts) == len(nodes) else facts * len(nodes))
 
 
 def check_nodes(cluster: Cluster, nodes: Sequence[Node], request: CheckRequest) -> CheckAnswer:
     """Every node must have the case's data. The files of the first node are recorded."""
     asked = nodes[:1] if cluster.nodes_share_host else nodes
-    answers = [_ask(cluster, node, "check", request, CheckAnswer, CHECK_SECONDS) for node in asked]
+    answers = [ask_node(cluster, node, "check", request, CheckAnswer, CHECK_SECONDS) for node in asked]
     return next((answer for answer in answers if answer.problem), answers[0])
 
 
@@ -55,10 +55,10 @@ def describe_machine(cluster: Cluster, with_memory: bool = False) -> NodeFacts:
     return describe_nodes(cluster, cluster.nodes(1), with_memory=with_memory)[0]
 
 
-def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
+def ask_node(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
     agent = cluster.start_agent(node, [verb])
     output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
-    with contextlib.suppress(BrokenPipeError):  # it ended before it read: exit code and stderr tell why
+    with contextlib.suppress(OSError):  # it ended before it read: exit code and stderr tell why
         agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
         agent.stdin.close()
     try:
@@ -74,7 +74,11 @@ def _ask(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T],
     if code != 0:
         why = errors.content().decode(errors="replace").strip()
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or exit_status(code)}")
-    return msgspec.json.decode(content, type=answer)
+    try:
+        return msgspec.json.decode(content, type=answer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        what = f"answered `{verb}` with what is no answer ({error})"
+        raise NodeFailed(f"the agent on node {node.index} ({node.address}) {what}") from None
 
 
 class _Collector:

@@ -6,7 +6,7 @@ import msgspec
 
 from flagperf.api import Cluster, Device, DeviceBackend, Node
 from flagperf.commands import flagperf_command, pip_command
-from flagperf.errors import BadInput, MissingPart, Unsupported
+from flagperf.errors import BadInput, MissingPart, PluginFailed, Unsupported
 from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
@@ -44,13 +44,13 @@ def find_placement(
 ) -> Placement:
     asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
     cluster = plugins.cluster(spec.cluster)
-    nodes = tuple(cluster.nodes(spec.nodes))
+    nodes = _nodes(cluster, spec.nodes)
     described = describe_nodes(cluster, nodes, vendor=asked, requires=requires)
     if needs_worker:
         _check_requirements(spec.case, described)
     facts = tuple(with_stated_environment(node, user_file) for node in described)
     choice = _same_vendor(facts, asked, plugins)
-    backend = plugins.device_backend(choice.facts.vendor)
+    backend = plugins.guarded_backend(choice.facts.vendor)
     _check_sharing(cluster, nodes, backend)
     parts = tuple(_part(spec, *pair, backend) for pair in zip(nodes, facts, strict=True))
     placement = Placement(cluster, nodes, facts, choice, backend, parts)
@@ -58,6 +58,14 @@ def find_placement(
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
         raise BadInput(f"--nodes {spec.nodes} --devices {spec.devices} is more than this machine's {slots}")
     return placement
+
+
+def _nodes(cluster: Cluster, num_nodes: int) -> tuple[Node, ...]:
+    nodes = tuple(cluster.nodes(num_nodes))
+    if [node.index for node in nodes] != list(range(num_nodes)):
+        given = ", ".join(str(node.index) for node in nodes) or "none"
+        raise PluginFailed(f"cluster {cluster.name!r} was asked for {num_nodes} nodes, from 0 on, and gave: {given}")
+    return nodes
 
 
 def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:

@@ -14,7 +14,6 @@ from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
 from flagperf.escapes import is_utf8
 from flagperf.files import is_folder
-from flagperf.plan.adapter_errors import adapter_errors
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
 from flagperf.plan.nodes import check_nodes
 from flagperf.plan.placement import Placement, find_placement
@@ -53,20 +52,17 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
     if needs_worker:
         _raise_problem(missing_data(spec, case.manifest))
     placement = find_placement(spec, plugins, case.manifest.requires, user_file, needs_worker)
-    with adapter_errors(placement.choice.facts.adapter):
-        tuning = _tuning(spec, case.manifest, placement)
-        peaks = placement.backend.peaks()
+    tuning = _tuning(spec, case.manifest, placement)
+    peaks = placement.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, placement.backend, tuning)
-    with adapter_errors(placement.choice.facts.adapter):
-        refuse_unsupported(settings.precision, placement.backend, placement.device.model)
+    refuse_unsupported(settings.precision, placement.backend, placement.device.model)
     data = _check_data(spec, case.manifest, settings.config, placement)
     if needs_worker:
         _raise_problem(data.problem)
     job = _job(spec, case, placement, settings, peaks, data.files)
     launcher = plugins.launcher(placement.backend.vendor)
-    with adapter_errors(job.adapter):
-        commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
-    memory = estimate_memory(case.manifest, settings.config, placement.device.memory_bytes, "what it reports")
+    commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
+    memory = estimate_memory(case, settings.config, placement.device.memory_bytes, "what it reports")
     return Plan(
         spec=spec,
         job=job,

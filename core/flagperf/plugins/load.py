@@ -1,12 +1,13 @@
 """Load every installed plugin by itself, and keep the reason of each that cannot be used.
 
-pluggy's own bulk loading and calling stop at the first exception, so both are done one plugin at a time.
+pluggy's own bulk loading and calling stop at the first exception, so both are done one plugin at a time. Plugins of
+other distributions are first tried in a fork: one whose import loops or ends the process is refused like any other.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pluggy
@@ -28,6 +29,11 @@ class PluginStatus(msgspec.Struct, frozen=True):
     problem: str = ""
 
     @property
+    def adapter(self) -> str:
+        """As messages name it."""
+        return f"{self.distribution} {self.version}"
+
+    @property
     def key(self) -> str:
         """Unique: two distributions may call their entry points alike."""
         return f"{self.distribution}:{self.name}"
@@ -36,13 +42,44 @@ class PluginStatus(msgspec.Struct, frozen=True):
 class LoadedPlugins(msgspec.Struct, frozen=True):
     manager: pluggy.PluginManager
     statuses: tuple[PluginStatus, ...]
+    trial: bool = True
+    """Whether hooks are to be tried in a fork before they are called."""
 
 
-def load_entry_points(found: Iterable[EntryPoint] | None = None) -> LoadedPlugins:
+def load_entry_points(found: Iterable[EntryPoint] | None = None, adapter: str | None = None) -> LoadedPlugins:
+    """With `adapter` (as a job names it), only that distribution and our own, for the processes of a run: the command
+    and `describe` have tried it by then."""
     manager = pluggy.PluginManager("flagperf")
     manager.add_hookspecs(hookspecs)
     ordered = sorted(entry_points(GROUP) if found is None else found, key=_order)
-    return LoadedPlugins(manager, tuple(_load(manager, entry_point) for entry_point in ordered))
+    if adapter is not None:
+        ordered = [each for each in ordered if is_own(each) or each.distribution.name == adapter.partition(" ")[0]]
+    refused = {} if adapter is not None else _refused([each for each in ordered if not is_own(each)], manager)
+    statuses = (refused.get(_status(each).key) or _load(manager, each) for each in ordered)
+    return LoadedPlugins(manager, tuple(statuses), trial=adapter is None)
+
+
+def is_own(entry_point: EntryPoint) -> bool:
+    return entry_point.distribution.name == OWN_DISTRIBUTION
+
+
+def _refused(foreign: Sequence[EntryPoint], manager: pluggy.PluginManager) -> dict[str, PluginStatus]:
+    """Those whose import did not come back, each with its problem."""
+    if not foreign:
+        return {}
+    from flagperf.plugins.trial import try_out  # lazy: many installations have no other plugin
+
+    problems = try_out([functools.partial(_load, manager, each) for each in foreign])
+    tried = zip(map(_status, foreign), problems, strict=True)
+    return {
+        status.key: msgspec.structs.replace(status, problem=f"cannot be imported: it {problem}")
+        for status, problem in tried
+        if problem
+    }
+
+
+def _status(entry_point: EntryPoint) -> PluginStatus:
+    return PluginStatus(entry_point.name, entry_point.distribution.name, entry_point.distribution.version)
 
 
 def _order(entry_point: EntryPoint) -> tuple[bool, str, str]:
@@ -52,10 +89,9 @@ def _order(entry_point: EntryPoint) -> tuple[bool, str, str]:
 
 
 def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatus:
-    distribution = entry_point.distribution
-    status = PluginStatus(entry_point.name, distribution.name, distribution.version)
+    distribution, status = entry_point.distribution, _status(entry_point)
     try:
-        if distribution.name != OWN_DISTRIBUTION:
+        if not is_own(entry_point):
             from flagperf.plugins.core_range import check_core_range  # lazy: many installations have no other plugin
 
             check_core_range(distribution.requirements, core_version())
@@ -65,7 +101,7 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
         manager.check_pending()
     except PluginRefused as refused:
         return msgspec.structs.replace(status, problem=str(refused))
-    except (ValueError, pluggy.PluginValidationError) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: pluggy looks at everything in a module
         if manager.has_plugin(status.key):
             manager.unregister(name=status.key)
         return msgspec.structs.replace(status, problem=f"does not fit the contract: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -25,12 +26,19 @@ class Provided(msgspec.Struct, frozen=True):
 
     @property
     def adapter(self) -> str:
-        return f"{self.plugin.distribution} {self.plugin.version}"
+        return self.plugin.adapter
+
+    def guarded(self, contract: type) -> Any:
+        """The value as the parent calls it, see `guard`."""
+        from flagperf.plugins.guard import Guarded  # lazy: commands that only list things call nothing
+
+        return Guarded(self.value, self.plugin, contract)
 
 
 class Case(msgspec.Struct, frozen=True):
     reference: CaseReference
     manifest: Manifest
+    plugin: PluginStatus
 
 
 class Plugins:
@@ -38,6 +46,7 @@ class Plugins:
 
     def __init__(self, loaded: LoadedPlugins) -> None:
         self._manager = loaded.manager
+        self._trial = loaded.trial
         self._plugins = {status.key: status for status in loaded.statuses}
         self._problems: dict[str, list[str]] = collections.defaultdict(list)
         for status in loaded.statuses:
@@ -67,7 +76,12 @@ class Plugins:
         return self._one(self.device_backends(), vendor, "vendor", "device backend")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
+        """Itself, for a process of its own: a worker."""
         backend: DeviceBackend = self.provided_backend(vendor).value
+        return backend
+
+    def guarded_backend(self, vendor: str) -> DeviceBackend:
+        backend: DeviceBackend = self.provided_backend(vendor).guarded(DeviceBackend)
         return backend
 
     def launcher(self, vendor: str) -> Launcher:
@@ -76,7 +90,7 @@ class Plugins:
         provided = self._by_word("flagperf_launchers", Launcher, "vendor")
         for each in provided:
             if each.value.vendor == vendor and each.plugin == owner:
-                launcher: Launcher = each.value
+                launcher: Launcher = each.guarded(Launcher)
                 return launcher
         raise BadInput(f"{owner.distribution} {owner.version} gives no launcher for its vendor {vendor!r}")
 
@@ -96,7 +110,8 @@ class Plugins:
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
     def cluster(self, name: str) -> Cluster:
-        cluster: Cluster = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster").value
+        given = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster")
+        cluster: Cluster = given.guarded(Cluster)
         return cluster
 
     def cluster_names(self) -> list[str]:
@@ -116,7 +131,7 @@ class Plugins:
     def _read_case(self, provided: Provided) -> list[Provided]:
         reference: CaseReference = provided.value
         try:
-            return [Provided(_case(reference), provided.plugin)]
+            return [Provided(_case(reference, provided.plugin), provided.plugin)]
         except BadInput as error:
             self._problems[provided.plugin.key].append(f"flagperf_cases: {error}")
             self._broken_cases[_intended_name(reference)] = str(error)
@@ -175,7 +190,7 @@ class Plugins:
 
     def _call(self, hook: str, kind: type) -> list[Provided]:
         if hook not in self._provided:
-            implementations = reversed(getattr(self._manager.hook, hook).get_hookimpls())
+            implementations = self._returning(hook, kind)
             self._provided[hook] = [
                 Provided(value, self._plugins[implementation.plugin_name])
                 for implementation in implementations
@@ -183,6 +198,24 @@ class Plugins:
             ]
             self._provided[hook].sort(key=lambda provided: list(self._plugins).index(provided.plugin.key))
         return self._provided[hook]
+
+    def _returning(self, hook: str, kind: type) -> list[pluggy.HookImpl]:
+        """Without those that hang or end the process."""
+        implementations = list(reversed(getattr(self._manager.hook, hook).get_hookimpls()))
+        own = [each for each in implementations if self._is_own(each) or not self._trial]
+        foreign = [each for each in implementations if each not in own]
+        if not foreign:
+            return own
+        from flagperf.plugins.trial import try_out  # lazy: many installations have no other plugin
+
+        problems = try_out([functools.partial(self._answer, each, hook, kind) for each in foreign])
+        for each, problem in zip(foreign, problems, strict=True):
+            if problem:
+                self._problems[each.plugin_name].append(f"{hook} {problem}")
+        return [*own, *(each for each, problem in zip(foreign, problems, strict=True) if not problem)]
+
+    def _is_own(self, implementation: pluggy.HookImpl) -> bool:
+        return self._plugins[implementation.plugin_name].distribution == OWN_DISTRIBUTION
 
     def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
         problems = self._problems[implementation.plugin_name]
@@ -194,16 +227,17 @@ class Plugins:
         wrong = [value for value in answer if not isinstance(value, kind)]
         if wrong:
             problems.append(f"{hook} gave {type(wrong[0]).__name__}, not {kind.__name__}")
-        return [value for value in answer if isinstance(value, kind)]
+        usable = [value for value in answer if isinstance(value, kind)]
+        if kind is CaseReference:  # its file is checked
+            return usable
+        from flagperf.plugins.guard import wrong_attributes  # lazy: `cases list` needs none
+
+        wrong_ones = {id(value): found for value in usable if (found := wrong_attributes(value, kind))}
+        problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
+        return [value for value in usable if id(value) not in wrong_ones]
 
     def _by_word(self, hook: str, kind: type, attribute: str) -> list[Provided]:
-        named = []
-        for provided in self._call(hook, kind):
-            if isinstance(getattr(provided.value, attribute, None), str):
-                named.append(provided)
-            else:
-                self._problems[provided.plugin.key].append(f"{type(provided.value).__name__} has no {attribute!r}")
-        return self._without_conflicts(hook, named, lambda value: str(getattr(value, attribute)))
+        return self._without_conflicts(hook, self._call(hook, kind), lambda value: str(getattr(value, attribute)))
 
     def _without_conflicts(
         self, hook: str, provided: Iterable[Provided], word_of: Callable[[Any], str]
@@ -231,14 +265,14 @@ class Plugins:
         raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self._hint())
 
 
-def _case(reference: CaseReference) -> Case:
+def _case(reference: CaseReference, plugin: PluginStatus) -> Case:
     if not isinstance(reference.manifest, Path):
         raise BadInput(f"the manifest of {reference.target!r} has to be a pathlib.Path; got {reference.manifest!r}")
     if not isinstance(reference.target, str) or not is_object_reference(reference.target):
         raise BadInput(f"{reference.manifest}: its target is written module:function; got {reference.target!r}")
     from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
 
-    return Case(reference, read_manifest(reference.manifest, vocabulary()))
+    return Case(reference, read_manifest(reference.manifest, vocabulary()), plugin)
 
 
 def _intended_name(reference: CaseReference) -> str:
@@ -250,5 +284,6 @@ def _intended_name(reference: CaseReference) -> str:
         return path.parent.name
 
 
-def load_plugins() -> Plugins:
-    return Plugins(load_entry_points())
+def load_plugins(adapter: str | None = None) -> Plugins:
+    """All that are installed; or our own and this adapter alone, as a job names it."""
+    return Plugins(load_entry_points(adapter=adapter))

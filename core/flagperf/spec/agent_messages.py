@@ -56,6 +56,20 @@ class ProbeRequest(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...]
     interval_seconds: float
     path: str
+    adapter: str | None = None
+    """The only plugin to load, beside our own."""
+
+
+class SweepRequest(msgspec.Struct, frozen=True):
+    """Read by `agent sweep` from stdin: whose processes and temporary folder are to go."""
+
+    run_id: str
+    node_index: int
+
+
+class SweepAnswer(msgspec.Struct, frozen=True):
+    num_killed: int
+    folders: tuple[str, ...] = ()
 
 
 class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):
@@ -105,6 +119,8 @@ class WorkersEndedMessage(WireMessage, frozen=True, tag="workers_ended"):
     t_ns: int
     returncode: int
     failure: Failure | None
+    probe_failure: Message | None = None
+    """Why the samples are incomplete, where that could not be written among them."""
 
 
 AgentMessage = Union[WorkersLaunchedMessage, Progress, WorkersEndedMessage]  # noqa: UP007

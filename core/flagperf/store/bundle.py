@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
+from flagperf.escapes import is_utf8
 from flagperf.events import read_all, read_events
 from flagperf.events.files import MAX_EVENT_BYTES, EventFile
 from flagperf.files import kind_of, read_regular
@@ -54,6 +55,13 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     return path
 
 
+def remove_unstarted(path: Path) -> None:
+    """The folder of a run that was interrupted before its first event: nothing has happened yet."""
+    events = path / PARENT_EVENTS
+    if not events.exists() or not events.stat().st_size:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns an OSError while writing a bundle into BundleFailed."""
@@ -68,6 +76,9 @@ def writing(path: Path) -> Iterator[None]:
 
 def check_writable(runs_dir: Path) -> None:
     """Raises BadInput unless a bundle can be created here. Called before a run starts; leaves no files behind."""
+    if not is_utf8(str(runs_dir.absolute())):
+        why = "its path is not UTF-8 in this locale, and is recorded in JSON"
+        raise BadInput(f"the runs directory {str(runs_dir)!a} cannot be used: {why}; see --runs-dir")
     try:
         existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
         if not existing.is_dir():

@@ -30,7 +30,7 @@ def main() -> int:
     order = msgspec.convert(given, WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / rank_log(rank))
-    backend = worker_backend(load_plugins().device_backend(order.job.vendor), order.job.simulated)
+    backend = worker_backend(load_plugins(order.job.adapter).device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
         writer.write(ended)
@@ -77,17 +77,18 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
         data_dir=Path(job.data_dir) if job.data_dir else None,
     )
     _case_function(job.case_target)(context)
-    _leave_group()
+    if "torch" in sys.modules:
+        _leave_group()
 
 
 def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
     """Any exception of the case is recorded as the ending of this rank; the traceback goes to its log."""
     try:
         work()
+        peak = backend.allocator_memory() if backend.has_allocator else None
     except (Exception, SystemExit) as error:  # noqa: BLE001
         traceback.print_exc()
         return WorkerEnded(time.monotonic_ns(), _status_of(error, backend), f"{type(error).__name__}: {error}")
-    peak = backend.allocator_memory() if backend.has_allocator else None
     return WorkerEnded(
         time.monotonic_ns(),
         "succeeded",
@@ -99,7 +100,11 @@ def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
 def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
     if isinstance(error, Unsupported):
         return "unsupported"
-    return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
+    try:
+        return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
+    except (Exception, SystemExit):  # noqa: BLE001  a plugin boundary: the first error counts
+        traceback.print_exc()
+        return "failed"
 
 
 def _join_group(backend: DeviceBackend, job: Job) -> None:

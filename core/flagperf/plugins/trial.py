@@ -1,0 +1,102 @@
+"""Try a plugin's code in a fork of this process, with a time limit, before it is called here.
+
+An import that loops, a hook that calls os._exit and a library that crashes cannot be caught: they would hang or end the
+command without a word. In the fork they cost nothing but the fork. What came back there is called again here, so only
+code that may be called twice is tried. A verdict is not kept between commands: what an import does depends on more than
+the plugin's files (the environment, a driver, a network drive), and a fork takes 2 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from flagperf.errors import BadInput
+from flagperf.units import exit_status
+
+SECONDS_VARIABLE = "FLAGPERF_PLUGIN_SECONDS"
+DEFAULT_SECONDS = 10.0
+
+
+def try_out(calls: Sequence[Callable[[], object]]) -> list[str]:
+    """Of each call why it did not come back; empty where it did. What it gave or raised does not matter here."""
+    problems: list[str] = []
+    while len(problems) < len(calls):
+        num_returned, problem = _try_in_fork(calls[len(problems) :])
+        problems += [""] * num_returned + ([problem] if problem else [])
+    return problems
+
+
+def limit_seconds() -> float:
+    """For one call. Longer than any honest import takes, also from a slow network drive."""
+    text = os.environ.get(SECONDS_VARIABLE) or str(DEFAULT_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 3600:
+        raise BadInput(f"{SECONDS_VARIABLE}={text!r}: give seconds, above 0 and at most 3600")
+    return seconds
+
+
+def _try_in_fork(calls: Sequence[Callable[[], object]]) -> tuple[int, str]:
+    """How many came back, one after the other, and why the next one did not."""
+    seconds = limit_seconds()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _call_all(calls, writing, seconds)
+    os.close(writing)
+    num_returned, is_late, has_ended = 0, False, False
+    try:
+        while num_returned < len(calls) and not (is_late or has_ended):
+            is_late = not select.select([reading], [], [], seconds)[0]
+            marks = b"" if is_late else os.read(reading, 4096)
+            has_ended = not is_late and not marks
+            num_returned += len(marks)
+    finally:
+        os.close(reading)
+        status = _end(pid)
+    if is_late:
+        return num_returned, f"did not return within {seconds:g} s (${SECONDS_VARIABLE} allows more)"
+    return num_returned, f"ended the process ({status})" if has_ended else ""
+
+
+def _call_all(calls: Sequence[Callable[[], object]], writing: int, seconds: float) -> NoReturn:
+    """In the fork: silent, in a session of its own (tools that it starts are stopped with it), and bounded by the
+    kernel too, in case the parent is killed meanwhile."""
+    try:
+        os.setsid()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        silence = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(silence, stream)
+        for call in calls:
+            signal.setitimer(signal.ITIMER_REAL, seconds + 5)
+            os.write(writing, _mark_of(call))
+    finally:
+        os._exit(0)
+
+
+def _mark_of(call: Callable[[], object]) -> bytes:
+    """That it came back. What it raises is reported where it is called again."""
+    try:
+        call()
+    except (Exception, SystemExit):  # noqa: BLE001  a plugin boundary
+        return b"!"
+    return b"."
+
+
+def _end(pid: int) -> str:
+    """Stop it with all that it started; how it had ended by then."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may have no group yet
+        os.killpg(pid, signal.SIGKILL)
+    try:
+        os.kill(pid, signal.SIGKILL)  # not reaped so far: the pid is still its own
+        return exit_status(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    except (ProcessLookupError, ChildProcessError):  # a caller that ignores SIGCHLD: the kernel has reaped it
+        return "exit code unknown"

@@ -1,0 +1,65 @@
+"""The real command line beside the plugin of tests/faults/site, any call of which can misbehave. None imports torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from e2e_flagperf import Done, processes_of
+
+SITE = Path(__file__).parent / "site"
+RUN = ("run", "sleeper", "--vendor", "faulty")
+
+
+def environment(fault: str = "", **variables: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLAGPERF_")}
+    return {**inherited, "PYTHONPATH": str(SITE), "FLAGPERF_FAULT": fault, **variables}
+
+
+def start(cwd: Path, *arguments: str, fault: str = "", variables: dict[str, str] | None = None, **options: Any) -> Any:
+    """The command, with a folder of its own for temporary files."""
+    (cwd / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "flagperf", *arguments],
+        cwd=cwd,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(fault, TMPDIR=str(cwd / "tmp"), **(variables or {})),
+        **options,
+    )
+
+
+def flagperf(cwd: Path, *arguments: str, **options: Any) -> Done:
+    return ended(start(cwd, *arguments, **options))
+
+
+def ended(process: Any) -> Done:
+    stdout, stderr = process.communicate(timeout=300)
+    assert "Traceback" not in stderr, stderr
+    return Done(process.returncode, stdout, stderr)
+
+
+def assert_nothing_left(cwd: Path, bundle: Path, seconds: float = 60) -> None:
+    """Neither a process of the run nor a temporary folder."""
+    deadline = time.monotonic() + seconds
+    while left := [*processes_of(bundle), *agents_of(cwd), *(cwd / "tmp").iterdir()]:
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+
+
+def agents_of(cwd: Path) -> list[psutil.Process]:
+    """Agents and probes, which have the folder for temporary files of this test."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR", "").startswith(str(cwd / "tmp")) and process.pid != os.getpid():
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]

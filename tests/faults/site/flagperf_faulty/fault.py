@@ -1,0 +1,30 @@
+"""FLAGPERF_FAULT=<call>:<behaviour> says which call of this plugin misbehaves, and how."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from typing import Any
+
+
+def answer(call: str, honest: Any) -> Any:
+    """What the call gives: `honest`, unless it is the one that misbehaves."""
+    faulty, _, behaviour = os.environ.get("FLAGPERF_FAULT", "").partition(":")
+    if not faulty or call != faulty:
+        return honest
+    if behaviour == "raise":
+        raise ZeroDivisionError("the plugin's own words")
+    if behaviour == "exit":
+        sys.exit(0)
+    if behaviour == "os_exit":
+        os._exit(0)
+    if behaviour == "crash":
+        os.abort()
+    if behaviour == "full":  # from now on no file of this process grows beyond this, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        return honest
+    while behaviour == "loop":
+        time.sleep(0.01)
+    return object()  # behaviour "type"

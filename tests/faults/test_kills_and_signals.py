@@ -1,0 +1,114 @@
+"""kill -9 of each process and signals, at several moments: an ending, no process and no temporary folder left."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from e2e_flagperf import agent_process, bundle_of, processes_of, read_run, said, wait_for_step
+from faulty_flagperf import RUN, agents_of, assert_nothing_left, ended, flagperf, start
+
+SAMPLING = ("--sample-seconds", "0.1")
+
+
+def mode(word: str) -> tuple[str, ...]:
+    return ("--set", f"fault.mode={word}")
+
+
+def worker_of(bundle: Path) -> psutil.Process:
+    """The first process of the run that is a worker."""
+    return next(process for process in processes_of(bundle) if "flagperf.worker" in process.cmdline())
+
+
+def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
+    """Until the command has started so many processes at once."""
+    deadline = time.monotonic() + 120
+    while len(agents_of(cwd)) < count + 1 and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path) -> None:
+    """The probe is stuck in a call of the vendor's, the worker ignores SIGTERM, its child is in another session."""
+    process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"), fault="sample:loop")
+    bundle = wait_for_step(tmp_path, process)
+    while len(processes_of(bundle)) < 3:  # the worker, its child, the probe
+        time.sleep(0.05)
+    assert list((tmp_path / "tmp").iterdir())
+    agent_process(process, "run").kill()
+    done = ended(process)
+    assert (done.code, said(read_run(bundle))[0]) == (3, "failed")
+    assert "ended without reporting" in done.stderr
+    assert_nothing_left(tmp_path, bundle, seconds=2)  # gone by then: the command has waited for it
+    assert "it left behind: " in (bundle / "logs" / "agent-000.log").read_text()
+    assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
+
+
+def test_a_killed_agent_whose_launcher_is_stopped_leaves_nothing(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, *mode("hang"))
+    bundle = wait_for_step(tmp_path, process)
+    worker_of(bundle).suspend()
+    agent_process(process, "run").kill()
+    assert ended(process).code == 3
+    assert_nothing_left(tmp_path, bundle, seconds=2)
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_processes: int) -> None:
+    """As soon as the agent of the run is there, and once it has started its probe."""
+    process = start(tmp_path, *RUN, *mode("hang"))
+    deadline = time.monotonic() + 120
+    while not (agents := [each for each in agents_of(tmp_path) if each.cmdline()[-1:] == ["run"]]):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.005)
+    wait_for_agents(tmp_path, process, num_processes)
+    agents[0].kill()
+    assert ended(process).code == 3
+    bundle = bundle_of(tmp_path)
+    assert said(read_run(bundle))[0] == "failed" and (bundle / "MANIFEST").exists()
+    assert_nothing_left(tmp_path, bundle)
+
+
+def test_a_killed_command_takes_all_with_it(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"))
+    bundle = wait_for_step(tmp_path, process)
+    process.kill()
+    process.communicate(timeout=300)
+    assert_nothing_left(tmp_path, bundle)
+
+
+def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, *mode("stubborn"))
+    bundle = wait_for_step(tmp_path, process)
+    worker_of(bundle).kill()
+    assert ended(process).code == 3
+    assert said(read_run(bundle))[1].startswith("rank 0: killed by SIGKILL")
+    assert_nothing_left(tmp_path, bundle, seconds=2)
+
+
+@pytest.mark.parametrize(
+    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 2), (signal.SIGTERM, 3)]
+)
+def test_a_signal_at_any_moment_leaves_a_bundle_with_an_ending_or_none(
+    tmp_path: Path, number: int, num_processes: int
+) -> None:
+    process = start(tmp_path, *RUN, *mode("hang"))
+    wait_for_agents(tmp_path, process, num_processes)
+    if num_processes == 0:
+        time.sleep(0.3)  # while it plans
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=300)
+    assert "Traceback" not in stderr
+    bundles = [*tmp_path.glob("runs/*")]
+    if process.returncode == -number:  # before it had set its handlers, nothing was started
+        assert not bundles and not stdout
+    else:
+        assert process.returncode == 130
+    for bundle in bundles:
+        assert said(read_run(bundle))[0] == "interrupted" and (bundle / "MANIFEST").exists()
+        assert flagperf(tmp_path, "runs", "verify", bundle.name).code == 0
+    assert_nothing_left(tmp_path, bundles[0] if bundles else tmp_path)

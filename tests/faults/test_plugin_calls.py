@@ -1,0 +1,98 @@
+"""Every call into a plugin, misbehaving in every way: a message with the plugin's name, and nothing else is hurt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e_flagperf import bundle_of, read_run, said
+from faulty_flagperf import RUN, assert_nothing_left, environment, flagperf
+
+HOOKS = ("flagperf_devices", "flagperf_memory_probes", "flagperf_launchers", "flagperf_clusters", "flagperf_cases")
+METHODS = ("models", "peaks", "unsupported", "tuning_folder", "command", "estimate")
+WAYS = ("raise", "exit", "os_exit", "crash")
+OF_HOOKS = [*product(("import",), WAYS), *product(HOOKS, (*WAYS, "type")), ("import", "loop"), (HOOKS[0], "loop")]
+OF_METHODS = [*product(METHODS, (*WAYS, "type")), ("peaks", "loop"), ("command", "loop")]
+WORDS = {
+    "raise": "ZeroDivisionError: the plugin's own words",
+    "exit": "SystemExit",
+    "os_exit": "ended the process (exit code 0)",
+    "crash": "ended the process (killed by SIGABRT)",
+    "loop": "did not return within 1 s",
+}
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    faults = [f"{call}:{way}" for call, way in [("", ""), *OF_HOOKS, *OF_METHODS]]
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("plan_with_faults.py")), *faults],
+        env=environment(FLAGPERF_PLUGIN_SECONDS="1"),
+        cwd=tmp_path_factory.mktemp("empty"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return {line["fault"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
+def test_without_a_fault_the_plan_is_made(plans: dict[str, Any]) -> None:
+    assert plans[":"] == {"fault": ":", "code": 0, "words": "", "problem": "", "others": []}
+
+
+@pytest.mark.parametrize(("call", "way"), OF_HOOKS)
+def test_a_plugin_that_cannot_be_loaded_or_asked_is_listed_and_hurts_no_other(
+    plans: dict[str, Any], call: str, way: str
+) -> None:
+    found = plans[f"{call}:{way}"]
+    assert found["problem"].startswith("cannot be imported: " if call == "import" else call)
+    assert WORDS.get(way, "object") in found["problem"]
+    assert not found["others"]
+
+
+@pytest.mark.parametrize(("call", "way"), OF_METHODS)
+def test_an_adapters_error_in_the_command_is_its_own(plans: dict[str, Any], call: str, way: str) -> None:
+    found = plans[f"{call}:{way}"]
+    if call == "models" or (call in ("peaks", "tuning_folder") and found["code"] == 2):  # cannot list its models
+        assert found["code"] == 2 and "no installed adapter knows it" in found["words"]
+    else:
+        assert found["code"] == 3
+    assert "adapter flagperf-faulty 1.0 failed: " in found["words"] and call in found["words"]
+    assert WORDS.get(way, "it gave object, not ") in found["words"]
+
+
+@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit"])
+def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str) -> None:
+    done = flagperf(tmp_path, "vendors", "list", fault=fault)
+    assert "flagperf-faulty 1.0" in done.stdout + done.stderr
+    assert "cpu" in done.stdout
+
+
+@pytest.mark.parametrize("way", ["raise", "exit", "os_exit", "type"])
+def test_a_cluster_that_cannot_name_its_nodes_is_said_so(tmp_path: Path, way: str) -> None:
+    done = flagperf(tmp_path, "plan", "sleeper", "--cluster", "faultysite", fault=f"nodes:{way}")
+    assert done.code == 3
+    assert done.stderr.startswith("flagperf: adapter flagperf-faulty 1.0 failed: nodes: ")
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("start_agent:exit", "the agent of node 0 was not started: adapter flagperf-faulty 1.0 failed: start_agent"),
+        ("collect:os_exit", "was not collected: adapter flagperf-faulty 1.0 failed: collect: SystemExit: os._exit(0)"),
+        ("activate:type", "rank 0: AttributeError: 'object' object has no attribute 'device_id'"),
+    ],
+)
+def test_a_run_whose_plugin_fails_has_an_ending(tmp_path: Path, fault: str, words: str) -> None:
+    done = flagperf(tmp_path, *RUN, "--cluster", "faultysite", fault=fault)
+    bundle = bundle_of(tmp_path)
+    assert (done.code, said(read_run(bundle))[0]) == (3, "failed")
+    assert words in said(read_run(bundle))[1]
+    assert (bundle / "MANIFEST").exists()
+    assert_nothing_left(tmp_path, bundle)
