@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -19,6 +19,10 @@ from flagperf.cli.completers import (
     complete_profile,
     complete_vendor,
 )
+from flagperf.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from flagperf.spec import VendorFacts
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
@@ -155,6 +159,11 @@ def expand_set(arguments: Sequence[str]) -> list[str]:
 
 def echo_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def exit_code_of(found: Sequence[VendorFacts]) -> int:
+    """3 where an adapter failed: it did not say that its cards are absent, so that they may be there."""
+    return ToolFailed.exit_code if any(facts.error for facts in found) else 0
 
 
 def note(text: str) -> None:

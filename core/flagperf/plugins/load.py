@@ -13,14 +13,17 @@ import pluggy
 
 from flagperf import hookspecs
 from flagperf.errors import PluginRefused
-from flagperf.plugins.distributions import EntryPoint, entry_points, installed_version
+from flagperf.plugins.distributions import EntryPoint, entry_points, installed_version, without_entry_point
 
 GROUP = "flagperf"
 OWN_DISTRIBUTION = "flagperf"
+ADAPTER_PREFIX = "flagperf-"
+"""What the name of an adapter's distribution begins with; its vendor word follows."""
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
-    """One entry point of the group. `problem` says why it, or a part of it, is not used."""
+    """One entry point of the group, or a distribution that should have one. `problem` says why it, or a part of it, is
+    not used."""
 
     name: str
     distribution: str
@@ -43,6 +46,15 @@ def load_entry_points(found: Iterable[EntryPoint] | None = None) -> LoadedPlugin
     manager.add_hookspecs(hookspecs)
     ordered = sorted(entry_points(GROUP) if found is None else found, key=_order)
     return LoadedPlugins(manager, tuple(_load(manager, entry_point) for entry_point in ordered))
+
+
+def plugins_without_entry_point() -> list[PluginStatus]:
+    """Installed distributions that are named like an adapter, and that nothing can find."""
+    problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
+    return [
+        PluginStatus(each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem)
+        for each in without_entry_point(GROUP, ADAPTER_PREFIX)
+    ]
 
 
 def _order(entry_point: EntryPoint) -> tuple[bool, str, str]:
@@ -84,7 +96,10 @@ def _check_hook_api(module: object, distribution: str) -> None:
     if declared is None:
         raise PluginRefused("it does not say FLAGPERF_HOOK_API, the version of the contract it was written for")
     if type(declared) is not int:
-        raise PluginRefused(f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {declared!r}")
+        raise PluginRefused(
+            f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; "
+            f"got the {type(declared).__name__} {declared!r}"
+        )
     if not hookspecs.MIN_HOOK_API <= declared <= hookspecs.HOOK_API:
         outdated = distribution if declared < hookspecs.MIN_HOOK_API else OWN_DISTRIBUTION
         raise PluginRefused(
