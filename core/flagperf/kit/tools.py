@@ -16,6 +16,9 @@ from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 from flagperf.kit.pci import pci_address
 
+NOT_LISTED = "the tool did not list this card"
+"""What the reason for a figure begins with where a card is not in an answer."""
+
 
 class Tool(msgspec.Struct, frozen=True):
     """`folders` are searched after PATH: containers often mount the tool without naming its folder there."""
@@ -134,18 +137,33 @@ class ToolProbe(MemoryProbe):
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
-        answers = [join(first.sample(self.tool, self._machine), devices)]
+        answers = [self._joined(first, devices)]
         missing: dict[str, str] = {}
         for query in others:
             if _all_given(query.figures, answers, devices):
                 continue
             try:
-                answers.append(join(query.sample(self.tool, self._machine), devices))
+                answers.append(self._joined(query, devices))
             except ToolFailed as error:
                 missing = {**_reasons(query, error), **missing}
                 if isinstance(error, ToolSilent):
                     break
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
+
+    def _joined(self, query: Query, devices: Sequence[Device]) -> dict[str, Reading]:
+        """By device id. A card that the answer does not list has that as the reason for each of the query's figures."""
+        readings = query.sample(self.tool, self._machine)
+        joined = join(readings, devices)
+        keys = ", ".join(reading.device_id for reading in readings[:_SHOWN_KEYS])
+        why = NOT_LISTED if joined or not readings else f"{NOT_LISTED}: what it lists is called {keys}"
+        return {device.id: joined.get(device.id) or _unlisted(device, query, why) for device in devices}
+
+
+_SHOWN_KEYS = 4
+
+
+def _unlisted(device: Device, query: Query, why: str) -> Reading:
+    return Reading(device.id, missing=dict.fromkeys(query.figures or FIGURES, why))
 
 
 def _all_given(figures: Sequence[str], answers: Sequence[dict[str, Reading]], devices: Sequence[Device]) -> bool:
@@ -182,7 +200,7 @@ def merge(device_id: str, readings: Sequence[Reading | None], missing: dict[str,
         elif said or figure in missing:
             reasons[figure] = [*said, missing.get(figure, "")][0]
         elif not answered:
-            reasons[figure] = "the tool did not list this card"
+            reasons[figure] = NOT_LISTED
     properties = {name: value for reading in reversed(answered) for name, value in reading.properties.items()}
     return Reading(device_id, **values, missing=reasons, properties=properties)
 

@@ -10,6 +10,7 @@ import pytest
 
 from flagperf.api import FIGURES, MemoryProbe
 from flagperf.errors import ToolFailed
+from flagperf.kit.tools import NOT_LISTED
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.process import AdapterError, AdapterProcess, adapter_process
 from flagperf.testing.rig import Simulation
@@ -38,6 +39,17 @@ class MemorySuite(Suite):
         for recorded in self.rig.recorded:
             assert tuple(recorded.parse(recorded.text)) == recorded.readings, recorded.parse.__name__
 
+    def test_recorded_bytes_are_counted_in_powers_of_two(self) -> None:
+        """65536 that a tool prints is 65536 x 2**20, also where it writes MB: 10**6 would be 5 % too little."""
+        if not self.rig.recorded:
+            pytest.skip("this adapter has no recorded outputs here")
+        for recorded in self.rig.recorded:
+            printed = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", recorded.text)]
+            for reading in recorded.readings:
+                for figure in ("used_bytes", "total_bytes"):
+                    decimal = _decimal_unit(getattr(reading, figure), printed)
+                    assert not decimal, f"{recorded.parse.__name__}: {figure} of {reading.device_id} is {decimal}"
+
     @pytest.mark.parametrize("damage", ["empty", "another tool", "half of it", "an error line"])
     def test_malformed_output_gives_our_error(self, damage: str) -> None:
         if not self.rig.recorded:
@@ -56,11 +68,20 @@ class MemorySuite(Suite):
     def test_bytes_are_bytes_and_belong_to_their_card(self, simulation: Simulation, adapter: AdapterProcess) -> None:
         used = [(3 * index + 1) * GIB for index in range(len(simulation.cards))]
         simulation.use(*used)
-        readings = _by_id(adapter.ask("sample"))
-        assert [readings[card.id]["used_bytes"] for card in simulation.cards] == used
-        assert [readings[card.id]["total_bytes"] for card in simulation.cards] == [
-            card.memory_bytes for card in simulation.cards
-        ]
+        readings = self._readings(simulation, adapter)
+        missing = {reading["device_id"]: reading.get("missing") for reading in readings}
+        assert [reading.get("used_bytes") for reading in readings] == used, f"what is missing: {missing}"
+        totals = [reading.get("total_bytes") for reading in readings]
+        assert totals == [card.memory_bytes for card in simulation.cards], f"what is missing: {missing}"
+
+    def test_every_figure_is_read_of_the_cards_that_are_there(
+        self, simulation: Simulation, adapter: AdapterProcess
+    ) -> None:
+        """A tool lists all cards of the simulated machine: keys that are no card's lose their figures silently."""
+        for reading in self._readings(simulation, adapter):
+            missing = reading.get("missing", {})
+            unlisted = [figure for figure in missing if missing[figure].startswith(NOT_LISTED)]
+            assert not unlisted, f"{unlisted} of {reading['device_id']}: {missing[unlisted[0]]}"
 
     def test_a_second_sample_does_not_add_to_the_first(self, simulation: Simulation, adapter: AdapterProcess) -> None:
         simulation.use(*[2 * GIB] * len(simulation.cards))
@@ -84,9 +105,14 @@ class MemorySuite(Suite):
         expected = {simulation.cards[0].id: 1 * GIB, simulation.cards[1].id: 2 * GIB}
         assert {name: reading["used_bytes"] for name, reading in readings.items()} == expected
 
-    def test_what_is_not_there_has_a_reason_and_no_number(self, adapter: AdapterProcess) -> None:
-        for reading in _by_id(adapter.ask("sample")).values():
-            absent = [figure for figure in MemoryProbe.figures if reading.get(figure) is None]
+    def test_what_is_not_there_has_a_reason_and_no_number(
+        self, adapter: AdapterProcess, probes: list[MemoryProbe]
+    ) -> None:
+        sample = adapter.ask("sample")
+        declared = next(probe.figures for probe in probes if probe.name == sample["probe"])
+        for reading in _by_id(sample).values():
+            figures = dict.fromkeys((*MemoryProbe.figures, *declared))
+            absent = [figure for figure in figures if reading.get(figure) is None]
             unexplained = [figure for figure in absent if not reading.get("missing", {}).get(figure)]
             assert not unexplained, f"{unexplained} of {reading['device_id']} are absent without a reason"
 
@@ -147,6 +173,22 @@ class MemorySuite(Suite):
             after = _used(process, devices[0].id), _used(process, devices[1].id)
         assert after[0] - before[0] < GIB // 50
         assert after[1] - before[1] == pytest.approx(GIB, rel=0.02)
+
+    def _readings(self, simulation: Simulation, adapter: AdapterProcess) -> list[Any]:
+        """In the order of the cards."""
+        readings = _by_id(adapter.ask("sample"))
+        ids = [card.id for card in simulation.cards]
+        assert sorted(readings) == sorted(ids), f"there are readings of {sorted(readings)}; the cards are {ids}"
+        return [readings[device_id] for device_id in ids]
+
+
+def _decimal_unit(num_bytes: int | None, printed: list[float]) -> str:
+    """How a figure was made of a printed number by a power of 1000; "" where a power of 1024 explains it, or neither
+    does."""
+    if not num_bytes or any(num_bytes == round(number * 1024**power) for number in printed for power in range(4)):
+        return ""
+    found = ((number, power) for number in printed for power in (3, 6, 9) if num_bytes == round(number * 10**power))
+    return next((f"{number:g} x 10**{power}; such tools count in powers of two" for number, power in found), "")
 
 
 def _by_id(sample: Any) -> dict[str, Any]:
