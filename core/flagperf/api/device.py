@@ -56,6 +56,10 @@ class Device(msgspec.Struct, frozen=True):
     near_cpus: str = ""
     """The allowed CPUs on its side of the machine, as the kernel lists them (`0-31,64-95`)."""
     properties: dict[str, str] = {}
+    """What else the vendor says of it, for the record."""
+    board: str = ""
+    """Of a chip that shares its board with others: the board's serial number or any word that is the same for all chips
+    of the board, and of no other. Empty: it has its board to itself. Since HOOK_API 2."""
 
 
 class Activation(msgspec.Struct, frozen=True):

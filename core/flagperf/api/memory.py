@@ -69,6 +69,10 @@ class MemoryProbe(abc.ABC):
     """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped. The
     default is what HOOK_API 1 had: a probe that reads energy, clock or throttling says so."""
 
+    board_figures: ClassVar[tuple[str, ...]] = ()
+    """Those of `figures` that the source gives for a board and not for each of its chips, such as `power_watts`. The
+    reading of every chip carries the board's figure; sums count it once for each `Device.board`. Since HOOK_API 2."""
+
     minimum_interval_seconds: ClassVar[float] = 0.1
     """The shortest interval that the source supports; a shorter one that is asked for is raised to this."""
 

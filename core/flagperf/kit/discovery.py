@@ -30,6 +30,8 @@ class Card(msgspec.Struct, frozen=True):
     properties: dict[str, str] = {}
     identity: str = ""
     """Where neither UUID nor PCI address tells two of them apart; left empty otherwise."""
+    board: str = ""
+    """Of one of several chips on a board, see Device.board."""
 
 
 def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:
@@ -60,4 +62,5 @@ def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
         problem=card.problem,
         near_cpus=near_cpus(machine, address),
         properties=card.properties,
+        board=card.board,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ class MemorySuite(Suite):
                 assert reading["missing"].get("energy_joules"), f"{device_id}: no energy, and no reason"
             else:
                 assert 0 <= before <= after, f"{device_id}: {before} J, then {after} J"
+
+    def test_what_a_board_shares_is_the_same_for_its_chips(
+        self, adapter: AdapterProcess, probes: list[MemoryProbe]
+    ) -> None:
+        sample = adapter.ask("sample")
+        probe = next(probe for probe in probes if probe.name == sample["probe"])
+        assert set(probe.board_figures) <= set(probe.figures) - {"used_bytes", "total_bytes"}, probe.board_figures
+        readings, devices = _by_id(sample), self.devices(adapter)
+        boards = {device.board for device in devices if device.board}
+        assert boards or not probe.board_figures, "figures of boards need Device.board"
+        for figure, board in itertools.product(probe.board_figures, boards):
+            said = {device.id: readings[device.id].get(figure) for device in devices if device.board == board}
+            assert len(set(said.values())) == 1, f"{figure} of board {board}: {said}"
 
     def test_throttling_is_told_in_plain_words(self, adapter: AdapterProcess) -> None:
         for reading in _by_id(adapter.ask("sample")).values():
