@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = (
-    ("commands", "errors", "kinds", "lazy_names", "messages", "units"),
+    ("attribute_docs", "commands", "errors", "kinds", "lazy_names", "messages", "units"),
     ("api", "files"),
     ("kit", "events"),
     ("hookspecs", "spec"),

@@ -24,8 +24,11 @@ class Tool(msgspec.Struct, frozen=True):
     """`folders` are searched after PATH: containers often mount the tool without naming its folder there."""
 
     names: tuple[str, ...]
+    """File names, the first one that exists counts."""
     folders: tuple[str, ...] = ()
+    """Absolute paths below the machine's root."""
     timeout_seconds: float = 10.0
+    """When it is killed, with its children."""
 
     def find(self, machine: Machine) -> str | None:
         """The absolute path of the first one that exists. An empty entry of PATH, which a shell takes for the current
@@ -62,8 +65,11 @@ class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
     arguments: tuple[str, ...]
+    """What follows the tool's name."""
     parse: Callable[[str], list[Reading]]
+    """From what it printed to readings under the tool's own keys."""
     figures: tuple[str, ...]
+    """Names in FIGURES. A later query is left out of a sample when all of these are known."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         return self.parse(tool.run(machine, self.arguments))
@@ -123,7 +129,9 @@ class ToolProbe(MemoryProbe):
     A tool that hangs is not retried within the sample."""
 
     tool: ClassVar[Tool]
+    """What is called."""
     queries: ClassVar[tuple[Query, ...]]
+    """The first one must list every card; later ones add figures."""
     minimum_interval_seconds = 1.0
 
     def __init__(self) -> None:

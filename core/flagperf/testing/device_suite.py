@@ -39,6 +39,8 @@ _PLAUSIBLE: dict[str, tuple[float, float, str]] = {
 
 
 class DeviceSuite(Suite):
+    """Tests for a device backend, on simulated or real cards."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_the_plugin_loads_and_accepts_this_core(self, plugins: Plugins) -> None:

@@ -29,6 +29,8 @@ PATIENCE_SECONDS = 120.0
 
 
 class LauncherSuite(Suite):
+    """Tests for a launcher."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_visibility_variables_name_exactly_the_cards_of_the_run(

@@ -21,6 +21,8 @@ GIB = 1 << 30
 
 
 class MemorySuite(Suite):
+    """Tests for the vendor's memory probes and the parsers of its tool."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_probes_say_who_they_are_and_what_they_can_bear(self, probes: list[MemoryProbe]) -> None:

@@ -26,6 +26,8 @@ RUN_SECONDS = 300
 
 
 class RunSuite(Suite):
+    """A whole run on two simulated cards, from the command line to the page. It takes about half a minute."""
+
     case: ClassVar[tuple[str, ...]] = ("distilbert", "--set", "training.epochs=4")
     """Long enough that steps remain after the first ones have been seen."""
 
