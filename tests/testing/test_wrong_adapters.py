@@ -100,6 +100,13 @@ CLOCK = Query(smi.QUERY, parse_clock, ("clock_mhz",))
 
 
 class AcmeSmiProbe"""
+TUNING_FOR_ANOTHER = """
+[[tuning]]
+model = "Acme 1"
+source = "a guess"
+[tuning.values.training]
+batch_size = 64
+"""
 PEAK_IN_TERA = """
 [[model.peak]]
 row = "bf16"
@@ -120,6 +127,10 @@ WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
     "a peak in TFLOPS": (
         Change("models.toml", 'name_pattern = "^Acme One$"\n', 'name_pattern = "^Acme One$"\n' + PEAK_IN_TERA),
         "TestDevice::test_peaks_have_a_source_and_a_positive_value",
+    ),
+    "tuning for a model that nobody has": (
+        Change("src/flagperf_acme/tuning/distilbert.toml", "tuning = []\n", TUNING_FOR_ANOTHER),
+        "TestDevice::test_tuning_is_for_models_that_are_known_and_says_its_source",
     ),
     "a device type that torch does not have": (
         Change("device.py", 'torch_type = "cuda"', 'torch_type = "cudda"'),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.api import PRECISIONS, DeviceBackend
+from flagperf.plan.tuning import tuned_models
 from flagperf.plugins import Plugins
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.process import AdapterProcess, adapter_process, said_last
@@ -79,6 +80,10 @@ class DeviceSuite(Suite):
         for model in backend.models():
             assert set(model.unsupported) <= known_rows and all(model.unsupported.values()), model.unsupported
             assert not set(model.unsupported) & {peak.row for peak in model.peaks}, f"{model.name} has peaks for these"
+
+    def test_tuning_is_for_models_that_are_known_and_says_its_source(self, backend: DeviceBackend) -> None:
+        unknown = set(tuned_models(backend.tuning_folder())) - {model.name for model in backend.models()}
+        assert not unknown, f"tuning for {sorted(unknown)}, which models.toml does not have"
 
     def test_name_patterns_are_anchored_and_fit_one_model_each(self, backend: DeviceBackend) -> None:
         for model in backend.models():
