@@ -70,6 +70,13 @@ def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
 
 
+def test_a_chip_alone_in_a_run_is_not_told_by_the_address_that_it_shares() -> None:
+    chip = msgspec.structs.replace(CARD, id="S7/1", uuid="", board="S7")
+    assert Backend(PLACE)._identify(0, [chip]) == (chip, "none")
+    with_address_of_its_own = msgspec.structs.replace(chip, id=chip.pci_address)
+    assert Backend(PLACE)._identify(0, [with_address_of_its_own])[1] == "pci"
+
+
 RUNTIME = """
 #include <stdio.h>
 int acmeDeviceGetPCIBusId(char *address, int length, int device) {

@@ -128,6 +128,20 @@ WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
         Change("models.toml", 'name_pattern = "^Acme One$"\n', 'name_pattern = "^Acme One$"\n' + PEAK_IN_TERA),
         "TestDevice::test_peaks_have_a_source_and_a_positive_value",
     ),
+    "a board's power that differs from chip to chip": (
+        (
+            Change("device.py", "memory_bytes=total_bytes)", 'memory_bytes=total_bytes, board="B7")'),
+            Change(
+                "memory.py", "    figures = FIGURES\n", '    figures = FIGURES\n    board_figures = ("power_watts",)\n'
+            ),
+            Change(TESTS, "@USED_{index}_MiB@, 71.5, N/A", "@USED_{index}_MiB@, 7{index}.5, N/A"),
+        ),
+        "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
+    ),
+    "figures of boards on cards that have none": (
+        Change("memory.py", "    figures = FIGURES\n", '    figures = FIGURES\n    board_figures = ("power_watts",)\n'),
+        "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
+    ),
     "tuning for a model that nobody has": (
         Change("src/flagperf_acme/tuning/distilbert.toml", "tuning = []\n", TUNING_FOR_ANOTHER),
         "TestDevice::test_tuning_is_for_models_that_are_known_and_says_its_source",

@@ -157,7 +157,10 @@ class TorchDeviceBackend(DeviceBackend):
         on_place = [
             device
             for device in devices
-            if address and _without_function(device.pci_address) == address and not _is_another_slice(device, uuid)
+            if address
+            and _without_function(device.pci_address) == address
+            and not _is_another_slice(device, uuid)
+            and not _shares_address(device)
         ]
         if len(on_place) == 1:
             return on_place[0], "pci"
@@ -193,6 +196,12 @@ def _is_another_slice(device: Device, uuid: str) -> bool:
     """Slices share the address of their card: a UUID that is neither this one's nor the card's is a neighbour's."""
     names = {_bare(device.uuid), _bare(device.properties.get("card", ""))}
     return bool(device.slice and device.uuid and uuid) and uuid not in names
+
+
+def _shares_address(device: Device) -> bool:
+    """A chip whose id had to be made up, because its board's other chips have the same address: which of them torch
+    means, the address does not tell, even where the others are not in the run."""
+    return bool(device.board) and device.id not in (device.uuid, device.pci_address)
 
 
 class _TorchEvent(TimingEvent):

@@ -111,8 +111,9 @@ class DeviceSuite(Suite):
         self, simulation: Simulation, adapter: AdapterProcess
     ) -> None:
         devices = self.devices(adapter)
-        assert [device.id for device in devices] == [card.id for card in simulation.cards]
-        assert [device.memory_bytes for device in devices] == [card.memory_bytes for card in simulation.cards]
+        told = {device.id: device.memory_bytes for device in devices}
+        expected = {card.id: card.memory_bytes for card in simulation.cards}
+        assert list(told.items()) == list(expected.items()), f"the cards are {expected}, the adapter says {told}"
         assert all(device.model and device.short_name for device in devices)
 
     def test_a_visibility_variable_narrows_and_reorders(

@@ -40,7 +40,8 @@ class MemorySuite(Suite):
         if not self.rig.recorded:
             pytest.skip("this adapter has no recorded outputs here")
         for recorded in self.rig.recorded:
-            assert tuple(recorded.parse(recorded.text)) == recorded.readings, recorded.parse.__name__
+            read = tuple(recorded.parse(recorded.text))
+            assert read == recorded.readings, f"{recorded.parse.__name__} gives {read}; recorded is {recorded.readings}"
 
     def test_recorded_bytes_are_counted_in_powers_of_two(self) -> None:
         """65536 that a tool prints is 65536 x 2**20, also where it writes MB: 10**6 would be 5 % too little."""
@@ -72,10 +73,10 @@ class MemorySuite(Suite):
         used = [(3 * index + 1) * GIB for index in range(len(simulation.cards))]
         simulation.use(*used)
         readings = self._readings(simulation, adapter)
-        missing = {reading["device_id"]: reading.get("missing") for reading in readings}
-        assert [reading.get("used_bytes") for reading in readings] == used, f"what is missing: {missing}"
-        totals = [reading.get("total_bytes") for reading in readings]
-        assert totals == [card.memory_bytes for card in simulation.cards], f"what is missing: {missing}"
+        for reading, used_bytes, card in zip(readings, used, simulation.cards, strict=True):
+            for figure, expected in (("used_bytes", used_bytes), ("total_bytes", card.memory_bytes)):
+                said = reading.get(figure, reading.get("missing", {}).get(figure))
+                assert said == expected, f"{figure} of {card.id} is {expected}, the probe says {said}"
 
     def test_every_figure_is_read_of_the_cards_that_are_there(
         self, simulation: Simulation, adapter: AdapterProcess
@@ -93,7 +94,8 @@ class MemorySuite(Suite):
             reading.pop("energy_joules", None)  # the one figure that rises by itself
         assert second == first
         simulation.use(*[1 * GIB] * len(simulation.cards))
-        assert {reading["used_bytes"] for reading in _by_id(adapter.ask("sample")).values()} == {1 * GIB}
+        used = {name: reading.get("used_bytes") for name, reading in _by_id(adapter.ask("sample")).items()}
+        assert set(used.values()) == {1 * GIB}, f"every card uses {1 * GIB} bytes now, the probe says {used}"
 
     def test_readings_follow_the_card_and_not_the_order(
         self, simulation: Simulation, adapter: AdapterProcess, tmp_path: Path
@@ -106,7 +108,8 @@ class MemorySuite(Suite):
         with adapter_process(self.rig.vendor, swapped, tmp_path) as process:
             readings = _by_id(process.ask("sample"))
         expected = {simulation.cards[0].id: 1 * GIB, simulation.cards[1].id: 2 * GIB}
-        assert {name: reading["used_bytes"] for name, reading in readings.items()} == expected
+        used = {name: reading.get("used_bytes") for name, reading in readings.items()}
+        assert used == expected, f"the cards use {expected}, the probe says {used}"
 
     def test_what_is_not_there_has_a_reason_and_no_number(
         self, adapter: AdapterProcess, probes: list[MemoryProbe]
