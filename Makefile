@@ -26,9 +26,10 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench
 
-docs: $(VENV)/.dev  ## Write the second half of docs/cli.md from the commands' help, and the index of docs/metrics.md.
+docs: $(VENV)/.dev  ## Write what is made from the source: half of docs/cli.md, the index of docs/metrics.md, docs/api.md.
 	$(BIN)/python tests/cli/write_cli_docs.py
 	$(BIN)/python tests/metrics/write_metrics_docs.py
+	$(BIN)/python tests/docs/write_api_docs.py
 
 golden: $(VENV)/.dev  ## Rewrite the golden pages; review the diff before you commit it.
 	FLAGPERF_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/report

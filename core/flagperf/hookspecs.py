@@ -22,7 +22,8 @@ from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, Memory
 HOOK_API = 2
 """Moves when something optional is added: a hook, a method, a field or an attribute with a default. Once per release.
 
-2: flagperf.kit apart from flagperf.api; CheckFiles and EstimateMemory; energy, clock and throttling in a Reading.
+2: flagperf.kit apart from flagperf.api; CheckFiles and EstimateMemory; energy, clock and throttling in a Reading;
+figures of a board of several chips (Device.board, MemoryProbe.board_figures).
 """
 
 MIN_HOOK_API = 1

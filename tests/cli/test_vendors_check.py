@@ -16,6 +16,13 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="suites.TestDevice" name="test_one"/>
 <testcase classname="suites.TestDevice" name="test_two"><failure message="AssertionError: no">trace</failure></testcase>
 <testcase classname="suites.TestMemory" name="test_three"><error message="fixture">trace</error></testcase>
+<testcase classname="suites.TestMemory" name="test_five">
+<failure message="AssertionError: Traceback (most recent call last):&#10;  File [+9 more lines]">
+E       AssertionError: Traceback (most recent call last):
+E           File "device.py", line 3
+E         OSError: acmectl: no
+E       assert 1 == 0
+</failure></testcase>
 <testcase classname="suites.TestMemory" name="test_four"><skipped message="needs cards"/></testcase>
 </testsuite></testsuites>"""
 
@@ -41,6 +48,7 @@ def test_a_report_is_counted_by_what_became_of_each_test(tmp_path: Path) -> None
     (tmp_path / "report.xml").write_text(REPORT)
     result = read_report("offline", tmp_path / "report.xml")
     failures = {"TestDevice.test_two": "AssertionError: no", "TestMemory.test_three": "fixture"}
+    failures["TestMemory.test_five"] = "OSError: acmectl: no"
     assert result == TierResult("offline", 1, failures, {"needs cards": 1})
     assert result.verdict == "fail"
 

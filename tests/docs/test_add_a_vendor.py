@@ -20,7 +20,10 @@ import json, pathlib, sys, test_acme_conformance as tests
 print(json.dumps(tests.AcmeRig().lay_out(pathlib.Path(sys.argv[1])).environ()))
 """
 PLAN = "flagperf plan distilbert --vendor acme --devices 2"
-FILES = ("__init__.py", "device.py", "smi.py", "memory.py", "launcher.py", "models.toml", "test_acme_conformance.py")
+FILES = (
+    "__init__.py", "device.py", "smi.py", "memory.py", "launcher.py", "models.toml", "tuning/<case>.toml",
+    "test_acme_conformance.py",
+)  # fmt: skip
 COMMANDS = [
     line for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
     for line in block.splitlines()

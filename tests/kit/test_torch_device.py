@@ -70,6 +70,13 @@ def test_two_devices_on_one_address_are_not_told_apart_by_it() -> None:
     assert [Backend(PLACE, PLACE)._identify(rank, chips) for rank in range(2)] == [(chip, "none") for chip in chips]
 
 
+def test_a_chip_alone_in_a_run_is_not_told_by_the_address_that_it_shares() -> None:
+    chip = msgspec.structs.replace(CARD, id="S7/1", uuid="", board="S7")
+    assert Backend(PLACE)._identify(0, [chip]) == (chip, "none")
+    with_address_of_its_own = msgspec.structs.replace(chip, id=chip.pci_address)
+    assert Backend(PLACE)._identify(0, [with_address_of_its_own])[1] == "pci"
+
+
 RUNTIME = """
 #include <stdio.h>
 int acmeDeviceGetPCIBusId(char *address, int length, int device) {
@@ -81,18 +88,22 @@ int acmeDeviceGetPCIBusId(char *address, int length, int device) {
 TORCH = "int acmeDeviceGetPCIBusId(char *, int, int); void *needs(void) { return (void *)acmeDeviceGetPCIBusId; }"
 
 
+def compile_library(folder: Path, name: str, source: str, *needs: str) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs cc, to build the library that plays the runtime")
+    (folder / f"{name}.c").write_text(source)
+    build = [compiler, "-shared", "-fPIC", "-o", f"{name}.so", f"{name}.c", *needs, f"-Wl,-rpath,{folder}"]
+    subprocess.run(build, check=True, cwd=folder)
+
+
 @pytest.fixture
 def linked_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A torch whose own library needs the vendor's runtime, of which it knows no more than that."""
     import torch
 
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs cc, to build the library that plays the runtime")
-    for name, source, needs in (("libruntime", RUNTIME, []), ("torch", TORCH, ["-L.", "-lruntime"])):
-        (tmp_path / f"{name}.c").write_text(source)
-        build = [compiler, "-shared", "-fPIC", "-o", f"{name}.so", f"{name}.c", *needs, f"-Wl,-rpath,{tmp_path}"]
-        subprocess.run(build, check=True, cwd=tmp_path)
+    compile_library(tmp_path, "libruntime", RUNTIME)
+    compile_library(tmp_path, "torch", TORCH, "-L.", "-lruntime")
     monkeypatch.setattr(torch._C, "__file__", str(tmp_path / "torch.so"))
 
 
@@ -109,6 +120,31 @@ def test_the_runtime_tells_the_address_where_torch_does_not() -> None:
     assert backend._identify(2, [*cards, CARD]) == (CARD, "none")  # the runtime gives an error
     assert backend._identify(3, [*cards, CARD]) == (CARD, "pci")  # torch tells it
     assert Backend({})._identify(0, cards) == (cards[0], "none")  # no such call is declared
+
+
+OTHER_ORDER = """
+#include <stdio.h>
+int acmertPciAddress(int device, char *address, size_t length) {
+    return snprintf(address, length, "0000:%02x:00.0", 0x37 + device) < 0;
+}
+"""
+
+
+@pytest.mark.run
+def test_the_call_may_be_in_a_library_of_its_own_with_another_order_of_arguments(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class OutOfTree(Backend):
+        pci_address_call = "acmertPciAddress"
+        pci_address_arguments = ("device", "address", "length")
+        pci_address_library = str(tmp_path / "libacmert.so")
+
+    other = msgspec.structs.replace(CARD, id="GPU-2", pci_address="0000:38:00.0")
+    assert OutOfTree({})._identify(0, [other])[1] == "none"
+    assert "acmertPciAddress cannot be asked for PCI addresses" in capfd.readouterr().err
+    compile_library(tmp_path, "libacmert", OTHER_ORDER)
+    backend = OutOfTree({}, {})
+    assert [backend._identify(rank, [other, CARD]) for rank in range(2)] == [(CARD, "pci"), (other, "pci")]
 
 
 @pytest.mark.run
@@ -130,6 +166,61 @@ def test_tf32_that_changes_no_number_is_refused(monkeypatch: pytest.MonkeyPatch)
     backend.set_precision(PRECISIONS["fp32"])
     monkeypatch.setattr(torch, "matmul", lambda left, right: exact(left.half().float(), right.half().float()))
     backend.set_precision(PRECISIONS["tf32"])
+
+
+def rounding_to(bits: int) -> Any:
+    """A product whose factors are rounded to so many bits after the point first, as matrix units do."""
+    import torch
+
+    exact = torch.matmul
+
+    def rounded(matrix: Any) -> Any:
+        return torch.round(matrix * 2**bits) / 2**bits
+
+    return lambda left, right: exact(rounded(left), rounded(right))
+
+
+@pytest.mark.run
+@pytest.mark.parametrize(("bits", "is_fp32"), [(7, False), (10, False), (11, False), (22, True), (23, True)])
+def test_fp32_that_rounds_is_refused_and_never_measured(
+    bits: int, is_fp32: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bf16, TF32 and HF32 do; fp32 that a card puts together from two parts is fp32."""
+    import torch
+
+    backend = Backend()
+    backend._module.empty_cache = backend._module.reset_peak_memory_stats = lambda: None
+    monkeypatch.setattr(torch, "matmul", rounding_to(bits))
+    if is_fp32:
+        backend.set_precision(PRECISIONS["fp32"])
+    else:
+        with pytest.raises(Unsupported, match=r"fp32 was asked for, but .* Name the switch"):
+            backend.set_precision(PRECISIONS["fp32"])
+    backend.set_precision(PRECISIONS["amp-bf16"])
+
+
+class Switched(Backend):
+    tf32_switches = ("acme_torch:acme.matmul.allow_hf32",)
+
+
+@pytest.mark.run
+def test_a_switch_may_be_of_any_module_and_is_off_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was on by default, and that is corrected before anything is measured."""
+    import torch
+
+    matmul = SimpleNamespace(allow_hf32=True)
+    monkeypatch.setitem(sys.modules, "acme_torch", SimpleNamespace(acme=SimpleNamespace(matmul=matmul)))
+    hf32, exact = rounding_to(11), torch.matmul
+    monkeypatch.setattr(torch, "matmul", lambda *factors: (hf32 if matmul.allow_hf32 else exact)(*factors))
+    backend = Switched()
+    backend._module.empty_cache = backend._module.reset_peak_memory_stats = lambda: None
+    backend._module.get_device_name = lambda: "Acme One"
+    backend.set_precision(PRECISIONS["fp32"])
+    assert matmul.allow_hf32 is False
+    assert backend.framework_state()["acme_torch:acme.matmul.allow_hf32"] is False
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda word: None)
+    backend.set_precision(PRECISIONS["tf32"])
+    assert matmul.allow_hf32 is True
 
 
 ACTIVATE = """

@@ -173,7 +173,9 @@ def sample(at: float, used: dict[str, int | None], total: int | None = 16 * GIB,
     return Sampled(ns(at), tuple(Reading(card, amount, total) for card, amount in used.items()), baseline)
 
 
-def sample_file(*samples: Event, node_index: int = 0, cost: ProbeEnded | None = None) -> EventFile:
+def sample_file(
+    *samples: Event, node_index: int = 0, cost: ProbeEnded | None = None, board_figures: tuple[str, ...] = ()
+) -> EventFile:
     start = ProbeStarted(
         t_ns=0,
         schema=2,
@@ -182,6 +184,7 @@ def sample_file(*samples: Event, node_index: int = 0, cost: ProbeEnded | None = 
         vendor="acme",
         probe="smi",
         interval_seconds=10.0,
+        board_figures=board_figures,
     )
     return EventFile((start, *samples, *([cost] if cost else [])))
 

@@ -1,5 +1,6 @@
 """Power and energy from samples that a person can check by hand. The window is 100 s long, from 10 to 110 s."""
 
+import msgspec
 import pytest
 from metric_builders import began, ended, make_job, metrics_of, ns, rank_file, record_of, sample_file, step, warm
 
@@ -9,13 +10,23 @@ from flagperf.events import Sampled
 NAMES = ("power_mean", "power_max", "energy", "energy_per_sample", "energy_per_token")
 
 
-def run(read, devices=1, times=range(121), samples=50, tokens=0):
-    """`read(second, card)` gives the fields of a card's reading at that second."""
+def run(read, devices=1, times=range(121), samples=50, tokens=0, boards=(), shared=()):
+    """`read(second, card)` gives the fields of a card's reading at that second. `boards` are those of the cards,
+    `shared` the figures that a board has for all its chips."""
     steps = [step(1, 0, 10, samples=1), warm(10, 1), step(2, 10, 110, samples=samples, tokens=tokens)]
     ranks = [rank_file(began(0), *steps, ended(110), rank=rank) for rank in range(devices)]
     cards = [f"card-{slot}" for slot in range(devices)]
     sampled = [Sampled(ns(at), tuple(Reading(card, 1 << 30, **read(at, card)) for card in cards)) for at in times]
-    return metrics_of(make_job([devices], warmup_steps=1), record_of(*ranks, samples=[sample_file(*sampled)]))
+    job = on_boards(make_job([devices], warmup_steps=1), boards)
+    return metrics_of(job, record_of(*ranks, samples=[sample_file(*sampled, board_figures=shared)]))
+
+
+def on_boards(job, boards):
+    if not boards:
+        return job
+    replace, (node,) = msgspec.structs.replace, job.nodes
+    chips = tuple(replace(device, board=board) for device, board in zip(node.devices, boards, strict=True))
+    return replace(job, nodes=(replace(node, devices=chips),))
 
 
 def test_constant_power_is_its_own_mean_and_energy_is_power_times_time():
@@ -50,6 +61,27 @@ def test_energies_of_all_cards_are_added_and_powers_are_of_one():
     assert metrics["energy"].value == pytest.approx(60_000.0)
     assert (metrics["power_mean"].value, metrics["power_max"].value) == (300.0, 400.0)
     assert metrics["power_max"].inputs["device_id"] == "card-1"
+
+
+def test_what_two_chips_of_a_board_share_is_counted_once():
+    """Two boards of 300 W and 500 W with two chips each, and a card of 100 W that has its board to itself."""
+    watts = {"card-0": 300.0, "card-1": 300.0, "card-2": 500.0, "card-3": 500.0, "card-4": 100.0}
+    boards = ("A", "A", "B", "B", "")
+    metrics = run(lambda _at, card: {"power_watts": watts[card]}, 5, boards=boards, shared=("power_watts",))
+    assert metrics["energy"].value == pytest.approx(90_000.0)
+    assert metrics["energy"].inputs["per_device"] == {"0/A": 30_000.0, "0/B": 50_000.0, "0/card-4": 10_000.0}
+    assert (metrics["power_mean"].value, metrics["power_max"].value) == (300.0, 500.0)
+    assert {metrics[name].marks for name in NAMES[:4]} == {("whole_board",)}
+    apart = run(lambda _at, card: {"power_watts": watts[card]}, 5, boards=boards)
+    assert (apart["energy"].value, apart["energy"].marks) == (pytest.approx(170_000.0), ())
+
+
+def test_a_counter_of_a_chip_is_not_held_against_the_power_of_its_board():
+    def read(at, _card):
+        return {"power_watts": 300.0, "energy_joules": 100.0 * at}
+
+    metrics = run(read, 2, boards=("A", "A"), shared=("power_watts",))
+    assert (metrics["energy"].value, metrics["energy"].marks) == (pytest.approx(20_000.0), ())
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_every_adapter_has_the_same_files(vendor: str) -> None:
 
 
 def test_a_new_adapter_has_the_files_of_a_package(new: Path) -> None:
-    assert {path.name for path in (new / "src" / "flagperf_acme").iterdir()} == set(PACKAGE)
+    assert {path.name for path in (new / "src" / "flagperf_acme").iterdir()} == {*PACKAGE, "tuning"}
     assert (new / "tests" / "test_acme_conformance.py").is_file()
 
 

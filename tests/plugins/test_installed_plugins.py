@@ -22,6 +22,7 @@ PROBLEMS = {
     "claimant": "'acme' is also claimed by flagperf-acme 1.2.3",
     "claimant_cpu": "'cpu' is also claimed by flagperf ",
     "bad_cases": "not_toml.toml is not valid TOML",
+    "no-entry-point": "it has no entry point of the group `flagperf`: add [project.entry-points.flagperf]",
 }
 
 
@@ -49,7 +50,7 @@ def test_a_listed_plugin_names_its_distribution_and_version(listed: dict[str, An
 
 def test_our_own_plugins_come_first_and_the_others_by_name(listed: dict[str, Any]) -> None:
     names = [plugin["name"] for plugin in listed["plugins"]]
-    assert names == ["builtin", "cases", *sorted(names[2:])]
+    assert names == ["builtin", "cases", *sorted(names[2:-1]), "no-entry-point"]
 
 
 def test_only_owners_serve_their_word_and_a_word_without_owner_is_nobodys(listed: dict[str, Any]) -> None:
@@ -74,8 +75,17 @@ def test_the_text_of_vendors_list_says_the_same(crowded: FlagPerf) -> None:
     rows = {line.split()[0]: line for line in ended.stdout.splitlines()}
     assert "present" in rows["acme"] and "/dev/acme0" in rows["acme"] and "flagperf-acme 1.2.3" in rows["acme"]
     for name, reason in PROBLEMS.items():
-        assert any(line.startswith(f"plugin {name} (") for line in ended.stderr.splitlines()), name
-        assert reason in ended.stderr
+        word = name.replace("_", "-")
+        assert reason in rows[word] and rows[word].split()[1:5] == [f"flagperf-{word}", "1.0", "not", "used"]
+    assert "flagperf-toy 0.3" in rows["toy"] and "it gives no device backend" in rows["toy"]
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_checking_a_bad_plugin_gives_its_own_problem(crowded: FlagPerf, name: str) -> None:
+    ended = crowded("vendors", "check", name.replace("_", "-"))
+    assert ended.returncode == 2
+    assert PROBLEMS[name] in ended.stderr and "unknown vendor" not in ended.stderr
 
 
 def test_quiet_keeps_the_notes_back(crowded: FlagPerf) -> None:

@@ -91,7 +91,77 @@ NUMBERS_FOR_WORDS = """    figures = (*FIGURES, "throttle_reasons")
 
 """
 
-WRONG = {
+CLOCK_BY_CHIP = """
+def parse_clock(text):
+    return [smi.Reading(f"chip-{index}", clock_mhz=900.0) for index in range(2)]
+
+
+CLOCK = Query(smi.QUERY, parse_clock, ("clock_mhz",))
+
+
+class AcmeSmiProbe"""
+TUNING_FOR_ANOTHER = """
+[[tuning]]
+model = "Acme 1"
+source = "a guess"
+[tuning.values.training]
+batch_size = 64
+"""
+PEAK_IN_TERA = """
+[[model.peak]]
+row = "bf16"
+value = 256
+source = "the data sheet"
+confidence = "high"
+"""
+
+WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
+    "megabytes of a million bytes, in the adapter and in its tests": (
+        (
+            Change("smi.py", f"{TOTAL}, scale=1 << 20)", f"{TOTAL}, scale=10**6)"),
+            Change(TESTS, '{number}{number}", 64 * GIB, uuid', '{number}{number}", 65536 * 10**6, uuid'),
+            Change(TESTS, "total_bytes=64 * GIB", "total_bytes=65536 * 10**6"),
+        ),
+        "TestMemory::test_recorded_bytes_are_counted_in_powers_of_two",
+    ),
+    "a peak in TFLOPS": (
+        Change("models.toml", 'name_pattern = "^Acme One$"\n', 'name_pattern = "^Acme One$"\n' + PEAK_IN_TERA),
+        "TestDevice::test_peaks_have_a_source_and_a_positive_value",
+    ),
+    "a board's power that differs from chip to chip": (
+        (
+            Change("device.py", "memory_bytes=total_bytes)", 'memory_bytes=total_bytes, board="B7")'),
+            Change(
+                "memory.py", "    figures = FIGURES\n", '    figures = FIGURES\n    board_figures = ("power_watts",)\n'
+            ),
+            Change(TESTS, "@USED_{index}_MiB@, 71.5, N/A", "@USED_{index}_MiB@, 7{index}.5, N/A"),
+        ),
+        "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
+    ),
+    "figures of boards on cards that have none": (
+        Change("memory.py", "    figures = FIGURES\n", '    figures = FIGURES\n    board_figures = ("power_watts",)\n'),
+        "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
+    ),
+    "tuning for a model that nobody has": (
+        Change("src/flagperf_acme/tuning/distilbert.toml", "tuning = []\n", TUNING_FOR_ANOTHER),
+        "TestDevice::test_tuning_is_for_models_that_are_known_and_says_its_source",
+    ),
+    "a device type that torch does not have": (
+        Change("device.py", 'torch_type = "cuda"', 'torch_type = "cudda"'),
+        "TestDevice::test_torch_knows_the_device_type_and_the_collective_backend",
+    ),
+    "a collective backend that torch does not have": (
+        Change("device.py", 'collective_backend = "nccl"', 'collective_backend = "cpu:gloo,cuda:ncll"'),
+        "TestDevice::test_torch_knows_the_device_type_and_the_collective_backend",
+    ),
+    "readings under a key that is no card's": (
+        (
+            Change("memory.py", "class AcmeSmiProbe", CLOCK_BY_CHIP),
+            Change("memory.py", "smi.parse_query, FIGURES),)", "smi.parse_query, FIGURES), CLOCK)"),
+            Change("memory.py", "    figures = FIGURES\n", '    figures = (*FIGURES, "clock_mhz")\n'),
+        ),
+        "TestMemory::test_every_figure_is_read_of_the_cards_that_are_there",
+    ),
     "MiB for bytes": (
         Change("smi.py", f"{USED}, scale=1 << 20)", f"{USED})"),
         "TestMemory::test_bytes_are_bytes_and_belong_to_their_card",
@@ -173,8 +243,8 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_it_is_caught(wrong: str, tmp_path: Path) -> None:
-    change, test = WRONG[wrong]
-    folder = make_adapter(tmp_path / "adapter", change)
+    changes, test = WRONG[wrong]
+    folder = make_adapter(tmp_path / "adapter", *(changes if isinstance(changes, tuple) else (changes,)))
     done = run_suites(folder, f"{TESTS}::{test}")
     assert done.returncode == 1, done.stdout + done.stderr
     assert test.partition("::")[2] in done.stdout
@@ -192,6 +262,39 @@ def test_a_card_that_cannot_be_used_is_none_of_those_that_torch_must_see(tmp_pat
     folder = make_adapter(tmp_path / "adapter", Change("device.py", f"{cards})", f"{cards} + [{unusable}])"))
     done = run_suites(folder, TESTS, "-m", "hardware")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_module_that_torch_needs_first_need_not_be_installed_for_simulated_cards(tmp_path: Path) -> None:
+    """As of a vendor whose torch type comes with a package of its own."""
+    kind = Change("device.py", 'torch_type = "cuda"', 'torch_type = "acme"\n    import_first = ("torch_acme.first",)')
+    folder = make_adapter(tmp_path / "adapter", kind)
+    done = run_suites(folder, TESTS, "-rs", "-k", "TestDevice or allocated")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "torch cannot know 'acme' here: No module named 'torch_acme'" in done.stdout
+
+
+NO_TORCH = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+
+
+class Finder:
+    def __call__(self, name, *others):
+        return None if name == "torch" else find(name, *others)
+
+
+PathFinder.find_spec = Finder()
+"""
+
+
+def test_without_torch_what_needs_it_is_skipped_with_that_reason(tmp_path: Path) -> None:
+    folder = make_adapter(tmp_path / "adapter")
+    (folder / "src" / "sitecustomize.py").write_text(NO_TORCH)
+    done = run_suites(folder, TESTS, "-rs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    skips = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert skips and all("needs torch, which is not installed here" in line for line in skips), done.stdout
 
 
 def test_the_adapter_as_it_comes_passes_every_test(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
                 probe=choice.probe.name,
                 interval_seconds=interval,
                 not_used=choice.not_used,
+                board_figures=choice.probe.board_figures,
             )
         )
         began, began_cpu = time.monotonic(), _cpu_seconds()

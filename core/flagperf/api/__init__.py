@@ -20,6 +20,7 @@ from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
 from flagperf.api.models import CardModel, Peak
 from flagperf.api.precision import PRECISIONS, Precision, precision
+from flagperf.attribute_docs import show_attributes
 from flagperf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -67,3 +68,5 @@ __all__ = [
     "TimingEvent",
     "precision",
 ]
+
+show_attributes(globals()[name] for name in __all__)

@@ -12,15 +12,20 @@ class CaseReference(msgspec.Struct, frozen=True):
     """`target` is `module:function`, imported in the worker only; the function takes the worker's Context."""
 
     target: str
+    """`module:function`."""
     manifest: Path
+    """The path of its case.toml."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
     """A file that a case read, named relative to --data-dir. A case's `check_files` gives these."""
 
     path: str
+    """Relative to --data-dir."""
     num_bytes: int
+    """Its size."""
     sha256: str
+    """Of its content, in lower-case hexadecimal."""
 
 
 class CheckFiles(Protocol):

@@ -10,7 +10,10 @@ import msgspec
 
 
 class Node(msgspec.Struct, frozen=True):
+    """A machine of a run."""
+
     index: int
+    """From 0."""
     address: str
     """What other nodes call it."""
 
@@ -19,8 +22,11 @@ class AgentProcess(abc.ABC):
     """A running `python -m flagperf.agent`. Closing its stdin stops it and all that it started."""
 
     stdin: IO[bytes]
+    """Requests go here; closing it stops the agent."""
     stdout: IO[bytes]
+    """Answers, a JSON line each."""
     stderr: IO[bytes]
+    """What to show if it fails."""
 
     @abc.abstractmethod
     def wait(self, timeout_seconds: float | None = None) -> int | None:
@@ -32,7 +38,10 @@ class AgentProcess(abc.ABC):
 
 
 class Cluster(abc.ABC):
+    """How the nodes of a site are reached."""
+
     name: ClassVar[str]
+    """What users type after --cluster."""
 
     nodes_share_host: ClassVar[bool] = False
     """True: all nodes are this machine, so that only a vendor without cards of its own can have several."""

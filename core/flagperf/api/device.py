@@ -30,14 +30,18 @@ class Presence(msgspec.Struct, frozen=True):
     """
 
     state: Literal["present", "absent", "partial"]
+    """`present`, `absent` or `partial`."""
     evidence: tuple[str, ...] = ()
+    """What was found, each in a few words that a person can check."""
     reason: str = ""
+    """Why it is not simply present: what was looked for, or what to repair."""
 
 
 class Device(msgspec.Struct, frozen=True):
     """One card, or one slice of a card. `id` is stable: the UUID where there is one, else the PCI address."""
 
     id: str
+    """Stable: the UUID where there is one, else the PCI address; never an index."""
     model: str
     """The name of a model of the vendor's models.toml, else what the card calls itself."""
     short_name: str
@@ -47,6 +51,7 @@ class Device(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     """As the device reports it."""
     uuid: str = ""
+    """As the vendor's tool writes it, with its prefix; "" where there is none."""
     pci_address: str = ""
     """`dddd:bb:dd.f`, lower case."""
     slice: str = ""
@@ -56,21 +61,30 @@ class Device(msgspec.Struct, frozen=True):
     near_cpus: str = ""
     """The allowed CPUs on its side of the machine, as the kernel lists them (`0-31,64-95`)."""
     properties: dict[str, str] = {}
+    """What else the vendor says of it, for the record."""
+    board: str = ""
+    """Of a chip that shares its board with others: the board's serial number or any word that is the same for all chips
+    of the board, and of no other. Empty: it has its board to itself. Since HOOK_API 2."""
 
 
 class Activation(msgspec.Struct, frozen=True):
     """What a worker got. `mapping` says how the torch device was joined to the card that the probe reads."""
 
     torch_device: str
+    """What torch.device() takes, with the index."""
     device_id: str
+    """`Device.id` of the card that it is."""
     mapping: Literal["uuid", "pci", "runtime_order", "slot", "simulated", "none"]
+    """By what the two were joined; `none`: by nothing, the card is taken to be the one that the launcher chose."""
 
 
 class AllocatorMemory(msgspec.Struct, frozen=True):
     """Peaks of the framework's allocator in this worker, in bytes."""
 
     peak_allocated_bytes: int
+    """The most that tensors took."""
     peak_reserved_bytes: int
+    """The most that the allocator held, what it kept for later included."""
 
 
 class TimingEvent(abc.ABC):
@@ -85,6 +99,9 @@ class TimingEvent(abc.ABC):
 
 
 class DeviceBackend(abc.ABC):
+    """The vendor's knowledge of its cards. Extend kit.TorchDeviceBackend where torch reaches them as
+    `torch.<torch_type>`."""
+
     vendor: ClassVar[str]
     """One lower-case word, the same as the package, the entry point and the value of --vendor."""
 

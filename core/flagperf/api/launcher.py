@@ -17,10 +17,15 @@ class NodeShare(msgspec.Struct, frozen=True):
     """One node's part of a Job, all that a launcher needs to know."""
 
     node_index: int
+    """From 0; the master is node 0."""
     num_nodes: int
+    """Of the job."""
     devices: tuple[Device, ...]
+    """This node's cards in the order of the local ranks."""
     master_address: str
+    """What the ranks of all nodes connect to."""
     master_port: int
+    """A port that was free on the master."""
     allowed_cores: int
     """Cores that this node's processes may use."""
     host_workers: int
@@ -45,15 +50,22 @@ class Setting(msgspec.Struct, frozen=True):
     """An environment variable of the workers, with the reason that `flagperf plan` prints."""
 
     name: str
+    """Of the variable."""
     value: str
+    """Never empty: a variable that must not be there belongs in LaunchCommand.remove."""
     reason: str
+    """For the person who reads the plan."""
     only_if_unset: bool = False
     """True: a value that the user has set stays."""
 
 
 class LaunchCommand(msgspec.Struct, frozen=True):
+    """What the agent starts on a node."""
+
     argv: tuple[str, ...]
+    """The command as a list, without a shell."""
     settings: tuple[Setting, ...] = ()
+    """What workers get in their environment."""
     remove: tuple[str, ...] = ()
     """Variables that must not reach the workers."""
 
@@ -67,7 +79,9 @@ class RankFailure(msgspec.Struct, frozen=True):
     """A worker that did not end with exit code 0."""
 
     rank: int
+    """Of all ranks of the job, not of this node."""
     description: str
+    """How it ended, such as `killed by SIGKILL`."""
     was_stopped: bool = False
     """The launcher itself ended this worker, because another one had failed: it is no cause."""
     exit_code: int | None = None
@@ -75,8 +89,12 @@ class RankFailure(msgspec.Struct, frozen=True):
 
 
 class Launcher(abc.ABC):
+    """How workers start on a node with the vendor's cards. Extend kit.TorchrunLauncher."""
+
     vendor: ClassVar[str]
+    """The word of the device backend that it belongs to."""
     name: ClassVar[str]
+    """One word, recorded with a run."""
 
     env_script_path: ClassVar[str] = ""
     """Where a shell script usually is that has to be sourced before torch can be imported: an absolute path, shown in

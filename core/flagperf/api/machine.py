@@ -13,9 +13,13 @@ class CommandOutput(msgspec.Struct, frozen=True):
     """What a tool did. `returncode` is None where it could not be started or did not end in time: see `problem`."""
 
     returncode: int | None
+    """None where it could not be started or did not end in time."""
     stdout: str
+    """All of it, decoded."""
     stderr: str
+    """All of it, decoded."""
     problem: str = ""
+    """Why there is no returncode."""
 
     @property
     def ok(self) -> bool:
@@ -29,8 +33,12 @@ def _run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutp
 
 
 class Machine(msgspec.Struct, frozen=True):
+    """What an adapter may look at. Never open a path of `/` by yourself: tests put other machines here."""
+
     root: Path = Path("/")
+    """`/`, or the folder of a simulated machine."""
     environ: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(os.environ))
+    """The environment variables of the process that asks."""
     run_tool: Callable[..., CommandOutput] = _run_tool
     """`run_tool(argv, timeout_seconds=...)`: without a shell, bounded in time; never raises for what the tool does."""
 

@@ -17,12 +17,20 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
     """One card at one moment. Integer bytes; what could not be read is None with its reason in `missing`, never 0."""
 
     device_id: str
+    """`Device.id`. A tool's parser puts the tool's own key here (UUID, PCI address, index), and the kit joins it to a
+    card."""
     used_bytes: int | None = None
+    """Memory in use now."""
     total_bytes: int | None = None
+    """Capacity."""
     utilisation_percent: float | None = None
+    """0 to 100, as the source defines it."""
     power_watts: float | None = None
+    """Of the card, or of its board: see MemoryProbe.board_figures."""
     temperature_celsius: float | None = None
+    """Of the chip."""
     missing: dict[str, str] = {}
+    """Figure -> why there is no number, in the source's own words where it says something."""
     properties: dict[str, str] = {}
     """What else the source says of the card (uuid, pci_address, name, driver), for discovery."""
     energy_joules: float | None = None
@@ -51,23 +59,37 @@ class ProcessReading(msgspec.Struct, frozen=True):
     """What one process uses of one card."""
 
     device_id: str
+    """`Device.id`."""
     pid: int
+    """On the host, where the source tells that."""
     used_bytes: int | None = None
+    """None where the source does not say."""
 
 
 class Availability(msgspec.Struct, frozen=True):
+    """Whether a probe can work on a machine."""
+
     available: bool
+    """Whether the probe can be used here."""
     reason: str = ""
+    """Why not: what was looked for and where."""
 
 
 class MemoryProbe(abc.ABC):
+    """A way to read what the vendor's cards use. Extend kit.ToolProbe where a tool prints it."""
+
     vendor: ClassVar[str]
+    """The word of the device backend that it belongs to."""
     name: ClassVar[str]
     """How the figures are read: one word, printed beside them."""
 
     figures: ClassVar[tuple[str, ...]] = FIGURES[:5]
     """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped. The
     default is what HOOK_API 1 had: a probe that reads energy, clock or throttling says so."""
+
+    board_figures: ClassVar[tuple[str, ...]] = ()
+    """Those of `figures` that the source gives for a board and not for each of its chips, such as `power_watts`. The
+    reading of every chip carries the board's figure; sums count it once for each `Device.board`. Since HOOK_API 2."""
 
     minimum_interval_seconds: ClassVar[float] = 0.1
     """The shortest interval that the source supports; a shorter one that is asked for is raised to this."""

@@ -11,10 +11,15 @@ class Precision(msgspec.Struct, frozen=True):
     """What a precision word stands for. `peak_row` is the row of the vendor's peak table that MFU divides by."""
 
     name: str
+    """What users type: fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."""
     storage: str
+    """Of weights in the model."""
     compute: str
+    """Of matrix products."""
     master_weights: str
+    """Of the weights that the optimizer updates."""
     peak_row: str
+    """The row of the vendor's peak table that MFU divides by."""
 
     @property
     def autocast(self) -> str | None:

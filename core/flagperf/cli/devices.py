@@ -6,7 +6,7 @@ import click
 
 from flagperf.api import Device, Reading
 from flagperf.cli.columns import echo_columns
-from flagperf.cli.options import common, echo_json, note
+from flagperf.cli.options import common, echo_json, exit_code_of, note
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
 from flagperf.spec import VendorFacts
@@ -15,12 +15,13 @@ from flagperf.units import memory_cell
 
 @click.command()
 @common
-def devices(as_json: bool) -> None:
-    """List the devices of this machine, of all vendors, with their current memory use."""
+def devices(as_json: bool) -> int:
+    """List the devices of this machine, of all vendors, with their current memory use. The exit code is 3 if an adapter
+    failed."""
     found = describe_machine(load_plugins().cluster("local"), with_memory=True).vendors
     if as_json:
         echo_json(found)
-        return
+        return exit_code_of(found)
     rows = [row for facts in found for row in (_pool_rows(facts) if facts.memory_scope == "host" else _rows(facts))]
     echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
     for facts in found:
@@ -29,6 +30,7 @@ def devices(as_json: bool) -> None:
         for device in facts.devices:
             if device.problem:
                 note(f"{facts.shown_vendor}: {device.id} cannot be used: {device.problem}")
+    return exit_code_of(found)
 
 
 def _rows(facts: VendorFacts) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -20,7 +20,10 @@ from flagperf.cli.completers import (
     complete_vendor,
 )
 from flagperf.cli.output import echo_json_text, echo_message
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, ToolFailed
+
+if TYPE_CHECKING:
+    from flagperf.spec import VendorFacts
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
@@ -161,6 +164,11 @@ def echo_json(value: Any) -> None:
     except UnicodeEncodeError:
         raise BadInput("JSON cannot have a name that is not UTF-8; leave out --json") from None
     echo_json_text(msgspec.json.format(text, indent=2))
+
+
+def exit_code_of(found: Sequence[VendorFacts]) -> int:
+    """3 where an adapter failed: it did not say that its cards are absent, so that they may be there."""
+    return ToolFailed.exit_code if any(facts.error for facts in found) else 0
 
 
 def note(text: str) -> None:

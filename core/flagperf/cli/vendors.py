@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import click
 
 from flagperf.cli.columns import echo_columns
 from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_json, note
+from flagperf.cli.options import common, echo_json, exit_code_of, note
 from flagperf.cli.vendors_check import check_vendor
 from flagperf.cli.vendors_new import new_vendor
 from flagperf.plan import describe_finding, describe_machine
-from flagperf.plugins import load_plugins
+from flagperf.plugins import ADAPTER_PREFIX, PluginStatus, load_plugins
 from flagperf.spec import VendorFacts
 
 
@@ -21,23 +23,44 @@ def vendors() -> None:
 
 @vendors.command("list")
 @common
-def list_vendors(as_json: bool) -> None:
-    """List all adapters, each with what it found on this machine or why it is not used."""
+def list_vendors(as_json: bool) -> int:
+    """List all adapters, each with what it found on this machine or why it is not used. The exit code is 3 if one of
+    them failed."""
     plugins = load_plugins()
     statuses = plugins.statuses()
     found = describe_machine(plugins.cluster("local")).vendors
     if as_json:
         echo_json({"vendors": found, "plugins": statuses})
-        return
-    echo_columns(["VENDOR", "ADAPTER", "STATE", "EVIDENCE OR REASON"], [_row(facts) for facts in found])
+        return exit_code_of(found)
+    unasked = list(_unasked(found, statuses))
+    rows = [_row(facts) for facts in found] + [_unasked_row(status) for status in unasked]
+    echo_columns(["VENDOR", "ADAPTER", "STATE", "EVIDENCE OR REASON"], rows)
     for status in statuses:
-        if status.problem:
-            note(f"plugin {status.name} ({status.distribution} {status.version}): {status.problem}")
+        if status.problem and status not in unasked:
+            note(f"plugin {status.name} ({_adapter(status)}): {status.problem}")
+    return exit_code_of(found)
 
 
 def _row(facts: VendorFacts) -> list[str]:
     state = "error" if facts.error or facts.presence is None else facts.presence.state
     return [facts.shown_vendor, facts.adapter, state, describe_finding(facts)]
+
+
+def _unasked(found: Sequence[VendorFacts], statuses: Sequence[PluginStatus]) -> Iterator[PluginStatus]:
+    """Installed adapters that gave no vendor to ask: broken, not found by their entry point, or with another's word."""
+    asked = {facts.adapter for facts in found}
+    return (each for each in statuses if each.distribution.startswith(ADAPTER_PREFIX) and _adapter(each) not in asked)
+
+
+def _unasked_row(status: PluginStatus) -> list[str]:
+    word = status.distribution.removeprefix(ADAPTER_PREFIX)
+    if status.problem:
+        return [word, _adapter(status), "not used", status.problem]
+    return [word, _adapter(status), "no vendor", "it gives no device backend"]
+
+
+def _adapter(status: PluginStatus) -> str:
+    return f"{status.distribution} {status.version}"
 
 
 vendors.add_command(new_vendor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ class TierResult(msgspec.Struct, frozen=True):
     tier: str
     num_passed: int
     failures: dict[str, str]
-    """Test -> its message."""
+    """Test -> why it failed, in one line."""
     skips: dict[str, int]
     """Reason -> how many tests."""
 
@@ -48,7 +49,7 @@ class TierResult(msgspec.Struct, frozen=True):
 @click.option("--hardware", is_flag=True, help="Also run the tests that need cards.")
 @click.option("--tests", metavar="DIR", help="Run the adapter's own tests, with its simulated cards, instead of ours.")
 @common
-def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) -> None:
+def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) -> int:
     """Run the conformance suites against an installed adapter. With --hardware, also on the cards of this machine."""
     vendor = load_plugins().vendor_word(name)
     if importlib.util.find_spec("pytest") is None:
@@ -62,8 +63,7 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
         echo_json({"vendor": whose, "tiers": results})
     else:
         _print_results(whose, results, hardware)
-    if any(result.failures for result in results):
-        sys.exit(FAILED)
+    return FAILED if any(result.failures for result in results) else 0
 
 
 def _cards(vendor: str) -> VendorFacts:
@@ -113,18 +113,26 @@ def read_report(tier: str, path: Path) -> TierResult:
         problem = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)
         skipped = case.find("skipped")
         if problem is not None:
-            failures[f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"] = problem.get("message", "")
+            failures[f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"] = cause_of(problem)
         elif skipped is not None:
             skips[skipped.get("message", "")] += 1
     return TierResult(tier, len(cases) - len(failures) - skips.total(), failures, dict(skips))
 
 
+def cause_of(problem: ElementTree.Element) -> str:
+    """The first line of pytest's message. Where that is the head of a traceback, what was raised at its end: the lines
+    of a message that a report has begin with `E`."""
+    first = next(iter(problem.get("message", "").strip().splitlines()), "failed")
+    if not first.endswith("Traceback (most recent call last):"):
+        return first
+    raised = re.findall(r"^E +([A-Za-z_][\w.]*: (?!Traceback).*)$", problem.text or "", re.MULTILINE)
+    return raised[-1] if raised else first
+
+
 def _print_results(vendor: str, results: list[TierResult], hardware: bool) -> None:
     for result in results:
         for test, message in result.failures.items():
-            echo_text(
-                f"{result.tier}: {test}\n    {message.strip().splitlines()[0] if message.strip() else 'failed'}\n"
-            )
+            echo_text(f"{result.tier}: {test}\n    {message}\n")
         for reason, num_tests in result.skips.items():
             note(f"{result.tier}: {num_tests} skipped: {reason}")
         note(f"{result.tier}: {result.num_passed} passed, {len(result.failures)} failed")

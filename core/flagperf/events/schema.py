@@ -259,6 +259,8 @@ class ProbeStarted(Event, frozen=True):
     interval_seconds: float
     not_used: dict[str, str] = {}
     """Probes that were tried before this one, and why they were unavailable."""
+    board_figures: tuple[str, ...] = ()
+    """Figures that all chips of a board share. Sums count them once for each board."""
 
 
 class CpuUse(msgspec.Struct, frozen=True):

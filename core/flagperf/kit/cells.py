@@ -19,7 +19,9 @@ class Cell(msgspec.Struct, frozen=True):
     """A figure as printed. `unit` is what the text must end in; "" where the header or the label says it."""
 
     text: str
+    """As printed, with its unit or without."""
     unit: str = ""
+    """What the text must end in, such as `MiB`."""
     scale: float = 1
     """To bytes, percent, watts or degrees."""
 

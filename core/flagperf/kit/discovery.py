@@ -19,17 +19,28 @@ class Card(msgspec.Struct, frozen=True):
     """One card or slice as its vendor describes it. `names` may be several: bus, tool and torch often disagree."""
 
     physical_index: int
+    """The number by which the vendor's tool and its visibility variables call it, whatever is visible now. A tool that
+    counts chips within a card has to be counted through."""
     names: tuple[str, ...]
+    """What bus, tool or torch call it; the first one that fits a name_pattern decides the model."""
     uuid: str = ""
+    """As the tool writes it."""
     pci_address: str = ""
+    """In any form that tools use; it becomes `dddd:bb:dd.f`."""
     pci_id: str = ""
     """The PCI device id, where a model is told by it."""
     memory_bytes: int | None = None
+    """As the card reports it; None where it does not."""
     slice: str = ""
+    """What part of a card it is, in the vendor's words; empty for a whole card."""
     problem: str = ""
+    """Why it cannot be used, though it is there."""
     properties: dict[str, str] = {}
+    """What else belongs in the record."""
     identity: str = ""
     """Where neither UUID nor PCI address tells two of them apart; left empty otherwise."""
+    board: str = ""
+    """Of one of several chips on a board, see Device.board."""
 
 
 def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:
@@ -60,4 +71,5 @@ def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
         problem=card.problem,
         near_cpus=near_cpus(machine, address),
         properties=card.properties,
+        board=card.board,
     )

@@ -7,8 +7,8 @@ name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X fo
 pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
 unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
 [[model.peak]]
-row = "bf16"                           # a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (W)
-value = 280e12
+row = "bf16"                           # a precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth` or `tdp`
+value = 280e12                         # in FLOP/s, bytes/s or watts, of one Device: a chip, where a card has several
 source = "where the figure comes from"
 confidence = "medium"                  # high, medium or low
 """

@@ -15,9 +15,13 @@ class PciFunction(msgspec.Struct, frozen=True):
     """Ids and class are lower-case hexadecimal without 0x: `10ab`, `0302`."""
 
     address: str
+    """`dddd:bb:dd.f`."""
     vendor_id: str
+    """Whose it is."""
     device_id: str
+    """Which product it is."""
     class_id: str
+    """What it is: `0302` and `1200` are accelerators, `0604` is a bridge."""
 
 
 def pci_functions(machine: Machine, vendor_id: str) -> list[PciFunction]:

@@ -16,8 +16,11 @@ class Evidence(msgspec.Struct, frozen=True):
     """What was found, each in a few words that a person can check (`PCI 0000:07:00.0 10ab:0a01`, `/dev/acme0`)."""
 
     bus: tuple[str, ...] = ()
+    """Cards on the PCI bus."""
     nodes: tuple[str, ...] = ()
+    """Device nodes that a process needs to use them."""
     modules: tuple[str, ...] = ()
+    """Kernel modules of the vendor."""
     tools: tuple[str, ...] = ()
     """Libraries and tools of the vendor. Alone they are no card: packages stay installed when a card leaves."""
 

@@ -16,13 +16,19 @@ from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 from flagperf.kit.pci import pci_address
 
+NOT_LISTED = "the tool did not list this card"
+"""What the reason for a figure begins with where a card is not in an answer."""
+
 
 class Tool(msgspec.Struct, frozen=True):
     """`folders` are searched after PATH: containers often mount the tool without naming its folder there."""
 
     names: tuple[str, ...]
+    """File names, the first one that exists counts."""
     folders: tuple[str, ...] = ()
+    """Absolute paths below the machine's root."""
     timeout_seconds: float = 10.0
+    """When it is killed, with its children."""
 
     def find(self, machine: Machine) -> str | None:
         """The absolute path of the first one that exists. An empty entry of PATH, which a shell takes for the current
@@ -59,8 +65,11 @@ class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
     arguments: tuple[str, ...]
+    """What follows the tool's name."""
     parse: Callable[[str], list[Reading]]
+    """From what it printed to readings under the tool's own keys."""
     figures: tuple[str, ...]
+    """Names in FIGURES. A later query is left out of a sample when all of these are known."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         return self.parse(tool.run(machine, self.arguments))
@@ -120,7 +129,9 @@ class ToolProbe(MemoryProbe):
     A tool that hangs is not retried within the sample."""
 
     tool: ClassVar[Tool]
+    """What is called."""
     queries: ClassVar[tuple[Query, ...]]
+    """The first one must list every card; later ones add figures."""
     minimum_interval_seconds = 1.0
 
     def __init__(self) -> None:
@@ -134,18 +145,33 @@ class ToolProbe(MemoryProbe):
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
-        answers = [join(first.sample(self.tool, self._machine), devices)]
+        answers = [self._joined(first, devices)]
         missing: dict[str, str] = {}
         for query in others:
             if _all_given(query.figures, answers, devices):
                 continue
             try:
-                answers.append(join(query.sample(self.tool, self._machine), devices))
+                answers.append(self._joined(query, devices))
             except ToolFailed as error:
                 missing = {**_reasons(query, error), **missing}
                 if isinstance(error, ToolSilent):
                     break
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
+
+    def _joined(self, query: Query, devices: Sequence[Device]) -> dict[str, Reading]:
+        """By device id. A card that the answer does not list has that as the reason for each of the query's figures."""
+        readings = query.sample(self.tool, self._machine)
+        joined = join(readings, devices)
+        keys = ", ".join(reading.device_id for reading in readings[:_SHOWN_KEYS])
+        why = NOT_LISTED if joined or not readings else f"{NOT_LISTED}: what it lists is called {keys}"
+        return {device.id: joined.get(device.id) or _unlisted(device, query, why) for device in devices}
+
+
+_SHOWN_KEYS = 4
+
+
+def _unlisted(device: Device, query: Query, why: str) -> Reading:
+    return Reading(device.id, missing=dict.fromkeys(query.figures or FIGURES, why))
 
 
 def _all_given(figures: Sequence[str], answers: Sequence[dict[str, Reading]], devices: Sequence[Device]) -> bool:
@@ -182,7 +208,7 @@ def merge(device_id: str, readings: Sequence[Reading | None], missing: dict[str,
         elif said or figure in missing:
             reasons[figure] = [*said, missing.get(figure, "")][0]
         elif not answered:
-            reasons[figure] = "the tool did not list this card"
+            reasons[figure] = NOT_LISTED
     properties = {name: value for reading in reversed(answered) for name, value in reading.properties.items()}
     return Reading(device_id, **values, missing=reasons, properties=properties)
 

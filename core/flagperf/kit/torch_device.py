@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -13,21 +14,38 @@ from flagperf.api.precision import Precision
 from flagperf.errors import Unsupported
 from flagperf.kit.pci import pci_address
 
+ROUNDS = 2.0**-16
+"""A relative error above this is that of a format with fewer bits, and not fp32 that is put together from such."""
+
 
 class TorchDeviceBackend(DeviceBackend):
+    """Extend this: it does the worker's side of DeviceBackend for cards that torch reaches as `torch.<torch_type>`.
+
+    fp32 and tf32 are proved on the card before a run: one that multiplies otherwise ends as unsupported.
+    """
+
     has_timing_events = True
 
     import_first: ClassVar[tuple[str, ...]] = ()
     """Modules that must be imported before torch, in this order."""
 
     tf32_switches: ClassVar[tuple[str, ...]] = ()
-    """Attributes below torch.backends that let fp32 compute in TF32; all are off unless the precision is tf32."""
+    """Attributes that let fp32 compute in TF32, HF32 or the like; all are off unless the precision is tf32. A name is
+    below torch.backends (`acme.matmul.allow_tf32`), or of any module: `torch_acme:matmul.allow_hf32`. The form with a
+    module since HOOK_API 2."""
 
     version_fields: ClassVar[tuple[str, ...]] = ()
     """Attributes of torch.version that belong in the record."""
 
     pci_address_call: ClassVar[str] = ""
-    """The runtime's `int call(char *address, int length, int device)`, for a torch that tells no PCI address itself."""
+    """The runtime's function that writes a card's PCI address and gives 0, for a torch that tells no address itself."""
+
+    pci_address_arguments: ClassVar[tuple[str, ...]] = ("address", "length", "device")
+    """The order of its arguments: `int call(char *address, int length, int device)`. Since HOOK_API 2."""
+
+    pci_address_library: ClassVar[str] = ""
+    """The file name of the library that has it, such as `libacmert.so`, as the loader finds it. Empty: torch itself is
+    linked with it. Since HOOK_API 2."""
 
     def wrong_build(self, torch: Any) -> str:
         """Why this torch is not the vendor's build, or ""."""
@@ -54,11 +72,8 @@ class TorchDeviceBackend(DeviceBackend):
         for name in self.tf32_switches:
             owner, attribute = self._switch(name)
             setattr(owner, attribute, allowed)
-        if allowed and not self._rounds_as_tf32():
-            raise Unsupported(
-                f"tf32 is switched on, but this torch ({torch.__version__}) multiplies in fp32 on {self.vendor} cards: "
-                "the result would be mislabelled; choose fp32"
-            )
+        if precision.compute in ("tf32", "float32"):
+            self._prove(precision.compute)
 
     def synchronize(self) -> None:
         self._module.synchronize()
@@ -96,22 +111,40 @@ class TorchDeviceBackend(DeviceBackend):
         return getattr(torch, self.torch_type)
 
     def _switch(self, name: str) -> tuple[Any, str]:
+        """The object that has the switch, and the name of its attribute."""
+        module, _, path = name.rpartition(":")
+        *owners, attribute = path.split(".")
+        return functools.reduce(getattr, owners, importlib.import_module(module or "torch.backends")), attribute
+
+    def _prove(self, compute: str) -> None:
+        """By trying it: a build may ignore the switches, or round in fp32 by default where nobody looks for one."""
         import torch
 
-        path, _, attribute = name.rpartition(".")
-        return functools.reduce(getattr, path.split("."), torch.backends), attribute
+        error = self._matmul_error()
+        this_torch = f"this torch ({torch.__version__})"
+        if compute == "tf32" and error < ROUNDS:
+            raise Unsupported(
+                f"tf32 is switched on, but {this_torch} multiplies in fp32 on {self.vendor} cards: "
+                "the result would be mislabelled; choose fp32"
+            )
+        if compute == "float32" and not error < ROUNDS:
+            raise Unsupported(
+                f"fp32 was asked for, but {this_torch} multiplies with a relative error of {error:.1g} on "
+                f"{self.vendor} cards, as TF32 does: the result would be mislabelled. Name the switch in the adapter's "
+                "tf32_switches, or choose another precision"
+            )
 
-    def _rounds_as_tf32(self) -> bool:
-        """By trying it: a build may accept the switches silently and ignore them. TF32 has ten mantissa bits, in which
-        1 + 2**-12 rounds to 1. The matrices are large enough for the kernels that real work uses."""
+    def _matmul_error(self) -> float:
+        """The largest relative error of a product with the identity: 0 in fp32, up to 2**-11 in TF32, 2**-12 in HF32.
+        The matrices are large enough for the kernels that real work uses."""
         import torch
 
         size = 1024
-        ones = torch.ones((size, size), device=self.torch_type)
-        product = torch.matmul(ones + 2**-12, ones)[0, 0].item()
+        values = torch.linspace(1, 2, size * size).reshape(size, size)
+        product = torch.matmul(values.to(self.torch_type), torch.eye(size).to(self.torch_type)).cpu()
         self._module.empty_cache()
         self._module.reset_peak_memory_stats()
-        return bool(product < size + 0.125)  # in fp32 it is size + 0.25, exactly
+        return float(((product - values) / values).abs().max())
 
     def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
         """Joined by UUID, else by PCI address; some versions of torch tell neither. Never by position: then the card is
@@ -124,31 +157,51 @@ class TorchDeviceBackend(DeviceBackend):
         on_place = [
             device
             for device in devices
-            if address and _without_function(device.pci_address) == address and not _is_another_slice(device, uuid)
+            if address
+            and _without_function(device.pci_address) == address
+            and not _is_another_slice(device, uuid)
+            and not _shares_address(device)
         ]
         if len(on_place) == 1:
             return on_place[0], "pci"
         return devices[local_rank], "none"
 
     def _runtime_place(self, local_rank: int) -> str:
-        """Asked of the runtime that torch is linked with. A symbol is looked up in a library and its dependencies, so
-        the runtime's own file name, which differs by release, need not be known."""
+        """Asked of the library that the adapter names, else of the runtime that torch is linked with: a symbol is
+        looked up in a library and its dependencies, so the runtime's own file name, which differs by release, need not
+        be known."""
+        ask = self._pci_address_function()
+        if ask is None:
+            return ""
+        buffer = ctypes.create_string_buffer(64)
+        given = {"address": buffer, "length": ctypes.c_size_t(len(buffer)), "device": ctypes.c_int(local_rank)}
+        if ask(*(given[name] for name in self.pci_address_arguments)) != 0:
+            return ""
+        return _without_function(pci_address(buffer.value.decode(errors="replace")))
+
+    def _pci_address_function(self) -> Any:
         import torch
 
-        linked = getattr(torch._C, "__file__", None)
-        if not self.pci_address_call or linked is None:
-            return ""
-        ask = getattr(ctypes.CDLL(linked), self.pci_address_call, None)
-        address = ctypes.create_string_buffer(64)
-        if ask is None or ask(address, len(address), local_rank) != 0:
-            return ""
-        return _without_function(pci_address(address.value.decode(errors="replace")))
+        library = self.pci_address_library or getattr(torch._C, "__file__", None)
+        if not self.pci_address_call or library is None:
+            return None
+        try:
+            return getattr(ctypes.CDLL(library), self.pci_address_call, None)
+        except OSError as error:  # no such library: the figures are then marked as unverified
+            print(f"{self.pci_address_call} cannot be asked for PCI addresses: {error}", file=sys.stderr)
+            return None
 
 
 def _is_another_slice(device: Device, uuid: str) -> bool:
     """Slices share the address of their card: a UUID that is neither this one's nor the card's is a neighbour's."""
     names = {_bare(device.uuid), _bare(device.properties.get("card", ""))}
     return bool(device.slice and device.uuid and uuid) and uuid not in names
+
+
+def _shares_address(device: Device) -> bool:
+    """A chip whose id had to be made up, because its board's other chips have the same address: which of them torch
+    means, the address does not tell, even where the others are not in the run."""
+    return bool(device.board) and device.id not in (device.uuid, device.pci_address)
 
 
 class _TorchEvent(TimingEvent):

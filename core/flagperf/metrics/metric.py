@@ -24,6 +24,7 @@ Mark = Literal[
     "telemetry_gap",
     "implausible_utilisation",
     "energy_mismatch",
+    "whole_board",
     "torn_record",
 ]
 """A caveat that applies to a value, as a code."""

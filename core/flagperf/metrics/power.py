@@ -33,9 +33,16 @@ MISMATCH = 0.05
 def of_series(field: str, formula: Callable[[Mapping[DeviceKey, Series], Observed], Finding]) -> Formula:
     def guarded(run: Observed) -> Finding:
         found = run.series(field)
-        return found if isinstance(found, Absent) else formula(found, run)
+        return found if isinstance(found, Absent) else _of_boards(formula(found, run), found)
 
     return guarded
+
+
+def _of_boards(finding: Finding, cards: Mapping[DeviceKey, Series]) -> Finding:
+    """With a mark where a figure is that of a board and not of a chip."""
+    if isinstance(finding, Absent) or not any(one.is_of_board for one in cards.values()):
+        return finding
+    return msgspec.structs.replace(finding, marks=(*finding.marks, "whole_board"))
 
 
 # --- power and energy -----------------------------------------------------------------------------------------------
@@ -63,10 +70,9 @@ def energy(run: Observed) -> Finding:
     joules = {card: (_counted if best is counted else _integrated)(one) for card, one in best.items()}
     grade = "board counter" if best is counted else "board sampled"
     finding = Found(sum(joules.values()), {"grade": grade, **_inputs(best, joules)})
-    is_checked = best is counted and not isinstance(sampled, Absent) and _rule_broken(sampled) is None
-    if is_checked and _differ(joules, sampled):
-        return msgspec.structs.replace(finding, marks=("energy_mismatch",))
-    return finding
+    if best is counted and not isinstance(sampled, Absent) and _contradicts(sampled, joules):
+        finding = msgspec.structs.replace(finding, marks=("energy_mismatch",))
+    return _of_boards(finding, best)
 
 
 def energy_per(amount: str) -> Formula:
@@ -125,8 +131,10 @@ def _integrated(one: Series) -> float:
     return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairwise(points)))
 
 
-def _differ(joules: Mapping[DeviceKey, float], sampled: Mapping[DeviceKey, Series] | Absent) -> bool:
-    assert not isinstance(sampled, Absent)
+def _contradicts(sampled: Mapping[DeviceKey, Series], joules: Mapping[DeviceKey, float]) -> bool:
+    """Only where both are of the same cards, and sampled well enough. A board's power is not that of its chips."""
+    if sampled.keys() != joules.keys() or _rule_broken(sampled):
+        return False
     return any(abs(_integrated(one) - joules[card]) > MISMATCH * joules[card] for card, one in sampled.items())
 
 

@@ -22,9 +22,11 @@ class Series(msgspec.Struct, frozen=True):
     """Timestamps (node's clock) and values of one figure of one card. At least one reading."""
 
     card: DeviceKey
+    """Of a figure that the chips of a board share: the node, and the board in place of a device."""
     times_ns: tuple[int, ...]
     values: tuple[Any, ...]
     window: Span
+    is_of_board: bool = False
 
     @property
     def inside(self) -> Sequence[Any]:
@@ -67,17 +69,27 @@ def node_windows(ranks: Sequence[RankRecord], loop: Loop) -> NodeWindows:
 def series_of(
     job: Job, files: Sequence[EventFile], windows: NodeWindows, field: str
 ) -> Mapping[DeviceKey, Series] | Absent:
-    """`field` of Reading for all cards of the job. Readings outside the window are kept to interpolate its edges."""
+    """`field` of Reading for all cards of the job. Readings outside the window are kept to interpolate its edges. What
+    the chips of a board share is there once for the board."""
     found: dict[DeviceKey, Series] = {}
+    shared_on: set[int] = set()
     for started, file in probe_files(files):
         window = windows.get((started.node_index, started.clock.boot_id))
         if window is not None:
             found |= _node_series(started.node_index, of(file.events, Sampled), field, window)
-    wanted = [(node.index, device.id) for node in job.nodes for device in node.devices]
-    missing = [card for card in wanted if card not in found]
+        if field in started.board_figures:
+            shared_on.add(started.node_index)
+    wanted = [(node.index, device) for node in job.nodes for device in node.devices]
+    missing = [(node, device.id) for node, device in wanted if (node, device.id) not in found]
     if missing:
         return absent("not_measured", "power.not_read", figure=field, card=card_name(missing[0]))
-    return {card: found[card] for card in wanted}
+    by_owner: dict[DeviceKey, Series] = {}
+    for node, device in wanted:
+        one = found[node, device.id]
+        if node in shared_on and device.board:
+            one = msgspec.structs.replace(one, card=(node, device.board), is_of_board=True)
+        by_owner.setdefault(one.card, one)
+    return by_owner
 
 
 def _node_series(node_index: int, samples: Sequence[Sampled], field: str, window: Span) -> dict[DeviceKey, Series]:

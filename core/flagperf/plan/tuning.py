@@ -1,12 +1,12 @@
 """Vendor tuning: data in the vendor's package, `<tuning folder>/<case>.toml`, for one card model and shape.
 
 [[tuning]]
-model = "C500"
+model = "A1-80GB"    # a name of models.toml
 nodes = 1            # left out: any
 devices = 8          # left out: any
 profile = "standard" # that is the default
 source = "where these values come from"
-[tuning.values.training]
+[tuning.values.training]  # tables and keys of the case, as `flagperf cases show CASE` lists them
 batch_size = 96
 """
 

@@ -47,6 +47,15 @@ def entry_points(group: str, path: Sequence[str] | None = None) -> list[EntryPoi
     ]
 
 
+def without_entry_point(group: str, prefix: str, path: Sequence[str] | None = None) -> list[Distribution]:
+    """Distributions whose name begins with `prefix` and that have no entry point of the group."""
+    return [
+        _distribution(metadata)
+        for metadata in _installed(sys.path if path is None else path)
+        if metadata.key.startswith(prefix) and not any(_pairs(metadata.read("entry_points.txt"), group))
+    ]
+
+
 def installed_version(name: str) -> str:
     """Of the distribution of this (normalised) name. LookupError where it is not installed."""
     for metadata in _installed(sys.path):

@@ -14,14 +14,17 @@ import pluggy
 
 from flagperf import hookspecs
 from flagperf.errors import PluginRefused
-from flagperf.plugins.distributions import EntryPoint, entry_points, installed_version
+from flagperf.plugins.distributions import EntryPoint, entry_points, installed_version, without_entry_point
 
 GROUP = "flagperf"
 OWN_DISTRIBUTION = "flagperf"
+ADAPTER_PREFIX = "flagperf-"
+"""What the name of an adapter's distribution begins with; its vendor word follows."""
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
-    """One entry point of the group. `problem` says why it, or a part of it, is not used."""
+    """One entry point of the group, or a distribution that should have one. `problem` says why it, or a part of it, is
+    not used."""
 
     name: str
     distribution: str
@@ -82,6 +85,15 @@ def _status(entry_point: EntryPoint) -> PluginStatus:
     return PluginStatus(entry_point.name, entry_point.distribution.name, entry_point.distribution.version)
 
 
+def plugins_without_entry_point() -> list[PluginStatus]:
+    """Installed distributions that are named like an adapter, and that nothing can find."""
+    problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
+    return [
+        PluginStatus(each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem)
+        for each in without_entry_point(GROUP, ADAPTER_PREFIX)
+    ]
+
+
 def _order(entry_point: EntryPoint) -> tuple[bool, str, str]:
     """Our own first, then by name: the same order on every machine."""
     distribution = entry_point.distribution.name
@@ -120,7 +132,10 @@ def _check_hook_api(module: object, distribution: str) -> None:
     if declared is None:
         raise PluginRefused("it does not say FLAGPERF_HOOK_API, the version of the contract it was written for")
     if type(declared) is not int:
-        raise PluginRefused(f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {declared!r}")
+        raise PluginRefused(
+            f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; "
+            f"got the {type(declared).__name__} {declared!r}"
+        )
     if not hookspecs.MIN_HOOK_API <= declared <= hookspecs.HOOK_API:
         outdated = distribution if declared < hookspecs.MIN_HOOK_API else OWN_DISTRIBUTION
         raise PluginRefused(

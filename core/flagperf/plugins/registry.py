@@ -14,7 +14,14 @@ import pluggy
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.plugins.load import OWN_DISTRIBUTION, LoadedPlugins, PluginStatus, load_entry_points
+from flagperf.plugins.load import (
+    ADAPTER_PREFIX,
+    OWN_DISTRIBUTION,
+    LoadedPlugins,
+    PluginStatus,
+    load_entry_points,
+    plugins_without_entry_point,
+)
 from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
 
@@ -44,9 +51,12 @@ class Case(msgspec.Struct, frozen=True):
 class Plugins:
     """Everything is asked for at most once, by each process only for what it needs."""
 
-    def __init__(self, loaded: LoadedPlugins) -> None:
+    def __init__(
+        self, loaded: LoadedPlugins, without_entry_point: Callable[[], Sequence[PluginStatus]] = tuple
+    ) -> None:
         self._manager = loaded.manager
         self._trial = loaded.trial
+        self._without_entry_point = without_entry_point
         self._plugins = {status.key: status for status in loaded.statuses}
         self._problems: dict[str, list[str]] = collections.defaultdict(list)
         for status in loaded.statuses:
@@ -68,9 +78,23 @@ class Plugins:
         words = {alias: backend.vendor for backend in backends for alias in backend.aliases}
         words |= {backend.vendor: backend.vendor for backend in backends}  # a word goes before another's alias
         if word.lower() not in words:
+            self._refuse_broken(word.lower())
             package = "(a vendor's cards come with its adapter, the package flagperf-<vendor>: install that)"
             raise unknown_name("vendor", word, words, self._hint() or package)
         return words[word.lower()]
+
+    def _refuse_broken(self, word: str) -> None:
+        """An installed plugin of this name that gives no such vendor says why itself."""
+        status = self.plugin_named(word)
+        if status is not None:
+            problem = status.problem or "it gives no device backend for this word"
+            raise BadInput(f"vendor {word!r} cannot be used: {status.distribution} {status.version}: {problem}")
+
+    def plugin_named(self, word: str) -> PluginStatus | None:
+        """The plugin that should have given a vendor: by its entry point or its distribution."""
+        names = (word, f"{ADAPTER_PREFIX}{word}")
+        found = [each for each in self.statuses() if each.distribution in names or each.name == word]
+        return next((each for each in found if each.distribution != OWN_DISTRIBUTION), None)
 
     def provided_backend(self, vendor: str) -> Provided:
         return self._one(self.device_backends(), vendor, "vendor", "device backend")
@@ -158,10 +182,11 @@ class Plugins:
         self._note_strangers("flagperf_memory_probes", self._call("flagperf_memory_probes", MemoryProbe))
         self._by_word("flagperf_clusters", Cluster, "name")
         self.cases()
-        return [
+        asked = [
             msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(key, ()))))
             for key, status in self._plugins.items()
         ]
+        return [*asked, *self._without_entry_point()]
 
     def _with_problems(self, hook: str) -> list[PluginStatus]:
         """Those that could not be loaded, or where this hook went wrong, each with these reasons alone."""
@@ -177,9 +202,14 @@ class Plugins:
         owners = {each.value.vendor: each for each in self.device_backends()}
         for each in provided:
             owner = owners.get(each.value.vendor)
+            if owner is None and self._has_failed(each.plugin, "flagperf_devices"):
+                continue  # that is why there is no backend, and it is said
             if owner is None or owner.plugin != each.plugin:
                 whose = f"{owner.adapter} has it" if owner else "no device backend has it"
                 self._problems[each.plugin.key].append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
+
+    def _has_failed(self, plugin: PluginStatus, hook: str) -> bool:
+        return any(problem.startswith(hook) for problem in self._problems.get(plugin.key, ()))
 
     def _hint(self) -> str:
         broken = [status.name for status in self.statuses() if status.problem]
@@ -248,7 +278,7 @@ class Plugins:
             claims[word_of(each.value)].append(each)
         kept: list[Provided] = []
         for word, claimants in claims.items():
-            owner_names = (f"flagperf-{word}", OWN_DISTRIBUTION)
+            owner_names = (f"{ADAPTER_PREFIX}{word}", OWN_DISTRIBUTION)
             owners = [claim for claim in claimants if claim.plugin.distribution in owner_names]
             winner = claimants if len(claimants) == 1 else owners if len(owners) == 1 else []
             kept += winner
@@ -286,4 +316,4 @@ def _intended_name(reference: CaseReference) -> str:
 
 def load_plugins(adapter: str | None = None) -> Plugins:
     """All that are installed; or our own and this adapter alone, as a job names it."""
-    return Plugins(load_entry_points(adapter=adapter))
+    return Plugins(load_entry_points(adapter=adapter), plugins_without_entry_point)

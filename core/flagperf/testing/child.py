@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -40,6 +42,8 @@ class Child:
             "sample": self.sample,
             "modules": self.modules,
             "count": self.count,
+            "capacities": self.capacities,
+            "torch_names": self.torch_names,
             "visibility": self.visibility,
             "activate": self.activate,
             "allocate": self.allocate,
@@ -76,6 +80,26 @@ class Child:
     def count(self) -> int:
         """Cards that torch sees."""
         return int(self._torch_module().device_count())
+
+    def capacities(self) -> list[int]:
+        """Bytes of every card as torch tells them; nothing where this torch does not."""
+        module = self._torch_module()
+        properties = [module.get_device_properties(index) for index in range(module.device_count())]
+        return [int(each.total_memory) for each in properties if hasattr(each, "total_memory")]
+
+    def torch_names(self) -> dict[str, Any]:
+        """What is wrong with the words that torch must know, and which module it would know them from."""
+        not_imported = ""
+        try:
+            self._import_first()
+        except ImportError as error:
+            not_imported = str(error)
+        import torch
+
+        words = {"torch_type": self._backend.torch_type, "collective_backend": self._backend.collective_backend}
+        checks = {"torch_type": _type_problem, "collective_backend": _collective_problem}
+        problems = {repr(word): checks[name](torch, word) for name, word in words.items()}
+        return {"problems": problems, "not_imported": not_imported}
 
     def activate(self, local_rank: int) -> Any:
         self._torch_module()
@@ -123,13 +147,49 @@ class Child:
             matrix = (matrix @ matrix).clamp_(-1, 1)
 
     def _torch_module(self) -> Any:
-        for name in getattr(self._backend, "import_first", ()):  # as in a worker: torch may see no card without it
-            importlib.import_module(name)
+        if is_simulated():
+            self._stand_in_for_import_first()
+        self._import_first()
         import torch
 
         if is_simulated() and self._stub is None:
             self._stub = install_stub(torch, self._backend, os.environ)
         return getattr(torch, self._backend.torch_type)
+
+    def _import_first(self) -> None:
+        """As in a worker: torch may see no card without it."""
+        for name in getattr(self._backend, "import_first", ()):
+            importlib.import_module(name)
+
+    def _stand_in_for_import_first(self) -> None:
+        """A vendor's module that is not installed where its cards are simulated is an empty one: the device module that
+        it would give torch is ours. A rig may put its own on PYTHONPATH."""
+        for name in getattr(self._backend, "import_first", ()):
+            if not _is_installed(name):
+                sys.modules.setdefault(name, ModuleType(name))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return module in sys.modules or importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def _type_problem(torch: Any, word: str) -> str:
+    try:
+        torch.device(word)
+    except RuntimeError as error:
+        return f"torch knows no device type {word!r}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def _collective_problem(torch: Any, word: str) -> str:
+    """Whether it exists, not whether this build can use it. `cpu:gloo,acme:accl` names one for each type."""
+    names = [part.rpartition(":")[2].lower() for part in word.split(",")]
+    known = torch.distributed.Backend.backend_list if torch.distributed.is_available() else names
+    unknown = [name for name in names if name not in known]
+    return f"torch.distributed knows no backend {unknown[0]!r}; it knows {', '.join(known)}" if unknown else ""
 
 
 def main(vendor: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from flagperf.api import PRECISIONS, DeviceBackend
+from flagperf.plan.tuning import tuned_models
 from flagperf.plugins import Plugins
 from flagperf.testing.folders import MachineFolder
-from flagperf.testing.process import AdapterProcess, adapter_process
+from flagperf.testing.process import AdapterProcess, adapter_process, said_last
 from flagperf.testing.rig import Simulation
-from flagperf.testing.suite import Site, Suite
+from flagperf.testing.suite import Site, Suite, skip_without_torch
 
 _HOOKS_TWICE = """
 import sys
@@ -27,7 +29,19 @@ print(" ".join(sys.modules))
 """
 
 
+_REGISTERED = "Where a package of its own gives these to torch, name it in import_first"
+
+_PLAUSIBLE: dict[str, tuple[float, float, str]] = {
+    **{each.peak_row: (1e11, 1e17, "FLOP/s (256 TFLOPS are 256e12)") for each in PRECISIONS.values()},
+    "memory_bandwidth": (1e10, 1e15, "bytes/s (1.8 TB/s are 1.8e12)"),
+    "tdp": (5.0, 1e4, "watts"),
+}
+"""Peak row -> the least and the most that one card may have, and the unit. Wide: it is about powers of ten."""
+
+
 class DeviceSuite(Suite):
+    """Tests for a device backend, on simulated or real cards."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_the_plugin_loads_and_accepts_this_core(self, plugins: Plugins) -> None:
@@ -44,7 +58,7 @@ class DeviceSuite(Suite):
             cwd=tmp_path,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, said_last(done.stderr)
         heavy = {"torch", "accelerate", "transformers", "pynvml"} & set(done.stdout.split())
         assert not heavy, f"hooks import {heavy}: do it where the card is used"
 
@@ -56,15 +70,20 @@ class DeviceSuite(Suite):
         assert backend.precisions and set(backend.precisions) <= set(PRECISIONS)
 
     def test_peaks_have_a_source_and_a_positive_value(self, backend: DeviceBackend) -> None:
-        known_rows = {each.peak_row for each in PRECISIONS.values()} | {"memory_bandwidth", "tdp"}
         for peak in backend.peaks():
-            assert peak.value > 0 and peak.source and peak.row in known_rows, peak
+            assert peak.source and peak.row in _PLAUSIBLE, peak
+            low, high, unit = _PLAUSIBLE[peak.row]
+            assert low <= peak.value <= high, f"{peak.model}, {peak.row}: {peak.value:g} is no figure in {unit}"
 
     def test_what_a_card_cannot_compute_has_a_source_and_no_peak(self, backend: DeviceBackend) -> None:
         known_rows = {each.peak_row for each in PRECISIONS.values()}
         for model in backend.models():
             assert set(model.unsupported) <= known_rows and all(model.unsupported.values()), model.unsupported
             assert not set(model.unsupported) & {peak.row for peak in model.peaks}, f"{model.name} has peaks for these"
+
+    def test_tuning_is_for_models_that_are_known_and_says_its_source(self, backend: DeviceBackend) -> None:
+        unknown = set(tuned_models(backend.tuning_folder())) - {model.name for model in backend.models()}
+        assert not unknown, f"tuning for {sorted(unknown)}, which models.toml does not have"
 
     def test_name_patterns_are_anchored_and_fit_one_model_each(self, backend: DeviceBackend) -> None:
         for model in backend.models():
@@ -92,8 +111,9 @@ class DeviceSuite(Suite):
         self, simulation: Simulation, adapter: AdapterProcess
     ) -> None:
         devices = self.devices(adapter)
-        assert [device.id for device in devices] == [card.id for card in simulation.cards]
-        assert [device.memory_bytes for device in devices] == [card.memory_bytes for card in simulation.cards]
+        told = {device.id: device.memory_bytes for device in devices}
+        expected = {card.id: card.memory_bytes for card in simulation.cards}
+        assert list(told.items()) == list(expected.items()), f"the cards are {expected}, the adapter says {told}"
         assert all(device.model and device.short_name for device in devices)
 
     def test_a_visibility_variable_narrows_and_reorders(
@@ -113,14 +133,29 @@ class DeviceSuite(Suite):
         if not backend.has_allocator:
             assert backend.allocator_memory() is None
 
+    def test_torch_knows_the_device_type_and_the_collective_backend(self, tmp_path: Path) -> None:
+        simulation = self.rig.lay_out(tmp_path / "machine")
+        environ = simulation.environ() if simulation else dict(os.environ)
+        skip_without_torch(environ, tmp_path)
+        with adapter_process(self.rig.vendor, environ, tmp_path) as process:
+            known = process.ask("torch_names")
+        unknown = [word for word in known["problems"] if known["problems"][word]]
+        if unknown and known["not_imported"]:
+            pytest.skip(f"torch cannot know {' and '.join(unknown)} here: {known['not_imported']}")
+        assert not unknown, f"{'; '.join(known['problems'][word] for word in unknown)}. {_REGISTERED}"
+
     # --- hardware ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.hardware
     def test_tool_and_torch_count_the_same_cards(self, site: Site) -> None:
         with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            num_devices = len(self.devices(process))
-            assert num_devices > 0
-            assert process.ask("count") == num_devices
+            devices = self.devices(process)
+            assert devices
+            assert process.ask("count") == len(devices)
+            in_torch = process.ask("capacities")
+        told = [device.memory_bytes for device in devices if device.memory_bytes is not None]
+        if in_torch and len(told) == len(devices):  # torch may leave out what the driver keeps, and never sees more
+            assert max(in_torch) <= 1.01 * max(told), f"torch sees {max(in_torch)} bytes, the tool {max(told)}"
 
     @pytest.mark.hardware
     def test_visibility_really_hides(self, site: Site, backend: DeviceBackend) -> None:

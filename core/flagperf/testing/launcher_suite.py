@@ -18,7 +18,7 @@ from flagperf.agent.env_script import worker_environment
 from flagperf.agent.processes import MARKER, die_with_parent, stop_workers
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
-from flagperf.testing.suite import Suite
+from flagperf.testing.suite import Suite, skip_without_torch
 
 CARDS = tuple(
     Device(f"GPU-{index}", "model", "model", index, uuid=f"GPU-{index}", pci_address=f"0000:0{index}:00.0")
@@ -29,6 +29,8 @@ PATIENCE_SECONDS = 120.0
 
 
 class LauncherSuite(Suite):
+    """Tests for a launcher."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_visibility_variables_name_exactly_the_cards_of_the_run(
@@ -86,6 +88,7 @@ def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess
     command, marker = _command(launcher), f"suite-{os.getpid()}-{folder.name}"
     told = {"FLAGPERF_RANK_FOLDER": str(folder), "FLAGPERF_RANK_DOES": task, MARKER: marker}
     inherited = {**worker_environment(launcher, node_machine()), **told}
+    skip_without_torch(inherited, folder)
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             command.argv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from flagperf.api import FIGURES, MemoryProbe
 from flagperf.errors import ToolFailed
+from flagperf.kit.tools import NOT_LISTED
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.process import AdapterError, AdapterProcess, adapter_process
 from flagperf.testing.rig import Simulation
@@ -19,6 +21,8 @@ GIB = 1 << 30
 
 
 class MemorySuite(Suite):
+    """Tests for the vendor's memory probes and the parsers of its tool."""
+
     # --- offline ----------------------------------------------------------------------------------------------------
 
     def test_probes_say_who_they_are_and_what_they_can_bear(self, probes: list[MemoryProbe]) -> None:
@@ -36,7 +40,19 @@ class MemorySuite(Suite):
         if not self.rig.recorded:
             pytest.skip("this adapter has no recorded outputs here")
         for recorded in self.rig.recorded:
-            assert tuple(recorded.parse(recorded.text)) == recorded.readings, recorded.parse.__name__
+            read = tuple(recorded.parse(recorded.text))
+            assert read == recorded.readings, f"{recorded.parse.__name__} gives {read}; recorded is {recorded.readings}"
+
+    def test_recorded_bytes_are_counted_in_powers_of_two(self) -> None:
+        """65536 that a tool prints is 65536 x 2**20, also where it writes MB: 10**6 would be 5 % too little."""
+        if not self.rig.recorded:
+            pytest.skip("this adapter has no recorded outputs here")
+        for recorded in self.rig.recorded:
+            printed = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", recorded.text)]
+            for reading in recorded.readings:
+                for figure in ("used_bytes", "total_bytes"):
+                    decimal = _decimal_unit(getattr(reading, figure), printed)
+                    assert not decimal, f"{recorded.parse.__name__}: {figure} of {reading.device_id} is {decimal}"
 
     @pytest.mark.parametrize("damage", ["empty", "another tool", "half of it", "an error line"])
     def test_malformed_output_gives_our_error(self, damage: str) -> None:
@@ -56,11 +72,20 @@ class MemorySuite(Suite):
     def test_bytes_are_bytes_and_belong_to_their_card(self, simulation: Simulation, adapter: AdapterProcess) -> None:
         used = [(3 * index + 1) * GIB for index in range(len(simulation.cards))]
         simulation.use(*used)
-        readings = _by_id(adapter.ask("sample"))
-        assert [readings[card.id]["used_bytes"] for card in simulation.cards] == used
-        assert [readings[card.id]["total_bytes"] for card in simulation.cards] == [
-            card.memory_bytes for card in simulation.cards
-        ]
+        readings = self._readings(simulation, adapter)
+        for reading, used_bytes, card in zip(readings, used, simulation.cards, strict=True):
+            for figure, expected in (("used_bytes", used_bytes), ("total_bytes", card.memory_bytes)):
+                said = reading.get(figure, reading.get("missing", {}).get(figure))
+                assert said == expected, f"{figure} of {card.id} is {expected}, the probe says {said}"
+
+    def test_every_figure_is_read_of_the_cards_that_are_there(
+        self, simulation: Simulation, adapter: AdapterProcess
+    ) -> None:
+        """A tool lists all cards of the simulated machine: keys that are no card's lose their figures silently."""
+        for reading in self._readings(simulation, adapter):
+            missing = reading.get("missing", {})
+            unlisted = [figure for figure in missing if missing[figure].startswith(NOT_LISTED)]
+            assert not unlisted, f"{unlisted} of {reading['device_id']}: {missing[unlisted[0]]}"
 
     def test_a_second_sample_does_not_add_to_the_first(self, simulation: Simulation, adapter: AdapterProcess) -> None:
         simulation.use(*[2 * GIB] * len(simulation.cards))
@@ -69,7 +94,8 @@ class MemorySuite(Suite):
             reading.pop("energy_joules", None)  # the one figure that rises by itself
         assert second == first
         simulation.use(*[1 * GIB] * len(simulation.cards))
-        assert {reading["used_bytes"] for reading in _by_id(adapter.ask("sample")).values()} == {1 * GIB}
+        used = {name: reading.get("used_bytes") for name, reading in _by_id(adapter.ask("sample")).items()}
+        assert set(used.values()) == {1 * GIB}, f"every card uses {1 * GIB} bytes now, the probe says {used}"
 
     def test_readings_follow_the_card_and_not_the_order(
         self, simulation: Simulation, adapter: AdapterProcess, tmp_path: Path
@@ -82,11 +108,17 @@ class MemorySuite(Suite):
         with adapter_process(self.rig.vendor, swapped, tmp_path) as process:
             readings = _by_id(process.ask("sample"))
         expected = {simulation.cards[0].id: 1 * GIB, simulation.cards[1].id: 2 * GIB}
-        assert {name: reading["used_bytes"] for name, reading in readings.items()} == expected
+        used = {name: reading.get("used_bytes") for name, reading in readings.items()}
+        assert used == expected, f"the cards use {expected}, the probe says {used}"
 
-    def test_what_is_not_there_has_a_reason_and_no_number(self, adapter: AdapterProcess) -> None:
-        for reading in _by_id(adapter.ask("sample")).values():
-            absent = [figure for figure in MemoryProbe.figures if reading.get(figure) is None]
+    def test_what_is_not_there_has_a_reason_and_no_number(
+        self, adapter: AdapterProcess, probes: list[MemoryProbe]
+    ) -> None:
+        sample = adapter.ask("sample")
+        declared = next(probe.figures for probe in probes if probe.name == sample["probe"])
+        for reading in _by_id(sample).values():
+            figures = dict.fromkeys((*MemoryProbe.figures, *declared))
+            absent = [figure for figure in figures if reading.get(figure) is None]
             unexplained = [figure for figure in absent if not reading.get("missing", {}).get(figure)]
             assert not unexplained, f"{unexplained} of {reading['device_id']} are absent without a reason"
 
@@ -101,6 +133,19 @@ class MemorySuite(Suite):
                 assert reading["missing"].get("energy_joules"), f"{device_id}: no energy, and no reason"
             else:
                 assert 0 <= before <= after, f"{device_id}: {before} J, then {after} J"
+
+    def test_what_a_board_shares_is_the_same_for_its_chips(
+        self, adapter: AdapterProcess, probes: list[MemoryProbe]
+    ) -> None:
+        sample = adapter.ask("sample")
+        probe = next(probe for probe in probes if probe.name == sample["probe"])
+        assert set(probe.board_figures) <= set(probe.figures) - {"used_bytes", "total_bytes"}, probe.board_figures
+        readings, devices = _by_id(sample), self.devices(adapter)
+        boards = {device.board for device in devices if device.board}
+        assert boards or not probe.board_figures, "figures of boards need Device.board"
+        for figure, board in itertools.product(probe.board_figures, boards):
+            said = {device.id: readings[device.id].get(figure) for device in devices if device.board == board}
+            assert len(set(said.values())) == 1, f"{figure} of board {board}: {said}"
 
     def test_throttling_is_told_in_plain_words(self, adapter: AdapterProcess) -> None:
         for reading in _by_id(adapter.ask("sample")).values():
@@ -147,6 +192,22 @@ class MemorySuite(Suite):
             after = _used(process, devices[0].id), _used(process, devices[1].id)
         assert after[0] - before[0] < GIB // 50
         assert after[1] - before[1] == pytest.approx(GIB, rel=0.02)
+
+    def _readings(self, simulation: Simulation, adapter: AdapterProcess) -> list[Any]:
+        """In the order of the cards."""
+        readings = _by_id(adapter.ask("sample"))
+        ids = [card.id for card in simulation.cards]
+        assert sorted(readings) == sorted(ids), f"there are readings of {sorted(readings)}; the cards are {ids}"
+        return [readings[device_id] for device_id in ids]
+
+
+def _decimal_unit(num_bytes: int | None, printed: list[float]) -> str:
+    """How a figure was made of a printed number by a power of 1000; "" where a power of 1024 explains it, or neither
+    does."""
+    if not num_bytes or any(num_bytes == round(number * 1024**power) for number in printed for power in range(4)):
+        return ""
+    found = ((number, power) for number in printed for power in (3, 6, 9) if num_bytes == round(number * 10**power))
+    return next((f"{number:g} x 10**{power}; such tools count in powers of two" for number, power in found), "")
 
 
 def _by_id(sample: Any) -> dict[str, Any]:

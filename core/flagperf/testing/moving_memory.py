@@ -2,7 +2,7 @@
 
 A thread beside the run: when rank 0 has finished some steps, one card's use goes up, stays until the probe has written
 a sample with it, and goes down again. The workers stand still meanwhile: where the vendor's tool bears few samples, a
-run of a few seconds would be over before the next one.
+run of a few seconds would be over before the next one. A probe that does not see it does not hold them up for long.
 """
 
 from __future__ import annotations
@@ -15,12 +15,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from flagperf.events import Sampled, StepFinished, WorkerStarted, read_events
+from flagperf.events import Sampled, SampleMissed, StepFinished, WorkerStarted, read_events
 from flagperf.testing.rig import Simulation
+from flagperf.units import SECOND_NS
+
+ENOUGH_SAMPLES = 3
+"""The first of them may have been under way when the memory rose."""
+
+PATIENCE_SECONDS = 60.0
+"""For a probe that writes nothing at all."""
 
 
 class MovingMemory:
-    """with MovingMemory(simulation, runs_dir, card=1) as moving: run it; then see `peak_bytes` and `shown_ns`."""
+    """with MovingMemory(simulation, runs_dir, card=1) as moving: run it; then see `peak_bytes` and `shown_ns`, or why
+    the peak was not seen in `problem`."""
 
     def __init__(self, simulation: Simulation, runs_dir: Path, card: int, after_steps: int = 3) -> None:
         self._simulation, self._runs_dir, self._after_steps = simulation, runs_dir, after_steps
@@ -30,6 +38,7 @@ class MovingMemory:
         self._peak = [*self.idle_bytes[:card], self.peak_bytes, *self.idle_bytes[card + 1 :]]
         self.shown_ns: tuple[int, int] | None = None
         """From when to when the card showed its peak."""
+        self.problem = "the run ended before it had trained for a few steps"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._move, daemon=True)
 
@@ -48,9 +57,10 @@ class MovingMemory:
         began_ns = time.monotonic_ns()
         self._simulation.use(*self._peak)
         with self._workers_stopped():
-            if self._wait_until(self._was_sampled):
-                self._simulation.use(*self.idle_bytes)
+            if self._wait_until(lambda: self._was_sampled() or self._is_overdue(began_ns)) and self._was_sampled():
                 self.shown_ns = began_ns, time.monotonic_ns()
+            self.problem = f"{self.device_id} uses {self.peak_bytes} bytes, but the probe says: {self._last_words()}"
+            self._simulation.use(*self.idle_bytes)
 
     @contextlib.contextmanager
     def _workers_stopped(self) -> Iterator[None]:
@@ -73,15 +83,31 @@ class MovingMemory:
         steps = [event for path in files for event in read_events(path).events if isinstance(event, StepFinished)]
         return len(steps) >= self._after_steps
 
+    def _samples(self) -> list[Sampled | SampleMissed]:
+        files = [read_events(path) for path in self._runs_dir.glob("*/samples/*.jsonl")]
+        return [event for file in files for event in file.events if isinstance(event, Sampled | SampleMissed)]
+
     def _was_sampled(self) -> bool:
-        samples = [event for path in self._runs_dir.glob("*/samples/*.jsonl") for event in read_events(path).events]
         return any(
             reading.used_bytes == self.peak_bytes
-            for event in samples
+            for event in self._samples()
             if isinstance(event, Sampled)
             for reading in event.readings
             if reading.device_id == self.device_id
         )
+
+    def _is_overdue(self, since_ns: int) -> bool:
+        num_since = sum(event.t_ns > since_ns for event in self._samples())
+        return num_since >= ENOUGH_SAMPLES or time.monotonic_ns() - since_ns > PATIENCE_SECONDS * SECOND_NS
+
+    def _last_words(self) -> str:
+        for event in reversed(self._samples()):
+            if isinstance(event, SampleMissed):
+                return event.reason
+            for reading in event.readings:
+                if reading.device_id == self.device_id:
+                    return str(reading.missing.get("used_bytes", reading.used_bytes))
+        return "nothing"
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -36,11 +36,16 @@ class AdapterProcess:
         ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
         assert ready, f"the adapter did not answer {do!r} within {ANSWER_SECONDS:g} s"
         line = self._process.stdout.readline()
-        assert line, f"the adapter's process ended at {do!r}: {self._errors.read_text(errors='replace')[-2000:]}"
+        assert line, f"the adapter's process ended at {do!r}: {said_last(self._errors.read_text(errors='replace'))}"
         answer = json.loads(line)
         if "error" in answer:
             raise AdapterError(answer["error"], answer["kind"])
         return answer["answer"]
+
+
+def said_last(output: str) -> str:
+    """What a process that failed said in the end: of a traceback, what was raised."""
+    return next((line for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
 
 
 @contextlib.contextmanager

@@ -26,15 +26,20 @@ class SimulatedCard(msgspec.Struct, frozen=True):
     id: str
     """The id that the adapter must give it."""
     memory_bytes: int
+    """Its capacity, which the tool must print too."""
     uuid: str = ""
+    """As the tool writes it; torch then tells it without the prefix."""
     pci_address: str = ""
+    """`dddd:bb:dd.f`, as torch would tell it."""
 
 
 class Simulation(msgspec.Struct, frozen=True):
     """Two or more cards on a machine laid out in a folder, in the order of their physical indices."""
 
     root: Path
+    """What `/` is for the adapter."""
     cards: tuple[SimulatedCard, ...]
+    """In the order of their physical indices: card 0 is the first line of the memory file."""
     memory: Path
     """The memory file that the fake tools and libraries read."""
     variables: Mapping[str, str]
@@ -58,12 +63,18 @@ class Recorded(msgspec.Struct, frozen=True):
     """An output of the vendor's tool, and exactly what it says."""
 
     parse: Callable[[str], list[Reading]]
+    """One of smi.py's functions."""
     text: str
+    """An output as the tool printed it, with ids and serial numbers changed."""
     readings: tuple[Reading, ...]
+    """All that it says, in bytes, in the order of the lines."""
 
 
 class Rig(abc.ABC):
+    """What the suites must know about an adapter. Extend it once and give it to every suite."""
+
     vendor: ClassVar[str]
+    """The word of the adapter under test."""
 
     recorded: ClassVar[tuple[Recorded, ...]] = ()
     """At least one per parser."""

@@ -9,6 +9,8 @@ test that an adapter cannot pass yet is overridden by one that calls it and is m
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -57,10 +59,13 @@ class Suite:
         if request.config.getoption("--flagperf-hardware"):
             if backend.is_fallback:
                 pytest.skip(f"{backend.vendor} has no cards: its slots share the host")
-            return Site(tmp_path, None, worker_environment(load_plugins().launcher(self.rig.vendor), node_machine()))
+            inherited = worker_environment(load_plugins().launcher(self.rig.vendor), node_machine())
+            skip_without_torch(inherited, tmp_path)
+            return Site(tmp_path, None, inherited)
         simulation = self.rig.lay_out(tmp_path / "machine")
         if simulation is None:
             pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
+        skip_without_torch(simulation.environ(), tmp_path)
         return Site(tmp_path, simulation)
 
     @pytest.fixture
@@ -91,6 +96,15 @@ class Suite:
             if own is not standard:
                 marks = [mark for mark in getattr(own, "pytestmark", []) if mark.name == "xfail"]
                 assert marks and marks[0].kwargs.get("reason"), f"{name} is replaced without an xfail that says why"
+
+
+_FIND_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+
+
+def skip_without_torch(environ: Mapping[str, str], folder: Path) -> None:
+    """Asked in that environment: a vendor's env script may be what brings torch onto the path."""
+    if subprocess.run([sys.executable, "-c", _FIND_TORCH], env=dict(environ), cwd=folder, check=False).returncode:
+        pytest.skip("needs torch, which is not installed here")
 
 
 def _standard_tests(suite: type) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """Vendors' tools as executables that replay recorded or written outputs.
 
-In an answer's text `@USED_1_MiB@` stands for what card 1 uses now, in whole B, KiB, MiB or percent, as the memory file
-says: a line of integer bytes per card, which a test changes while the tool is in use.
+In an answer's text `@USED_1_MiB@` stands for what card 1 uses now, in whole B, KiB or MiB (of 2**20 bytes, also where
+the tool prints MB). Card 1 is the second line of the memory file, the second of Simulation.cards and the card whose
+physical_index is 1. The file has a line of integer bytes per card; a test changes it while the tool is in use.
 """
 
 from __future__ import annotations
@@ -36,10 +37,15 @@ class Answer(msgspec.Struct, frozen=True):
     """What the tool does when it is called with exactly these arguments; `("*",)` is any."""
 
     arguments: Sequence[str]
+    """Exactly these; `("*",)` is any."""
     stdout: str
+    """`@USED_0_MiB@` in it becomes what card 0 uses now, in whole MiB (or B, KiB)."""
     stderr: str = ""
+    """As the tool prints it."""
     returncode: int = 0
+    """Its exit code."""
     seconds: float = 0.0
+    """How long it takes."""
 
 
 def write_tool(folder: Path, name: str, answers: Sequence[Answer], memory: Path | None = None) -> Path:

@@ -50,14 +50,20 @@ FLUSH_SECONDS = 1.0
 
 
 class Context:
+    """What a case works with, given to its function. See docs/add-a-case.md."""
+
     config: Any
     """The resolved values of the case as attributes: ctx.config.training.batch_size."""
     precision: Precision
+    """Of the run. The adapter has set the framework's switches already."""
     rank: int
+    """Of all ranks of the job."""
     world_size: int
+    """Number of ranks."""
     device: str
     """What torch.device() takes."""
     data_dir: Path | None
+    """--data-dir, or None: the case then uses what it generates."""
 
     def __init__(
         self,

@@ -1,0 +1,10 @@
+"""An adapter whose pyproject.toml has no entry point: nothing can find its hooks."""
+
+from flagperf.hookspecs import hookimpl
+
+FLAGPERF_HOOK_API = 2
+
+
+@hookimpl
+def flagperf_devices():
+    return []
