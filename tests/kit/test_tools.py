@@ -167,6 +167,18 @@ def test_a_tool_of_the_current_folder_is_not_run(path: str, tmp_path: Path, monk
     assert Tool(("acme-smi",), ("/opt/acme/bin",)).find(machine) is None
 
 
+@pytest.mark.parametrize("code", [0, 15])
+def test_cards_that_the_tool_names_on_stderr_are_read_beside_the_others(code: int, tmp_path: Path) -> None:
+    def parse(text: str) -> list[Reading]:
+        return [Reading(line, properties={"problem": "lost"} if "lost" in line else {}) for line in text.splitlines()]
+
+    tool, machine = Tool(("acme-smi",), (str(tmp_path),)), Machine(environ={"PATH": ""})
+    write_tool(tmp_path, "acme-smi", [Answer(("-L",), "card 1\n", "card 1\ncard 2 is lost\n", returncode=code)])
+    query = Query(("-L",), parse, (), parse)
+    assert [reading.device_id for reading in query.ask(tool, machine)] == ["card 2 is lost", "card 1"]
+    assert query.sample(tool, machine) == query.ask(tool, machine)
+
+
 @pytest.mark.parametrize(("printed", "is_read"), [("fine", True), ("Error: no driver", False)])
 def test_an_answer_that_can_be_read_counts_also_where_the_tool_ends_with_an_error(
     printed: str, is_read: bool, tmp_path: Path

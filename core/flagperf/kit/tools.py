@@ -55,26 +55,42 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolFailed(f"{command} ended with {output.returncode}: {words}")
 
 
+def _no_cards(_stderr: str) -> list[Reading]:
+    return []
+
+
 class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
     arguments: tuple[str, ...]
     parse: Callable[[str], list[Reading]]
     figures: tuple[str, ...]
+    parse_stderr: Callable[[str], list[Reading]] = _no_cards
+    """For a tool that names lost cards there and ends with 0. Since HOOK_API 2."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
-        return self.parse(tool.run(machine, self.arguments))
+        """Some of the cards are not taken for all of them: an exit code other than 0 is a failure, unless the tool says
+        which cards have a problem."""
+        output = tool.call(machine, self.arguments)
+        cards = self._cards(tool, output)
+        if output.returncode != 0 and not any("problem" in card.properties for card in cards):
+            raise tool.failure(self.arguments, output)
+        return cards
 
     def sample(self, tool: Tool, machine: Machine) -> list[Reading]:
         """An answer that can be parsed counts even where the tool exits with an error, as it does when one card is
-        lost: the others are still there. Discovery uses `ask`, or it would take some of the cards for all of them."""
-        output = tool.call(machine, self.arguments)
+        lost: the others are still there."""
+        return self._cards(tool, tool.call(machine, self.arguments))
+
+    def _cards(self, tool: Tool, output: CommandOutput) -> list[Reading]:
         try:
-            return self.parse(output.stdout)
+            cards = self.parse(output.stdout)
         except UnknownLayout:
             if output.returncode == 0:
                 raise
             raise tool.failure(self.arguments, output) from None
+        listed = {card.device_id for card in cards}
+        return [*(card for card in self.parse_stderr(output.stderr) if card.device_id not in listed), *cards]
 
 
 def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
@@ -164,7 +180,7 @@ def join(readings: Sequence[Reading], devices: Sequence[Device]) -> dict[str, Re
         if device is None:
             continue
         if device.id in joined:
-            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id)
+            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id, reading.device_id)
         joined[device.id] = reading
     return joined
 
