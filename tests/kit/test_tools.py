@@ -9,7 +9,7 @@ import pytest
 
 from flagperf.api import FIGURES, Device, Machine, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
-from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_first
+from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_any, ask_first
 from flagperf.testing import Answer, MachineFolder, write_tool
 
 CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")
@@ -152,6 +152,22 @@ def test_what_is_only_good_to_know_comes_from_the_first_query_that_answers(
     fake = FakeTool({"new": first, "old": Reading("0", 1, 2)})
     assert ask_first(ACME_SMI, machine, [fake.query("new"), fake.query("old")]) == answer
     assert fake.asked == asked
+
+
+def test_the_next_way_is_asked_where_the_first_query_of_one_fails(machine: Machine) -> None:
+    fake = FakeTool({"new": UnknownLayout("new", "?"), "old": Reading("0", 1, 2), "more": ToolFailed("no more")})
+    ways = ([fake.query("new"), fake.query("more")], [fake.query("old"), fake.query("more")])
+    (reading,) = ask_any(ACME_SMI, machine, *ways)
+    assert reading.used_bytes == 1 and fake.asked == ["new", "old", "more"]
+    with pytest.raises(UnknownLayout, match="new"):
+        ask_any(ACME_SMI, machine, [fake.query("new")], [fake.query("more")])
+
+
+def test_no_other_way_is_asked_of_a_tool_that_hangs(machine: Machine) -> None:
+    fake = FakeTool({"new": ToolSilent("hangs"), "old": Reading("0", 1, 2)})
+    with pytest.raises(ToolSilent):
+        ask_any(ACME_SMI, machine, [fake.query("new")], [fake.query("old")])
+    assert fake.asked == ["new"]
 
 
 # Calls

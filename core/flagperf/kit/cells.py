@@ -12,7 +12,7 @@ from flagperf.api.memory import Reading
 from flagperf.errors import UnknownLayout
 
 _NOTHING = re.compile(r"|-|-1(\.0+)?|n/?a|none|unknown|\[.*\]", re.IGNORECASE)
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 _MIB = 1 << 20
 
 

@@ -109,6 +109,20 @@ def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Read
     return [merge(key, [answer.get(key) for answer in answers], missing) for key in answers[0]]
 
 
+def ask_any(tool: Tool, machine: Machine, *ways: Sequence[Query]) -> list[Reading]:
+    """`ask_all` of the first way whose first query answers: for a tool of which a release may print the best form in an
+    unknown way and an older one in a known way. Where none answers, the failure is the first one's."""
+    failures: list[ToolFailed] = []
+    for queries in ways:
+        try:
+            return ask_all(tool, machine, queries)
+        except ToolFailed as error:
+            failures.append(error)
+            if isinstance(error, ToolSilent):
+                break
+    raise failures[0]
+
+
 def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
     """The answer of the first query that succeeds, nothing where none does: for what the caller can do without."""
     for query in queries:
@@ -147,6 +161,17 @@ class ToolProbe(MemoryProbe):
         path = self.tool.find(machine)
         where = f"PATH or {', '.join(self.tool.folders)}" if self.tool.folders else "PATH"
         return Availability(True) if path else Availability(False, f"no {self.tool.names[0]} in {where}")
+
+    def tried(self, machine: Machine) -> Availability:
+        """`available` for a probe that others follow, by asking: releases differ in what they print."""
+        found = ToolProbe.available(self, machine)
+        if not found.available:
+            return found
+        try:
+            self.queries[0].sample(self.tool, machine)
+        except ToolFailed as error:
+            return Availability(False, str(error))
+        return found
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
