@@ -657,16 +657,31 @@ def test_the_published_values_are_tuning_data_for_each_shape() -> None:
     assert find_tuning(folder, "distilbert", "A100-SXM4-80GB", 1, 8, "standard") is None
 
 
-def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    environ = nvml_environ(tmp_path, nvml_text([nvml_card(index) for index in range(2)]))
-    done = subprocess.run(
-        [sys.executable, "-m", "flagperf", "devices", "--json"],
+def flagperf(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flagperf", *arguments],
         env=environ,
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE_SECONDS,
     )
+
+
+def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    done = flagperf(nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)])), "devices", "--json")
     assert done.returncode == 0, done.stderr
     assert uuid(1) in json.dumps(json.loads(done.stdout))
+
+
+def test_devices_and_plan_show_the_problem_of_a_card(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    sick = nvml_card(1, errors="nvmlDeviceGetMemoryInfo_v2:16,nvmlDeviceGetMemoryInfo:16")
+    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0), sick]))
+    words = f"{uuid(1)} cannot be used: nvmlDeviceGetMemoryInfo: "
+    assert words in flagperf(environ, "devices").stderr
+    plan = ("plan", "distilbert", "--vendor", "nvidia", "--profile", "tiny")
+    without, with_it = flagperf(environ, *plan), flagperf(environ, *plan, "--devices", "2")
+    assert (without.returncode, with_it.returncode) == (0, 2)
+    assert words in without.stdout and words in with_it.stderr
