@@ -19,6 +19,7 @@ Only `cli` turns these into exit codes. Any other uncaught exception is a bug in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
@@ -65,15 +66,25 @@ class ToolSilent(ToolFailed):
 
 
 class UnknownLayout(ToolFailed):
-    """Keeps the tool's full output, so that the parser can be extended."""
+    """Keeps the tool's full output, so that the parser can be extended. The message quotes `line`, which differs from
+    what is known, and the first line in which the tool itself speaks of an error; without either, how the output
+    begins."""
 
-    def __init__(self, what: str, text: str) -> None:
-        shown = text.strip()[:_SHOWN_CHARACTERS] or "(nothing)"
-        super().__init__(f"{what}; the output begins: {shown!r}")
+    def __init__(self, what: str, text: str, line: str = "") -> None:
+        said = [each.strip() for each in text.splitlines() if _WORD.search(each)]
+        error = next((each for each in said if _ERROR.search(each)), "")
+        quotes = {"the line": line.strip(), "the tool says": error if error != line.strip() else ""}
+        if not any(quotes.values()):
+            quotes["the output begins"] = "\n".join(said) or "(nothing)"
+        quoted = [f"{name}: {words[:_SHOWN_CHARACTERS]!r}" for name, words in quotes.items() if words]
+        super().__init__("; ".join([what, *quoted]))
         self.text = text
 
 
 _SHOWN_CHARACTERS = 200
+_WORD = re.compile(r"\w")
+"""Not in a ruler of a table."""
+_ERROR = re.compile(r"\berror\b|\bfail(s|ed|ure)?\b|\bunable to\b|\bpermission denied\b", re.IGNORECASE)
 
 
 class BundleFailed(FlagPerfError):

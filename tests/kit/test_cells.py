@@ -48,6 +48,18 @@ def test_cells_become_one_reading_in_base_units() -> None:
     assert isinstance(read_cells("7", cells).used_bytes, int)
 
 
+def test_memory_of_a_card_with_a_total_of_0_is_not_known() -> None:
+    reading = read_cells("7", {"used_bytes": Cell("0"), "total_bytes": Cell("0"), "power_watts": Cell("0")})
+    assert (reading.used_bytes, reading.total_bytes, reading.power_watts) == (None, None, 0.0)
+    assert reading.missing == dict.fromkeys(("used_bytes", "total_bytes"), "the tool says a total of 0")
+
+
+def test_a_fraction_of_a_mebibyte_is_digits_grouped_by_points() -> None:
+    assert read_cells("7", {"total_bytes": Cell("15.625", scale=1 << 30)}).total_bytes == 16000 << 20
+    with pytest.raises(UnknownLayout, match=r"whole number; the line: '98\.304'"):
+        read_cells("7", {"total_bytes": Cell("98.304", scale=1 << 20)})
+
+
 @pytest.mark.parametrize("text", ["N/A", "", "unknown", "[N/A]"])
 def test_a_property_that_says_nothing_is_left_out(text: str) -> None:
     assert read_cells("7", {}, {"uuid": text, "name": "A1"}).properties == {"name": "A1"}

@@ -9,7 +9,7 @@ import pytest
 
 from flagperf.api import FIGURES, Device, Machine, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
-from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_first
+from flagperf.kit import Query, Tool, ToolProbe, ask_all, ask_any, ask_first
 from flagperf.testing import Answer, MachineFolder, write_tool
 
 CARD = Device("GPU-1", "A1", "A1", 0, uuid="GPU-1")
@@ -154,6 +154,22 @@ def test_what_is_only_good_to_know_comes_from_the_first_query_that_answers(
     assert fake.asked == asked
 
 
+def test_the_next_way_is_asked_where_the_first_query_of_one_fails(machine: Machine) -> None:
+    fake = FakeTool({"new": UnknownLayout("new", "?"), "old": Reading("0", 1, 2), "more": ToolFailed("no more")})
+    ways = ([fake.query("new"), fake.query("more")], [fake.query("old"), fake.query("more")])
+    (reading,) = ask_any(ACME_SMI, machine, *ways)
+    assert reading.used_bytes == 1 and fake.asked == ["new", "old", "more"]
+    with pytest.raises(UnknownLayout, match="new"):
+        ask_any(ACME_SMI, machine, [fake.query("new")], [fake.query("more")])
+
+
+def test_no_other_way_is_asked_of_a_tool_that_hangs(machine: Machine) -> None:
+    fake = FakeTool({"new": ToolSilent("hangs"), "old": Reading("0", 1, 2)})
+    with pytest.raises(ToolSilent):
+        ask_any(ACME_SMI, machine, [fake.query("new")], [fake.query("old")])
+    assert fake.asked == ["new"]
+
+
 # Calls
 
 
@@ -165,6 +181,18 @@ def test_a_tool_of_the_current_folder_is_not_run(path: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     machine = MachineFolder(tmp_path / "root").machine({"PATH": path})
     assert Tool(("acme-smi",), ("/opt/acme/bin",)).find(machine) is None
+
+
+@pytest.mark.parametrize("code", [0, 15])
+def test_cards_that_the_tool_names_on_stderr_are_read_beside_the_others(code: int, tmp_path: Path) -> None:
+    def parse(text: str) -> list[Reading]:
+        return [Reading(line, properties={"problem": "lost"} if "lost" in line else {}) for line in text.splitlines()]
+
+    tool, machine = Tool(("acme-smi",), (str(tmp_path),)), Machine(environ={"PATH": ""})
+    write_tool(tmp_path, "acme-smi", [Answer(("-L",), "card 1\n", "card 1\ncard 2 is lost\n", returncode=code)])
+    query = Query(("-L",), parse, (), parse)
+    assert [reading.device_id for reading in query.ask(tool, machine)] == ["card 2 is lost", "card 1"]
+    assert query.sample(tool, machine) == query.ask(tool, machine)
 
 
 @pytest.mark.parametrize(("printed", "is_read"), [("fine", True), ("Error: no driver", False)])

@@ -19,7 +19,7 @@ from report_parsing import footnotes, notes, performance, unpadded, value
 
 from flagperf.api import precision
 from flagperf.messages import message
-from flagperf.report import page
+from flagperf.report import page, run_report
 from flagperf.spec import Fact
 from flagperf.store.run import Ending, RecordedRun, ended
 
@@ -47,6 +47,17 @@ def test_run_that_missed_its_target_keeps_its_figures():
 def test_missed_target_is_not_hidden_by_rounding():
     figures = {**metrics(), "target": metric("target", 0, inputs={"metric": "acc", "target": 0.91, "got": 0.9098})}
     assert "target acc 0.910, got 0.9098: not reached" in page([recorded(figures=figures)], "en")
+
+
+def test_a_card_that_could_not_be_used_is_noted_with_its_problem():
+    sick = changed(device(7), problem="GPU requires reset")
+    here = node()
+    facts = changed(here, vendors=(changed(here.vendors[0], devices=(device(0), sick)),))
+    run = changed(recorded(), nodes=(facts,))
+    assert f"card {sick.id} of node0 could not be used and took no part: GPU requires reset" in page([run], "en")
+    assert f"card {sick.id} of node0 could not be used" in str(run_report([run]).blocks)
+    assert f"node0的加速卡{sick.id}无法使用，未参与运行：GPU requires reset" in page([run], "zh")
+    assert "could not be used" not in page([recorded()], "en")
 
 
 def test_notes_that_are_always_printed():

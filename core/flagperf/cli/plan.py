@@ -18,7 +18,7 @@ from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
 from flagperf.plugins import load_plugins
-from flagperf.spec import Job, Resolved, RunSpec, flatten
+from flagperf.spec import Job, NodeFacts, Resolved, RunSpec, flatten
 from flagperf.units import gib, percent, setting
 
 TIGHT_SHARE = 0.9
@@ -167,6 +167,7 @@ def _print_whole(made: Plan) -> None:
             ["peak", peak_text(job.peak, job.accept_low_peaks)],
             ["data", "cannot be used: the reason is below" if made.data_problem else data],
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
+            *(["problem", words] for node in made.nodes for words in _problems(node, job.vendor)),
         ],
     )
     _print_values(job.config)
@@ -177,6 +178,11 @@ def _print_whole(made: Plan) -> None:
         _print_command(command, made.env_script)
     echo_heading(f"Environment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
+
+
+def _problems(node: NodeFacts, vendor: str) -> list[str]:
+    """Of cards that this run does not use: it would have been refused."""
+    return [f"{node.host}: {each.id} cannot be used: {each.problem}" for each in node.broken_devices(vendor)]
 
 
 def _print_command(command: LaunchCommand, env_script: str) -> None:

@@ -21,7 +21,7 @@ _MODULES = {
     "process_tree": ("descendants",),
     "python_command": ("module_command",),
     "tool_process": ("run_tool",),
-    "tools": ("Query", "Tool", "ToolProbe", "ask_all", "ask_first", "join", "merge"),
+    "tools": ("Query", "Tool", "ToolProbe", "ask_all", "ask_any", "ask_first", "join", "merge"),
     "torch_device": ("TorchDeviceBackend",),
     "torchrun": ("TorchrunLauncher",),
     "visibility": ("visible_devices",),
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flagperf.kit.process_tree import descendants
     from flagperf.kit.python_command import module_command
     from flagperf.kit.tool_process import run_tool
-    from flagperf.kit.tools import Query, Tool, ToolProbe, ask_all, ask_first, join, merge
+    from flagperf.kit.tools import Query, Tool, ToolProbe, ask_all, ask_any, ask_first, join, merge
     from flagperf.kit.torch_device import TorchDeviceBackend
     from flagperf.kit.torchrun import TorchrunLauncher
     from flagperf.kit.visibility import visible_devices
@@ -58,6 +58,7 @@ __all__ = [
     "TorchrunLauncher",
     "allowed_cores",
     "ask_all",
+    "ask_any",
     "ask_first",
     "cell_number",
     "descendants",

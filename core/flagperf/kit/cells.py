@@ -12,7 +12,8 @@ from flagperf.api.memory import Reading
 from flagperf.errors import UnknownLayout
 
 _NOTHING = re.compile(r"|-|-1(\.0+)?|n/?a|none|unknown|\[.*\]", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+(\.\d+)?")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+_MIB = 1 << 20
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -35,11 +36,22 @@ def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str
         number = cell_number(cell.text, cell.unit)
         if number is None:
             missing[figure] = f"the tool says {cell.text.strip()!r}"
+        elif figure.endswith("_bytes"):
+            values[figure] = _whole_bytes(number, cell)
         else:
-            scaled = number * cell.scale
-            values[figure] = round(scaled) if figure.endswith("_bytes") else scaled
+            values[figure] = number * cell.scale
+    if values.get("total_bytes") == 0:  # so tools say it of a memory that they cannot see: one shared with the host
+        unseen = [figure for figure in ("used_bytes", "total_bytes") if values.pop(figure, None) is not None]
+        missing |= dict.fromkeys(unseen, "the tool says a total of 0")
     said = {name: text for name, text in (properties or {}).items() if not is_nothing(text)}
     return Reading(key, **values, missing=missing, properties=said)
+
+
+def _whole_bytes(number: float, cell: Cell) -> int:
+    """A point among MiB or less is no fraction: it groups the digits of a number that is a thousand times larger."""
+    if cell.scale <= _MIB and "." in cell.text:
+        raise UnknownLayout("memory that should be a whole number", cell.text, cell.text)
+    return round(number * cell.scale)
 
 
 def cell_number(text: str, unit: str = "") -> float | None:
@@ -47,19 +59,19 @@ def cell_number(text: str, unit: str = "") -> float | None:
     if is_nothing(text):
         return None
     if not text.strip().endswith(unit):
-        raise UnknownLayout(f"a cell that should be in {unit}", text)
+        raise UnknownLayout(f"a cell that should be in {unit}", text, text)
     bare = text.strip().removesuffix(unit).strip()
     if is_nothing(bare):
         return None
     if not _NUMBER.fullmatch(bare):
-        raise UnknownLayout("a cell that should be a number", text)
+        raise UnknownLayout("a cell that should be a number", text, text)
     return float(bare)
 
 
 def whole_lines(text: str) -> list[str]:
     """The lines of an output that ends with a newline: a truncated last line may hold half a number."""
     if not text.endswith("\n"):
-        raise UnknownLayout("an output that ends within a line", text[-80:] or text)
+        raise UnknownLayout("an output that ends within a line", text, "".join(text.splitlines()[-1:]))
     return text.splitlines()
 
 

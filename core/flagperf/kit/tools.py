@@ -61,6 +61,10 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolFailed(f"{command} ended with {output.returncode}: {words}")
 
 
+def _no_cards(_stderr: str) -> list[Reading]:
+    return []
+
+
 class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
@@ -70,20 +74,32 @@ class Query(msgspec.Struct, frozen=True):
     """From what it printed to readings under the tool's own keys."""
     figures: tuple[str, ...]
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
+    parse_stderr: Callable[[str], list[Reading]] = _no_cards
+    """For a tool that names lost cards there and ends with 0. Since HOOK_API 2."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
-        return self.parse(tool.run(machine, self.arguments))
+        """Some of the cards are not taken for all of them: an exit code other than 0 is a failure, unless the tool says
+        which cards have a problem."""
+        output = tool.call(machine, self.arguments)
+        cards = self._cards(tool, output)
+        if output.returncode != 0 and not any("problem" in card.properties for card in cards):
+            raise tool.failure(self.arguments, output)
+        return cards
 
     def sample(self, tool: Tool, machine: Machine) -> list[Reading]:
         """An answer that can be parsed counts even where the tool exits with an error, as it does when one card is
-        lost: the others are still there. Discovery uses `ask`, or it would take some of the cards for all of them."""
-        output = tool.call(machine, self.arguments)
+        lost: the others are still there."""
+        return self._cards(tool, tool.call(machine, self.arguments))
+
+    def _cards(self, tool: Tool, output: CommandOutput) -> list[Reading]:
         try:
-            return self.parse(output.stdout)
+            cards = self.parse(output.stdout)
         except UnknownLayout:
             if output.returncode == 0:
                 raise
             raise tool.failure(self.arguments, output) from None
+        listed = {card.device_id for card in cards}
+        return [*(card for card in self.parse_stderr(output.stderr) if card.device_id not in listed), *cards]
 
 
 def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
@@ -100,6 +116,20 @@ def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Read
             if isinstance(error, ToolSilent):
                 break
     return [merge(key, [answer.get(key) for answer in answers], missing) for key in answers[0]]
+
+
+def ask_any(tool: Tool, machine: Machine, *ways: Sequence[Query]) -> list[Reading]:
+    """`ask_all` of the first way whose first query answers: for a tool of which a release may print the best form in an
+    unknown way and an older one in a known way. Where none answers, the failure is the first one's."""
+    failures: list[ToolFailed] = []
+    for queries in ways:
+        try:
+            return ask_all(tool, machine, queries)
+        except ToolFailed as error:
+            failures.append(error)
+            if isinstance(error, ToolSilent):
+                break
+    raise failures[0]
 
 
 def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
@@ -142,6 +172,17 @@ class ToolProbe(MemoryProbe):
         path = self.tool.find(machine)
         where = f"PATH or {', '.join(self.tool.folders)}" if self.tool.folders else "PATH"
         return Availability(True) if path else Availability(False, f"no {self.tool.names[0]} in {where}")
+
+    def tried(self, machine: Machine) -> Availability:
+        """`available` for a probe that others follow, by asking: releases differ in what they print."""
+        found = ToolProbe.available(self, machine)
+        if not found.available:
+            return found
+        try:
+            self.queries[0].sample(self.tool, machine)
+        except ToolFailed as error:
+            return Availability(False, str(error))
+        return found
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         first, *others = self.queries
@@ -190,7 +231,7 @@ def join(readings: Sequence[Reading], devices: Sequence[Device]) -> dict[str, Re
         if device is None:
             continue
         if device.id in joined:
-            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id)
+            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id, reading.device_id)
         joined[device.id] = reading
     return joined
 

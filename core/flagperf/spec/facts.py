@@ -93,3 +93,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     free_port: int
     missing_requirements: tuple[MissingRequirement, ...] = ()
     """Requirements of the case that this node's Python does not satisfy."""
+
+    def broken_devices(self, vendor: str) -> list[Device]:
+        """The vendor's cards here that cannot be used."""
+        return [card for facts in self.vendors if facts.vendor == vendor for card in facts.devices if card.problem]

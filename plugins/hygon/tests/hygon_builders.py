@@ -70,6 +70,23 @@ def answers(first: int = 0, addresses: Sequence[str] = ADDRESSES, name: str = "K
     return [Answer((*option, "--json"), json.dumps(answer) + "\n") for option, answer in said.items()]
 
 
+def as_text(said: Sequence[Answer]) -> list[Answer]:
+    """The same without --json: a line per card and label, between rules."""
+    found = []
+    for each in said:
+        cards = json.loads(each.stdout)
+        lines = [
+            f"HCU[{card[4:]}]\t\t: {label}: {value}" for card, cells in cards.items() for label, value in cells.items()
+        ]
+        text = "\n".join(["=" * 20, *lines, "=" * 20, ""])
+        found.append(Answer(each.arguments[:-1], text))
+    return found
+
+
+def table() -> Answer:
+    return Answer((), transcript("table_hcu_dec_enc"))
+
+
 def lay_out(folder: Path, pci_id: str = "6210") -> Simulation:
     """Two cards with an idle memory and a hy-smi on PATH."""
     machine = folder_with_cards(folder / "root", pci_id)

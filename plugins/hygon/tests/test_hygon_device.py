@@ -5,7 +5,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hygon_builders import ADDRESSES, TOTAL_MIB, answers, folder_with_cards, machine_with_tool, with_cpu_functions
+from hygon_builders import (
+    ADDRESSES,
+    TOTAL_MIB,
+    answers,
+    as_text,
+    folder_with_cards,
+    machine_with_tool,
+    table,
+    with_cpu_functions,
+)
 
 from flagperf.api import Device
 from flagperf.errors import BadInput, ToolFailed, Unsupported
@@ -155,6 +164,34 @@ def test_a_metric_that_fails_does_not_remove_the_cards(tmp_path: Path) -> None:
     assert [device.memory_bytes for device in devices] == [None, None]
     assert "PARSE ERROR" in devices[0].properties["memory_missing"]
     assert devices[0].model == "K100_AI"
+
+
+def test_a_release_without_json_is_read_as_text(tmp_path: Path) -> None:
+    devices = BACKEND.devices(machine_with_tool(tmp_path, as_text(answers())))
+    assert devices == BACKEND.devices(machine_with_tool(tmp_path, answers()))
+
+
+def test_a_release_of_which_only_the_table_is_known_gives_cards_by_its_numbers(tmp_path: Path) -> None:
+    devices = BACKEND.devices(machine_with_tool(tmp_path, [table()]))
+    assert [(device.id, device.physical_index, device.pci_address) for device in devices] == [
+        ("hy-smi-0", 0, ""),
+        ("hy-smi-1", 1, ""),
+    ]
+    assert {(device.model, device.memory_bytes) for device in devices} == {("K100_AI", None)}
+    assert "whole percents" in devices[0].properties["memory_missing"]
+
+
+def test_models_are_not_told_by_the_bus_where_it_has_two(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, [table()])
+    MachineFolder(machine.root).pci(ADDRESSES[1], "1d94", "62b7", "0380")
+    assert {device.model for device in BACKEND.devices(machine)} == {"Hygon card"}
+
+
+def test_amds_tool_of_the_same_name_is_refused_by_the_bus(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, answers(addresses=(ADDRESSES[0], "0000:03:00.0")), tool="rocm-smi")
+    MachineFolder(machine.root).pci("0000:03:00.0", "1002", "740f", "0380")
+    with pytest.raises(ToolFailed, match=r"rocm-smi lists 0000:03:00\.0, which is AMD's"):
+        BACKEND.devices(machine)
 
 
 def test_without_an_answer_of_the_tool_there_is_one_clear_error(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hygon_builders import ADDRESSES, TOTAL_MIB, answers, machine_with_tool
+from hygon_builders import ADDRESSES, TOTAL_MIB, answers, as_text, machine_with_tool, table
 
 from flagperf.api import FIGURES, Device, Machine, Reading
 from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder
-from flagperf_hygon.memory import HY_SMI, HygonSmiProbe
+from flagperf_hygon.device import HygonBackend
+from flagperf_hygon.memory import HY_SMI, HygonSmiProbe, HygonTableProbe, HygonTextProbe
 
 GIB = 1 << 30
 DEVICES = [Device(address, "K100_AI", "K100_AI", index, pci_address=address) for index, address in enumerate(ADDRESSES)]
@@ -76,17 +77,44 @@ def test_one_metric_that_fails_is_missing_with_its_reason(tmp_path: Path, answer
     assert all(reading.utilisation_percent is None and reading.missing["utilisation_percent"] for reading in readings)
 
 
+BROKEN = Answer(("--showmeminfo", "vram", "--json"), '{"card0":{"vram Total Memory (GiB)":"64"}}')
+
+
 def test_without_memory_the_sample_is_a_gap(tmp_path: Path) -> None:
-    broken = Answer(("--showmeminfo", "vram", "--json"), '{"card0":{"vram Total Memory (GiB)":"64"}}')
+    probe = probe_on(machine_with_tool(tmp_path, answers()))
+    machine_with_tool(tmp_path, but("--showmeminfo", BROKEN))
     with pytest.raises(ToolFailed, match="other units only"):
-        probe_on(machine_with_tool(tmp_path, but("--showmeminfo", broken))).sample(DEVICES, None)
+        probe.sample(DEVICES, None)
 
 
-def test_a_tool_that_hangs_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [Answer(("--showbus", "--json"), "", seconds=600.0)]
+def test_a_tool_that_hangs_is_given_up_or_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = probe_on(machine_with_tool(tmp_path, answers()))
+    machine = machine_with_tool(tmp_path, [Answer(("*",), "", seconds=600.0)])
     monkeypatch.setattr(HygonSmiProbe, "tool", msgspec.structs.replace(HY_SMI, timeout_seconds=0.5))
+    assert "did not end within 0.5 s" in HygonSmiProbe().available(machine).reason
     with pytest.raises(ToolFailed, match=r"did not end within 0\.5 s"):
-        probe_on(machine_with_tool(tmp_path, said)).sample(DEVICES, None)
+        probe.sample(DEVICES, None)
+
+
+@pytest.mark.parametrize("option", ["--showmeminfo", "--showbus"])
+def test_where_json_fails_the_same_is_read_as_text(tmp_path: Path, option: str) -> None:
+    machine = machine_with_tool(tmp_path, [*but(option, None), *as_text(answers(first=1))])
+    assert "PARSE ERROR" in HygonSmiProbe().available(machine).reason
+    probe = HygonTextProbe()
+    assert probe.available(machine).available
+    assert figures(probe.sample(DEVICES, None)) == READINGS
+
+
+def test_where_only_the_table_can_be_read_it_gives_what_it_has(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, [table()])
+    assert not HygonSmiProbe().available(machine).available
+    assert not HygonTextProbe().available(machine).available
+    devices, probe = HygonBackend().devices(machine), HygonTableProbe()
+    assert probe.available(machine).available
+    idle, busy = probe.sample(devices[::-1], None)[::-1]
+    assert (idle.device_id, idle.power_watts, idle.temperature_celsius) == ("hy-smi-0", 151.0, 39.0)
+    assert (busy.device_id, busy.power_watts, busy.utilisation_percent) == ("hy-smi-1", 613.5, 88.4)
+    assert busy.used_bytes is None and "whole percents" in busy.missing["used_bytes"]
 
 
 def test_power_below_an_idle_cards_is_left_out_of_a_busy_one(tmp_path: Path) -> None:

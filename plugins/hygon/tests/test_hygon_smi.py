@@ -197,6 +197,9 @@ def test_a_parser_refuses_the_other_layouts(name: str, parse: Parser, _: object)
         (parse_json, '{"gpu0":{"HCU use (%)":"1"}}'),
         (parse_json, '{"card0":{"PCI Bus":"9"}}'),
         (parse_json, '{"card0":{"Something new":"1"}}'),
+        (parse_json, '{"card0":{"GPU use (%)":"3","Average Graphics Package Power (W)":"38.0"}}'),
+        (parse_json, '{"card0":{"VRAM Total Memory (B)":"68702699520","Temperature (Sensor edge) (C)":"41.0"}}'),
+        (parse_json, '{"card0":' * 100_000),
         (parse_csv, "device,DCU use (%)\ncard0,1,2\n"),
         (parse_csv, "device,DCU use (%)\ncard0\n"),
         (parse_csv, "device,DCU use (%)\ncard0,1\ncard0,2\n"),
@@ -246,7 +249,7 @@ def test_json_may_follow_a_warning_and_come_with_the_systems_own_entry() -> None
 def test_power_is_kept_unless_a_busy_card_seems_to_draw_less_than_an_idle_one() -> None:
     assert plausible(Reading("0", power_watts=8.0)).power_watts == 8.0
     assert plausible(Reading("0", utilisation_percent=0.0, power_watts=8.0)).power_watts == 8.0
-    assert plausible(Reading("0", utilisation_percent=50.0, power_watts=36.0)).power_watts == 36.0
+    assert plausible(Reading("0", utilisation_percent=12.0, power_watts=22.0)).power_watts == 22.0
     assert plausible(Reading("0", utilisation_percent=50.0, power_watts=8.0)).power_watts is None
 
 

@@ -38,9 +38,9 @@ def query(index: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def xre4(index: int, address: str, name: str, serial: str, driver: str, runtime: str, **more: str) -> dict[str, str]:
+def xre4(index: int, address: str, name: str, serial: str, driver: str, runtime: str) -> dict[str, str]:
     named = {"index": str(index), "pci_address": address, "name": name, "serial": serial, "node": str(index)}
-    return {**named, **more, "driver": driver, "runtime": runtime}
+    return {**named, "driver": driver, "runtime": runtime}
 
 
 def said(*figures: str) -> dict[str, str]:
@@ -149,11 +149,11 @@ READ: list[tuple[str, Parser, list[Reading]]] = [
         [
             Reading(
                 "0000:53:00.0", 28001 * MIB, 32768 * MIB, 94.0, 118.0, 47.0,
-                properties=xre4(0, "0000:53:00.0", "R300", "02K00Y6300V00031", "4.0.25", "4.0.25", state="N"),
+                properties=xre4(0, "0000:53:00.0", "R300", "02K00Y6300V00031", "4.0.25", "4.0.25"),
             ),
             Reading(
                 "0000:56:00.0", 0, 32768 * MIB, 0.0, 71.0, None, missing=said("temperature_celsius"),
-                properties=xre4(1, "0000:56:00.0", "R300", "02K00Y6300V00032", "4.0.25", "4.0.25", state="N"),
+                properties=xre4(1, "0000:56:00.0", "R300", "02K00Y6300V00032", "4.0.25", "4.0.25"),
             ),
         ],
     ),

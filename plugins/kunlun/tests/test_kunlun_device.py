@@ -96,6 +96,24 @@ def test_the_older_table_tells_the_node_of_a_card_in_error_state(tmp_path: Path)
     assert [device.problem for device in devices] == ["", "/proc/xpu/dev1/state is ERROR"]
 
 
+def test_a_card_of_which_the_tool_says_an_error_cannot_be_used(tmp_path: Path) -> None:
+    machine, details, table = answers()
+    said = [
+        machine,
+        details,
+        Answer((), table.stdout.replace("|                    0 |", "|                    3 |", 1)),
+    ]
+    sick, healthy = BACKEND.devices(machine_with_tool(tmp_path, said))
+    assert "3 uncorrectable memory errors" in sick.problem and healthy.problem == ""
+
+
+def test_a_release_whose_machine_lines_are_not_known_is_read_by_its_table(tmp_path: Path) -> None:
+    devices = BACKEND.devices(machine_with_tool(tmp_path / "new", answers()[1:]))
+    assert [(device.id, device.memory_bytes) for device in devices] == [(uuid, TOTAL_MIB << 20) for uuid in UUIDS]
+    with pytest.raises(ToolFailed, match="-m ended with 1"):
+        BACKEND.devices(machine_with_tool(tmp_path / "neither", answers()[1:2]))
+
+
 def test_a_state_of_nobody_knows_which_card_blames_none(tmp_path: Path) -> None:
     machine = in_error(machine_with_tool(tmp_path, answers()[:1]), 1)
     assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]

@@ -7,10 +7,10 @@ import pytest
 from kunlun_builders import ADDRESSES, TOTAL_MIB, UUIDS, answers, machine_with_tool, transcript
 
 from flagperf.api import FIGURES, Device, Machine, Reading
-from flagperf.errors import ToolFailed, UnknownLayout
+from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_kunlun.device import KunlunBackend
-from flagperf_kunlun.memory import XPU_SMI, KunlunSmiProbe
+from flagperf_kunlun.memory import XPU_SMI, KunlunSmiProbe, KunlunTableProbe
 
 GIB = 1 << 30
 DEVICES = [
@@ -81,8 +81,9 @@ def test_intels_tool_is_not_used(tmp_path: Path) -> None:
 
 def test_what_intels_tool_prints_beside_our_cards_is_refused(tmp_path: Path) -> None:
     machine = machine_with_tool(tmp_path, [Answer(("*",), transcript("intel_discovery"))])
-    with pytest.raises(UnknownLayout, match="Device Information"):
-        probe_on(machine).sample(DEVICES, None)
+    for probe in (KunlunSmiProbe(), KunlunTableProbe()):
+        availability = probe.available(machine)
+        assert not availability.available and "xpu-smi" in availability.reason
 
 
 @pytest.mark.parametrize(
@@ -94,12 +95,40 @@ def test_what_intels_tool_prints_beside_our_cards_is_refused(tmp_path: Path) -> 
         Answer(("-m",), transcript("machine_p800").replace(" 17 ", " 17 0 ")),
     ],
 )
-def test_an_answer_that_is_no_answer_is_a_gap(tmp_path: Path, answer: Answer) -> None:
-    with pytest.raises(ToolFailed):
-        probe_on(machine_with_tool(tmp_path, [answer])).sample(DEVICES, None)
+def test_where_machine_lines_fail_the_table_is_read(tmp_path: Path, answer: Answer) -> None:
+    machine = machine_with_tool(tmp_path, [answer, *answers()[1:]])
+    assert not KunlunSmiProbe().available(machine).available
+    probe = KunlunTableProbe()
+    assert probe.available(machine).available
+    first, second = figures(probe.sample(KunlunBackend().devices(machine), None))
+    assert first == Reading(UUIDS[0], 2051 << 20, TOTAL_MIB << 20, 17.0, 112.0, 39.0)
+    assert (second.used_bytes, second.power_watts) == (77120 << 20, None)
 
 
-def test_a_tool_that_hangs_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_no_answer_is_a_gap(tmp_path: Path) -> None:
+    probe = probe_on(machine_with_tool(tmp_path, answers()))
+    machine_with_tool(tmp_path, [Answer(("-m",), "[ERROR] card 1\n")])
+    with pytest.raises(ToolFailed, match="known words; the line: '\\[ERROR\\] card 1'"):
+        probe.sample(DEVICES, None)
+
+
+def test_a_tool_that_hangs_is_given_up_or_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = probe_on(machine_with_tool(tmp_path, answers()))
+    machine = machine_with_tool(tmp_path, [Answer(("*",), "", seconds=600.0)])
     monkeypatch.setattr(KunlunSmiProbe, "tool", msgspec.structs.replace(XPU_SMI, timeout_seconds=0.5))
+    assert "did not end within 0.5 s" in KunlunSmiProbe().available(machine).reason
     with pytest.raises(ToolFailed, match=r"did not end within 0\.5 s"):
-        probe_on(machine_with_tool(tmp_path, [Answer(("-m",), "", seconds=600.0)])).sample(DEVICES, None)
+        probe.sample(DEVICES, None)
+
+
+def test_devices_that_the_table_lists_on_one_address_have_their_own_reading(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, [Answer((), transcript("table_xre4_8_columns"))])
+    devices = KunlunBackend().devices(machine)
+    assert [device.id for device in devices] == [
+        "0200210711000123/device 0",
+        "0200210711000123/device 1",
+        "0001:03:00.0",
+    ]
+    probe = KunlunTableProbe()
+    assert probe.available(machine).available
+    assert [reading.used_bytes for reading in probe.sample(devices, None)] == [504 << 20, 0, None]

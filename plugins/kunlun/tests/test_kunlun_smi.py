@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from kunlun_builders import TRANSCRIPTS, transcript
 from kunlun_readings import READ, Parser
@@ -109,6 +111,50 @@ def changed(name: str, old: str, new: str) -> str:
 def test_other_units_repeated_devices_and_rows_that_do_not_fit_are_refused(parse: Parser, text: str) -> None:
     with pytest.raises(UnknownLayout):
         parse(text)
+
+
+def test_words_that_a_release_adds_at_the_end_are_passed_over() -> None:
+    text = transcript("machine_p800").replace("\n", " 17 new\n")
+    assert parse_machine(text) == parse_machine(transcript("machine_p800"))
+
+
+@pytest.mark.parametrize("place", range(22))
+def test_a_word_that_is_added_or_left_out_before_those_that_are_read_is_refused(place: int) -> None:
+    """Also where others follow at the end."""
+    for line in transcript("machine_p800").splitlines():
+        words = [f'"{word}"' for word in shlex.split(line)]
+        for moved in ([*words[:place], '"0"', *words[place:]], [*words[:place], *words[place + 1 :], '"0"', '"0"']):
+            with pytest.raises(UnknownLayout):
+                parse_machine(" ".join(moved) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "problem"),
+    [
+        (
+            parse_table,
+            changed("table_xre4_14_columns", "/dev/xpu0  |     N |", "/dev/xpu0  |     E |"),
+            "its state is E",
+        ),
+        (
+            parse_table,
+            transcript("table_p800").replace("|                    0 |", "|                    3 |", 1),
+            "3 uncorrectable memory errors",
+        ),
+        (
+            parse_query,
+            transcript("query_p800").replace(
+                "    Temperature\n",
+                "    ECC Errors\n        Volatile\n            DRAM Uncorrectable : 2\n    Temperature\n",
+                1,
+            ),
+            "2 uncorrectable memory errors",
+        ),
+    ],
+)
+def test_a_card_in_error_says_so(parse: Parser, text: str, problem: str) -> None:
+    sick, healthy = parse(text)
+    assert problem in sick.properties["problem"] and "problem" not in healthy.properties
 
 
 def test_columns_of_xre_4_may_stand_in_another_order_with_new_ones_between() -> None:

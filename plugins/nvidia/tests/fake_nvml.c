@@ -6,7 +6,7 @@
  *     cuda 12040
  *     errors nvmlInitWithFlags:9          codes that calls return, for all cards
  *     card<TAB>uuid=GPU-..<TAB>bus=00000000:07:00.0<TAB>name=..<TAB>total=..<TAB>used=..<TAB>errors=CALL:CODE,..
- *     slice<TAB>card=0<TAB>uuid=MIG-..<TAB>name=..<TAB>total=..<TAB>used=..
+ *     slice<TAB>card=0<TAB>uuid=MIG-..<TAB>name=..<TAB>total=..<TAB>used=..<TAB>instance=1
  *     process<TAB>card=0<TAB>pid=41<TAB>bytes=1048576
  *
  * Call * stands for every call that takes a card. Slice numbers may have holes: a slice called "-" is one.
@@ -254,6 +254,22 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *handle, Bytes *into) {
     return wide_number_of(handle, "nvmlDeviceGetCurrentClocksEventReasons", "throttle", into);
 }
 #endif
+
+int nvmlDeviceGetRemappedRows(void *handle, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed) {
+    const char *call = "nvmlDeviceGetRemappedRows";
+    *correctable = 0;
+    int code = number_of(handle, call, "rows_uncorrectable", uncorrectable);
+    if (!code) code = number_of(handle, call, "rows_pending", pending);
+    return code ? code : number_of(handle, call, "rows_failed", failed);
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(void *handle, unsigned *into) {
+    return number_of(handle, "nvmlDeviceGetRetiredPagesPendingStatus", "pages_pending", into);
+}
+
+int nvmlDeviceGetGpuInstanceId(void *handle, unsigned *into) {
+    return number_of(handle, "nvmlDeviceGetGpuInstanceId", "instance", into);
+}
 
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     int code = number_of(handle, "nvmlDeviceGetMigMode", "mig", current);

@@ -74,10 +74,22 @@ def device(index: int, **fields: Any) -> Device:
 
 
 def machine_folder(root: Path, num_cards: int = 2) -> MachineFolder:
+    return machine_at(root, [address(index) for index in range(num_cards)])
+
+
+def machine_at(root: Path, addresses: Sequence[str]) -> MachineFolder:
     folder = MachineFolder(root).node("/dev/nvidiactl").module("nvidia", DRIVER)
     folder.file("/proc/driver/nvidia/version", PROC_VERSION)
-    for index in range(num_cards):
-        folder.pci(address(index), "10de", "20b0", "0302").node(f"/dev/nvidia{index}")
+    for index, place in enumerate(addresses):
+        folder.pci(place, "10de", "20b0", "0302").node(f"/dev/nvidia{index}")
+    return folder
+
+
+def tell_minors(folder: MachineFolder, minors: Mapping[str, int]) -> MachineFolder:
+    """As the driver tells which node a card has."""
+    for place, minor in minors.items():
+        text = f"Model: \t\t {NAME}\nIRQ:   \t\t 101\nDevice Minor: \t {minor}\n"
+        folder.file(f"/proc/driver/nvidia/gpus/{place}/information", text)
     return folder
 
 
@@ -121,6 +133,7 @@ def nvml_card(index: int, **changed: object) -> dict[str, object]:
         "used": (index + 1) * GIB, "reserved": 900 * MIB, "utilization": 40 + index, "milliwatts": 100500 + index,
         "celsius": 50 + index, "limit": 400000, "default_limit": 400000, "mig": 0,
         "millijoules": (1 << 40) + index, "sm_mhz": 1410 - index, "throttle": "0x1",
+        "rows_uncorrectable": 0, "rows_pending": 0, "rows_failed": 0, "pages_pending": 0,
     }  # fmt: skip
     return {name: value for name, value in {**card, **changed}.items() if value is not None}
 

@@ -18,7 +18,6 @@ ERRORS = (
     "driver_not_loaded",
     "insufficient_permissions",
     "invalid_query_field",
-    "lost_gpu_handle",
     "no_devices",
 )
 EXPECTED: list[tuple[str, Callable[[str], Any], Any]] = [
@@ -34,6 +33,9 @@ EXPECTED: list[tuple[str, Callable[[str], Any], Any]] = [
         "h100_load_query_compute_apps_per_process", parse_compute_apps,
         [(11327, 2566 * MIB), (11328, 1542 * MIB), (11345, 15690 * MIB)],
     ),
+    ("error_lost_gpu_handle", parse_query_gpu, [(None,) * 5]),
+    ("error_lost_gpu_handle", parse_list, [""]),
+    ("error_lost_gpu_handle", parse_compute_apps, UnknownLayout),
     *((f"error_{name}", parse, UnknownLayout) for name in ERRORS
       for parse in (parse_query_gpu, parse_list, parse_compute_apps)),
     ("h100_load_query_retired_pages", parse_query_gpu, UnknownLayout),

@@ -14,17 +14,21 @@ import pynvml
 import pytest
 from nvidia_builders import (
     DRIVER,
+    FIRST,
     GIB,
     MIB,
     NAME,
     PATIENCE_SECONDS,
+    SECOND,
     TOTAL,
     address,
     in_child,
+    machine_at,
     machine_folder,
     nvml_card,
     nvml_environ,
     nvml_text,
+    tell_minors,
     transcript,
     uuid,
     write_nvidia_smi,
@@ -55,8 +59,9 @@ def devices_by_nvml(root: Path, text: str, *defines: str, **variables: str) -> l
     return msgspec.convert(answer["devices"], list[Device])
 
 
-def devices_by_tool(root: Path, **variables: str) -> list[Device]:
-    return NvidiaBackend().devices(machine_folder(root).machine({"PATH": str(root / "bin"), **variables}))
+def devices_by_tool(root: Path, *places: str) -> list[Device]:
+    folder = machine_at(root, places) if places else machine_folder(root)
+    return NvidiaBackend().devices(folder.machine({"PATH": str(root / "bin")}))
 
 
 # --- presence -------------------------------------------------------------------------------------------------------
@@ -121,6 +126,28 @@ def test_another_vendors_card_whose_library_answers_nvml_calls_is_not_present(tm
     )
     assert answer["presence"]["state"] == "absent"
     assert not answer["probe"]["available"] and "no NVIDIA card" in answer["probe"]["reason"]
+
+
+def wsl_machine(root: Path) -> MachineFolder:
+    return MachineFolder(root).node("/dev/dxg").file("/usr/lib/wsl/lib/libnvidia-ml.so.1")
+
+
+def test_a_card_of_windows_is_present_in_wsl_and_its_node_alone_is_not(tmp_path: Path) -> None:
+    assert presence(MachineFolder(tmp_path / "other vendor").node("/dev/dxg").machine()).state == "absent"
+    no_node = MachineFolder(tmp_path / "no node").file("/usr/lib/wsl/lib/libnvidia-ml.so.1")
+    assert presence(no_node.machine()).state == "absent"
+    found = presence(wsl_machine(tmp_path / "wsl").machine())
+    assert (found.state, found.evidence) == ("present", ("/dev/dxg", "/usr/lib/wsl/lib/libnvidia-ml.so.1"))
+
+
+def test_cards_in_wsl_are_listed_and_sampled(tmp_path: Path) -> None:
+    wsl_machine(tmp_path)
+    code = (
+        "devices = backend.devices(machine)\n"
+        "answer = [probe.available(machine).available, devices[0].id, devices[0].problem, "
+        "probe.sample(devices, None)[0].used_bytes]\nprobe.close()"
+    )
+    assert in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)]))) == [True, uuid(0), "", GIB]
 
 
 # --- cards by NVML --------------------------------------------------------------------------------------------------
@@ -198,7 +225,7 @@ def test_a_card_that_fell_off_the_bus_is_listed_with_its_place_and_problem(tmp_p
 
 
 def test_a_lost_card_without_a_place_is_named_by_its_index(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 3)
+    machine_folder(tmp_path, 1)
     cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByIndex_v2:15")]
     _, lost = devices_by_nvml(tmp_path, nvml_text(cards))
     assert (lost.id, lost.pci_address) == ("nvml-index-1", "")
@@ -217,6 +244,113 @@ def test_cards_that_are_not_mapped_for_us_are_left_out(tmp_path: Path, code: int
     machine_folder(tmp_path)
     cards = [nvml_card(0, errors=f"nvmlDeviceGetHandleByIndex_v2:{code}"), nvml_card(1)]
     assert [device.id for device in devices_by_nvml(tmp_path, nvml_text(cards))] == [uuid(1)]
+
+
+def bus_problem(devices: Sequence[Device]) -> dict[str, str]:
+    return {device.id: device.problem for device in devices if "on the bus" in device.problem}
+
+
+def test_a_card_that_nvml_does_not_count_is_found_on_the_bus(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 8)
+    devices = devices_by_nvml(tmp_path, nvml_text([nvml_card(index) for index in range(8) if index != 3]))
+    assert len(devices) == 8
+    assert list(bus_problem(devices)) == [address(3)] and "NVML does not list it" in devices[-1].problem
+
+
+def test_all_cards_lost_is_not_no_cards(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 2)
+    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([])))) == [address(0), address(1)]
+
+
+def test_with_one_lost_by_its_handle_and_one_not_counted_both_are_named(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 3)
+    cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByIndex_v2:15")]
+    devices = devices_by_nvml(tmp_path, nvml_text(cards))
+    assert [device.id for device in devices] == [uuid(0), address(1), address(2)]
+    assert all("NVML 15" in device.problem for device in devices[1:])
+
+
+def test_cards_of_the_host_that_are_not_mapped_are_not_lost(tmp_path: Path) -> None:
+    folder = machine_folder(tmp_path, 8)
+    for index in range(2, 8):
+        (tmp_path / f"dev/nvidia{index}").unlink()
+    text = nvml_text([nvml_card(index) for index in range(2)])
+    assert bus_problem(devices_by_nvml(tmp_path, text)) == {}
+    tell_minors(folder, {address(index): index for index in range(8)})
+    assert bus_problem(devices_by_nvml(tmp_path, text)) == {}
+    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
+
+
+def test_a_card_that_another_driver_holds_is_not_lost(tmp_path: Path) -> None:
+    tell_minors(machine_folder(tmp_path, 2), {address(0): 0})
+    assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
+
+
+def test_cards_of_another_job_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control group refuses their nodes, and the tool does not list them."""
+    write_nvidia_smi(tmp_path / "bin", 1)
+    assert list(bus_problem(devices_by_tool(tmp_path))) == [address(1)]
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "nvidia1" and bool(mode))
+    assert bus_problem(devices_by_tool(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"errors": "nvmlDeviceGetMemoryInfo:16,nvmlDeviceGetMemoryInfo_v2:16"}, "NVML 16"),
+        ({"errors": "nvmlDeviceGetTemperature:16"}, "NVML 16"),
+        ({"errors": "nvmlDeviceGetUtilizationRates:15"}, "NVML 15"),
+        ({"errors": "nvmlDeviceGetMigMode:16"}, "NVML 16"),
+        ({"errors": "nvmlDeviceGetRemappedRows:16"}, "NVML 16"),
+        ({"rows_uncorrectable": 1, "rows_pending": 1}, "1 row waits to be remapped"),
+        ({"rows_uncorrectable": 3, "rows_pending": 1}, "rows wait (of 3 that went bad) to be remapped"),
+        ({"rows_uncorrectable": 3, "rows_failed": 1}, "needs service"),
+        ({"rows_uncorrectable": None, "pages_pending": 1}, "pages wait to be retired"),
+    ],
+)
+def test_a_card_that_needs_a_reset_keeps_its_identity_and_says_so(
+    tmp_path: Path, changed: dict[str, object], words: str
+) -> None:
+    machine_folder(tmp_path)
+    sick, healthy = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, **changed), nvml_card(1)]))
+    assert (sick.id, sick.model) == (uuid(0), "A100-SXM4-40GB") and words in sick.problem
+    assert healthy.problem == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows_uncorrectable": 3},
+        {"rows_pending": 1},
+        {"rows_uncorrectable": None, "pages_pending": None},
+        {"utilization": None, "celsius": None, "milliwatts": None},
+    ],
+)
+def test_what_a_healthy_card_says_or_cannot_say_is_no_problem(tmp_path: Path, changed: dict[str, object]) -> None:
+    machine_folder(tmp_path, 1)
+    (card,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, **changed)]))
+    assert card.problem == "" and card.memory_bytes == TOTAL
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"errors": "nvmlDeviceGetMemoryInfo:3,nvmlDeviceGetMemoryInfo_v2:3"}, "NVML 3"),
+        ({"total": 0, "used": 0, "reserved": 0}, "a total of 0 bytes"),
+    ],
+)
+def test_a_card_whose_memory_is_the_hosts_can_be_used_and_its_memory_is_unknown(
+    tmp_path: Path, changed: dict[str, object], words: str
+) -> None:
+    machine_folder(tmp_path, 1)
+    text = nvml_text([nvml_card(0, name="NVIDIA GB10", **changed)])
+    (card,) = devices_by_nvml(tmp_path, text)
+    assert (card.model, card.memory_bytes, card.problem) == ("NVIDIA GB10", None, "")
+    assert words in card.properties["memory_missing"]
+    code = "answer = probe.sample(backend.devices(machine), None)[0]\nprobe.close()"
+    reading = in_child(code, nvml_environ(tmp_path, text))
+    assert not {"used_bytes", "total_bytes"} & set(reading) and reading["power_watts"] == 100.5
+    assert words in reading["missing"]["used_bytes"] and words in reading["missing"]["total_bytes"]
 
 
 def failure(root: Path, text: str) -> str:
@@ -266,6 +400,25 @@ def test_a_card_in_mig_mode_gives_its_slices_with_their_own_memory(tmp_path: Pat
     assert small.model == f"{NAME} MIG 1g.5gb"
 
 
+@pytest.mark.parametrize("name", ["MIG 1c.3g.20gb", "MIG 3g.20gb"])
+def test_compute_instances_of_one_gpu_instance_say_that_they_share_its_memory(tmp_path: Path, name: str) -> None:
+    machine_folder(tmp_path, 1)
+    parts = [
+        {**SLICES[0], "name": f"{NAME} {name}", "instance": 1},
+        {**SLICES[2], "name": f"{NAME} {name}", "instance": 1},
+    ]
+    alone = {**SLICES[2], "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000003", "instance": 2}
+    first, second, third = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)], [*parts, alone]))
+    assert first.slice == second.slice and first.slice.startswith(f"{name}, memory shared with the other compute")
+    assert third.slice == "MIG 1g.5gb"
+
+
+def test_slices_have_the_problem_of_their_card(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 1)
+    card = nvml_card(0, mig=1, errors="nvmlDeviceGetTemperature:16")
+    assert all("NVML 16" in part.problem for part in devices_by_nvml(tmp_path, nvml_text([card], SLICES)))
+
+
 def test_mig_mode_without_slices_is_a_problem_of_the_card(tmp_path: Path) -> None:
     machine_folder(tmp_path, 1)
     (card,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)]))
@@ -296,16 +449,105 @@ def write_answers(folder: Path, query_gpu: str, listed: str) -> None:
 def test_nvidia_smi_lists_slices_whose_memory_is_not_known(tmp_path: Path) -> None:
     listed = "".join(transcript("list_mig").splitlines(keepends=True)[:3])
     write_answers(tmp_path / "bin", transcript("query_gpu_mig"), listed)
-    devices = devices_by_tool(tmp_path)
+    devices = devices_by_tool(tmp_path, "0000:3b:00.0")
     assert [device.slice for device in devices] == ["MIG 3g.20gb", "MIG 1g.5gb"]
     assert all(device.memory_bytes is None and device.id.startswith("MIG-") for device in devices)
+    assert {device.properties["memory_missing"] for device in devices} == {smi.NOT_OF_A_SLICE}
 
 
 def test_nvidia_smi_tells_of_a_lost_card(tmp_path: Path) -> None:
     write_answers(tmp_path / "bin", transcript("query_gpu_lost"), transcript("list").splitlines()[0] + "\n")
-    lost, whole = devices_by_tool(tmp_path)
+    lost, whole = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
     assert lost.id == "0000:af:00.0" and "Unknown Error" in lost.problem
     assert not whole.problem
+
+
+LOST = "Unable to determine the device handle for GPU"
+
+
+@pytest.mark.parametrize(
+    ("in_csv", "in_list"),
+    [
+        ("", ""),
+        ("1: 0000:AF:00.0: Unknown Error\n", ""),
+        ("0000:AF:00.0: Unknown Error\n", "0000:AF:00.0: Unknown Error\n"),
+        (" 0000:AF:00.0: GPU is lost.  Reboot the system to recover this GPU\n", "1: Unknown Error\n"),
+        ("1: Unknown Error\n", "1: Unknown Error\n"),
+        ("", "1: Unknown Error\n"),
+    ],
+)
+@pytest.mark.parametrize("where", ["stdout", "stderr", "stderr, exit 15"])
+def test_a_lost_card_is_seen_wherever_the_tool_speaks_of_it(
+    tmp_path: Path, in_csv: str, in_list: str, where: str
+) -> None:
+    """Also where it does not: then by the bus."""
+    table = "".join(transcript("query_gpu").splitlines(keepends=True)[:2])
+    listed = transcript("list").splitlines(keepends=True)[0]
+    said = [(smi.QUERY_GPU, table, in_csv), (smi.LIST, listed, in_list)]
+    answers = []
+    for arguments, stdout, words in said:
+        lost = f"{LOST}{words}" if words else ""
+        code = 15 if words and "15" in where else 0
+        both = (lost + stdout, "") if where == "stdout" else (stdout, lost)
+        answers.append(Answer(arguments, *both, returncode=code))
+    write_tool(tmp_path / "bin", "nvidia-smi", answers)
+    devices = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
+    assert sorted((bool(device.problem), device.pci_address) for device in devices) == [
+        (False, "0000:3b:00.0"),
+        (True, "0000:af:00.0"),
+    ]
+
+
+def test_a_machine_whose_only_card_is_lost_lists_it(tmp_path: Path) -> None:
+    said = f"{LOST}0: 0000:3B:00.0: Unknown Error\nNo devices were found\n"
+    write_answers(tmp_path / "bin", said, said)
+    (lost,) = devices_by_tool(tmp_path, "0000:3b:00.0")
+    assert lost.pci_address == "0000:3b:00.0" and "Unknown Error" in lost.problem
+
+
+@pytest.mark.parametrize("cell", ["[GPU requires reset]", "[GPU is lost]"])
+def test_a_cell_that_says_so_makes_the_card_one_that_cannot_be_used(tmp_path: Path, cell: str) -> None:
+    write_answers(tmp_path / "bin", transcript("query_gpu").replace("13213 MiB", cell), transcript("list"))
+    sick, healthy = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
+    assert sick.problem == cell.strip("[]") and healthy.problem == ""
+
+
+def test_memory_that_the_tool_does_not_know_is_unknown_and_the_card_can_be_used(tmp_path: Path) -> None:
+    table = (
+        transcript("query_gpu")
+        .replace("40960 MiB, 13213 MiB", "[N/A], [N/A]")
+        .replace("40960 MiB, 4 MiB", "0 MiB, 0 MiB")
+    )
+    write_answers(tmp_path / "bin", table, transcript("list"))
+    devices = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
+    assert [(device.memory_bytes, device.problem) for device in devices] == [(None, ""), (None, "")]
+    assert [device.properties["memory_missing"] for device in devices] == [
+        "the tool says '[N/A]'",
+        "the tool says a total of 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "header", "cells"),
+    [
+        (smi.QUERY_ROWS, ", ".join(smi.ROW_FIELDS), "2, 1, 0"),
+        (smi.QUERY_ROWS, ", ".join(smi.ROW_FIELDS), "2, Yes, No"),
+        (smi.QUERY_PAGES, ", ".join(smi.PAGE_FIELDS), "Yes"),
+    ],
+)
+def test_the_tool_tells_of_memory_that_waits_for_a_reset(
+    tmp_path: Path, question: tuple[str, ...], header: str, cells: str
+) -> None:
+    fine = "0, 0, 0" if "," in cells else "No"
+    health = f"{header}\n{FIRST}, {cells}\n{SECOND}, {fine}\n"
+    answers = [
+        Answer(smi.QUERY_GPU, transcript("query_gpu")),
+        Answer(smi.LIST, transcript("list")),
+        Answer(question, health),
+    ]
+    write_tool(tmp_path / "bin", "nvidia-smi", answers)
+    sick, healthy = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
+    assert "uncorrectable memory errors" in sick.problem and healthy.problem == ""
 
 
 def test_without_library_and_tool_both_are_named(tmp_path: Path) -> None:
@@ -415,16 +657,31 @@ def test_the_published_values_are_tuning_data_for_each_shape() -> None:
     assert find_tuning(folder, "distilbert", "A100-SXM4-80GB", 1, 8, "standard") is None
 
 
-def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    environ = nvml_environ(tmp_path, nvml_text([nvml_card(index) for index in range(2)]))
-    done = subprocess.run(
-        [sys.executable, "-m", "flagperf", "devices", "--json"],
+def flagperf(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flagperf", *arguments],
         env=environ,
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE_SECONDS,
     )
+
+
+def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    done = flagperf(nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)])), "devices", "--json")
     assert done.returncode == 0, done.stderr
     assert uuid(1) in json.dumps(json.loads(done.stdout))
+
+
+def test_devices_and_plan_show_the_problem_of_a_card(tmp_path: Path) -> None:
+    machine_folder(tmp_path)
+    sick = nvml_card(1, errors="nvmlDeviceGetMemoryInfo_v2:16,nvmlDeviceGetMemoryInfo:16")
+    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0), sick]))
+    words = f"{uuid(1)} cannot be used: nvmlDeviceGetMemoryInfo: "
+    assert words in flagperf(environ, "devices").stderr
+    plan = ("plan", "distilbert", "--vendor", "nvidia", "--profile", "tiny")
+    without, with_it = flagperf(environ, *plan), flagperf(environ, *plan, "--devices", "2")
+    assert (without.returncode, with_it.returncode) == (0, 2)
+    assert words in without.stdout and words in with_it.stderr

@@ -18,6 +18,7 @@ from flagperf.report.sections.naming import is_published, overrides, vendor_and_
 from flagperf.report.sections.published import OwnRun, published_results
 from flagperf.report.sections.sentences import (
     beside_memory,
+    card_problems,
     evaluated_sentence,
     interval_range,
     mfu_sentence,
@@ -39,6 +40,7 @@ def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
         facts = [fact for fact in facts if not isinstance(fact.cell, Empty)]
     yield Heading(_title(run))
     yield Facts(tuple(facts))
+    yield from (Paragraph(problem) for problem in card_problems(recorded, "en"))
     yield from measured_tables(run, "en")
     if published:
         yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")

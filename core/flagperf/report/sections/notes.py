@@ -21,6 +21,7 @@ from flagperf.report.sections.naming import layout, overrides, run_configuration
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.sentences import (
     beside_memory,
+    card_problems,
     changes_sentence,
     evaluated_rows,
     interval_sentence,
@@ -283,7 +284,7 @@ def _data(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 SUBJECTS: dict[str, tuple[Topic, ...]] = {
     "measured": (_simulated, _made_by),
     "configuration": (_profile,),
-    "environment": (_nodes,),
+    "environment": (_nodes, card_problems),
     "timing": (_steps, _intervals, _cpu_others, _noted("timing")),
     "quality": (_target, _evaluated, _parts, _noted("quality")),
     "memory": (_memory, _memory_spreads, _beside_memory, _noted("memory")),

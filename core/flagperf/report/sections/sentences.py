@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.messages import has_text, template, usable
@@ -12,7 +14,7 @@ from flagperf.report.sections.cells import Formatter
 from flagperf.report.sections.columns import metric_format
 from flagperf.report.sections.naming import changes_by_layer, has_published_profile, is_published
 from flagperf.report.texts import Lang, choose, clauses, explain, listed, say
-from flagperf.store.run import Run
+from flagperf.store.run import RecordedRun, Run
 
 
 def profile_sentence(run: Run, lang: Lang) -> str:
@@ -149,3 +151,10 @@ def mfu_peak(run: Run, lang: Lang) -> str:
 
 def optional(value: float | None, form: Formatter) -> str:
     return NOTHING if value is None else form(value)
+
+
+def card_problems(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Of cards beside those of the run: what keeps one from being used may slow the others down."""
+    for node in recorded.nodes:
+        for device in node.broken_devices(recorded.run.job.vendor):
+            yield say("card_problem", lang, device=device.id, host=node.host, problem=device.problem)

@@ -17,9 +17,9 @@ def flagperf_devices() -> list[DeviceBackend]:
 
 @hookimpl
 def flagperf_memory_probes() -> list[MemoryProbe]:
-    from flagperf_hygon.memory import HygonSmiProbe
+    from flagperf_hygon.memory import HygonSmiProbe, HygonTableProbe, HygonTextProbe
 
-    return [HygonSmiProbe()]
+    return [HygonSmiProbe(), HygonTextProbe(), HygonTableProbe()]
 
 
 @hookimpl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,15 @@ from flagperf.kit import (
     Card,
     Evidence,
     PciFunction,
-    Query,
     TorchDeviceBackend,
-    ask_all,
+    ask_any,
     judge,
     make_devices,
     pci_functions,
 )
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
-from flagperf_hygon.memory import BUS, HY_SMI, MEMORY
-from flagperf_hygon.smi import driver_version, parse_json
+from flagperf_hygon.memory import HY_SMI, JSON, TABLE, TEXT
+from flagperf_hygon.smi import WHOLE_PERCENTS, driver_version
 
 PCI_VENDOR, AMD_PCI_VENDOR = "1d94", "1002"
 CARD_CLASSES = ("0380", "1200")
@@ -32,8 +31,6 @@ MODULES = ("hycu", "hydcu")
 HYHAL_LIBRARIES = ("/opt/hyhal/lib", "/usr/local/hyhal/lib", "/opt/dtk/.hyhal/lib")
 LIBRARIES = tuple(f"{folder}/librocm_smi64.so" for folder in HYHAL_LIBRARIES)
 LOOKED_FOR = "PCI 1d94 of class 0380 or 1200, /dev/kfd, /sys/module/hycu or hydcu, hy-smi"
-
-NAMES = Query(("--showproductname", "--json"), parse_json, ())
 
 
 class HygonBackend(TorchDeviceBackend):
@@ -59,7 +56,9 @@ class HygonBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_other_variables(machine.environ)
-        described = sorted(ask_all(HY_SMI, machine, (BUS, MEMORY, NAMES)), key=lambda reading: int(reading.device_id))
+        asked = ask_any(HY_SMI, machine, JSON.cards, TEXT.cards, (TABLE,))
+        refuse_amd_cards(machine, asked)
+        described = sorted(asked, key=lambda reading: int(reading.device_id))
         on_bus = {function.address: function for function in cards_on_bus(machine, self._known_ids())}
         cards = [
             _card(index, reading, on_bus, _slice(machine.environ, reading)) for index, reading in enumerate(described)
@@ -113,6 +112,17 @@ def find_evidence(machine: Machine, known_ids: set[str]) -> Evidence:
     )
 
 
+def refuse_amd_cards(machine: Machine, readings: Sequence[Reading]) -> None:
+    """AMD's tool of that name has the same labels for a card's bus, power and temperature."""
+    of_amd = {function.address for function in pci_functions(machine, AMD_PCI_VENDOR)}
+    found = sorted(of_amd & {reading.properties.get("pci_address", "") for reading in readings})
+    if found:
+        raise ToolFailed(
+            f"{HY_SMI.find(machine)} lists {', '.join(found)}, which is AMD's: it is AMD's rocm-smi. Put the folder of "
+            "hy-smi before it on PATH"
+        )
+
+
 def refuse_other_variables(environ: Mapping[str, str]) -> None:
     """Passing them on or taking them away could both put workers on other cards than the user meant."""
     wanted = environ.get(VISIBILITY_VARIABLE)
@@ -136,9 +146,12 @@ def _is_live(machine: Machine, module: str) -> bool:
 
 
 def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice_name: str) -> Card:
-    """`index` is torch's: it counts the cards that it can reach from 0, whatever number the tool begins with."""
+    """`index` is torch's: it counts the cards that it can reach from 0, whatever number the tool begins with. The table
+    has no addresses: the cards are then known by the tool's number alone, and by their PCI id where all have one."""
     address, name = reading.properties.get("pci_address", ""), reading.properties.get("name", "")
-    pci_id = on_bus[address].device_id if address in on_bus else ""
+    by_table = reading.missing.get("total_bytes") == WHOLE_PERCENTS
+    ids = {function.device_id for function in ([on_bus[address]] if address in on_bus else on_bus.values())}
+    pci_id = ids.pop() if len(ids) == 1 and (by_table or address in on_bus) else ""
     properties = {
         "tool_index": reading.device_id,
         "tool_name": name,
@@ -152,6 +165,7 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
         pci_id=pci_id,
         memory_bytes=None if slice_name else reading.total_bytes,
         slice=slice_name,
+        identity=f"hy-smi-{reading.device_id}" if by_table else "",
         properties={key: value for key, value in properties.items() if value},
     )
 

@@ -1,29 +1,60 @@
 """The cards' figures through hy-smi. It is a Python program, about a second a call, and some releases reject two
-metric options in one call: hence one call per metric, and a slow interval."""
+metric options in one call: hence one call per metric, and a slow interval. Where a release does not print JSON in a
+known way, the same options are read as text, and where that fails too the table, which has no memory in bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import msgspec
 
 from flagperf.api import FIGURES, Availability, Device, Machine, Reading
+from flagperf.errors import ToolFailed
 from flagperf.kit import Query, Tool, ToolProbe
-from flagperf_hygon.smi import parse_json, plausible
+from flagperf_hygon.smi import parse_json, parse_table, parse_text, plausible
 
 HY_SMI = Tool(("hy-smi", "rocm-smi"), ("/opt/hyhal/bin", "/usr/local/hyhal/bin", "/opt/dtk/.hyhal/bin", "/opt/dtk/bin"))
-BUS = Query(("--showbus", "--json"), parse_json, ())
-MEMORY = Query(("--showmeminfo", "vram", "--json"), parse_json, ("used_bytes", "total_bytes"))
-USE = Query(("--showuse", "--json"), parse_json, ("utilisation_percent",))
-POWER = Query(("--showpower", "--json"), parse_json, ("power_watts",))
-TEMPERATURE = Query(("--showtemp", "--json"), parse_json, ("temperature_celsius",))
+
+
+class Form(msgspec.Struct, frozen=True):
+    """One way of asking for everything."""
+
+    option: tuple[str, ...]
+    parse: Callable[[str], list[Reading]]
+
+    def query(self, *arguments: str, figures: tuple[str, ...] = ()) -> Query:
+        return Query((*arguments, *self.option), self.parse, figures)
+
+    @property
+    def bus(self) -> Query:
+        return self.query("--showbus")
+
+    @property
+    def cards(self) -> tuple[Query, ...]:
+        return self.bus, self.metrics[0], self.query("--showproductname")
+
+    @property
+    def metrics(self) -> tuple[Query, ...]:
+        return (
+            self.query("--showmeminfo", "vram", figures=("used_bytes", "total_bytes")),
+            self.query("--showuse", figures=("utilisation_percent",)),
+            self.query("--showpower", figures=("power_watts",)),
+            self.query("--showtemp", figures=("temperature_celsius",)),
+        )
+
+
+JSON = Form(("--json",), parse_json)
+TEXT = Form((), parse_text)
+TABLE = Query((), parse_table, ("utilisation_percent", "power_watts", "temperature_celsius"))
 
 
 class HygonSmiProbe(ToolProbe):
     vendor = "hygon"
     name = "hy-smi"
     tool = HY_SMI
-    queries = (MEMORY, USE, POWER, TEMPERATURE)
+    bus: ClassVar[Query | None] = JSON.bus
+    queries: ClassVar[tuple[Query, ...]] = JSON.metrics
     minimum_interval_seconds = 5.0
 
     def __init__(self) -> None:
@@ -32,22 +63,43 @@ class HygonSmiProbe(ToolProbe):
 
     def available(self, machine: Machine) -> Availability:
         self._numbers = {}
-        return super().available(machine)
+        found = self.tried(machine)
+        if found.available and self.bus is not None:
+            try:
+                buses = self.bus.ask(self.tool, machine)
+            except ToolFailed as error:
+                return Availability(False, str(error))
+            self._numbers = {each.properties.get("pci_address", ""): int(each.device_id) for each in buses}
+        return found
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         readings = super().sample(self._numbered(devices), launcher_pid)
         return [_own(reading, device) for reading, device in zip(readings, devices, strict=True)]
 
     def _numbered(self, devices: Sequence[Device]) -> list[Device]:
-        """With the tool's numbers, which differ from torch's where they start at 1. Asked once, by PCI address."""
-        if not self._numbers:
-            buses = BUS.ask(self.tool, self._machine)
-            self._numbers = {each.properties.get("pci_address", ""): int(each.device_id) for each in buses}
+        """With the tool's numbers, which differ from torch's where they start at 1. They go by PCI address; the table
+        has none, so there they are those of discovery."""
         unlisted = -1  # no card of the tool's has it, so the reading says that it was not listed
-        return [
-            msgspec.structs.replace(device, physical_index=self._numbers.get(device.pci_address, unlisted))
+        numbers = [
+            self._numbers.get(device.pci_address, unlisted) if self.bus else int(device.properties["tool_index"])
             for device in devices
         ]
+        return [
+            msgspec.structs.replace(device, physical_index=number)
+            for device, number in zip(devices, numbers, strict=True)
+        ]
+
+
+class HygonTextProbe(HygonSmiProbe):
+    name = "hy-smi-text"
+    bus = TEXT.bus
+    queries = TEXT.metrics
+
+
+class HygonTableProbe(HygonSmiProbe):
+    name = "hy-smi-table"
+    bus = None
+    queries = (TABLE,)
 
 
 def _own(reading: Reading, device: Device) -> Reading:

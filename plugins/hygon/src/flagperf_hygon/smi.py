@@ -7,7 +7,8 @@
 
 Cards are keyed by the tool's own number, which starts at 0, in DTK 22.10 at 1. Figures go by label and unit. A label
 that is not known is passed over; one that is known with another unit is refused, and so is AMD's rocm-smi, which says
-GPU where this one says DCU or HCU.
+GPU where this one says DCU or HCU, and VRAM where this one says vram. What it says of power, temperature and bus has
+the same labels as here: there the bus tells whose card it is (device.py).
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from flagperf.kit import Cell, is_nothing, pci_address, read_cells, whole_lines
 
 MIB = 1 << 20
 BUSY_PERCENT = 10.0
-LEAST_IDLE_WATTS = 30.0
-"""No idle card was seen below 36 W, but one host's tool says 8.0W of cards under full load."""
+LEAST_IDLE_WATTS = 20.0
+"""Idle K100_AI were seen at 22 to 25 W. One host's tool says 8.0W of cards under full load."""
+
+WHOLE_PERCENTS = "the table gives memory in whole percents only"
 
 _FIGURES: dict[str, tuple[str, str, float]] = {
     "vram Total Memory (MiB)": ("total_bytes", "", MIB),
@@ -59,8 +62,11 @@ _PROPERTIES = {
 }
 _UNIT = re.compile(r" \([^()]*\)$")
 _QUANTITIES = {_UNIT.sub("", label) for label in _FIGURES}
-_CARD = re.compile(r"card(\d+)")
-_TEXT_LINE = re.compile(r"[DH]CU\[(\d+)\]\s*:\s*([^:]+):?(.*)")
+_NUMBER = re.compile("[0-9]{1,6}")
+_CARD = re.compile(rf"card({_NUMBER.pattern})")
+_TEXT_LINE = re.compile(rf"[DH]CU\[({_NUMBER.pattern})\]\s*:\s*([^:]+):?(.*)")
+_OF_AMD = re.compile(r"GPU (?!Memory Allocated)|VRAM ")
+"""How labels begin. Old releases here say `GPU Memory Allocated (VRAM%)` as well."""
 _DRIVER = re.compile(r"Driver Version:\s*(\S+)")
 
 
@@ -68,7 +74,7 @@ def parse_json(text: str) -> list[Reading]:
     _, brace, rest = text.partition("{")
     try:
         answer = json.loads(brace + rest, object_pairs_hook=_without_repetition)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UnknownLayout("hy-smi --json gave no JSON", text) from None
     cards = {_number(name, text): cells for name, cells in answer.items() if name != "system"}
     if not all(isinstance(cells, dict) for cells in cards.values()):
@@ -80,12 +86,12 @@ def parse_csv(text: str) -> list[Reading]:
     rows = list(csv.reader(line for line in whole_lines(text) if line.strip()))
     header = rows[0] if rows else []
     if header[:1] != ["device"] or len(set(header)) != len(header):
-        raise UnknownLayout("hy-smi --csv gave no header that begins with `device`", text)
+        raise UnknownLayout("hy-smi --csv gave no header that begins with `device`", text, ",".join(header))
     cards: dict[str, Mapping[str, Any]] = {}
     for row in rows[1:]:
         number = _number(row[0], text)
         if len(row) != len(header) or number in cards:
-            raise UnknownLayout(f"hy-smi --csv gave a row of {row[0]} that does not fit", text)
+            raise UnknownLayout(f"hy-smi --csv gave a row of {row[0]} that does not fit", text, ",".join(row))
         cards[number] = dict(zip(header[1:], row[1:], strict=True))
     return _readings(cards, text)
 
@@ -97,12 +103,12 @@ def parse_text(text: str) -> list[Reading]:
         if found := _TEXT_LINE.fullmatch(line):
             number, label, value = (part.strip() for part in found.groups())
             if label in cards.setdefault(number, {}):
-                raise UnknownLayout(f"hy-smi gave {label!r} of card {number} twice", text)
+                raise UnknownLayout(f"hy-smi gave {label!r} of card {number} twice", text, line)
             cards[number][label] = value
         elif found := _DRIVER.fullmatch(line):
             driver = found[1]
         elif line and not line.startswith("="):
-            raise UnknownLayout(f"hy-smi gave a line that is neither a card's nor a rule: {line[:80]!r}", text)
+            raise UnknownLayout("hy-smi gave a line that is neither a card's nor a rule", text, line)
     readings = _readings(cards, text)
     return [_with(reading, "driver", driver) for reading in readings] if driver else readings
 
@@ -112,7 +118,9 @@ def parse_table(text: str) -> list[Reading]:
     start = next((at for at, line in enumerate(lines) if line.split()[:1] in (["DCU"], ["HCU"])), None)
     header = lines[start].split() if start is not None else []
     if start is None or not {"Temp", "AvgPwr", "PwrCap", "VRAM%", f"{header[0]}%"} <= set(header):
-        raise UnknownLayout("hy-smi gave no table of DCUs or HCUs with the columns that are known", text)
+        raise UnknownLayout(
+            "hy-smi gave no table of DCUs or HCUs with the columns that are known", text, " ".join(header)
+        )
     end = next((at for at in range(start, len(lines)) if lines[at].startswith("=")), None)
     if end is None or len(set(header)) != len(header):
         raise UnknownLayout("hy-smi gave a table that does not end, or names a column twice", text)
@@ -139,8 +147,8 @@ def plausible(reading: Reading) -> Reading:
 def _table_rows(header: Sequence[str], rows: Sequence[Sequence[str]], text: str) -> list[Reading]:
     readings: dict[str, Reading] = {}
     for row in rows:
-        if len(row) != len(header) or not row[0].isdigit() or row[0] in readings:
-            raise UnknownLayout(f"hy-smi gave a table row that does not fit its header: {' '.join(row)!r}", text)
+        if len(row) != len(header) or not _NUMBER.fullmatch(row[0]) or row[0] in readings:
+            raise UnknownLayout("hy-smi gave a table row that does not fit its header", text, " ".join(row))
         readings[row[0]] = _table_reading(dict(zip(header, row, strict=True)), header[0])
     if not readings:
         raise UnknownLayout("hy-smi gave a table without a card", text)
@@ -154,7 +162,7 @@ def _table_reading(row: Mapping[str, str], word: str) -> Reading:
         "temperature_celsius": Cell(row["Temp"], "C"),
     }
     properties = {"memory_use_percent": row["VRAM%"], "power_limit_watts": row["PwrCap"].removesuffix("W")}
-    whole_percent = dict.fromkeys(("used_bytes", "total_bytes"), "the table gives memory in whole percents only")
+    whole_percent = dict.fromkeys(("used_bytes", "total_bytes"), WHOLE_PERCENTS)
     reading = read_cells(row[word], cells, properties)
     return plausible(msgspec.structs.replace(reading, missing={**reading.missing, **whole_percent}))
 
@@ -167,8 +175,10 @@ def _readings(cards: Mapping[str, Mapping[str, Any]], text: str) -> list[Reading
 
 def _reading(number: str, cells: Mapping[str, Any], text: str) -> Reading:
     for label in cells:
+        if _OF_AMD.match(label):
+            raise UnknownLayout(f"hy-smi gave {label!r}, which AMD's rocm-smi says of its cards", text, label)
         if label not in _FIGURES and {label, _UNIT.sub("", label)} & _QUANTITIES:
-            raise UnknownLayout(f"hy-smi gave {label!r}, which is known in other units only", text)
+            raise UnknownLayout(f"hy-smi gave {label!r}, which is known in other units only", text, label)
     figures: dict[str, Cell] = {}
     for label, (figure, unit, scale) in _FIGURES.items():
         if label in cells:
@@ -184,7 +194,7 @@ def _normal(properties: dict[str, str], text: str) -> dict[str, str]:
     if not is_nothing(bus):
         properties["pci_address"] = pci_address(bus)
         if not properties["pci_address"]:
-            raise UnknownLayout("hy-smi gave a PCI Bus that is no PCI address", text)
+            raise UnknownLayout("hy-smi gave a PCI Bus that is no PCI address", text, bus)
     if "pci_id" in properties:
         properties["pci_id"] = properties["pci_id"].lower().removeprefix("0x")
     return properties
@@ -197,7 +207,7 @@ def _with(reading: Reading, name: str, value: str) -> Reading:
 def _number(name: str, text: str) -> str:
     found = _CARD.fullmatch(name)
     if found is None:
-        raise UnknownLayout(f"hy-smi gave {name!r} where a card was expected", text)
+        raise UnknownLayout(f"hy-smi gave {name!r} where a card was expected", text, name)
     return found[1]
 
 

@@ -17,9 +17,9 @@ def flagperf_devices() -> list[DeviceBackend]:
 
 @hookimpl
 def flagperf_memory_probes() -> list[MemoryProbe]:
-    from flagperf_kunlun.memory import KunlunSmiProbe
+    from flagperf_kunlun.memory import KunlunSmiProbe, KunlunTableProbe
 
-    return [KunlunSmiProbe()]
+    return [KunlunSmiProbe(), KunlunTableProbe()]
 
 
 @hookimpl

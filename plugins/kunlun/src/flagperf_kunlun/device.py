@@ -16,15 +16,15 @@ from flagperf.kit import (
     PciFunction,
     Query,
     TorchDeviceBackend,
-    ask_all,
+    ask_any,
     ask_first,
     judge,
     make_devices,
     pci_functions,
 )
 from flagperf_kunlun.launcher import VISIBILITY_VARIABLES
-from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, XPU_SMI, may_be_kunlun
-from flagperf_kunlun.smi import parse_query, parse_table
+from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, TABLE, XPU_SMI, may_be_kunlun
+from flagperf_kunlun.smi import parse_query
 
 CARD_IDS = ("3684", "3685", "3688")
 """K and R series, their virtual functions, P800 OAM. Other ids of this vendor are other things: 1380 is a disk."""
@@ -36,7 +36,6 @@ MODULES = ("kunlun", "xpu_driver")
 LOOKED_FOR = "PCI 1d22:3684, 3685 or 3688, /dev/xpuctrl and /dev/xpu0, /sys/module/kunlun, xpu-smi"
 
 DETAILS = Query(("-q",), parse_query, ())
-TABLE = Query((), parse_table, ())
 
 RUNTIME_VARIABLES = (
     "CUDART_DUMMY_REGISTER",
@@ -77,7 +76,7 @@ class KunlunBackend(TorchDeviceBackend):
 
     def devices(self, machine: Machine) -> list[Device]:
         refuse_bad_variables(machine.environ)
-        readings = ask_all(XPU_SMI, machine, (MACHINE, DETAILS))
+        readings = ask_any(XPU_SMI, machine, (MACHINE, DETAILS), (TABLE, DETAILS))
         on_bus = {function.address: function for function in cards_on_bus(machine)}
         problems = _problems(machine, readings)
         cards = [_card(each, on_bus, problems.get(each.properties["index"], "")) for each in readings]
@@ -169,12 +168,13 @@ def _in_error(machine: Machine) -> dict[str, str]:
 
 
 def _problems(machine: Machine, readings: Sequence[Reading]) -> dict[str, str]:
-    """By the tool's number, which may differ from the node's: -q tells that, or the table of XRE 4. Where neither does,
-    a card in error is among the evidence alone."""
-    in_error = _in_error(machine)
-    told = [*readings, *ask_first(XPU_SMI, machine, (TABLE,))] if in_error else []
+    """By the tool's number: what -q or the table says, and the state of the card's node. Its number may differ from the
+    tool's: -q tells it, or the table of XRE 4. Where neither does, a card in error is among the evidence alone."""
+    told = [*ask_first(XPU_SMI, machine, (TABLE,)), *readings]
     numbers = {each.properties.get("node"): each.properties.get("index", "") for each in told}
-    return {numbers[node]: problem for node, problem in in_error.items() if node in numbers}
+    by_tool = {each.properties["index"]: each.properties["problem"] for each in told if "problem" in each.properties}
+    by_driver = {numbers[node]: problem for node, problem in _in_error(machine).items() if node in numbers}
+    return {**by_tool, **by_driver}
 
 
 def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:
@@ -192,7 +192,17 @@ def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> 
         problem=problem,
         properties={key: said[key] for key in ("serial", "chip", "firmware", "power_limit_watts") if key in said}
         | ({"pci_id": pci_id} if pci_id else {}),
-        identity=reading.device_id if reading.device_id != said["pci_address"] else "",
+        identity=_identity(reading),
+    )
+
+
+def _identity(reading: Reading) -> str:
+    """Of a device that shares its address with another: the table, unlike -m, does not say which chip it is."""
+    said = reading.properties
+    if reading.device_id == said["pci_address"]:
+        return ""
+    return (
+        f"{said.get('serial', '')}/device {said['index']}" if reading.device_id == said["index"] else reading.device_id
     )
 
 

@@ -1,6 +1,6 @@
 """What xpu-smi prints (`xpu_smi` in older XRE releases), one function per output:
 
-    parse_machine   xpu-smi -m: a line of 32 words per device, without a header
+    parse_machine   xpu-smi -m: a line of 32 known words per device, without a header; releases may add more
     parse_query     xpu-smi -q: blocks of labels
     parse_table     xpu-smi alone: three lines per card in XRE 5, the DEVICES table in XRE 4
 
@@ -20,10 +20,13 @@ import msgspec
 
 from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
-from flagperf.kit import Cell, pci_address, read_cells, whole_lines
+from flagperf.kit import Cell, is_nothing, pci_address, read_cells, whole_lines
 
 MIB = 1 << 20
 NUM_MACHINE_WORDS = 32
+_FIRMWARE = re.compile(r"\w+([.:]\w+)+")
+_INTEGER = re.compile(r"[0-9]{1,6}")
+NORMAL = "N"
 MOST_WATTS = 1000
 """An old K200 tool prints milliwatts in the column of watts; no card draws a kilowatt."""
 
@@ -33,7 +36,7 @@ _HEADER = (
     " | L3-Usage | SR-IOV M.",
 )
 _TITLE = re.compile(r"\| XPU-SMI\s.*Driver Version:\s*(\S+)\s+XPU-RT Version:\s*(\S+)\s*\|")
-_NAME = re.compile(r"(\d+)\s+(\S.*?)\s+(?:N/A|On|Off)")
+_NAME = re.compile(r"([0-9]{1,6})\s+(\S.*?)\s+(?:N/A|On|Off)")
 _POWER = re.compile(r"\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)")
 _AMOUNTS = re.compile(r"(\S+)\s*/\s*(\S+)")
 _BLOCK = re.compile(r"XPU (\S+)")
@@ -94,11 +97,9 @@ def _machine_row(line: str, text: str) -> _Row:
         words = shlex.split(line)
     except ValueError:
         words = []
-    if len(words) != NUM_MACHINE_WORDS or words[5] != "0" or words[7] != "0":
-        raise UnknownLayout(f"xpu-smi -m gave a line that is not of {NUM_MACHINE_WORDS} known words", text)
+    if not _has_known_words(words):
+        raise UnknownLayout(f"xpu-smi -m gave a line that has not the {NUM_MACHINE_WORDS} known words", text, line)
     index, serial, power, chip = words[2], words[3], words[8], words[22]
-    if not index.isdigit():
-        raise UnknownLayout(f"xpu-smi -m gave {index!r} for a device's number", text)
     cells = {
         "used_bytes": Cell(words[17], scale=MIB),
         "total_bytes": Cell(words[18], scale=MIB),
@@ -108,6 +109,19 @@ def _machine_row(line: str, text: str) -> _Row:
     }
     properties = {"name": words[21], "serial": serial, "chip": chip, "firmware": words[20]}
     return _Row(index, _address(words[0], text), f"{serial}/{chip}", cells, properties)
+
+
+def _has_known_words(words: Sequence[str]) -> bool:
+    """Without a header the places count, so the words that have a shape of their own must be where they belong. More
+    may follow, not stand between."""
+    if len(words) < NUM_MACHINE_WORDS or words[5] != "0" or words[7] != "0":
+        return False
+    used, total, use, firmware, name, chip = words[17:23]
+    fits = not (_INTEGER.fullmatch(used) and _INTEGER.fullmatch(total)) or int(used) <= int(total)
+    numbers = all(_INTEGER.fullmatch(word) for word in (words[2], chip))
+    named = bool(re.search("[A-Za-z]", name)) and not _FIRMWARE.fullmatch(name)
+    percent = not _INTEGER.fullmatch(use) or int(use) <= 100
+    return fits and numbers and named and percent and (is_nothing(firmware) or bool(_FIRMWARE.fullmatch(firmware)))
 
 
 # --- xpu-smi -q ------------------------------------------------------------------------------------------------------
@@ -122,7 +136,7 @@ def _blocks(lines: Sequence[str], text: str) -> dict[str, dict[str, str]]:
         headings = {depth: heading for depth, heading in headings.items() if depth < indent}
         if (found := _BLOCK.fullmatch(line.rstrip())) is not None:
             if found[1] in blocks:
-                raise UnknownLayout(f"xpu-smi -q named {found[1]} twice", text)
+                raise UnknownLayout(f"xpu-smi -q named {found[1]} twice", text, line)
             current = blocks[found[1]] = {}
         elif (found := _LABELLED.fullmatch(words)) is not None:
             current["/".join([*headings.values(), found[1]])] = found[2]
@@ -144,7 +158,13 @@ def _query_row(bus_id: str, labels: Mapping[str, str], driver: str, text: str) -
     except KeyError as error:
         raise UnknownLayout(f"xpu-smi -q gave no {error.args[0]!r} for {bus_id}", text) from None
     limit = labels.get("Power Readings/Enforced Power Limit", "").removesuffix("W").strip()
-    properties = {**named, "power_limit_watts": limit, "driver": driver, "node": labels.get("Minor Number", "")}
+    properties = {
+        **named,
+        "power_limit_watts": limit,
+        "driver": driver,
+        "node": labels.get("Minor Number", ""),
+        "problem": _memory_problem(labels.get("ECC Errors/Volatile/DRAM Uncorrectable", "")),
+    }
     return _Row("", _address(bus_id, text), named["uuid"], cells, properties)
 
 
@@ -156,7 +176,7 @@ def _card_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
     at, title = titles[0] if titles else (0, None)
     header = tuple(" | ".join(" ".join(cell.split()) for cell in _cells(line)) for line in lines[at + 2 : at + 5])
     if title is None or header != _HEADER:
-        raise UnknownLayout("xpu-smi gave no table with the header that is known", text)
+        raise UnknownLayout("xpu-smi gave no table with the header that is known", text, _first_other(header))
     versions = _versions(title[1], title[2])
     chunk: list[list[str]] = []
     for line in lines[at + 6 :]:
@@ -173,11 +193,11 @@ def _card_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
 
 def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: str) -> _Row:
     if [len(cells) for cells in chunk] != [3, 3, 3]:
-        raise UnknownLayout("xpu-smi gave a card that has not three lines of three cells", text)
-    (name, bus, _), (power, memory, use), _ = chunk
+        raise UnknownLayout("xpu-smi gave a card that has not three lines of three cells", text, _shown(chunk))
+    (name, bus, errors), (power, memory, use), _ = chunk
     named, drawn, amounts = _NAME.fullmatch(name), _POWER.fullmatch(power), _AMOUNTS.fullmatch(memory)
     if named is None or drawn is None or amounts is None or not bus or not use:
-        raise UnknownLayout("xpu-smi gave a card whose cells are not as their header says", text)
+        raise UnknownLayout("xpu-smi gave a card whose cells are not as their header says", text, _shown(chunk))
     cells = {
         "used_bytes": Cell(amounts[1], "MiB", MIB),
         "total_bytes": Cell(amounts[2], "MiB", MIB),
@@ -185,7 +205,12 @@ def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: st
         "power_watts": Cell(drawn[2], "W"),
         "temperature_celsius": Cell(drawn[1], "C"),
     }
-    properties = {"name": named[2], "power_limit_watts": drawn[3].removesuffix("W"), **versions}
+    properties = {
+        "name": named[2],
+        "power_limit_watts": drawn[3].removesuffix("W"),
+        "problem": _memory_problem(errors),
+        **versions,
+    }
     return _Row(named[1], _address(bus.split()[0], text), named[1], cells, properties)
 
 
@@ -197,7 +222,7 @@ def _device_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
     header = _cells(lines[start + 2]) if len(lines) > start + 3 else []
     known = {"DevID", "PCI Addr", "Model", "SN", "UseRate", "Memory"}
     if not known <= set(header) or len(set(header)) != len(header):
-        raise UnknownLayout("xpu_smi gave no DEVICES table with the columns that are known", text)
+        raise UnknownLayout("xpu_smi gave no DEVICES table with the columns that are known", text, " | ".join(header))
     end = next((at for at in range(start + 4, len(lines)) if lines[at].startswith("-")), None)
     if end is None:
         raise UnknownLayout("xpu_smi gave a DEVICES table that does not end", text)
@@ -206,14 +231,14 @@ def _device_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
     for line in lines[start + 4 : end]:
         cells = _cells(line)
         if len(cells) != len(header):
-            raise UnknownLayout(f"xpu_smi gave a row that does not fit its header: {line.strip()!r}", text)
+            raise UnknownLayout("xpu_smi gave a row that does not fit its header", text, line)
         yield _device_row(dict(zip(header, cells, strict=True)), versions, text)
 
 
 def _device_row(row: Mapping[str, str], versions: dict[str, str], text: str) -> _Row:
     amounts = re.fullmatch(r"(\S+)\s*/\s*(\S.*)", row["Memory"])
-    if amounts is None or not row["DevID"].isdigit():
-        raise UnknownLayout("xpu_smi gave a device without its number or its memory", text)
+    if amounts is None or not _INTEGER.fullmatch(row["DevID"]):
+        raise UnknownLayout("xpu_smi gave a device without its number or its memory", text, " | ".join(row.values()))
     cells = {
         "used_bytes": Cell(amounts[1], scale=MIB),
         "total_bytes": Cell(amounts[2], "MB", MIB),
@@ -227,7 +252,9 @@ def _device_row(row: Mapping[str, str], versions: dict[str, str], text: str) -> 
         if column not in row
     }
     node = row.get("INODE", "").removeprefix("/dev/xpu")
-    properties = {"name": row["Model"], "serial": row["SN"], "state": row.get("State", ""), "node": node, **versions}
+    state = row.get("State", NORMAL)
+    problem = "" if state == NORMAL or is_nothing(state) else f"xpu_smi says that its state is {state}"
+    properties = {"name": row["Model"], "serial": row["SN"], "node": node, "problem": problem, **versions}
     return _Row(row["DevID"], _address(row["PCI Addr"], text), row["DevID"], cells, properties, missing)
 
 
@@ -240,10 +267,25 @@ def _versions(driver: str, runtime: str) -> dict[str, str]:
     return {"driver": driver, "runtime": runtime} if driver and runtime not in ("", "N/A") else {}
 
 
+def _memory_problem(num_errors: str) -> str:
+    """Of memory errors that could not be corrected since the card was started."""
+    if not _INTEGER.fullmatch(num_errors) or int(num_errors) == 0:
+        return ""
+    return f"{num_errors} uncorrectable memory errors since it was started: it needs a reset"
+
+
+def _shown(chunk: Sequence[Sequence[str]]) -> str:
+    return " / ".join(" | ".join(cells) for cells in chunk)
+
+
+def _first_other(header: Sequence[str]) -> str:
+    return next((line for line, known in zip(header, _HEADER, strict=False) if line != known), "")
+
+
 def _address(words: str, text: str) -> str:
     address = pci_address(words)
     if not address:
-        raise UnknownLayout(f"xpu-smi gave {words!r} where a PCI address was expected", text)
+        raise UnknownLayout(f"xpu-smi gave {words!r} where a PCI address was expected", text, words)
     return address
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from flagperf.api import Device, Machine, Presence, Reading
-from flagperf.errors import ToolFailed, ToolSilent
 from flagperf.kit import (
     Card,
     Evidence,
     PciFunction,
     Query,
     TorchDeviceBackend,
-    ask_all,
+    ask_any,
     ask_first,
     judge,
     make_devices,
@@ -102,13 +101,7 @@ def _cards(machine: Machine) -> list[Card]:
 
 def _described(machine: Machine) -> list[Reading]:
     """By -L, which alone has UUIDs; by the table where a release does not print -L in a known way."""
-    try:
-        return ask_all(MX_SMI, machine, (LIST, MEMORY, BOARD_POWER))
-    except ToolFailed as error:
-        by_table = [] if isinstance(error, ToolSilent) else ask_first(MX_SMI, machine, (TABLE,))
-        if not by_table:
-            raise
-        return by_table
+    return ask_any(MX_SMI, machine, (LIST, MEMORY, BOARD_POWER), (TABLE,))
 
 
 def _card(reading: Reading, whole: Reading) -> Card:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from flagperf.api import Availability, Device, Machine, Reading
-from flagperf.errors import ToolFailed
 from flagperf.kit import Query, Tool, ToolProbe, merge, pci_functions
 from flagperf_metax.smi import (
     parse_board_power,
@@ -51,17 +50,10 @@ class MxSmiProbe(ToolProbe):
 
     def available(self, machine: Machine) -> Availability:
         """By trying it: releases differ in what they answer, and another company ships a tool of this name."""
-        found = super().available(machine)
-        if not found.available:
-            return found
-        if not is_metax_machine(machine):
-            reason = f"{self.tool.find(machine)} without a card of MetaX is taken for another company's tool"
-            return Availability(False, reason)
-        try:
-            self.queries[0].ask(self.tool, machine)
-        except ToolFailed as error:
-            return Availability(False, str(error))
-        return Availability(True)
+        path = self.tool.find(machine)
+        if path and not is_metax_machine(machine):
+            return Availability(False, f"{path} without a card of MetaX is taken for another company's tool")
+        return self.tried(machine)
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
         """A slice shares the address of its card, whose figures count its neighbours too: it has a table of its own."""

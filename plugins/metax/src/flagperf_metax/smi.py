@@ -182,7 +182,7 @@ def _json_document(text: str) -> dict[str, Any]:
 
     try:
         document = json.loads(text[max(text.find("{"), 0) :], object_pairs_hook=without_repeats)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UnknownLayout(f"mx-smi -j is no JSON: {error}", text) from None
     return document if isinstance(document, dict) else {}
 

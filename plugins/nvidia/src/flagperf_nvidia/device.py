@@ -14,9 +14,18 @@ import msgspec
 
 from flagperf.api import Device, Machine, Precision, Presence, Reading
 from flagperf.errors import ToolFailed, Unsupported
-from flagperf.kit import Card, Evidence, PciFunction, TorchDeviceBackend, judge, make_devices, pci_functions
+from flagperf.kit import Card, Evidence, PciFunction, TorchDeviceBackend, ask_all, judge, make_devices, pci_functions
 from flagperf_nvidia import smi
-from flagperf_nvidia.nvml import BLOCKED, NO_PERMISSION, VENDOR_ID, Nvml, NvmlFailed, binding
+from flagperf_nvidia.nvml import (
+    BLOCKED,
+    FUNCTION_MISSING,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    VENDOR_ID,
+    Nvml,
+    NvmlFailed,
+    binding,
+)
 
 LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -24,10 +33,18 @@ LIBRARY_FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
     "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
 )
+WSL_NODE = "/dev/dxg"
+WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+"""Windows maps its own driver's libraries into WSL. The node is every vendor's; this library is NVIDIA's."""
 AMPERE = (8, 0)
 _MODULE_VERSION = re.compile(r"Kernel Module(?: +for \S+)? +([0-9]+(?:\.[0-9]+)+)")
 """The open module says for which architecture it is before its version: `Open Kernel Module for x86_64  550.54.14`."""
+_MINOR = re.compile(r"Device Minor:\s*([0-9]+)")
+_COMPUTE_INSTANCE = re.compile(r"MIG [0-9]+c\.([0-9]+g\..+)")
+"""`1c.3g.20gb` is one of several parts that compute in the memory of a `3g.20gb`."""
+UNNAMED = "NVIDIA card"
 NO_SLICES = "MIG mode is on and it has no slices: create some, or turn MIG mode off"
 
 
@@ -101,13 +118,32 @@ def presence(machine: Machine) -> Presence:
     nodes, traces = ((*control, *cards), ()) if cards and control else ((), (*control, *cards))
     modules = _paths(machine, "/sys/module/nvidia") + _paths(machine, "/proc/driver/nvidia/version")
     bus = tuple(f"PCI {each.address} {VENDOR_ID}:{each.device_id}" for each in _on_bus(machine))
-    looked_for = "PCI 10de of class 03xx, /dev/nvidiactl with /dev/nvidia0.., the kernel module nvidia"
+    wsl = _paths(machine, WSL_NODE) + _paths(machine, WSL_LIBRARY)
+    if wsl == (WSL_NODE, WSL_LIBRARY) and not bus and not nodes:
+        return Presence("present", wsl, "by WSL's node and NVIDIA's library there; WSL shows no card on the bus")
+    looked_for = (
+        "PCI 10de of class 03xx, /dev/nvidiactl with /dev/nvidia0.., the kernel module nvidia; "
+        f"in WSL {WSL_NODE} with {WSL_LIBRARY}"
+    )
     return judge(Evidence(bus, nodes, (*modules, *traces), _software(machine)), looked_for)
 
 
 def _on_bus(machine: Machine) -> list[PciFunction]:
     """Of class 03xx: the vendor's switches and audio functions are no cards."""
     return [each for each in pci_functions(machine, VENDOR_ID) if each.class_id.startswith("03")]
+
+
+def _expected(machine: Machine) -> list[PciFunction]:
+    """The cards on the bus that are ours: sysfs also shows those that are not mapped into the container, that another
+    job has, or that another driver holds. The driver says which node a card has; where its list is not here, all of
+    them are ours if there is a node for each."""
+    nodes = {path.name for path in machine.glob("/dev/nvidia[0-9]*") if os.access(path, os.R_OK | os.W_OK)}
+    told = {path.parent.name.lower(): path for path in machine.glob("/proc/driver/nvidia/gpus/*/information")}
+    minors = {address: _MINOR.search(path.read_text(errors="replace")) for address, path in told.items()}
+    on_bus = _on_bus(machine)
+    if not told:
+        return on_bus if len(nodes) >= len(on_bus) else []
+    return [each for each in on_bus if (minor := minors.get(each.address)) and f"nvidia{minor[1]}" in nodes]
 
 
 def _software(machine: Machine) -> tuple[str, ...]:
@@ -126,59 +162,122 @@ def _paths(machine: Machine, pattern: str) -> tuple[str, ...]:
 
 
 def find_cards(machine: Machine) -> list[Card]:
-    """From NVML, else from nvidia-smi."""
+    """From NVML, else from nvidia-smi. Either may leave out a card that is lost: the bus has it."""
     try:
         with Nvml() as nvml:
-            return _name_lost_cards(_nvml_cards(nvml), _on_bus(machine))
+            found, num_refused = _nvml_cards(nvml)
+            return _with_lost_cards(found, _expected(machine), num_refused, "NVML")
     except ToolFailed as nvml_error:
         try:
-            return _smi_cards(machine)
+            return _with_lost_cards(_smi_cards(machine), _expected(machine), 0, "nvidia-smi")
         except ToolFailed as smi_error:
             raise ToolFailed(f"neither NVML nor nvidia-smi lists the cards: {nvml_error}; {smi_error}") from None
 
 
-def _nvml_cards(nvml: Nvml) -> list[Card]:
+def _with_lost_cards(cards: Sequence[Card], expected: Sequence[PciFunction], num_refused: int, by: str) -> list[Card]:
+    """With every card of the bus that is not listed. A listed one that has no name is one of these: where there are as
+    many of them, in their order. Those that are refused to us have none either."""
+    nameless = [card for card in cards if not card.uuid and not card.pci_address]
+    named = {card.pci_address for card in cards}
+    others = [each.address for each in expected if each.address not in named]
+    if len(others) <= len(nameless) + num_refused:
+        places = others if len(others) == len(nameless) else []
+        return [_placed(card, nameless, places) for card in cards]
+    words = "; ".join(
+        [f"on the bus with its device node, but {by} does not list it: it is lost, see the kernel's log"]
+        + [card.problem for card in nameless[:1]]
+    )
+    lost = [Card(-1, (UNNAMED,), pci_address=address, problem=words) for address in others]
+    return [*(card for card in cards if card not in nameless), *lost]
+
+
+def _placed(card: Card, nameless: Sequence[Card], places: Sequence[str]) -> Card:
+    if card not in nameless:
+        return card
+    if places:
+        return msgspec.structs.replace(card, pci_address=places[nameless.index(card)])
+    return msgspec.structs.replace(card, identity=f"nvml-index-{card.physical_index}")
+
+
+# --- cards by NVML --------------------------------------------------------------------------------------------------
+
+
+def _nvml_cards(nvml: Nvml) -> tuple[list[Card], int]:
+    """And the number of cards of the machine that are not mapped for us."""
     found: list[Card] = []
     refused = []
     for index in range(nvml.count()):
         try:
             found += _nvml_card_or_slices(nvml, index)
         except NvmlFailed as error:
-            if error.code in (NO_PERMISSION, BLOCKED):  # a card of the machine that is not mapped for us
+            if error.code in (NO_PERMISSION, BLOCKED):
                 refused.append(str(error))
             else:
-                found.append(Card(index, ("NVIDIA card",), problem=str(error)))
+                found.append(Card(index, (UNNAMED,), problem=str(error)))
     if refused and not found:
         raise ToolFailed(f"NVML counts {len(refused)} cards and shows none of them to this user: {refused[0]}")
-    return found
+    return found, len(refused)
 
 
 def _nvml_card_or_slices(nvml: Nvml, index: int) -> list[Card]:
     handle = nvml.handle(index)
     pci = nvml.pci(handle)
-    properties = {"source": "nvml", **_limits(nvml, handle)}
-    card = Card(index, (nvml.name(handle),), nvml.uuid(handle), pci.address, pci.device_id, properties=properties)
+    uuid, name = nvml.uuid(handle), nvml.name(handle)
+    card = Card(index, (name,), uuid, pci.address, pci.device_id, properties={"source": "nvml"})
+    try:
+        return _nvml_parts(nvml, handle, card)
+    except NvmlFailed as error:
+        return [msgspec.structs.replace(card, problem=str(error))]
+
+
+def _nvml_parts(nvml: Nvml, handle: Any, card: Card) -> list[Card]:
+    """The card, or its slices: they have its problem."""
+    properties = {**card.properties, **_limits(nvml, handle)}
+    card = msgspec.structs.replace(card, problem=nvml.trouble(handle), properties=properties)
     if not nvml.is_sliced(handle):
         return [_with_memory(nvml, handle, card)]
-    slices = [_with_memory(nvml, part, _nvml_slice(nvml, part, card)) for part in nvml.slices(handle)]
-    return slices or [msgspec.structs.replace(card, problem=NO_SLICES)]
+    parts = nvml.slices(handle)
+    instances = [nvml.gpu_instance(part) for part in parts]
+    shared = [instance is not None and instances.count(instance) > 1 for instance in instances]
+    slices = [
+        _with_memory(nvml, part, _nvml_slice(nvml, part, card, is_shared))
+        for part, is_shared in zip(parts, shared, strict=True)
+    ]
+    return slices or [msgspec.structs.replace(card, problem=card.problem or NO_SLICES)]
 
 
-def _nvml_slice(nvml: Nvml, handle: Any, card: Card) -> Card:
+def _nvml_slice(nvml: Nvml, handle: Any, card: Card, is_shared: bool) -> Card:
     """NVML names a slice `<card> MIG 1g.5gb`. The card's PCI id would stand for the whole card's model."""
     name = nvml.name(handle)
     words = "MIG" + name.rpartition(" MIG")[2] if " MIG" in name else "MIG"
     properties = {**card.properties, "card": card.uuid}
     return msgspec.structs.replace(
-        card, names=(name,), uuid=nvml.uuid(handle), pci_id="", slice=words, properties=properties
+        card,
+        names=(name,),
+        uuid=nvml.uuid(handle),
+        pci_id="",
+        slice=_slice_words(words, is_shared),
+        properties=properties,
     )
 
 
+def _slice_words(words: str, is_shared: bool = False) -> str:
+    """Compute instances of one GPU instance have one memory: what one of them uses, the others' figures hold too."""
+    part = _COMPUTE_INSTANCE.fullmatch(words)
+    if part is None and not is_shared:
+        return words
+    whole = f"its {part[1]}" if part else "its GPU instance"
+    return f"{words}, memory shared with the other compute instances of {whole}"
+
+
 def _with_memory(nvml: Nvml, handle: Any, card: Card) -> Card:
+    """A card whose memory is the host's cannot say how much it has, and can be used."""
     try:
         memory = nvml.memory(handle)
     except NvmlFailed as error:
-        return msgspec.structs.replace(card, problem=str(error))
+        if error.code in (NOT_SUPPORTED, FUNCTION_MISSING):
+            return msgspec.structs.replace(card, properties={**card.properties, "memory_missing": str(error)})
+        return msgspec.structs.replace(card, problem=card.problem or str(error))
     properties = {**card.properties, "memory_form": memory.form}
     return msgspec.structs.replace(card, memory_bytes=memory.total_bytes, properties=properties)
 
@@ -196,54 +295,61 @@ def _limits(nvml: Nvml, handle: Any) -> dict[str, str]:
     return limits
 
 
-def _name_lost_cards(cards: Sequence[Card], on_bus: Sequence[PciFunction]) -> list[Card]:
-    """NVML gives a card that it cannot reach no name: where the bus has as many others, they are these."""
-    lost = [card for card in cards if not card.uuid and not card.pci_address]
-    seen = {card.pci_address for card in cards}
-    others = [each.address for each in on_bus if each.address not in seen]
-    addresses = dict(zip([card.physical_index for card in lost], others, strict=False))
-    named = []
-    for card in cards:
-        if card in lost and len(others) == len(lost):
-            card = msgspec.structs.replace(card, pci_address=addresses[card.physical_index])
-        elif card in lost:
-            card = msgspec.structs.replace(card, uuid=f"nvml-index-{card.physical_index}")
-        named.append(card)
-    return named
+# --- cards by nvidia-smi --------------------------------------------------------------------------------------------
 
 
 def _smi_cards(machine: Machine) -> list[Card]:
-    cards = smi.parse_query_gpu(smi.NVIDIA_SMI.run(machine, smi.QUERY_GPU))
-    listed = smi.parse_list(smi.NVIDIA_SMI.run(machine, smi.LIST))
+    readings = ask_all(smi.NVIDIA_SMI, machine, (smi.CARDS, smi.ROWS, smi.PAGES))
+    listed = smi.LISTED.ask(smi.NVIDIA_SMI, machine)
     found: list[Card] = []
-    for reading in cards:
+    for reading in readings:
         card = _smi_card(reading)
-        slices = [each for each in listed if each.properties.get("card") == card.uuid]
+        slices = [each for each in listed if card.uuid and each.properties.get("card") == card.uuid]
         if reading.properties.get("mig_mode") == "Enabled" and not slices:
-            card = msgspec.structs.replace(card, problem=NO_SLICES)
+            card = msgspec.structs.replace(card, problem=card.problem or NO_SLICES)
         found += [_smi_slice(card, each) for each in slices] or [card]
-    return found
+    return [*found, *_only_listed(listed, readings)]
+
+
+def _only_listed(listed: Sequence[Reading], readings: Sequence[Reading]) -> list[Card]:
+    """Cards that -L names and the csv does not. Lost ones, which the two may name differently, only where the csv names
+    none."""
+    known = {key for reading in readings for key in (reading.device_id, reading.properties.get("index"))}
+    some_lost = any("uuid" not in reading.properties for reading in readings)
+    cards = [each for each in listed if not {each.device_id, each.properties.get("index", "no index")} & known]
+    unknown = [each for each in cards if "uuid" in each.properties or not some_lost]
+    return [
+        msgspec.structs.replace(_smi_card(each), problem=each.properties.get("problem", "only nvidia-smi -L lists it"))
+        for each in unknown
+    ]
 
 
 def _smi_card(reading: Reading) -> Card:
-    """A lost card has nothing but its address and the tool's words."""
+    """A lost card has nothing but its address or its index, and the tool's words."""
     told = reading.properties
-    limits = {name: value for name, value in told.items() if name.startswith("power_")}
+    properties = {name: value for name, value in told.items() if name.startswith("power_")}
+    if "total_bytes" in reading.missing:
+        properties["memory_missing"] = reading.missing["total_bytes"]
     return Card(
         int(told.get("index", "-1")),
-        (told.get("name", "NVIDIA card"),),
+        (told.get("name", UNNAMED),),
         told.get("uuid", ""),
-        told.get("pci_address", reading.device_id),
+        told.get("pci_address", ""),
         memory_bytes=reading.total_bytes,
-        problem="" if told else reading.missing["used_bytes"],
-        properties={"source": "nvidia-smi", **limits},
+        problem=told.get("problem", ""),
+        properties={"source": "nvidia-smi", **properties},
     )
 
 
 def _smi_slice(card: Card, listed: Reading) -> Card:
     """nvidia-smi's csv has no memory of slices: it is not known, and not the card's."""
     told = listed.properties
-    properties = {**card.properties, "card": card.uuid}
+    properties = {**card.properties, "card": card.uuid, "memory_missing": smi.NOT_OF_A_SLICE}
     return msgspec.structs.replace(
-        card, names=(told["name"],), uuid=told["uuid"], slice=told["slice"], memory_bytes=None, properties=properties
+        card,
+        names=(told["name"],),
+        uuid=told["uuid"],
+        slice=_slice_words(told["slice"]),
+        memory_bytes=None,
+        properties=properties,
     )

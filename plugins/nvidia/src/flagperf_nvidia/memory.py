@@ -8,7 +8,7 @@ from typing import Any
 
 from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, ProcessReading, Reading
 from flagperf.errors import ToolFailed
-from flagperf.kit import Query, ToolProbe
+from flagperf.kit import ToolProbe
 from flagperf_nvidia import smi
 from flagperf_nvidia.device import presence
 from flagperf_nvidia.nvml import Nvml, NvmlFailed
@@ -109,15 +109,23 @@ class NvidiaSmiProbe(ToolProbe):
     vendor = "nvidia"
     name = "nvidia-smi"
     tool = smi.NVIDIA_SMI
-    queries = (Query(smi.QUERY_GPU, smi.parse_query_gpu, MemoryProbe.figures),)
+    queries = (smi.CARDS,)
     minimum_interval_seconds = 1.0
 
     def available(self, machine: Machine) -> Availability:
         absent = _absence(machine)
         return Availability(False, absent) if absent else super().available(machine)
 
+    def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
+        cards = [device for device in devices if not device.slice]
+        readings = super().sample(cards, launcher_pid) if cards else []
+        unknown = dict.fromkeys(FIGURES, smi.NOT_OF_A_SLICE)
+        return [*readings, *(Reading(device.id, missing=unknown) for device in devices if device.slice)]
+
     def processes(self, devices: Sequence[Device]) -> list[ProcessReading]:
-        """The tool names cards, not slices: of a slice it cannot say."""
+        """The tool names cards, not slices: none listed would not mean that a slice has none."""
+        if any(device.slice for device in devices):
+            raise ToolFailed("nvidia-smi tells the processes of the whole card, not of a slice")
         listed = smi.parse_compute_apps(self.tool.run(self._machine, smi.QUERY_COMPUTE_APPS))
         uuids = {device.uuid for device in devices}
         return [each for each in listed if each.device_id in uuids]

@@ -15,12 +15,14 @@ import msgspec
 
 from flagperf.errors import ToolFailed
 from flagperf.kit import pci_address
+from flagperf_nvidia.health import PAGES_WAIT, row_problem
 
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
 FUNCTION_MISSING = 13
 LOST = 15
+RESET_REQUIRED = 16
 BLOCKED = 17
 VERSION_MISMATCH = 25
 
@@ -127,7 +129,14 @@ class Nvml:
         return PciPlace(pci_address(_text(info.busId)), f"{both & 0xFFFF:04x}", f"{both >> 16:04x}")
 
     def memory(self, handle: Any) -> CardMemory:
-        """The newer call where driver and binding have it, else the older one, which counts reserved memory as used."""
+        """The newer call where driver and binding have it, else the older one, which counts reserved memory as used.
+        Of memory that is the host's (GB10) NVML says that it is not supported, or a total of 0."""
+        memory = self._memory(handle)
+        if memory.total_bytes == 0:
+            raise NvmlFailed("nvmlDeviceGetMemoryInfo", "a total of 0 bytes", NOT_SUPPORTED)
+        return memory
+
+    def _memory(self, handle: Any) -> CardMemory:
         version = getattr(self._pynvml, "nvmlMemory_v2", None)
         if version is not None:
             try:
@@ -137,6 +146,28 @@ class Nvml:
                     raise
         info = self._call("nvmlDeviceGetMemoryInfo", handle)
         return CardMemory(int(info.total), int(info.used), "v1, used includes reserved")
+
+    def trouble(self, handle: Any) -> str:
+        """Why a card cannot be used though it answers; "" where nothing says so."""
+        try:
+            self._ask_whether_lost(handle)
+            _, num_uncorrectable, is_pending, has_failed = self._call("nvmlDeviceGetRemappedRows", handle)
+            return row_problem(num_uncorrectable, bool(is_pending), bool(has_failed))
+        except NvmlFailed as error:
+            if error.code in (LOST, RESET_REQUIRED):
+                return str(error)
+        with contextlib.suppress(NvmlFailed):  # cards before Ampere retire pages
+            return PAGES_WAIT if self._call("nvmlDeviceGetRetiredPagesPendingStatus", handle) else ""
+        return ""
+
+    def _ask_whether_lost(self, handle: Any) -> None:
+        """Name and UUID of a lost card are remembered by the library: what has to be read from the card tells."""
+        for ask in (self.temperature_celsius, self.utilisation_percent, self.power_watts):
+            try:
+                ask(handle)
+            except NvmlFailed as error:
+                if error.code in (LOST, RESET_REQUIRED):
+                    raise
 
     def utilisation_percent(self, handle: Any) -> float:
         return float(self._call("nvmlDeviceGetUtilizationRates", handle).gpu)
@@ -199,6 +230,13 @@ class Nvml:
                 if error.code != NOT_FOUND:
                     raise
         return found
+
+    def gpu_instance(self, handle: Any) -> int | None:
+        """The part of the memory that a slice computes in; None where an old driver does not tell."""
+        try:
+            return int(self._call("nvmlDeviceGetGpuInstanceId", handle))
+        except NvmlFailed:
+            return None
 
     def _refuse_strangers(self) -> None:
         """Another vendor ships a library that answers to NVML's name for its own cards."""

@@ -2,6 +2,8 @@
 
 parse_query_gpu      --query-gpu=... --format=csv, with or without its header and its units
 parse_list           -L, with MIG slices
+parse_lost           lines of either, or of stderr, that name a lost card
+parse_health         --query-remapped-rows=..., --query-gpu=uuid,retired_pages.pending, both with --format=csv
 parse_compute_apps   --query-compute-apps=... --format=csv, with or without its header and its units
 """
 
@@ -14,7 +16,8 @@ import msgspec
 
 from flagperf.api import FIGURES, ProcessReading, Reading
 from flagperf.errors import UnknownLayout
-from flagperf.kit import Cell, Tool, cell_number, is_nothing, pci_address, read_cells, whole_lines
+from flagperf.kit import Cell, Query, Tool, cell_number, is_nothing, pci_address, read_cells, whole_lines
+from flagperf_nvidia.health import PAGES_WAIT, row_problem
 
 NVIDIA_SMI = Tool(("nvidia-smi",), ("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"))
 
@@ -36,10 +39,18 @@ GPU_FIELDS = (
 )
 APP_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory")  # no process_name: it may hold commas, and nothing quotes them
 
+ROW_FIELDS = ("gpu_uuid", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure")
+PAGE_FIELDS = ("uuid", "retired_pages.pending")
+
 QUERY_GPU = (f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv")
 QUERY_COMPUTE_APPS = (f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv")
+QUERY_ROWS = (f"--query-remapped-rows={','.join(ROW_FIELDS)}", "--format=csv")
+QUERY_PAGES = (f"--query-gpu={','.join(PAGE_FIELDS)}", "--format=csv")
 LIST = ("-L",)
 
+NOT_OF_A_SLICE = "nvidia-smi tells it of the whole card, not of a slice"
+
+_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _CARD_UUID = f"GPU-{_UUID}"
 _SLICE_UUID = f"MIG-(?:{_UUID}|{_CARD_UUID}/[0-9]+/[0-9]+)"  # drivers before 470 name card/instance/compute instance
@@ -47,13 +58,17 @@ _SLICE_UUID = f"MIG-(?:{_UUID}|{_CARD_UUID}/[0-9]+/[0-9]+)"  # drivers before 47
 _WORDS = {
     "index": "[0-9]+",
     "uuid": _CARD_UUID,
-    "pci.bus_id": "[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]",
+    "pci.bus_id": _ADDRESS,
     "name": ".+",
     "driver_version": "[0-9]+(?:\\.[0-9]+)+",
     "mig.mode.current": "Enabled|Disabled",
     "gpu_uuid": _CARD_UUID,
     "pid": "[0-9]+",
     "process_name": ".+",
+    "remapped_rows.uncorrectable": "[0-9]+",
+    "remapped_rows.pending": "Yes|No|[01]",
+    "remapped_rows.failure": "Yes|No|[01]",
+    "retired_pages.pending": "Yes|No",
 }
 """The shape of a field that is no measurement."""
 
@@ -69,16 +84,27 @@ _UNITS = {
 }
 """Measurements, with the unit that header and cells give."""
 
-_LOST_CARD = re.compile(r"Unable to determine the device handle for GPU(?:[0-9]+:)? (\S+): .+")
+_LOST_CARD = re.compile(
+    r"(?P<handle>Unable to \w+ the device handle for )?"
+    rf"GPU ?(?:(?:(?P<index>[0-9]{{1,3}}):? )??(?P<address>{_ADDRESS})|(?P<only_index>[0-9]{{1,3}})): (?P<words>.+)",
+    re.IGNORECASE,
+)
+"""Releases name the card by index, by address or by both, with or without a space before it."""
+_LOST = re.compile(r"Unknown Error|GPU is lost.*|GPU requires reset.*", re.IGNORECASE)
+"""What follows a card that is named alone: a card of `-L` is followed by its name."""
+_BROKEN_CELL = re.compile(r"\[.*(requires reset|is lost).*\]", re.IGNORECASE)
+_NO_CARDS = "No devices were found"
 _LISTED_CARD = re.compile(rf"GPU ([0-9]+): (.+) \(UUID: ({_CARD_UUID})\)")
 _LISTED_SLICE = re.compile(rf"\s+MIG (\S+)\s+Device\s+([0-9]+): \(UUID: ({_SLICE_UUID})\)")
 
 
 def parse_query_gpu(text: str) -> list[Reading]:
     """One reading per card, keyed by its UUID, and one without figures for every card that the driver has lost."""
-    lost, table = _lost_cards(text)
+    lost = parse_lost(text)
+    if lost and not _other_lines(text):
+        return lost
     without_default_limit = tuple(field for field in GPU_FIELDS if field != "power.default_limit")
-    rows = _rows(table, (GPU_FIELDS, without_default_limit))
+    rows = _rows(text, (GPU_FIELDS, without_default_limit))
     if not rows:
         raise UnknownLayout("nvidia-smi --query-gpu printed no card", text)
     for key in ("index", "uuid", "pci.bus_id"):
@@ -87,10 +113,11 @@ def parse_query_gpu(text: str) -> list[Reading]:
 
 
 def parse_list(text: str) -> list[Reading]:
-    """Cards and, after each, its slices: keyed by UUID, without figures. A slice names its card as `card`."""
-    found: list[Reading] = []
+    """Cards and, after each, its slices: keyed by UUID, without figures. A slice names its card as `card`. Lost cards
+    come first."""
+    found = parse_lost(text)
     card: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in _other_lines(text):
         if whole := _LISTED_CARD.fullmatch(line):
             card = {"index": whole[1], "name": whole[2], "uuid": whole[3]}
             found.append(Reading(whole[3], properties=card))
@@ -98,12 +125,31 @@ def parse_list(text: str) -> list[Reading]:
             name = f"{card['name']} MIG {part[1]}"
             properties = {**card, "name": name, "uuid": part[3], "slice": f"MIG {part[1]}", "card": card["uuid"]}
             found.append(Reading(part[3], properties=properties))
-        elif line.strip():
-            raise UnknownLayout(f"nvidia-smi -L printed {line.strip()[:100]!r}", text)
+        else:
+            raise UnknownLayout("nvidia-smi -L printed a line that is neither a card nor a slice", text, line)
     if not found:
         raise UnknownLayout("nvidia-smi -L printed no card", text)
     _refuse_twice([reading.device_id for reading in found], text)
     return found
+
+
+def parse_lost(text: str) -> list[Reading]:
+    """The cards that a text says to be lost, keyed by address or, where it has none, by index."""
+    found: dict[str, Reading] = {}
+    for line in text.splitlines():
+        lost = _lost(line)
+        if lost is not None:
+            address, index = pci_address(lost["address"] or ""), lost["index"] or lost["only_index"] or ""
+            said = {"problem": line.strip(), "index": index, "pci_address": address}
+            properties = {name: value for name, value in said.items() if value}
+            missing = dict.fromkeys(FIGURES, line.strip())
+            found[address or index] = Reading(address or index, missing=missing, properties=properties)
+    return list(found.values())
+
+
+def parse_health(text: str) -> list[Reading]:
+    """Cards keyed by UUID, with their `problem` where they have one."""
+    return [_health(row) for row in _rows(text, (ROW_FIELDS, PAGE_FIELDS))]
 
 
 def parse_compute_apps(text: str) -> list[ProcessReading]:
@@ -116,6 +162,12 @@ def parse_compute_apps(text: str) -> list[ProcessReading]:
 
 def _process(card: str, pid: int, memory: Cell) -> ProcessReading:
     return ProcessReading(card, pid, read_cells(card, {"used_bytes": memory}).used_bytes)
+
+
+CARDS = Query(QUERY_GPU, parse_query_gpu, FIGURES[:5], parse_lost)
+LISTED = Query(LIST, parse_list, (), parse_lost)
+ROWS = Query(QUERY_ROWS, parse_health, ())
+PAGES = Query(QUERY_PAGES, parse_health, ())
 
 
 # --- cards ----------------------------------------------------------------------------------------------------------
@@ -148,26 +200,44 @@ def _reading(row: Mapping[str, Cell], text: str) -> Reading:
     cells = {figure: row[field] for figure, field in _FIELD_OF.items() if field in row}
     no_column = {figure: f"no column {field}" for figure, field in _FIELD_OF.items() if field not in row}
     properties = {name: said[field] for name, field in _PROPERTIES.items() if field in said}
+    properties |= {"problem": words} if (words := _problem(row)) else {}
     reading = read_cells(key, cells, properties | ({"pci_address": address} if address else {}))
     return msgspec.structs.replace(reading, missing={**reading.missing, **no_column})
 
 
-def _lost_cards(text: str) -> tuple[list[Reading], str]:
-    """The lines before the table that tell of a card which the driver cannot reach, and the rest of the text."""
-    lost: list[Reading] = []
-    while text and (found := _LOST_CARD.fullmatch(text.partition("\n")[0].strip())):
-        address = pci_address(found[1])
-        if not address:
-            raise UnknownLayout("nvidia-smi lost a card without saying which", text)
-        lost.append(Reading(address, missing=dict.fromkeys(FIGURES, found[0])))
-        text = text.partition("\n")[2]
-    return lost, text
+def _problem(row: Mapping[str, Cell]) -> str:
+    """An unknown error is common in a cell of a healthy card; of its memory it is none."""
+    broken = next((cell.text for cell in row.values() if _BROKEN_CELL.fullmatch(cell.text)), "")
+    memory = row["memory.total"].text if "memory.total" in row else ""
+    return broken.strip("[]") or ("Unknown Error of its memory" if memory == "[Unknown Error]" else "")
+
+
+def _health(row: Mapping[str, Cell]) -> Reading:
+    said = {field: cell.text in ("Yes", "1") for field, cell in row.items()}
+    num_uncorrectable = row.get("remapped_rows.uncorrectable", Cell("0")).text
+    bad_rows = int(num_uncorrectable) if not is_nothing(num_uncorrectable) else 0
+    problem = row_problem(
+        bad_rows, said.get("remapped_rows.pending", False), said.get("remapped_rows.failure", False)
+    ) or (PAGES_WAIT if said.get("retired_pages.pending") else "")
+    key = (row.get("gpu_uuid") or row["uuid"]).text
+    return Reading(key, properties={"problem": problem} if problem else {})
+
+
+def _lost(line: str) -> re.Match[str] | None:
+    found = _LOST_CARD.fullmatch(line.strip())
+    return found if found and (found["handle"] or _LOST.fullmatch(found["words"])) else None
+
+
+def _other_lines(text: str) -> list[str]:
+    """What an output says beside lost cards."""
+    lines = [line for line in whole_lines(text) if line.strip() and _lost(line) is None]
+    return [] if [line.strip() for line in lines] == [_NO_CARDS] and parse_lost(text) else lines
 
 
 def _refuse_twice(keys: Sequence[str], text: str) -> None:
     twice = [key for key in keys if keys.count(key) > 1]
     if twice:
-        raise UnknownLayout(f"nvidia-smi printed {twice[0]} twice", text)
+        raise UnknownLayout(f"nvidia-smi printed {twice[0]} twice", text, twice[0])
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -175,14 +245,14 @@ def _refuse_twice(keys: Sequence[str], text: str) -> None:
 
 def _rows(text: str, questions: Sequence[tuple[str, ...]]) -> list[dict[str, Cell]]:
     """Known field -> cell. Columns go by the header; without one, by the question that was asked and its shapes."""
-    lines = [line for line in whole_lines(text) if line.strip()]
+    lines = _other_lines(text)
     columns = _header(lines[0], {field for fields in questions for field in fields}, text) if lines else []
     if columns:
         lines = lines[1:]
     else:
         columns = next((list(fields) for fields in questions if lines and len(_split(lines[0])) == len(fields)), [])
     if not columns:
-        raise UnknownLayout("neither a header of nvidia-smi's csv nor a row of it", text)
+        raise UnknownLayout("neither a header of nvidia-smi's csv nor a row of it", text, "".join(lines[:1]))
     rows = [dict(zip(columns, _cells(line, columns, text), strict=True)) for line in lines]
     measured = [row[field] for row in rows for field in row if _UNITS.get(field) and not is_nothing(row[field])]
     has_units = any(" " in cell for cell in measured)
@@ -198,20 +268,22 @@ def _header(line: str, known: Collection[str], text: str) -> list[str]:
     for title in _split(line):
         name, _, unit = title.partition(" [")
         if name in _UNITS and unit != (f"{_UNITS[name]}]" if _UNITS[name] else ""):
-            raise UnknownLayout(f"nvidia-smi's csv has {title!r}, not {name} in {_UNITS[name] or 'no unit'}", text)
+            raise UnknownLayout(
+                f"nvidia-smi's csv has {title!r}, not {name} in {_UNITS[name] or 'no unit'}", text, line
+            )
         fields.append(name)
     found = [field for field in fields if field in known]
     if len(set(found)) != len(found):
-        raise UnknownLayout("nvidia-smi's csv has a column twice", text)
+        raise UnknownLayout("nvidia-smi's csv has a column twice", text, line)
     if found and not _is_enough(found):
-        raise UnknownLayout(f"nvidia-smi's csv has only the columns {', '.join(found)}", text)
+        raise UnknownLayout(f"nvidia-smi's csv has only the columns {', '.join(found)}", text, line)
     return fields if found else []
 
 
 def _is_enough(fields: Sequence[str]) -> bool:
     """Whose memory, and how much."""
     of_cards = "memory.used" in fields and {"uuid", "pci.bus_id", "index"} & set(fields)
-    return bool(of_cards) or {"gpu_uuid", "pid", "used_gpu_memory"} <= set(fields)
+    return bool(of_cards) or any(set(known) <= set(fields) for known in (APP_FIELDS, ROW_FIELDS, PAGE_FIELDS))
 
 
 def _cells(line: str, columns: Sequence[str], text: str) -> list[str]:
@@ -220,7 +292,7 @@ def _cells(line: str, columns: Sequence[str], text: str) -> list[str]:
         at, surplus = columns.index("process_name"), len(cells) - len(columns)
         cells[at : at + surplus + 1] = [", ".join(cells[at : at + surplus + 1])]
     if len(cells) != len(columns):
-        raise UnknownLayout(f"a row of nvidia-smi's csv has {len(cells)} cells, not {len(columns)}", text)
+        raise UnknownLayout(f"a row of nvidia-smi's csv has {len(cells)} cells, not {len(columns)}", text, line)
     return cells
 
 
@@ -228,12 +300,10 @@ def _cell(field: str, cell: str, has_units: bool, text: str) -> Cell:
     """Checked here, so that one odd cell refuses the whole output."""
     if field in _WORDS:
         if not is_nothing(cell) and not re.fullmatch(_WORDS[field], cell):
-            raise UnknownLayout(f"nvidia-smi's csv has {cell!r} as {field}", text)
+            raise UnknownLayout(f"nvidia-smi's csv has {cell!r} as {field}", text, cell)
         return Cell(cell)
     unit = _UNITS[field] if has_units else ""
-    number = cell_number(cell, unit)
-    if number is not None and _UNITS[field] == "MiB" and number != int(number):
-        raise UnknownLayout(f"nvidia-smi's csv has {cell!r} as {field}", text)
+    cell_number(cell, unit)
     return Cell(cell, unit, 1 << 20 if _UNITS[field] == "MiB" else 1)
 
 
