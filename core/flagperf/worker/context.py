@@ -45,6 +45,8 @@ from flagperf.worker.step import MeasuredStep, Step, checked_work
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from flagperf.worker.gradient_scaler import GradientScaler
+
 FLUSH_SECONDS = 1.0
 """Minimum interval between writes of steps. One write costs about 0.1 ms, and live progress does not need more."""
 
@@ -131,6 +133,15 @@ class Context:
         from flagperf.worker.accelerator import make_accelerator
 
         return make_accelerator(self._backend, self.precision, self.world_size, self.device, **arguments)
+
+    def gradient_scaler(self) -> GradientScaler:
+        """Dynamic loss scaling, enabled where this precision computes in float16. For a case that does not call
+        accelerator.backward, which scales by itself. Since HOOK_API 2."""
+        import torch
+
+        from flagperf.worker.gradient_scaler import GradientScaler
+
+        return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 
     def sum_over_ranks(self, *values: float) -> list[float]:
         """Element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
