@@ -91,8 +91,8 @@ def _is_known(torch_type: str) -> bool:
 
 def _teach_device(backend: DeviceBackend, world_size: int, device: str) -> None:
     os.environ["ACCELERATE_TORCH_DEVICE"] = device
+    state = PartialState(backend=backend.collective_backend)
     if world_size > 1:
-        state = PartialState(backend=backend.collective_backend)
         # What it does for this type fits any: gradients go through the group that exists, and no device is chosen.
         state.distributed_type = DistributedType.MULTI_CPU
 
@@ -108,5 +108,6 @@ def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
 
 def _check_device(chosen: torch.device, torch_type: str, device: str) -> None:
     """Without an index it is the current device, which is the one that the backend activated."""
-    if chosen.type != torch_type or chosen.index not in (None, torch.device(device).index):
+    expected = torch.device(device)
+    if chosen.type != torch_type or None not in (chosen.index, expected.index) and chosen != expected:
         raise RuntimeError(f"accelerate chose {chosen}, but the job runs on {device}")

@@ -36,6 +36,7 @@ def install(
 
     if not hasattr(backend_registration, ENTRY_POINT):
         raise Unsupported(f"this torch ({torch.__version__}) cannot have a device written in Python; torch 2.13 can")
+    from flagperf.testing.torch_device.attention import register_attention
     from flagperf.testing.torch_device.autocast import register_autocast
     from flagperf.testing.torch_device.collectives import register_collectives
     from flagperf.testing.torch_device.device import Device
@@ -49,7 +50,7 @@ def install(
     getattr(backend_registration, ENTRY_POINT)(torch_type, module)
     library = torch.library.Library("_", "IMPL")
     library.fallback(lambda operator, *args, **kwargs: device.run(operator, args, kwargs), "PrivateUse1")
-    _kept.extend([library, *register_autocast(torch_type)])
+    _kept.extend([library, register_attention(), *register_autocast(torch_type)])
     patch_functions(torch_type)
     register_collectives(collective_backend, torch_type)
     # Autograd has one thread per card and takes their number from torch's own guard, which says 1.
