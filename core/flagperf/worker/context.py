@@ -257,6 +257,14 @@ class Context:
         taken, self._pending = self._pending, []
         return [measured.event() for measured in taken]
 
+    def _write_finished_steps(self) -> None:
+        """Called when the case has failed. A step whose loss or time cannot be read any more raises."""
+        taken, self._pending = self._pending, []
+        if taken:
+            self._backend.synchronize()
+        for measured in taken:
+            self._sink.write(measured.event())
+
     def _ended(self, name: str, began_ns: int) -> SpanEnded:
         return SpanEnded(self._clock(), name, began_ns, self._num_steps)
 

@@ -11,7 +11,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _register_process_group, _resolve_process_group
+from torch._C._distributed_c10d import (
+    _create_work_from_future,
+    _register_process_group,
+    _resolve_process_group,
+)
 
 _host_groups: dict[Any, tuple[dist.ProcessGroup, str]] = {}
 """By the backend that torch holds for the device's group."""
@@ -36,6 +40,16 @@ def within_host_groups(args: Any, torch_type: str) -> Any:
     """The arguments of a collective, with the hidden group in place of the device's. Groups come as objects of
     TorchScript, or by name."""
     return tuple(_host_group(each, torch_type) for each in args)
+
+
+def with_device_result(results: Any) -> Any:
+    """Of an all-reduce: DistributedDataParallel takes the gradients from the work's own result. It would get the
+    tensors inside, and copy them from the host."""
+    tensors, boxed = results
+    future = torch.futures.Future(devices=[tensors[0].device])
+    work = dist.Work.unbox(boxed)
+    work.get_future().add_done_callback(lambda _: future.set_result(list(tensors)))
+    return tensors, _create_work_from_future(future).boxed()
 
 
 def _host_group(value: Any, torch_type: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from flagperf.testing.torch_device.collectives import with_device_result, within_host_groups
 from flagperf.testing.torch_device.memory import CardMemory, Report
 from flagperf.testing.torch_device.options import Options
 from flagperf.testing.torch_device.queue import Queue
@@ -50,8 +51,6 @@ class Device:
     def run(self, operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         name = operator.name()
         if name.startswith(("c10d::", "_c10d_functional::")):
-            from flagperf.testing.torch_device.collectives import within_host_groups
-
             args = within_host_groups(args, self.torch_type)
         if name == "aten::copy_":
             return self._copy(*args, **kwargs)
@@ -62,7 +61,8 @@ class Device:
         self.queue.add_operator(name)
         if name in WAITING or (name.startswith("aten::index") and _has_bool_index(args)):
             self.queue.synchronize()
-        return self._computed(operator, name, flat, shape, index)
+        results = self._computed(operator, name, flat, shape, index)
+        return with_device_result(results) if name == "c10d::allreduce_" else results
 
     def _computed(self, operator: Any, name: str, flat: list[Any], shape: Any, index: int) -> Any:
         wrappers = {id(each._held): each for each in flat if isinstance(each, DeviceTensor)}
@@ -143,5 +143,8 @@ def _is_host_tensor(value: Any) -> bool:
 
 
 def _has_bool_index(args: Any) -> bool:
+    """How many elements a mask chooses is known to the device alone. Where one number is set there, none is counted."""
     indices = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) else ()
-    return any(isinstance(each, torch.Tensor) and each.dtype in (torch.bool, torch.uint8) for each in indices)
+    sets_one_number = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
+    is_mask = any(isinstance(each, torch.Tensor) and each.dtype in (torch.bool, torch.uint8) for each in indices)
+    return is_mask and not sets_one_number
