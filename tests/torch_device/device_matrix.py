@@ -9,19 +9,27 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
-RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+RANK, WORLD_SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 STEPS = 2
+NOT_ON_CPU = ("tf32", "amp-fp16")
+"""Both are float32 there."""
 NO_DROPOUT = {"model__dropout": 0.0, "model__attention_dropout": 0.0, "model__classifier_dropout": 0.0}
 """torch drops out by another operator on devices, with other random numbers."""
 CHANGES: dict[str, dict[str, Any]] = {
     "distilbert": {"training__max_steps": STEPS, "evaluation__max_rows": 40, **NO_DROPOUT},
     "glm": {"training__max_steps": STEPS, "evaluation__max_rows": 4},
-    "llama2_7b_finetune": {"training__max_steps": STEPS, "evaluation__max_rows": 4},
+    "llama2_7b_finetune": {
+        "training__max_steps": STEPS,
+        "evaluation__max_rows": 4,
+        "evaluation__questions": 4,
+        "data__rows": 20,
+    },
     "llama2_70b": {"training__max_steps": STEPS},
-    "aquila_33b": {},
+    "aquila_33b": {"data__samples": 12},
 }
 
 
@@ -55,14 +63,12 @@ def _runs_on(name: str) -> dict[str, Any]:
 
 
 def _outcome(case: str, precision: str, backend: Any) -> dict[str, Any]:
-    import traceback
-
+    if backend.torch_type == "cpu" and precision in NOT_ON_CPU:
+        return {}
     try:
         return _run(case, precision, backend)
-    except Exception as error:
-        if os.environ.get("MATRIX_TRACE"):
-            traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {error}"}
+    except Exception:  # noqa: BLE001
+        return {"error": traceback.format_exc()}
 
 
 def _run(case: str, precision: str, backend: Any) -> dict[str, Any]:
@@ -72,7 +78,8 @@ def _run(case: str, precision: str, backend: Any) -> dict[str, Any]:
     config = harness.values(devices=WORLD_SIZE, precision=precision, **CHANGES[case])
     with counted_waits(backend) as waits:
         events = harness.run(config, None, RANK, WORLD_SIZE, backend)
-    return {"losses": [step.loss for step in steps(events)], "reported": reported(events), "waits": waits}
+    losses = [step.loss for step in steps(events) if step.loss is not None]  # some ranks of a model have none
+    return {"losses": losses, "reported": reported(events), "waits": waits}
 
 
 def _harness(case: str) -> Any:
