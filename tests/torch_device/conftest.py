@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nova_machine import NovaMachine, installed_nova
+from nova_machine import NovaMachine, install_nova, made_once
 
 
 @pytest.fixture(scope="session")
 def nova_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return installed_nova(tmp_path_factory)
+    return made_once(tmp_path_factory, "nova", install_nova)
 
 
 @pytest.fixture

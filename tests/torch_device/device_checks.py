@@ -1,13 +1,15 @@
-"""What the device does, as functions that assert: run by `python device_checks.py` in a process that has the device.
+"""What the device does, as functions that assert: `python device_checks.py OUT`, in a process that has the device.
 
-Prints the traceback of each check that failed, by its name, as JSON. The device of a process cannot be taken away, so
+Writes the traceback of each check that failed, by its name, as JSON. The device of a process cannot be taken away, so
 none of this runs in pytest's own.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
@@ -40,7 +42,11 @@ def check_tensors_of_two_cards_do_not_meet() -> None:
 def check_factories_take_the_device_that_they_are_given() -> None:
     import torch
 
-    made = [torch.tensor([1], device="nova:1"), torch.zeros(2, device="nova:1"), torch.as_tensor([1.0], device="nova:1")]
+    made = [
+        torch.tensor([1], device="nova:1"),
+        torch.zeros(2, device="nova:1"),
+        torch.as_tensor([1.0], device="nova:1"),
+    ]
     assert {str(tensor.device) for tensor in made} == {"nova:1"}
     with torch.device("nova:1"):
         assert str(torch.tensor([1]).device) == "nova:1"
@@ -168,6 +174,7 @@ def check_float64_is_refused_where_the_card_has_none() -> None:
 
 def check_the_first_matrix_product_may_take_longer() -> None:
     import torch
+
     from flagperf.testing.torch_device.options import Options
     from flagperf.testing.torch_device.queue import Queue
 
@@ -223,7 +230,11 @@ def check_collectives_of_the_host_raise() -> None:
     card = torch.ones(2, device="nova")
     torch.distributed.all_reduce(card)
     assert card.tolist() == [1.0, 1.0]
-    raises(RuntimeError, "No backend type associated with device type cpu", lambda: torch.distributed.all_reduce(torch.ones(2)))
+    raises(
+        RuntimeError,
+        "No backend type associated with device type cpu",
+        lambda: torch.distributed.all_reduce(torch.ones(2)),
+    )
     torch.distributed.destroy_process_group()
 
 
@@ -245,7 +256,7 @@ def check_an_optimizer_of_the_weights_of_before_is_refused() -> None:
     raises(RuntimeError, "holds none of the model's weights", lambda: accelerator.prepare(model, optimizer))
 
 
-def main() -> None:
+def main(out: Path) -> None:
     import torch_nova  # noqa: F401
 
     problems = {}
@@ -256,8 +267,8 @@ def main() -> None:
                 problems[name] = ""
             except Exception:  # noqa: BLE001
                 problems[name] = traceback.format_exc()
-    print(json.dumps(problems))
+    out.write_text(json.dumps(problems))
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

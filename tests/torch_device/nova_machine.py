@@ -6,7 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,17 @@ class NovaMachine:
         return subprocess.Popen(command, cwd=self.folder, env={**self.environ, **variables}, **pipes)
 
 
-def installed_nova(factory: pytest.TempPathFactory) -> Path:
-    """Once for all workers of a session."""
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A file or folder that `make` writes, once for all workers of a session: the others wait for it."""
     shared = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
-    target = shared / "nova"
-    with (shared / "nova.lock").open("w") as lock:
+    target, unfinished = shared / name, shared / f"making-{name}"
+    with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            install_dummies(shared / "installing-nova", str(HERE / "nova")).rename(target)
+            make(unfinished)
+            unfinished.rename(target)
     return target
+
+
+def install_nova(folder: Path) -> None:
+    install_dummies(folder, str(HERE / "nova"))

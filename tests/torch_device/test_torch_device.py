@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import device_checks
 import pytest
-from nova_machine import HERE, NovaMachine
+from nova_machine import HERE, NovaMachine, made_once
 
 from flagperf.errors import BadInput
 from flagperf.testing.torch_device.options import Options, read_options
@@ -18,12 +19,14 @@ CHECKS = [name for name in vars(device_checks) if name.startswith("check_")]
 @pytest.fixture(scope="module")
 def problems(nova_site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     machine = NovaMachine(nova_site, tmp_path_factory.mktemp("checks"))
-    process = machine.start([sys.executable, str(HERE / "device_checks.py")], FLAGPERF_TEST_DEVICE="float64=no")
-    stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
-    import json
 
-    return dict(json.loads(stdout))
+    def check(out: Path) -> None:
+        command = [sys.executable, str(HERE / "device_checks.py"), str(out)]
+        process = machine.start(command, FLAGPERF_TEST_DEVICE="float64=no")
+        _, stderr = process.communicate(timeout=300)
+        assert process.returncode == 0, stderr
+
+    return dict(json.loads(made_once(tmp_path_factory, "device-checks.json", check).read_text()))
 
 
 @pytest.mark.run

@@ -1,8 +1,8 @@
 """The only place that sets up accelerate.
 
-Where its environment does not fit, accelerate silently runs N separate trainings, each with exit code 0: as rank 0 of 1,
-or as rank n of N without exchanging gradients. An optimizer that was made before its model moved to the device may hold
-the weights of before, and silently trains nothing. So all of that is checked here.
+Where its environment does not fit, accelerate silently runs N separate trainings, each with exit code 0: as rank 0 of
+1, or as rank n of N without exchanging gradients. An optimizer that was made before its model moved to the device may
+hold the weights of before, and silently trains nothing. So all of that is checked here.
 
 accelerate knows device types by a list of its own. A type that is not on it is taught: device, distributed type and
 gradient scaler are set here, and the cases see no difference.
@@ -22,7 +22,6 @@ from flagperf.errors import Unsupported
 from flagperf.worker.gradient_scaler import GradientScaler
 
 _MIXED = {"float16": "fp16", "bfloat16": "bf16"}
-_OTHER_NAMES = {"cuda": "GPU"}
 
 
 class CheckedAccelerator(Accelerator):  # type: ignore[misc]
@@ -86,7 +85,9 @@ def _created(
 
 
 def _is_known(torch_type: str) -> bool:
-    return hasattr(DistributedType, f"MULTI_{_OTHER_NAMES.get(torch_type, torch_type.upper())}")
+    """Whether accelerate would choose this type by itself. Its property is asked without an object, which would already
+    choose."""
+    return bool(PartialState.default_device.fget(None).type == torch_type)
 
 
 def _teach_device(backend: DeviceBackend, world_size: int, device: str) -> None:
@@ -109,5 +110,5 @@ def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
 def _check_device(chosen: torch.device, torch_type: str, device: str) -> None:
     """Without an index it is the current device, which is the one that the backend activated."""
     expected = torch.device(device)
-    if chosen.type != torch_type or None not in (chosen.index, expected.index) and chosen != expected:
+    if chosen.type != torch_type or (None not in (chosen.index, expected.index) and chosen != expected):
         raise RuntimeError(f"accelerate chose {chosen}, but the job runs on {device}")

@@ -45,7 +45,7 @@ def install(
 
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     card_bytes = [card.memory_bytes for card in cards]
-    device = Device(torch_type, card_bytes, report or (lambda index, used: None), read_options(), local_rank)
+    device = Device(torch_type, card_bytes, report or (lambda *_: None), read_options(), local_rank)
     module = DeviceModule(device, [card_properties(card) for card in cards])
     getattr(backend_registration, ENTRY_POINT)(torch_type, module)
     library = torch.library.Library("_", "IMPL")

@@ -13,9 +13,27 @@ import torch
 from torch.utils._pytree import tree_map
 
 LOWER = frozenset(
-    "mm bmm addmm addbmm baddbmm matmul linear linalg_vecdot _native_multi_head_attention conv1d conv2d conv3d conv_tbc "
-    "conv_transpose1d conv_transpose2d conv_transpose3d _convolution mkldnn_rnn_layer "
-    "scaled_dot_product_attention".split()
+    [
+        "mm",
+        "bmm",
+        "addmm",
+        "addbmm",
+        "baddbmm",
+        "matmul",
+        "linear",
+        "linalg_vecdot",
+        "_native_multi_head_attention",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_tbc",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "_convolution",
+        "mkldnn_rnn_layer",
+        "scaled_dot_product_attention",
+    ]
 )
 WIDEST = frozenset(("stack", "cat", "index_copy"))
 

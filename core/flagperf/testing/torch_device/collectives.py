@@ -11,11 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import (
-    _create_work_from_future,
-    _register_process_group,
-    _resolve_process_group,
-)
+from torch._C import _distributed_c10d as c10d
 
 _host_groups: dict[Any, tuple[dist.ProcessGroup, str]] = {}
 """By the backend that torch holds for the device's group."""
@@ -29,7 +25,7 @@ def register_collectives(name: str, torch_type: str) -> None:
         group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
         label = f"{name} through gloo {len(_host_groups)}"
         group._set_group_name(label)
-        _register_process_group(label, group)
+        c10d._register_process_group(label, group)
         _host_groups[backend] = group, label
         return backend
 
@@ -49,7 +45,8 @@ def with_device_result(results: Any) -> Any:
     future = torch.futures.Future(devices=[tensors[0].device])
     work = dist.Work.unbox(boxed)
     work.get_future().add_done_callback(lambda _: future.set_result(list(tensors)))
-    return tensors, _create_work_from_future(future).boxed()
+    made: Any = getattr(c10d, "_create_work_from_future")(future)  # noqa: B009  torch's stubs lack it
+    return tensors, made.boxed()
 
 
 def _host_group(value: Any, torch_type: str) -> Any:
@@ -58,7 +55,7 @@ def _host_group(value: Any, torch_type: str) -> Any:
     if isinstance(value, dist.ProcessGroup):
         return _hidden(value, torch_type)[0]
     if isinstance(value, str) and _is_group(value):
-        return _hidden(_resolve_process_group(value), torch_type)[1]
+        return _hidden(c10d._resolve_process_group(value), torch_type)[1]
     return value
 
 
@@ -68,7 +65,7 @@ def _hidden(group: dist.ProcessGroup, torch_type: str) -> tuple[dist.ProcessGrou
 
 def _is_group(name: str) -> bool:
     try:
-        _resolve_process_group(name)
+        c10d._resolve_process_group(name)
     except (RuntimeError, ValueError):
         return False
     return True

@@ -95,10 +95,12 @@ class Device:
             place = f"{self.torch_type}:{min(ours)} and {foreign[0].device}"
             raise RuntimeError(f"expected all tensors to be on the same device, but found {place} in {name}")
         if len(ours) > 1:
-            raise RuntimeError(f"expected all tensors on one card, but found {self.torch_type} {sorted(ours)} in {name}")
+            raise RuntimeError(
+                f"expected all tensors on one card, but found {self.torch_type} {sorted(ours)} in {name}"
+            )
         asked = [each for each in flat if isinstance(each, torch.device) and each.type == self.torch_type]
         chosen = ours or {self.current if each.index is None else each.index for each in asked} or {self.current}
-        return min(chosen)
+        return int(min(chosen))
 
     # --- across the border ------------------------------------------------------------------------------------------
 

@@ -128,14 +128,14 @@ class DeviceModule:
     def stream(self, stream: Any) -> Iterator[None]:
         yield
 
-    # --- random numbers: those of the CPU, so that losses are the CPU's --------------------------------------------------
+    # --- random numbers: the CPU's ----------------------------------------------------------------------------------
 
     def manual_seed(self, seed: int) -> None: ...
 
     manual_seed_all = manual_seed
 
     def initial_seed(self) -> int:
-        return torch.initial_seed()
+        return int(torch.initial_seed())
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
         return torch.get_rng_state()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flagperf.testing.torch_device.device import Device
 
 
-class DeviceTensor(torch.Tensor):
+class DeviceTensor(torch.Tensor):  # type: ignore[misc]
     _held: torch.Tensor
     _home: Device
 
@@ -48,7 +48,7 @@ class DeviceTensor(torch.Tensor):
         return DeviceStorage(self)
 
     def data_ptr(self) -> int:
-        return self._held.data_ptr()
+        return int(self._held.data_ptr())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         copy = self.detach().clone()
@@ -89,12 +89,12 @@ class DeviceStorage:
         self.device = tensor.device
 
     def size(self) -> int:
-        return self._held.nbytes()
+        return int(self._held.nbytes())
 
     nbytes = __len__ = size
 
     def data_ptr(self) -> int:
-        return self._held.data_ptr()
+        return int(self._held.data_ptr())
 
     def resize_(self, num_bytes: int) -> None:
         self._tensor._home.memory[self._tensor.device.index].resize(self._held, num_bytes)

@@ -15,7 +15,8 @@ MACHINE = "NOVA_MACHINE"
 def make_machine(folder: Path, *card_bytes: int) -> dict[str, str]:
     """A machine with these cards. Gives the variables that make it this machine."""
     cards = [
-        SimulatedCard(f"NOVA-{index}{index}", size, uuid=f"NOVA-{index}{index}") for index, size in enumerate(card_bytes)
+        SimulatedCard(f"NOVA-{index}{index}", size, uuid=f"NOVA-{index}{index}")
+        for index, size in enumerate(card_bytes)
     ]
     (folder / "used").mkdir(parents=True)
     (folder / "cards.json").write_bytes(msgspec.json.encode(cards))

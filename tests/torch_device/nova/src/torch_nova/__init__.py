@@ -2,9 +2,10 @@
 
 import os
 
-from flagperf.testing.torch_device import install
 from flagperf_nova.device import visible_indices
 from flagperf_nova.driver import MACHINE, read_cards, report_use
+
+from flagperf.testing.torch_device import install
 
 _FOLDER = os.environ[MACHINE]
 _VISIBLE = visible_indices()
