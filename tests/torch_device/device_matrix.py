@@ -58,7 +58,6 @@ def _runs_on(name: str) -> dict[str, Any]:
     }
     if torch.distributed.is_initialized():  # by us, or by accelerate
         torch.distributed.destroy_process_group()
-    os.environ.pop("ACCELERATE_USE_CPU", None)
     return runs
 
 

@@ -56,8 +56,7 @@ def make_accelerator(
     backend: DeviceBackend, precision: Precision, world_size: int, device: str, **arguments: Any
 ) -> Accelerator:
     use_cpu = backend.torch_type == "cpu"
-    if use_cpu:
-        os.environ["ACCELERATE_USE_CPU"] = "true"
+    os.environ["ACCELERATE_USE_CPU"] = str(use_cpu).lower()
     is_taught = not use_cpu and not _is_known(backend.torch_type)
     if is_taught:
         _teach_device(backend, world_size, device)
