@@ -29,6 +29,20 @@ OUTSIDE = frozenset({"api", "kit", "hookspecs", "errors", "units"})
 """What a vendor may import, and so all that `builtin` may."""
 FOR_CASES = frozenset({"api", "hookspecs", "errors", "worker"})
 HEAVY = frozenset({"torch", "accelerate", "transformers", "peft", "pynvml"})
+MADE_OF_TORCH = (
+    "flagperf.worker.accelerator",
+    "flagperf.worker.gradient_scaler",
+    *(
+        f"flagperf.testing.torch_device.{name}"
+        for name in (
+            "attention", "autocast", "collectives", "device", "functions", "memory", "module", "queue", "tensor",
+            "tf32",
+        )
+    ),
+)  # fmt: skip
+"""Modules whose classes extend a heavy package's. They are imported in functions, as that package is."""
+IN_SIMULATION = "flagperf.worker.simulated"
+"""The one module that reaches for testing: a worker of simulated cards needs a device to compute on."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +66,13 @@ def problems(module: str, source: str, *, is_package: bool = False) -> list[str]
         wrong += [
             f"{module}:{each.line}: {each.target} is imported with the module; do it in the function that needs it"
             for each in found
-            if each.target.partition(".")[0] in HEAVY and not each.deferred
+            if _is_heavy(each.target) and not each.deferred and module not in MADE_OF_TORCH
         ]
     return wrong
+
+
+def _is_heavy(target: str) -> bool:
+    return target.partition(".")[0] in HEAVY or target in MADE_OF_TORCH
 
 
 def _refusal(module: str, found: Import) -> str:
@@ -68,7 +86,8 @@ def _refusal(module: str, found: Import) -> str:
         return "cases are found by their entry point, never imported"
     part, wanted = _part(module), _part(target)
     if wanted == "testing":
-        return "" if part == "testing" else "testing is imported by nothing"
+        is_allowed = part == "testing" or (module == IN_SIMULATION and found.deferred)
+        return "" if is_allowed else "testing is imported by nothing"
     if part in ("testing", wanted) or (found.deferred and DEFAULTS_OF.get(part) == wanted):
         return ""
     if not _is_within(module, "flagperf") or part == "builtin":

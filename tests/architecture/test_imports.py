@@ -51,6 +51,9 @@ def test_every_part_of_core_has_its_stage() -> None:
         ("flagperf.worker.context", "if typing.TYPE_CHECKING:\n    import torch"),
         ("flagperf.worker.context", "class A:\n    def use(self):\n        import torch.nn"),
         ("flagperf.worker.context", "import torchless"),
+        ("flagperf.worker.gradient_scaler", "import torch"),
+        ("flagperf.worker.context", "def use():\n    from flagperf.worker.accelerator import make_accelerator"),
+        ("flagperf.worker.simulated", "def use():\n    from flagperf.testing.torch_device import install"),
     ],
 )
 def test_what_is_allowed(module: str, source: str) -> None:
@@ -79,6 +82,8 @@ def test_what_is_allowed(module: str, source: str) -> None:
         ("flagperf", "from flagperf.cli import main", "nothing of cli"),
         ("flagperf.builtin.cpu", "from flagperf.spec import Job", "a vendor may import"),
         ("flagperf.cli.vendors", "from flagperf.testing import conformance", "testing is imported by nothing"),
+        ("flagperf.worker.simulated", "from flagperf.testing import torch_device", "testing is imported by nothing"),
+        ("flagperf.worker.context", "from flagperf.worker.accelerator import x", "do it in the function that needs it"),
         ("flagperf.plan.plan", "import flagperf_cases.glm", "never imported"),
         ("flagperf_cases.glm.case", "from flagperf.events import StepFinished", "a case may import"),
         ("flagperf_cases.glm.case", "from flagperf_cases.distilbert.data import rows", "belongs to another case"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rank_processes import answers_of_ranks
 
-from flagperf.api import CaseReference, Device, precision
+from flagperf.api import CaseReference, Device, DeviceBackend, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import BadInput
 from flagperf.events import Event, Reported, SpanBegan, SpanEnded, StepFinished
@@ -49,19 +49,27 @@ class CaseHarness:
         return SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in found if name != "precision"})
 
     def run(
-        self, config: dict[str, Any], data_dir: Path | None = None, rank: int = 0, world_size: int = 1
+        self,
+        config: dict[str, Any],
+        data_dir: Path | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        backend: DeviceBackend | None = None,
     ) -> list[Event]:
+        """On the CPU, unless another vendor's backend is given."""
         import torch
 
         from flagperf.worker.context import Context
 
         torch.set_num_threads(1)  # pytest has a process per core already, and small models do not gain from more
         _forget_accelerator()
-        backend, recorder = CpuBackend(), Recorder()
+        backend, recorder = backend or CpuBackend(), Recorder()
         devices = [Device(f"cpu:{slot}", "CPU", "CPU", slot) for slot in range(world_size)]
+        activation = backend.activate(rank, 1, devices)
+        backend.set_precision(precision(config["precision"]))
         context = Context(
             backend=backend,
-            activation=backend.activate(rank, 1, devices),
+            activation=activation,
             precision=precision(config["precision"]),
             kind=KINDS[self.manifest().kind],
             config=config,
@@ -147,4 +155,4 @@ def global_losses(ranks: list[list[Event]]) -> list[float]:
 def _forget_accelerator() -> None:
     """accelerate keeps one state per process, which refuses another precision."""
     if state := sys.modules.get("accelerate.state"):
-        state.AcceleratorState._reset_state()
+        state.AcceleratorState._reset_state(reset_partial_state=True)

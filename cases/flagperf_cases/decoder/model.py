@@ -51,7 +51,9 @@ class Decoder(nn.Module):  # type: ignore[misc]
             self.lm_head.weight = self.embed_tokens.weight
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(states.device.type, self.autocast, enabled=self.autocast is not None):
+        if self.autocast is None:  # not autocast(enabled=False): some devices know no autocast at all
+            return self._forward(states)
+        with torch.autocast(states.device.type, self.autocast):
             return self._forward(states)
 
     def _forward(self, states: torch.Tensor) -> torch.Tensor:

@@ -31,11 +31,12 @@ def run(ctx: Context) -> None:
     training = config.training
     sampler = TrainingSampler.for_run(ctx, len(train.labels), epochs=training.epochs, max_steps=training.max_steps)
     loader = training_loader(train, sampler, config.model.sequence, config.data.num_workers)
-    optimizer = make_optimizer(model, config)
-    # Not prepared by accelerate, which would advance it once per rank in every step.
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / sampler.full_steps)
     accelerator = ctx.accelerator()
-    model, optimizer = accelerator.prepare(model, optimizer)
+    model = accelerator.prepare(model)  # before the optimizer: moving a model may replace its weights
+    plain_optimizer = make_optimizer(model, config)
+    # Not prepared by accelerate, which would advance it once per rank in every step.
+    schedule = torch.optim.lr_scheduler.LambdaLR(plain_optimizer, lambda step: 1 - step / sampler.full_steps)
+    optimizer = accelerator.prepare(plain_optimizer)
     # Evaluated without the data parallel wrapper, whose forward pass could wait for a rank that has one row less.
     plain_model = accelerator.unwrap_model(model)
 

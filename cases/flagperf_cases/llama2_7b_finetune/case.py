@@ -71,18 +71,16 @@ class Trainer:
     def __init__(self, ctx: Context, model: Any) -> None:
         self._ctx = ctx
         self._accelerator = ctx.accelerator()
+        self.model = self._accelerator.prepare(model)  # before the optimizer: moving a model may replace its weights
+        # Evaluated without the data parallel wrapper, whose forward pass could wait for a rank that has one row less.
+        self.plain_model = self._accelerator.unwrap_model(self.model)
         training = ctx.config.training
         # A frozen model still does all the work of a step; only its adapters do not change.
         rate = 0.0 if ctx.config.model.frozen else training.learning_rate
         # Not prepared by accelerate, whose wrapper looks for a package at every step: 1.5 % of a step of 35 ms.
-        self._optimizer = torch.optim.AdamW(trainable(model), lr=rate, weight_decay=training.weight_decay)
+        self._optimizer = torch.optim.AdamW(trainable(self.model), lr=rate, weight_decay=training.weight_decay)
         self.schedule = torch.optim.lr_scheduler.StepLR(self._optimizer, step_size=1, gamma=training.decay)
-        self.model = self._accelerator.prepare(model)
-        # Evaluated without the data parallel wrapper, whose forward pass could wait for a rank that has one row less.
-        self.plain_model = self._accelerator.unwrap_model(self.model)
-        # Small gradients underflow on their way through a float16 base.
-        is_half = ctx.precision.compute == "float16"
-        self._scaler = torch.amp.GradScaler(torch.device(ctx.device).type, enabled=is_half)
+        self._scaler = ctx.gradient_scaler()  # small gradients underflow on their way through a float16 base
 
     def step(self, micro_batches: list[dict[str, Any]]) -> tuple[torch.Tensor, int]:
         """One optimizer step. Returns the sum of the losses of this rank's real rows, and their number."""

@@ -113,9 +113,9 @@ def last_logits(ctx: Context, model: Any, tokens: Sequence[list[int]]) -> torch.
     batch = torch.zeros(len(tokens), int(last.max()) + 1, dtype=torch.long)
     for index, each in enumerate(tokens):
         batch[index, : len(each)] = torch.tensor(each)
-    positions, place = last.unique(return_inverse=True)
-    logits = model(input_ids=batch.to(ctx.device), use_cache=False, logits_to_keep=positions.to(ctx.device)).logits
-    return logits[torch.arange(len(tokens)), place].float()
+    positions, place = (found.to(ctx.device) for found in last.unique(return_inverse=True))
+    logits = model(input_ids=batch.to(ctx.device), use_cache=False, logits_to_keep=positions).logits
+    return logits[torch.arange(len(tokens), device=ctx.device), place].float()
 
 
 def report_mmlu(ctx: Context, subjects: Sequence[Subject], correct: Sequence[float], shots: float, cut: float) -> None:

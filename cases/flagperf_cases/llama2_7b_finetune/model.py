@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors import SafetensorError
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from flagperf.api import Precision
@@ -96,7 +97,7 @@ def load_base(folder: Path, num_layers: int, dtype: torch.dtype, device: str) ->
         model, report = LlamaForCausalLM.from_pretrained(
             folder, config=config, dtype=dtype, device_map={"": device}, output_loading_info=True, local_files_only=True
         )
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise BadInput(f"cannot read {folder}: {str(error).splitlines()[0]}; {GET_CHECKPOINT}") from None
     tied = config.tie_word_embeddings
     wrong = [*report["missing_keys"], *(n for n in report["unexpected_keys"] if is_used(n, num_layers, tied=tied))]

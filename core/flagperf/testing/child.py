@@ -117,10 +117,11 @@ class Child:
         self._backend.synchronize()
 
     def free(self) -> None:
-        for block in self._held:
+        while self._held:
+            block = self._held.pop()
             if self._stub is not None:
                 self._stub.free(block)
-        self._held.clear()
+            del block  # the last reference: memory that is still in use is not given back
         self._torch_module().empty_cache()
 
     def kernel(self, seconds: float) -> dict[str, float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from flagperf.api import DeviceBackend
+from flagperf.api import AllocatorMemory, DeviceBackend
 from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.kinds import KINDS
@@ -24,12 +27,18 @@ from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
 from flagperf.worker.simulated import worker_backend
 
+SAVE_SECONDS = 10.0
+"""For a device to answer after a failure."""
+
 
 def main() -> int:
     given = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes())
     order = msgspec.convert(given, WorkOrder)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / rank_log(rank))
+    faulthandler.enable()
+    # Whoever stops this rank (a time limit, another rank's failure) finds in its log where it was.
+    faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
     backend = worker_backend(load_plugins(order.job.adapter).device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
@@ -76,7 +85,11 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
         world_size=job.world_size,
         data_dir=Path(job.data_dir) if job.data_dir else None,
     )
-    _case_function(job.case_target)(context)
+    try:
+        _case_function(job.case_target)(context)
+    except (Exception, SystemExit) as error:
+        _save_steps(context, writer, _ended(backend, error))
+        raise
     if "torch" in sys.modules:
         _leave_group()
 
@@ -85,16 +98,54 @@ def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
     """Any exception of the case is recorded as the ending of this rank; the traceback goes to its log."""
     try:
         work()
-        peak = backend.allocator_memory() if backend.has_allocator else None
+        return _ended(backend)
     except (Exception, SystemExit) as error:  # noqa: BLE001
         traceback.print_exc()
-        return WorkerEnded(time.monotonic_ns(), _status_of(error, backend), f"{type(error).__name__}: {error}")
+        return _ended(backend, error)
+
+
+def _ended(backend: DeviceBackend, error: BaseException | None = None) -> WorkerEnded:
+    peak = _allocator_peak(backend, error)
     return WorkerEnded(
         time.monotonic_ns(),
-        "succeeded",
+        _status_of(error, backend) if error else "succeeded",
+        f"{type(error).__name__}: {error}" if error else "",
         allocator_peak_allocated_bytes=peak.peak_allocated_bytes if peak else None,
         allocator_peak_reserved_bytes=peak.peak_reserved_bytes if peak else None,
     )
+
+
+def _allocator_peak(backend: DeviceBackend, error: BaseException | None) -> AllocatorMemory | None:
+    """Also of a failed rank: they show how far a run came that ran out of memory. It may have failed before it had an
+    allocator."""
+    if not backend.has_allocator:
+        return None
+    if error is None:
+        return backend.allocator_memory()
+    try:
+        return backend.allocator_memory()
+    except (Exception, SystemExit):  # noqa: BLE001  a vendor's code on a device that has failed: `error` is what counts
+        traceback.print_exc()
+        return None
+
+
+def _save_steps(context: Context, writer: EventWriter, ended: WorkerEnded) -> None:
+    """Writes the steps that were finished before a failure and not yet written. The device may not answer any more:
+    then this rank ends without them."""
+
+    def leave() -> None:
+        writer.write(ended)
+        _leave(1)
+
+    limit = threading.Timer(SAVE_SECONDS, leave)
+    limit.daemon = True
+    limit.start()
+    try:
+        context._write_finished_steps()
+    except Exception:  # noqa: BLE001  what fails here is a result of the failure that ends this rank
+        traceback.print_exc()
+    finally:
+        limit.cancel()
 
 
 def _status_of(error: BaseException, backend: DeviceBackend) -> Any:

@@ -1,37 +1,113 @@
 """The only place that sets up accelerate.
 
-If its environment is wrong, accelerate silently runs N separate trainings, each as rank 0 of 1 and with exit code 0.
-So the number of processes is checked.
+Where its environment does not fit, accelerate silently runs N separate trainings, each with exit code 0: as rank 0 of
+1, or as rank n of N without exchanging gradients. An optimizer that was made before its model moved to the device may
+hold the weights of before, and silently trains nothing. So all of that is checked here.
+
+accelerate knows device types by a list of its own. A type that is not on it is taught: device, distributed type and
+gradient scaler are set here, and the cases see no difference.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedType, PartialState
+from torch.nn.parallel import DistributedDataParallel
 
 from flagperf.api import DeviceBackend, Precision
 from flagperf.errors import Unsupported
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
+from flagperf.worker.gradient_scaler import GradientScaler
 
 _MIXED = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+class CheckedAccelerator(Accelerator):  # type: ignore[misc]
+    """An Accelerator whose results are checked to be prepared: gradients are exchanged, optimizers train the model."""
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Any:
+        prepared = super().prepare(*args, **kwargs)
+        for each in prepared if isinstance(prepared, tuple) else (prepared,):
+            if isinstance(each, torch.nn.Module):
+                self._check_exchange(each)
+            if isinstance(each, torch.optim.Optimizer):
+                self._check_weights(each)
+        return prepared
+
+    def _check_weights(self, optimizer: torch.optim.Optimizer) -> None:
+        held = {id(parameter) for model in self._models for parameter in model.parameters()}
+        trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        if held and not trained & held:
+            raise RuntimeError(
+                "the optimizer holds none of the model's weights: moving a model to a device may replace them; "
+                "call accelerator.prepare(model) first, then make the optimizer from its parameters"
+            )
+
+    def _check_exchange(self, model: torch.nn.Module) -> None:
+        is_trained = any(parameter.requires_grad for parameter in model.parameters())
+        if self.num_processes > 1 and is_trained and not isinstance(model, DistributedDataParallel):
+            found = f"accelerate left a model of {self.num_processes} processes as {type(model).__name__}"
+            raise RuntimeError(f"{found}: its gradients would not be exchanged")
 
 
 def make_accelerator(
     backend: DeviceBackend, precision: Precision, world_size: int, device: str, **arguments: Any
 ) -> Accelerator:
     use_cpu = backend.torch_type == "cpu"
-    if use_cpu:
-        os.environ["ACCELERATE_USE_CPU"] = "true"
-    from accelerate import Accelerator
-
+    os.environ["ACCELERATE_USE_CPU"] = str(use_cpu).lower()
+    is_taught = not use_cpu and not _is_known(backend.torch_type)
+    if is_taught:
+        _teach_device(backend, world_size, device)
     mixed = _MIXED[precision.autocast] if precision.autocast else "no"
-    accelerator = Accelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
+    accelerator = _created(precision, device, use_cpu, mixed, is_taught, arguments)
     if accelerator.num_processes != world_size:
         raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, but the job has {world_size}")
     if precision.autocast and not accelerator.native_amp:
         raise Unsupported(f"accelerate ignores {precision.name} on {device}: it would compute in {precision.storage}")
-    if accelerator.device.type != backend.torch_type:
-        raise RuntimeError(f"accelerate chose {accelerator.device}, but the job runs on {device}")
+    _check_device(accelerator.device, backend.torch_type, device)
     return accelerator
+
+
+def _created(
+    precision: Precision, device: str, use_cpu: bool, mixed: str, is_taught: bool, arguments: dict[str, Any]
+) -> Accelerator:
+    if is_taught and mixed == "fp16":
+        return _with_float16(CheckedAccelerator(mixed_precision="no", **arguments), device)
+    try:
+        return CheckedAccelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
+    except ValueError as error:
+        if precision.autocast and "mixed precision requires" in str(error):
+            raise Unsupported(f"accelerate cannot compute in {precision.name} on {device}: {error}") from None
+        raise
+
+
+def _is_known(torch_type: str) -> bool:
+    """Whether accelerate would choose this type by itself. Its property is asked without an object, which would already
+    choose."""
+    return bool(PartialState.default_device.fget(None).type == torch_type)
+
+
+def _teach_device(backend: DeviceBackend, world_size: int, device: str) -> None:
+    os.environ["ACCELERATE_TORCH_DEVICE"] = device
+    state = PartialState(backend=backend.collective_backend)
+    if world_size > 1:
+        # What it does for this type fits any: gradients go through the group that exists, and no device is chosen.
+        state.distributed_type = DistributedType.MULTI_CPU
+
+
+def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
+    """accelerate refuses mixed precision in float16 for types that are not on its list."""
+    values = accelerator.scaler_handler.to_kwargs() if accelerator.scaler_handler is not None else {}
+    accelerator.scaler = GradientScaler(torch.device(device).type, **values)
+    accelerator.state._mixed_precision = "fp16"
+    accelerator.native_amp = True
+    return accelerator
+
+
+def _check_device(chosen: torch.device, torch_type: str, device: str) -> None:
+    """Without an index it is the current device, which is the one that the backend activated."""
+    expected = torch.device(device)
+    if chosen.type != torch_type or (None not in (chosen.index, expected.index) and chosen != expected):
+        raise RuntimeError(f"accelerate chose {chosen}, but the job runs on {device}")

@@ -45,6 +45,8 @@ from flagperf.worker.step import MeasuredStep, Step, checked_work
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+    from flagperf.worker.gradient_scaler import GradientScaler
+
 FLUSH_SECONDS = 1.0
 """Minimum interval between writes of steps. One write costs about 0.1 ms, and live progress does not need more."""
 
@@ -137,6 +139,15 @@ class Context:
         from flagperf.worker.accelerator import make_accelerator
 
         return make_accelerator(self._backend, self.precision, self.world_size, self.device, **arguments)
+
+    def gradient_scaler(self) -> GradientScaler:
+        """Dynamic loss scaling, enabled where this precision computes in float16. For a case that does not call
+        accelerator.backward, which scales by itself. Since HOOK_API 2."""
+        import torch
+
+        from flagperf.worker.gradient_scaler import GradientScaler
+
+        return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 
     def sum_over_ranks(self, *values: float) -> list[float]:
         """Element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
@@ -251,6 +262,14 @@ class Context:
     def _take_pending(self) -> list[StepFinished]:
         taken, self._pending = self._pending, []
         return [measured.event() for measured in taken]
+
+    def _write_finished_steps(self) -> None:
+        """Called when the case has failed. A step whose loss or time cannot be read any more raises."""
+        taken, self._pending = self._pending, []
+        if taken:
+            self._backend.synchronize()
+        for measured in taken:
+            self._sink.write(measured.event())
 
     def _ended(self, name: str, began_ns: int) -> SpanEnded:
         return SpanEnded(self._clock(), name, began_ns, self._num_steps)

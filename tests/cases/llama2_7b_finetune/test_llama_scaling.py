@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flagperf.api import precision  # noqa: E402
+from flagperf.worker.gradient_scaler import GradientScaler  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.case import Trainer  # noqa: E402
 
 
@@ -30,6 +31,7 @@ def trainer(name: str) -> Trainer:
         precision=precision(name),
         device="cpu",
         accelerator=lambda: accelerator,
+        gradient_scaler=lambda: GradientScaler("cpu", enabled=precision(name).compute == "float16"),
         step=lambda: nullcontext(step),
         config=SimpleNamespace(
             training=SimpleNamespace(learning_rate=0.1, weight_decay=0.0, decay=1.0),
