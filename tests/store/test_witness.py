@@ -81,7 +81,7 @@ def test_a_last_event_that_was_cut_off_is_missed_where_the_run_said_it_comes(bun
 def test_a_pipe_in_place_of_its_file_does_not_stop_the_end_of_a_run(bundle: Path) -> None:
     (bundle / PARENT).unlink()
     os.mkfifo(bundle / PARENT)
-    with pytest.raises(BundleFailed, match="cannot seal the bundle .* is a pipe, not a regular file"):
+    with pytest.raises(BundleFailed, match=r"cannot seal the bundle .* is a pipe, not a regular file"):
         seal(bundle)
 
 
