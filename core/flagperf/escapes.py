@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_LINE_END = re.compile("[ \t]*[\n\r\v\f\x85\u2028\u2029][\\s]*|\t")
+_LINE_END = re.compile("[\n\r\v\f\x85\u2028\u2029\t]\\s*")
 
 
 def one_line(text: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from test_bundle import finished_bundle
 
+from flagperf.errors import BundleFailed
 from flagperf.events import BundleSealed, EventWriter, RunEnded, read_events
-from flagperf.store.bundle import write_manifest
+from flagperf.store.bundle import seal, write_manifest
 from flagperf.store.witness import file_digests, witness_problems
 
 PARENT = "events/parent.jsonl"
@@ -74,6 +76,13 @@ def test_a_last_event_that_was_cut_off_is_missed_where_the_run_said_it_comes(bun
     assert problems(bundle) == []  # as older versions recorded it
     path.write_text(first.replace("}}", '},"seals":true}') + "\n")
     assert problems(bundle) == [f"{PARENT} lacks its last event, with the hashes of all files"]
+
+
+def test_a_pipe_in_place_of_its_file_does_not_stop_the_end_of_a_run(bundle: Path) -> None:
+    (bundle / PARENT).unlink()
+    os.mkfifo(bundle / PARENT)
+    with pytest.raises(BundleFailed, match=r"cannot seal the bundle .* is a pipe, not a regular file"):
+        seal(bundle)
 
 
 def test_a_name_that_is_not_utf8_is_named(bundle: Path) -> None:

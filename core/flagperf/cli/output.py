@@ -20,7 +20,7 @@ _OWN_STYLES = re.compile("(\x1b\\[[0-9]{1,2}m)")
 """What `report.render.grid` writes around a text."""
 
 
-def echo(text: str = "", *, err: bool = False) -> None:
+def echo(text: str, *, err: bool = False) -> None:
     """One line."""
     click.echo(one_line(text), err=err)
 
@@ -32,13 +32,13 @@ def echo_heading(text: str) -> None:
 
 def echo_text(text: str, *, err: bool = False) -> None:
     """Several lines, with their line ends."""
-    click.echo("\n".join(map(visible, text.split("\n"))), nl=False, err=err)
+    click.echo(_visible_lines(text), nl=False, err=err)
 
 
 def echo_styled(text: str, color: bool) -> None:
     """Several lines of a rendered document, with its styles where there is color."""
     parts = _OWN_STYLES.split(text) if color else [text]
-    clean = ["\n".join(map(visible, part.split("\n"))) if index % 2 == 0 else part for index, part in enumerate(parts)]
+    clean = [part if index % 2 else _visible_lines(part) for index, part in enumerate(parts)]  # every second is a style
     click.echo("".join(clean), nl=False, color=color)
 
 
@@ -57,6 +57,10 @@ def echo_path(path: Path) -> None:
 def echo_message(text: str) -> None:
     """An error or a note, for people: one line on stderr, of readable length."""
     click.echo(shortened(one_line(text)), err=True)
+
+
+def _visible_lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def shortened(text: str) -> str:

@@ -97,7 +97,11 @@ def write_run(path: Path, run: Run) -> None:
 def seal(path: Path) -> None:
     """The last step of a run: the parent witnesses all files, and MANIFEST lists them."""
     with writing(path):
-        write_manifest(path, witness_files(path, file_digests(path)))
+        try:
+            digests = witness_files(path, file_digests(path))
+        except BadInput as error:
+            raise BundleFailed(f"cannot seal the bundle {path}: {error}") from None
+        write_manifest(path, digests)
 
 
 def write_manifest(path: Path, digests: Mapping[str, str]) -> None:

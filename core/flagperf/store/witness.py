@@ -41,10 +41,13 @@ def sha256_of(path: Path) -> str:
 
 
 def witness_files(path: Path, digests: Mapping[str, str]) -> dict[str, str]:
-    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it."""
+    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it.
+
+    Raises BadInput where somebody put something else in the place of its file.
+    """
     parent, others = path / PARENT_EVENTS, _others(digests)
     event = BundleSealed(time.monotonic_ns(), others)
-    before = parent.read_bytes() if parent.exists() else b""
+    before = read_regular(parent, MAX_EVENT_BYTES) if os.path.lexists(parent) else b""
     own = hashlib.sha256(before + msgspec.json.encode(event) + b"\n").hexdigest()
     with EventWriter(parent) as writer:
         writer.write(msgspec.structs.replace(event, own=own))
