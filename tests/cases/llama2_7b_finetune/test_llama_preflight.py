@@ -152,6 +152,16 @@ def test_a_config_of_another_model_is_refused(data_dir: Path, change: dict[str, 
     assert words in problem(data_dir)
 
 
+def test_files_that_transformers_would_obey_unasked_are_checked_too(data_dir: Path) -> None:
+    (data_dir / "llama2_7b_hf/generation_config.json").write_text('{"max_length": 4096}')
+    check_files(data_dir, small())
+    (data_dir / "llama2_7b_hf/generation_config.json").write_text("{")
+    assert "generation_config.json is not JSON" in problem(data_dir)
+    (data_dir / "llama2_7b_hf/generation_config.json").unlink()
+    (data_dir / "llama2_7b_hf/adapter_config.json").write_text("{}")
+    assert "it is an adapter, not a whole model" in problem(data_dir)
+
+
 def test_weights_of_another_shape_are_refused_before_they_are_read(data_dir: Path) -> None:
     shapes = {**llama_shapes(small()["model"]), "model.norm.weight": (17,)}
     (data_dir / "llama2_7b_hf/model.safetensors").write_bytes(safetensors(shapes))
