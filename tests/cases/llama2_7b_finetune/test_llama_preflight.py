@@ -56,7 +56,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (checkpoint / "model-00002-of-00002.safetensors").write_bytes(safetensors(second))
     places = dict.fromkeys(first, "model-00001-of-00002.safetensors")
     places |= dict.fromkeys(second, "model-00002-of-00002.safetensors")
-    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     (folder / "samsum_dataset").mkdir()
     for split in ("train", "val", "test"):
         dialogue = {"id": "1", "dialogue": "the quick brown fox\r\njumps over", "summary": "a fox jumps"}
