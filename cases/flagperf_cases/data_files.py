@@ -45,6 +45,7 @@ def is_there(path: Path) -> bool:
 def require_file(path: Path, advice: str) -> Path:
     """The same path, if it is a regular file that can be opened."""
     try:
+        str(path).encode()  # the name is recorded with the run
         real = path.resolve(strict=True)
         if not real.is_file():
             raise BadInput(f"{path} is {kind_of(real)}, not a regular file; {advice}")
@@ -132,4 +133,6 @@ def shown(text: object, num_characters: int = 80) -> str:
 
 def _unopened(path: Path, error: Exception, advice: str) -> BadInput:
     reason = error.strerror if isinstance(error, OSError) else error
+    if isinstance(error, UnicodeEncodeError):
+        reason = "its name is not UTF-8; rename it"
     return BadInput(f"cannot read {shown(path, 300)}: {reason}; {advice}")

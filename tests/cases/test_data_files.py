@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,18 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         require_file(tmp_path / "none", "get it")
     with pytest.raises(BadInput, match="is a folder, not a regular file; get it"):
         require_file(tmp_path, "get it")
+
+
+def test_names_that_cannot_be_recorded_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"a\xff.txt")
+    path.touch()
+    with pytest.raises(BadInput, match=r"udcff\.txt: its name is not UTF-8; rename it; get it") as caught:
+        require_file(path, "get it")
+    assert str(caught.value).isprintable()
+    with pytest.raises(BadInput, match=r"cannot read .*null"):
+        require_file(tmp_path / "a\0b", "get it")
+    with pytest.raises(BadInput, match="File name too long"):
+        require_file(tmp_path / ("a" * 5000), "get it")
 
 
 @pytest.mark.parametrize(("content", "words"), [("{", "is not JSON"), ("[1]", "is not a JSON object"), ("\0", "JSON")])

@@ -34,7 +34,9 @@ def data_dir(tmp_path: Path) -> Path:
         lines = b"".join(msgspec.json.encode(record) + b"\n" for record in synthetic_records(name, num_records))
         (folder / f"ReCoRD/{name}.jsonl").write_bytes(lines)
     (folder / "bert-base-uncased").mkdir()
-    (folder / "bert-base-uncased/vocab.txt").write_text("\n".join((*SPECIAL, *WORDS)) + "\n")
+    words = [*SPECIAL, *WORDS]
+    words += [f"[unused{number}]" for number in range(len(words), 30_522)]
+    (folder / "bert-base-uncased/vocab.txt").write_text("\n".join(words) + "\n")
     torch.manual_seed(0)
     model = Glm(SimpleNamespace(**CaseHarness("glm").values("standard", model__layers=1)["model"]))
     save_checkpoint(folder / CHECKPOINT, {"module": model.half().state_dict()})

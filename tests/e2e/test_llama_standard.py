@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
-from sentencepiece_models import train_tokenizer
+from sentencepiece_models import fill_vocabulary, train_tokenizer
 
 from flagperf_cases.llama2_7b_finetune.data import training_text
 from flagperf_cases.llama2_7b_finetune.mmlu import SUBJECTS, Question, Subject, prompt_text
@@ -77,6 +77,7 @@ def _write_model(folder: Path) -> None:
         split_by_whitespace=False,
         split_by_unicode_script=False,
     )
+    fill_vocabulary(folder / "tokenizer.model", 32_000)
 
 
 def _write_zeros(path: Path) -> None:
@@ -117,6 +118,7 @@ def test_two_steps_at_true_width(tmp_path: Path, data_dir: Path) -> None:
     assert (accuracy["evaluated"], len(accuracy["parts"]["category"])) == (57, 4)
     assert list(accuracy["parts"]["subject"]) == list(SUBJECTS)
     assert (metric(run, "mmlu_shots")["value"], metric(run, "mmlu_cut")["value"]) == (5, 0)
+    assert metric(run, "mmlu_original")["value"] == 0  # of equally likely tokens the first one is taken
     events = (bundle_of(work) / "events/rank-00000.jsonl").read_bytes().splitlines()
     (model,) = [event for event in map(json.loads, events) if event["type"] == "model_described"]
     assert (model["sequence"], model["lora_parameters"]) == (512, 4_194_304 // 32)

@@ -13,8 +13,8 @@ from flagperf.errors import BadInput, Unsupported
 
 LEAST_OF_LAST_EPOCH = 0.80
 """Megatron shuffles an epoch of which fewer samples are needed apart from the epochs before it."""
-MAX_ENTRIES = 1 << 31
-"""Documents and samples that Megatron's own lists can hold."""
+MAX_ENTRIES = 1 << 28
+"""Documents or samples that every rank may list: 2 GiB."""
 
 
 class Stream(Protocol):
@@ -82,8 +82,8 @@ def megatron_order(stream: Stream, sequence: int, num_samples: int, seed: int) -
 def _check_size(num_entries: int) -> None:
     if num_entries >= MAX_ENTRIES:
         raise BadInput(
-            f"data.order=megatron would list {num_entries} documents or samples, and Megatron's limit is "
-            f"{MAX_ENTRIES}; lower training.max_samples, or set data.order=samples"
+            f"data.order=megatron would list {num_entries} documents or samples, and the limit is {MAX_ENTRIES}; lower "
+            "training.max_samples, or set data.order=samples"
         )
 
 

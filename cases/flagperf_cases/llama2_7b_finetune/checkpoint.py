@@ -7,7 +7,7 @@ from typing import Any
 
 from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import check_shapes, find_weights, layer_number, read_shapes
-from flagperf_cases.data_files import read_json_object, require_file, shown
+from flagperf_cases.data_files import is_there, read_json_object, require_file, shown
 from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer
 from flagperf_cases.llama_checkpoint import check_llama_config, llama_shapes
 from flagperf_cases.tokenizer_files import check_vocabulary
@@ -34,11 +34,20 @@ def check_checkpoint(folder: Path, model: Model) -> list[Path]:
     """config.json and the files of the weights."""
     path = folder / "config.json"
     _check_config(path, read_json_object(path, GET_CHECKPOINT), model)
+    _check_others(folder)
     files = find_weights(folder, GET_CHECKPOINT)
     shapes = read_shapes(files, GET_CHECKPOINT)
     used = {name: shape for name, shape in shapes.items() if is_used(name, model["layers"], tied=model["tied"])}
     check_shapes(files[0], used, llama_shapes(model), FIT_CHECKPOINT)
     return [path, *files]
+
+
+def _check_others(folder: Path) -> None:
+    """Files that transformers reads or obeys without being asked, if they are there."""
+    if is_there(folder / "generation_config.json"):
+        read_json_object(folder / "generation_config.json", GET_CHECKPOINT)
+    if is_there(folder / "adapter_config.json"):
+        raise BadInput(f"{folder} has adapter_config.json: it is an adapter, not a whole model; {GET_CHECKPOINT}")
 
 
 def is_used(name: str, num_layers: int, *, tied: bool) -> bool:

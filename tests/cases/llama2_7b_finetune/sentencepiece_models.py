@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -26,3 +27,15 @@ def train_tokenizer(path: Path, texts: Sequence[str] = TEXTS, num_pieces: int = 
     )
     path.write_bytes(model.getvalue())
     return path
+
+
+def fill_vocabulary(path: Path, num_pieces: int) -> None:
+    """Adds pieces that no text has, up to `num_pieces`. A serialized message grows by what is appended to it."""
+    from sentencepiece import SentencePieceProcessor
+
+    more = b""
+    for number in range(SentencePieceProcessor(model_file=str(path)).vocab_size(), num_pieces):
+        name = f"<unused {number}>".encode()
+        piece = bytes([0x0A, len(name)]) + name + b"\x15" + struct.pack("<f", -1e4) + b"\x18\x05"
+        more += bytes([0x0A, len(piece)]) + piece
+    path.write_bytes(path.read_bytes() + more)

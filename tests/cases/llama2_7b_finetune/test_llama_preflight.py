@@ -56,7 +56,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (checkpoint / "model-00002-of-00002.safetensors").write_bytes(safetensors(second))
     places = dict.fromkeys(first, "model-00001-of-00002.safetensors")
     places |= dict.fromkeys(second, "model-00002-of-00002.safetensors")
-    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     (folder / "samsum_dataset").mkdir()
     for split in ("train", "val", "test"):
         dialogue = {"id": "1", "dialogue": "the quick brown fox\r\njumps over", "summary": "a fox jumps"}
@@ -150,6 +150,16 @@ def test_dialogues_that_do_not_fill_a_row_are_refused(data_dir: Path) -> None:
 def test_a_config_of_another_model_is_refused(data_dir: Path, change: dict[str, Any], words: str) -> None:
     (data_dir / "llama2_7b_hf/config.json").write_text(json.dumps({**CONFIG, **change}))
     assert words in problem(data_dir)
+
+
+def test_files_that_transformers_would_obey_unasked_are_checked_too(data_dir: Path) -> None:
+    (data_dir / "llama2_7b_hf/generation_config.json").write_text('{"max_length": 4096}')
+    check_files(data_dir, small())
+    (data_dir / "llama2_7b_hf/generation_config.json").write_text("{")
+    assert "generation_config.json is not JSON" in problem(data_dir)
+    (data_dir / "llama2_7b_hf/generation_config.json").unlink()
+    (data_dir / "llama2_7b_hf/adapter_config.json").write_text("{}")
+    assert "it is an adapter, not a whole model" in problem(data_dir)
 
 
 def test_weights_of_another_shape_are_refused_before_they_are_read(data_dir: Path) -> None:
