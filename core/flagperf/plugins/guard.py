@@ -40,16 +40,16 @@ class Guarded:
         if not callable(getattr(self._contract, name, None)):
             return getattr(self._value, name)
 
-        def call(*arguments: Any) -> Any:
-            return self._ask(name, arguments)
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self._ask(name, lambda: getattr(self._value, name)(*arguments, **named))
 
         return call
 
-    def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
+    def _ask(self, name: str, call: Callable[[], Any]) -> Any:
         answer = ask(
             self._plugin,
             name,
-            lambda: getattr(self._value, name)(*arguments),
+            call,
             typing.get_type_hints(getattr(self._contract, name))["return"],
             acts=issubclass(self._contract, _ACTING),
         )
