@@ -34,7 +34,7 @@ def test_an_error_for_the_user_stays_what_it_is() -> None:
     def refuse() -> None:
         raise BadInput("there are 2 nodes, not 3")
 
-    with pytest.raises(BadInput, match="^there are 2 nodes, not 3$"):
+    with pytest.raises(BadInput, match=r"^there are 2 nodes, not 3$"):
         ask(ACME, "nodes", refuse, list[int], acts=True)
 
 
