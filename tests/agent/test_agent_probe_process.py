@@ -131,7 +131,9 @@ def test_a_failure_that_cannot_be_written_among_the_samples_is_kept_for_the_pare
     started.probe.await_ready(NEVER)
     started.probe.end()
     assert str(started.probe.unrecorded).startswith("the probe ended early (exit code 3): cannot write ")
-    assert str(started.probe.unrecorded).endswith("that could not be written among the samples: Is a directory")
+    assert str(started.probe.unrecorded).endswith(
+        "that could not be written among the samples: it is not a regular file"
+    )
 
 
 def test_a_probe_that_is_stuck_dies_with_its_agent(tmp_path: Path) -> None:

@@ -80,11 +80,11 @@ def processes_of(bundle: Path) -> list[psutil.Process]:
 def agent_process(parent: subprocess.Popen[str], verb: str) -> psutil.Process:
     """The one process below `parent` that is this verb of the agent."""
     children = psutil.Process(parent.pid).children(recursive=True)
-    (found,) = [child for child in children if _is_agent(child, verb)]
+    (found,) = [child for child in children if is_agent(child, verb)]
     return found
 
 
-def _is_agent(process: psutil.Process, verb: str) -> bool:
+def is_agent(process: psutil.Process, verb: str) -> bool:
     try:
         command = process.cmdline()
     except psutil.Error:

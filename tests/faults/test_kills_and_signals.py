@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
-from e2e_flagperf import agent_process, bundle_of, processes_of, read_run, said, wait_for_step
+from e2e_flagperf import agent_process, bundle_of, is_agent, metric, processes_of, read_run, said, wait_for_step
 from faulty_flagperf import RUN, agents_of, assert_nothing_left, ended, flagperf, start
 
 SAMPLING = ("--sample-seconds", "0.1")
@@ -29,7 +29,7 @@ def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
     deadline = time.monotonic() + 120
     while len(agents_of(cwd)) < count + 1 and process.poll() is None:
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.02)
 
 
 def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path) -> None:
@@ -57,16 +57,40 @@ def test_a_killed_agent_whose_launcher_is_stopped_leaves_nothing(tmp_path: Path)
     assert_nothing_left(tmp_path, bundle, seconds=2)
 
 
+def agent_of(cwd: Path, process: Any, verb: str) -> psutil.Process:
+    """As soon as it is there."""
+    deadline = time.monotonic() + 120
+    while not (agents := [each for each in agents_of(cwd) if is_agent(each, verb)]):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    return agents[0]
+
+
+def test_an_agent_that_is_killed_while_an_adapter_hangs_in_it(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, fault="presence:loop")
+    wait_for_agents(tmp_path, process, 2)  # the agent, and its fork that asks the adapter
+    agent_of(tmp_path, process, "describe").kill()
+    done = ended(process)
+    assert (done.code, done.stdout) == (3, "")
+    assert "the agent on node 0 (127.0.0.1) failed: killed by SIGKILL" in done.stderr
+    assert_nothing_left(tmp_path, tmp_path)
+
+
+def test_a_probe_that_is_killed_before_it_is_ready_costs_its_figures_alone(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, fault="available:loop")
+    agent_of(tmp_path, process, "probe").kill()
+    assert ended(process).code == 0
+    used = metric(read_run(bundle_of(tmp_path)), "mem_used")
+    assert "the probe ended early (killed by SIGKILL" in used["detail"]
+
+
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_processes: int) -> None:
     """As soon as the agent of the run is there, and once it has started its probe."""
     process = start(tmp_path, *RUN, *mode("hang"))
-    deadline = time.monotonic() + 120
-    while not (agents := [each for each in agents_of(tmp_path) if each.cmdline()[-1:] == ["run"]]):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.005)
+    agent = agent_of(tmp_path, process, "run")
     wait_for_agents(tmp_path, process, num_processes)
-    agents[0].kill()
+    agent.kill()
     assert ended(process).code == 3
     bundle = bundle_of(tmp_path)
     assert said(read_run(bundle))[0] == "failed" and (bundle / "MANIFEST").exists()

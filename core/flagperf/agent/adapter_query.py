@@ -3,6 +3,7 @@ hangs, crashes or prints affects no other adapter."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -42,7 +43,7 @@ def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memo
             if with_memory:
                 probe, readings = _memory_now(backend, devices, machine, plugins)
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
-        return msgspec.convert(msgspec.to_builtins(facts), VendorFacts)
+        return msgspec.json.decode(msgspec.json.encode(facts), type=VendorFacts)  # as the command will get them
     except BadInput as error:
         return msgspec.structs.replace(
             _no_findings(given), error=str(error)
@@ -98,7 +99,7 @@ def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:
     os.close(query.answer)
     if not has_ended:
         return _failed(query.given, "it did not answer in time; its driver or tool may hang")
-    if output:
+    with contextlib.suppress(msgspec.DecodeError):  # it ended while it wrote
         return msgspec.json.decode(output, type=VendorFacts)
     if status < 0:
         return _failed(query.given, f"its process was {exit_status(status)}")

@@ -16,6 +16,7 @@ from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine
 from flagperf.kit import allowed_cores
 from flagperf.plugins import Plugins, Provided, load_plugins
+from flagperf.plugins.load import OWN_DISTRIBUTION
 from flagperf.spec import DescribeRequest, Fact, MissingRequirement, NodeFacts, VendorFacts
 
 PACKAGES = (
@@ -75,9 +76,11 @@ def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement
 def _start_queries(
     backends: Sequence[Provided], machine: Machine, plugins: Plugins, request: DescribeRequest
 ) -> list[AdapterQuery | None]:
-    """All adapters in parallel, each in its own process. A fallback looks for no hardware and needs no process."""
+    """All adapters in parallel, each in its own process. Our own looks for no hardware and needs no process."""
     return [
-        None if given.value.is_fallback else start_query(given, machine, plugins, request.with_memory)
+        None
+        if given.plugin.distribution == OWN_DISTRIBUTION
+        else start_query(given, machine, plugins, request.with_memory)
         for given in backends
     ]
 

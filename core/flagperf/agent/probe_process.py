@@ -7,6 +7,7 @@ memory figures can be judged from the raw files alone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -117,6 +118,7 @@ class ProbeProcess:
         last_line = _last_line(self._log)
         why = message("probe.because", what=what, why=last_line) if last_line else what
         try:
+            _refuse_other_than_file(self._samples)
             _cut_torn_line(self._samples)
             if not _has_failed_by_itself(self._samples):
                 with EventWriter(self._samples) as writer:
@@ -136,6 +138,12 @@ def _set_when_ready(stream: IO[bytes]) -> threading.Event:
 
     threading.Thread(target=read, daemon=True).start()
     return ready
+
+
+def _refuse_other_than_file(path: Path) -> None:
+    """Opening a pipe, which somebody may have put there, might never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def _has_failed_by_itself(samples: Path) -> bool:

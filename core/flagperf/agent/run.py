@@ -26,7 +26,7 @@ from flagperf.agent.simulation import node_machine
 from flagperf.agent.sweep import folder_prefix
 from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
-from flagperf.errors import FlagPerfError
+from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.kit.host_limits import oom_kills
 from flagperf.messages import message
 from flagperf.plugins import load_plugins
@@ -93,6 +93,8 @@ def _run_workers(
     ended_ns = time.monotonic_ns()
     try:
         found = find_failure(job, node, directory, launcher, command, workers.returncode)
+    except PluginFailed as error:
+        found = Failure("failed", message("tool.words", words=str(error)))
     except (FlagPerfError, OSError) as error:
         found = Failure("failed", message("ending.record_unreadable", why=str(error)))
     if found is not None and oom_kills(node_machine()) != num_killed_before:

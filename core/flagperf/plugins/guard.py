@@ -40,16 +40,16 @@ class Guarded:
         if not callable(getattr(self._contract, name, None)):
             return getattr(self._value, name)
 
-        def call(*arguments: Any) -> Any:
-            return self._ask(name, arguments)
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self._ask(name, lambda: getattr(self._value, name)(*arguments, **named))
 
         return call
 
-    def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
+    def _ask(self, name: str, call: Callable[[], Any]) -> Any:
         answer = ask(
             self._plugin,
             name,
-            lambda: getattr(self._value, name)(*arguments),
+            call,
             typing.get_type_hints(getattr(self._contract, name))["return"],
             acts=issubclass(self._contract, _ACTING),
         )
@@ -124,7 +124,8 @@ def _name(answer: Any) -> str:
 
 @contextlib.contextmanager
 def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
-    """os._exit raises, so that it does not end the command without a word; and a long wait is explained."""
+    """os._exit raises, so that it does not end the command without a word; and a long wait for a cluster is explained.
+    (How long to wait for an agent is its caller's business.)"""
     leave, own_pid = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
@@ -137,7 +138,8 @@ def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
 
     note = threading.Timer(WAIT_NOTE_SECONDS, explain)
     note.daemon = True
-    note.start()
+    if not hasattr(AgentProcess, what):
+        note.start()
     os._exit = refuse
     try:
         yield

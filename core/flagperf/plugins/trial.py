@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, NodeFailed
 from flagperf.units import exit_status
 
 SECONDS_VARIABLE = "FLAGPERF_PLUGIN_SECONDS"
@@ -47,7 +47,10 @@ def _try_in_fork(calls: Sequence[Callable[[], object]]) -> tuple[int, str]:
     """How many came back, one after the other, and why the next one did not."""
     seconds = limit_seconds()
     reading, writing = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:  # a limit on the number of processes
+        raise NodeFailed(f"cannot start a process: {error.strerror}") from None
     if pid == 0:
         _call_all(calls, writing, seconds)
     os.close(writing)
