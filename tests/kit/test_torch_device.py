@@ -223,6 +223,19 @@ def test_a_switch_may_be_of_any_module_and_is_off_in_fp32(monkeypatch: pytest.Mo
     assert matmul.allow_hf32 is True
 
 
+class NotInThisTorch(Backend):
+    torch_type = "acme"
+    import_first = ("json",)
+
+    def __init__(self) -> None: ...
+
+
+@pytest.mark.run
+def test_a_torch_without_the_device_module_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match=r"has no torch\.acme; json did not add it"):
+        NotInThisTorch().activate(0, 1, [CARD])
+
+
 ACTIVATE = """
 from test_torch_device import Backend
 

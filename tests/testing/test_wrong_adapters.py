@@ -100,6 +100,8 @@ CLOCK = Query(smi.QUERY, parse_clock, ("clock_mhz",))
 
 
 class AcmeSmiProbe"""
+FIGURES = "    figures = FIGURES\n"
+POWER_OF_BOARDS = Change("memory.py", FIGURES, f'{FIGURES}    board_figures = ("power_watts",)\n')
 TUNING_FOR_ANOTHER = """
 [[tuning]]
 model = "Acme 1"
@@ -139,7 +141,7 @@ WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
         "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
     ),
     "figures of boards on cards that have none": (
-        Change("memory.py", "    figures = FIGURES\n", '    figures = FIGURES\n    board_figures = ("power_watts",)\n'),
+        POWER_OF_BOARDS,
         "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
     ),
     "tuning for a model that nobody has": (

@@ -108,7 +108,11 @@ class TorchDeviceBackend(DeviceBackend):
     def _module(self) -> Any:
         import torch
 
-        return getattr(torch, self.torch_type)
+        module = getattr(torch, self.torch_type, None)
+        if module is None:
+            first = f"; {', '.join(self.import_first)} did not add it" if self.import_first else ""
+            raise Unsupported(f"this torch ({torch.__version__}) has no torch.{self.torch_type}{first}")
+        return module
 
     def _switch(self, name: str) -> tuple[Any, str]:
         """The object that has the switch, and the name of its attribute."""
