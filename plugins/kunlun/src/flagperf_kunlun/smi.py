@@ -104,7 +104,7 @@ def _machine_row(line: str, text: str) -> _Row:
         "used_bytes": Cell(words[17], scale=MIB),
         "total_bytes": Cell(words[18], scale=MIB),
         "utilisation_percent": Cell(words[19]),
-        "power_watts": Cell(power, scale=0.001 if power.isdigit() and int(power) > MOST_WATTS else 1),
+        "power_watts": Cell(power, scale=0.001 if _INTEGER.fullmatch(power) and int(power) > MOST_WATTS else 1),
         "temperature_celsius": Cell(words[4]),
     }
     properties = {"name": words[21], "serial": serial, "chip": chip, "firmware": words[20]}
@@ -139,7 +139,10 @@ def _blocks(lines: Sequence[str], text: str) -> dict[str, dict[str, str]]:
                 raise UnknownLayout(f"xpu-smi -q named {found[1]} twice", text, line)
             current = blocks[found[1]] = {}
         elif (found := _LABELLED.fullmatch(words)) is not None:
-            current["/".join([*headings.values(), found[1]])] = found[2]
+            label = "/".join([*headings.values(), found[1]])
+            if label in current:
+                raise UnknownLayout(f"xpu-smi -q gave {label!r} of a card twice", text, line)
+            current[label] = found[2]
         elif words:
             headings[indent] = words
     return blocks
