@@ -55,6 +55,13 @@ def test_columns_of_xre_4_may_be_added_and_stand_in_any_order(random: Random) ->
     assert check_figures(parse_table, text, "\n".join(lines) + "\n") == parse_table(text)
 
 
+@pytest.mark.parametrize("line", ["Driver Version: ", "Driver Version:", "Version: 4.0", " Version: "])
+def test_a_version_that_is_not_told_takes_no_card_away(line: str) -> None:
+    text = transcript("table_xre4_8_columns").replace("Driver Version: 4.0.9", line)
+    assert [each.used_bytes for each in parse_table(text)] == [504 << 20, 0, None]
+    assert all("driver" not in each.properties for each in parse_table(text))
+
+
 @pytest.mark.parametrize(
     ("parse", "name", "was", "becomes", "quoted"),
     [

@@ -229,7 +229,7 @@ def _device_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
     end = next((at for at in range(start + 4, len(lines)) if lines[at].startswith("-")), None)
     if end is None:
         raise UnknownLayout("xpu_smi gave a DEVICES table that does not end", text)
-    stated = dict(line.strip().split(" Version: ", 1) for line in lines[:start] if " Version: " in line)
+    stated = {name.strip(): said.strip() for name, _, said in (line.partition(" Version:") for line in lines[:start])}
     versions = _versions(stated.get("Driver", ""), stated.get("Runtime", ""))
     for line in lines[start + 4 : end]:
         cells = _cells(line)

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -125,10 +125,13 @@ def _values(block: Block, label: str) -> list[str]:
 # --- -j --------------------------------------------------------------------------------------------------------------
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _JsonSlice(msgspec.Struct, frozen=True):
-    sgpu_id: int
-    compute_quota: int
-    vram_quota: int
+    sgpu_id: _Count
+    compute_quota: _Count
+    vram_quota: _Count
     utilization: str
 
 
@@ -137,7 +140,7 @@ class _JsonPower(msgspec.Struct, frozen=True):
 
 
 class _JsonCard(msgspec.Struct, frozen=True):
-    device_id: int
+    device_id: _Count
     unavailable_reason: str = ""
     vbios_version: str = ""
     hotspot: str | float | None = None

@@ -197,6 +197,8 @@ def _read_box(lines: Sequence[str], text: str) -> Box:
     part, after_rule = "titles", True
     for line in lines[1:]:
         after_rule = bool(re.fullmatch(r"[|+][-=][-=+]*[|+]", line))
+        if after_rule and part == "rows" and len(parts["rows"]) % max(1, len(parts["header"])):
+            raise UnknownLayout("mx-smi: a row of a table is not whole", text, " | ".join(parts["rows"][-1]))
         if after_rule:
             part = "rows" if "=" in line or part == "rows" else "header"
         elif line.startswith("|") and line.endswith("|"):
