@@ -14,7 +14,18 @@ import msgspec
 
 from flagperf.api import Device, Machine, Precision, Presence, Reading
 from flagperf.errors import ToolFailed, Unsupported
-from flagperf.kit import Card, Evidence, PciFunction, TorchDeviceBackend, ask_all, judge, make_devices, pci_functions
+from flagperf.kit import (
+    Card,
+    Evidence,
+    PciFunction,
+    TorchDeviceBackend,
+    ask_all,
+    judge,
+    make_devices,
+    pci_functions,
+    unlisted_card,
+    usable_nodes,
+)
 from flagperf_nvidia import smi
 from flagperf_nvidia.nvml import (
     BLOCKED,
@@ -137,7 +148,7 @@ def _expected(machine: Machine) -> list[PciFunction]:
     """The cards on the bus that are ours: sysfs also shows those that are not mapped into the container, that another
     job has, or that another driver holds. The driver says which node a card has; where its list is not here, all of
     them are ours if there is a node for each."""
-    nodes = {path.name for path in machine.glob("/dev/nvidia[0-9]*") if os.access(path, os.R_OK | os.W_OK)}
+    nodes = usable_nodes(machine, "/dev/nvidia[0-9]*")
     told = {path.parent.name.lower(): path for path in machine.glob("/proc/driver/nvidia/gpus/*/information")}
     minors = {address: _MINOR.search(path.read_text(errors="replace")) for address, path in told.items()}
     on_bus = _on_bus(machine)
@@ -179,16 +190,16 @@ def _with_lost_cards(cards: Sequence[Card], expected: Sequence[PciFunction], num
     many of them, in their order. Those that are refused to us have none either."""
     nameless = [card for card in cards if not card.uuid and not card.pci_address]
     named = {card.pci_address for card in cards}
-    others = [each.address for each in expected if each.address not in named]
+    others = [each for each in expected if each.address not in named]
     if len(others) <= len(nameless) + num_refused:
-        places = others if len(others) == len(nameless) else []
+        places = [each.address for each in others] if len(others) == len(nameless) else []
         return [_placed(card, nameless, places) for card in cards]
-    words = "; ".join(
-        [f"on the bus with its device node, but {by} does not list it: it is lost, see the kernel's log"]
-        + [card.problem for card in nameless[:1]]
-    )
-    lost = [Card(-1, (UNNAMED,), pci_address=address, problem=words) for address in others]
-    return [*(card for card in cards if card not in nameless), *lost]
+    lost = [unlisted_card(UNNAMED, each, by) for each in others]
+    said = "".join(f"; {card.problem}" for card in nameless[:1])
+    return [
+        *(card for card in cards if card not in nameless),
+        *(msgspec.structs.replace(card, problem=card.problem + said) for card in lost),
+    ]
 
 
 def _placed(card: Card, nameless: Sequence[Card], places: Sequence[str]) -> Card:
