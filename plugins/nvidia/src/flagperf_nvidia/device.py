@@ -53,6 +53,7 @@ AMPERE = (8, 0)
 _MODULE_VERSION = re.compile(r"Kernel Module(?: +for \S+)? +([0-9]+(?:\.[0-9]+)+)")
 """The open module says for which architecture it is before its version: `Open Kernel Module for x86_64  550.54.14`."""
 _MINOR = re.compile(r"Device Minor:\s*([0-9]+)")
+_EXCLUDED = re.compile(r"GPU Excluded:\s*Yes")
 _COMPUTE_INSTANCE = re.compile(r"MIG [0-9]+c\.([0-9]+g\..+)")
 """`1c.3g.20gb` is one of several parts that compute in the memory of a `3g.20gb`."""
 UNNAMED = "NVIDIA card"
@@ -146,12 +147,14 @@ def _on_bus(machine: Machine) -> list[PciFunction]:
 
 def _expected(machine: Machine) -> list[PciFunction]:
     """The cards on the bus that are ours: sysfs also shows those that are not mapped into the container, that another
-    job has, or that another driver holds. The driver says which node a card has; where its list is not here, all of
-    them are ours if there is a node for each."""
-    nodes = usable_nodes(machine, "/dev/nvidia[0-9]*")
-    told = {path.parent.name.lower(): path for path in machine.glob("/proc/driver/nvidia/gpus/*/information")}
-    minors = {address: _MINOR.search(path.read_text(errors="replace")) for address, path in told.items()}
-    on_bus = _on_bus(machine)
+    job has, or that another driver holds. The driver says which node a card has, and whether an administrator has
+    excluded it; where its list is not here, all of them are ours if there is a node for each."""
+    nodes, on_bus = usable_nodes(machine, "/dev/nvidia[0-9]*"), _on_bus(machine)
+    folder = "/proc/driver/nvidia/gpus"
+    told = {
+        path.name.lower(): machine.read(f"{folder}/{path.name}/information") for path in machine.glob(f"{folder}/*")
+    }
+    minors = {place: _MINOR.search(text) for place, text in told.items() if text and not _EXCLUDED.search(text)}
     if not told:
         return on_bus if len(nodes) >= len(on_bus) else []
     return [each for each in on_bus if (minor := minors.get(each.address)) and f"nvidia{minor[1]}" in nodes]
