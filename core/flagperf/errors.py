@@ -82,7 +82,7 @@ class UnknownLayout(ToolFailed):
 
 
 _SHOWN_CHARACTERS = 200
-_WORD = re.compile(r"\w")
+_WORD = re.compile(r"[^\W_]")
 """Not in a ruler of a table."""
 _ERROR = re.compile(r"\berror\b|\bfail(s|ed|ure)?\b|\bunable to\b|\bpermission denied\b", re.IGNORECASE)
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from flagperf.kit import PciFunction, pci_address, pci_functions
+from flagperf.kit import PciFunction, pci_address, pci_functions, usable_nodes
 from flagperf.testing import MachineFolder
 
 
@@ -38,3 +39,10 @@ def test_functions_of_one_vendor_with_their_class(tmp_path: Path) -> None:
         PciFunction("0000:07:00.1", "10ab", "0a02", "0403"),
     ]
     assert pci_functions(machine, "0000") == []
+
+
+def test_nodes_that_the_kernel_refuses_are_not_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MachineFolder(tmp_path).node("/dev/acme0", "/dev/acme1", "/dev/acmectl").machine()
+    assert usable_nodes(machine, "/dev/acme[0-9]*") == {"acme0", "acme1"}
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name == "acme1" and mode == os.R_OK | os.W_OK)
+    assert usable_nodes(machine, "/dev/acme[0-9]*") == {"acme1"}

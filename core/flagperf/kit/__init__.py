@@ -13,10 +13,10 @@ from flagperf.lazy_names import lazy_modules
 _MODULES = {
     "cells": ("Cell", "cell_number", "is_nothing", "read_cells", "whole_lines"),
     "cpus": ("near_cpus", "read_cpu_list", "write_cpu_list"),
-    "discovery": ("Card", "make_devices"),
+    "discovery": ("Card", "make_devices", "unlisted_card"),
     "host_limits": ("allowed_cores", "memory_limit_bytes", "memory_used_bytes"),
     "models_toml": ("find_model", "read_models"),
-    "pci": ("PciFunction", "pci_address", "pci_functions"),
+    "pci": ("PciFunction", "pci_address", "pci_functions", "usable_nodes"),
     "presence": ("Evidence", "judge"),
     "process_tree": ("descendants",),
     "python_command": ("module_command",),
@@ -31,10 +31,10 @@ _MODULES = {
 if TYPE_CHECKING:
     from flagperf.kit.cells import Cell, cell_number, is_nothing, read_cells, whole_lines
     from flagperf.kit.cpus import near_cpus, read_cpu_list, write_cpu_list
-    from flagperf.kit.discovery import Card, make_devices
+    from flagperf.kit.discovery import Card, make_devices, unlisted_card
     from flagperf.kit.host_limits import allowed_cores, memory_limit_bytes, memory_used_bytes
     from flagperf.kit.models_toml import find_model, read_models
-    from flagperf.kit.pci import PciFunction, pci_address, pci_functions
+    from flagperf.kit.pci import PciFunction, pci_address, pci_functions, usable_nodes
     from flagperf.kit.presence import Evidence, judge
     from flagperf.kit.process_tree import descendants
     from flagperf.kit.python_command import module_command
@@ -78,6 +78,8 @@ __all__ = [
     "read_cpu_list",
     "read_models",
     "run_tool",
+    "unlisted_card",
+    "usable_nodes",
     "visible_devices",
     "whole_lines",
     "write_cpu_list",

@@ -11,7 +11,7 @@ from flagperf.api.machine import Machine
 from flagperf.errors import ToolFailed
 from flagperf.kit.cpus import near_cpus
 from flagperf.kit.models_toml import find_model
-from flagperf.kit.pci import pci_address
+from flagperf.kit.pci import PciFunction, pci_address
 from flagperf.kit.visibility import visible_devices
 
 
@@ -41,6 +41,13 @@ class Card(msgspec.Struct, frozen=True):
     """Where neither UUID nor PCI address tells two of them apart; left empty otherwise."""
     board: str = ""
     """Of one of several chips on a board, see Device.board."""
+
+
+def unlisted_card(name: str, function: PciFunction, by: str) -> Card:
+    """A card on the bus, with a device node that is ours, that the vendor's library or tool leaves out: they forget a
+    card that has fallen off the bus, and the others look like all of them."""
+    problem = f"on the bus with its device node, but {by} does not list it: it seems to be lost, see the kernel's log"
+    return Card(-1, (name,), pci_address=function.address, pci_id=function.device_id, problem=problem)
 
 
 def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:

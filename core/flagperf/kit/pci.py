@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import msgspec
@@ -33,6 +34,12 @@ def pci_functions(machine: Machine, vendor_id: str) -> list[PciFunction]:
         if vendor == vendor_id:
             found.append(PciFunction(folder.name.lower(), vendor, device, kind[:4]))
     return found
+
+
+def usable_nodes(machine: Machine, pattern: str) -> set[str]:
+    """The names of device nodes that this process may open: not those of another job's cards, which a control group
+    refuses. The kernel is asked, and no node is opened."""
+    return {path.name for path in machine.glob(pattern) if os.access(path, os.R_OK | os.W_OK)}
 
 
 def pci_address(text: str) -> str:

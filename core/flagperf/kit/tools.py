@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from flagperf.kit.pci import pci_address
 
 NOT_LISTED = "the tool did not list this card"
 """What the reason for a figure begins with where a card is not in an answer."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Some tools colour what they print into a pipe, too."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -53,7 +56,8 @@ class Tool(msgspec.Struct, frozen=True):
         output = machine.run_tool([path, *arguments], timeout_seconds=self.timeout_seconds)
         if output.problem:
             raise ToolSilent(output.problem)
-        return output
+        plain = {name: _COLOUR.sub("", getattr(output, name)) for name in ("stdout", "stderr")}
+        return msgspec.structs.replace(output, **plain)
 
     def failure(self, arguments: Sequence[str], output: CommandOutput) -> ToolFailed:
         words = " ".join(f"{output.stderr} {output.stdout}".split())[:300] or "it printed nothing"
@@ -99,7 +103,14 @@ class Query(msgspec.Struct, frozen=True):
                 raise
             raise tool.failure(self.arguments, output) from None
         listed = {card.device_id for card in cards}
-        return [*(card for card in self.parse_stderr(output.stderr) if card.device_id not in listed), *cards]
+        lost = [card for card in self.parse_stderr(output.stderr) if card.device_id not in listed]
+        return [self._explained(tool, card) for card in (*lost, *cards)]
+
+    def _explained(self, tool: Tool, card: Reading) -> Reading:
+        """A figure that the answer leaves out has a reason, too."""
+        words = f"{' '.join((tool.names[0], *self.arguments))} did not give it"
+        absent = [figure for figure in self.figures if getattr(card, figure) is None and figure not in card.missing]
+        return msgspec.structs.replace(card, missing={**card.missing, **dict.fromkeys(absent, words)})
 
 
 def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:

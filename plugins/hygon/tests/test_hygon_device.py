@@ -166,6 +166,17 @@ def test_a_metric_that_fails_does_not_remove_the_cards(tmp_path: Path) -> None:
     assert devices[0].model == "K100_AI"
 
 
+def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here(tmp_path: Path) -> None:
+    machine = machine_with_tool(tmp_path, answers(addresses=ADDRESSES[:1]))
+    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
+    folder = MachineFolder(machine.root).file(f"/sys/bus/pci/devices/{ADDRESSES[1]}/drm/renderD129/dev", "226:129\n")
+    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
+    folder.node("/dev/dri/renderD129")
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.problem, lost.id, lost.model) == ("", ADDRESSES[1], "K100_AI")
+    assert "hy-smi does not list it" in lost.problem
+
+
 def test_a_release_without_json_is_read_as_text(tmp_path: Path) -> None:
     devices = BACKEND.devices(machine_with_tool(tmp_path, as_text(answers())))
     assert devices == BACKEND.devices(machine_with_tool(tmp_path, answers()))

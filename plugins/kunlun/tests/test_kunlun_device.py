@@ -114,6 +114,16 @@ def test_a_release_whose_machine_lines_are_not_known_is_read_by_its_table(tmp_pa
         BACKEND.devices(machine_with_tool(tmp_path / "neither", answers()[1:2]))
 
 
+def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here(tmp_path: Path) -> None:
+    first_only = [Answer(("-m",), transcript("machine_p800").splitlines(keepends=True)[0])]
+    machine = machine_with_tool(tmp_path, first_only)
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.problem, lost.id, lost.model) == ("", ADDRESSES[1], "Kunlunxin card")
+    assert "xpu-smi does not list it" in lost.problem
+    (machine.root / "dev/xpu1").unlink()
+    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
+
+
 def test_a_state_of_nobody_knows_which_card_blames_none(tmp_path: Path) -> None:
     machine = in_error(machine_with_tool(tmp_path, answers()[:1]), 1)
     assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]

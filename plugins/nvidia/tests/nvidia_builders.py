@@ -85,10 +85,10 @@ def machine_at(root: Path, addresses: Sequence[str]) -> MachineFolder:
     return folder
 
 
-def tell_minors(folder: MachineFolder, minors: Mapping[str, int]) -> MachineFolder:
+def tell_minors(folder: MachineFolder, minors: Mapping[str, int], excluded: str = "No") -> MachineFolder:
     """As the driver tells which node a card has."""
     for place, minor in minors.items():
-        text = f"Model: \t\t {NAME}\nIRQ:   \t\t 101\nDevice Minor: \t {minor}\n"
+        text = f"Model: \t\t {NAME}\nIRQ:   \t\t 101\nDevice Minor: \t {minor}\nGPU Excluded:\t {excluded}\n"
         folder.file(f"/proc/driver/nvidia/gpus/{place}/information", text)
     return folder
 

@@ -281,9 +281,13 @@ def test_cards_of_the_host_that_are_not_mapped_are_not_lost(tmp_path: Path) -> N
     assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
 
 
-def test_a_card_that_another_driver_holds_is_not_lost(tmp_path: Path) -> None:
-    tell_minors(machine_folder(tmp_path, 2), {address(0): 0})
+def test_a_card_that_another_driver_holds_or_that_is_excluded_is_not_lost(tmp_path: Path) -> None:
+    folder = tell_minors(machine_folder(tmp_path, 2), {address(0): 0})
     assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
+    tell_minors(folder, {address(1): 1}, excluded="Yes")
+    assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
+    tell_minors(folder, {address(1): 1})
+    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
 
 
 def test_cards_of_another_job_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from flagperf.kit import (
     judge,
     make_devices,
     pci_functions,
+    unlisted_card,
+    usable_nodes,
 )
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
 from flagperf_hygon.memory import HY_SMI, JSON, TABLE, TEXT
@@ -63,7 +65,7 @@ class HygonBackend(TorchDeviceBackend):
         cards = [
             _card(index, reading, on_bus, _slice(machine.environ, reading)) for index, reading in enumerate(described)
         ]
-        return make_devices(self, machine, cards)
+        return make_devices(self, machine, [*cards, *_lost_cards(machine, cards, on_bus)])
 
     def versions(self, machine: Machine) -> dict[str, str]:
         found = {"driver": _driver(machine), "dtk": _dtk(machine)}
@@ -168,6 +170,17 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
         identity=f"hy-smi-{reading.device_id}" if by_table else "",
         properties={key: value for key, value in properties.items() if value},
     )
+
+
+def _lost_cards(machine: Machine, cards: Sequence[Card], on_bus: Mapping[str, PciFunction]) -> list[Card]:
+    """Cards of the bus that the tool leaves out though their node is here. The table has no addresses to compare."""
+    listed, nodes = {card.pci_address for card in cards}, usable_nodes(machine, "/dev/dri/renderD*")
+    own = {
+        address: {path.name for path in machine.glob(f"/sys/bus/pci/devices/{address}/drm/renderD*")}
+        for address in on_bus
+        if address not in listed and "" not in listed
+    }
+    return [unlisted_card("Hygon card", on_bus[address], "hy-smi") for address, names in own.items() if names & nodes]
 
 
 def _slice(environ: Mapping[str, str], reading: Reading) -> str:

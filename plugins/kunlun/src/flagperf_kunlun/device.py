@@ -21,6 +21,8 @@ from flagperf.kit import (
     judge,
     make_devices,
     pci_functions,
+    unlisted_card,
+    usable_nodes,
 )
 from flagperf_kunlun.launcher import VISIBILITY_VARIABLES
 from flagperf_kunlun.memory import CONTROL_NODE, MACHINE, PCI_VENDOR, TABLE, XPU_SMI, may_be_kunlun
@@ -33,6 +35,7 @@ PCIE_P800 = ("2057", "3686")
 """What a P800 PCIe says of itself. The vendor id is nobody's in the public list, so it counts with the node only."""
 MODULES = ("kunlun", "xpu_driver")
 """From XRE 4.0 on, and before."""
+UNNAMED = "Kunlunxin card"
 LOOKED_FOR = "PCI 1d22:3684, 3685 or 3688, /dev/xpuctrl and /dev/xpu0, /sys/module/kunlun, xpu-smi"
 
 DETAILS = Query(("-q",), parse_query, ())
@@ -80,7 +83,7 @@ class KunlunBackend(TorchDeviceBackend):
         on_bus = {function.address: function for function in cards_on_bus(machine)}
         problems = _problems(machine, readings)
         cards = [_card(each, on_bus, problems.get(each.properties["index"], "")) for each in readings]
-        return make_devices(self, machine, cards)
+        return make_devices(self, machine, [*cards, *_lost_cards(machine, cards)])
 
     def versions(self, machine: Machine) -> dict[str, str]:
         """By the table alone: what -q calls XPU-RT has another number, whose meaning is not known."""
@@ -177,9 +180,18 @@ def _problems(machine: Machine, readings: Sequence[Reading]) -> dict[str, str]:
     return {**by_tool, **by_driver}
 
 
+def _lost_cards(machine: Machine, cards: Sequence[Card]) -> list[Card]:
+    """Cards of the bus that the tool leaves out, if there is a node for each: a container shows the host's bus, and the
+    nodes of its own cards only."""
+    listed = {card.pci_address for card in cards}
+    others = [each for each in cards_on_bus(machine) if each.address not in listed]
+    num_nodes = len(usable_nodes(machine, "/dev/xpu[0-9]*"))
+    return [unlisted_card(UNNAMED, each, "xpu-smi") for each in others if len(cards) + len(others) <= num_nodes]
+
+
 def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:
     said = reading.properties
-    name, function = said.get("name", "Kunlunxin card"), on_bus.get(said["pci_address"])
+    name, function = said.get("name", UNNAMED), on_bus.get(said["pci_address"])
     pci_id = function.device_id if function else ""
     return Card(
         physical_index=int(said["index"]),

@@ -104,7 +104,7 @@ def _machine_row(line: str, text: str) -> _Row:
         "used_bytes": Cell(words[17], scale=MIB),
         "total_bytes": Cell(words[18], scale=MIB),
         "utilisation_percent": Cell(words[19]),
-        "power_watts": Cell(power, scale=0.001 if power.isdigit() and int(power) > MOST_WATTS else 1),
+        "power_watts": Cell(power, scale=0.001 if _INTEGER.fullmatch(power) and int(power) > MOST_WATTS else 1),
         "temperature_celsius": Cell(words[4]),
     }
     properties = {"name": words[21], "serial": serial, "chip": chip, "firmware": words[20]}
@@ -139,7 +139,10 @@ def _blocks(lines: Sequence[str], text: str) -> dict[str, dict[str, str]]:
                 raise UnknownLayout(f"xpu-smi -q named {found[1]} twice", text, line)
             current = blocks[found[1]] = {}
         elif (found := _LABELLED.fullmatch(words)) is not None:
-            current["/".join([*headings.values(), found[1]])] = found[2]
+            label = "/".join([*headings.values(), found[1]])
+            if label in current:
+                raise UnknownLayout(f"xpu-smi -q gave {label!r} of a card twice", text, line)
+            current[label] = found[2]
         elif words:
             headings[indent] = words
     return blocks
@@ -226,7 +229,7 @@ def _device_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
     end = next((at for at in range(start + 4, len(lines)) if lines[at].startswith("-")), None)
     if end is None:
         raise UnknownLayout("xpu_smi gave a DEVICES table that does not end", text)
-    stated = dict(line.strip().split(" Version: ", 1) for line in lines[:start] if " Version: " in line)
+    stated = {name.strip(): said.strip() for name, _, said in (line.partition(" Version:") for line in lines[:start])}
     versions = _versions(stated.get("Driver", ""), stated.get("Runtime", ""))
     for line in lines[start + 4 : end]:
         cells = _cells(line)

@@ -20,8 +20,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 _VERSION_LINE = re.compile(r"mx-smi +version: \S+")
 _TITLE = re.compile(r"=+ MetaX System Management Interface Log =+")
-_COUNT = re.compile(r"Attached GPUs +: (\d+)")
-_CARD_LINE = re.compile(rf"GPU#(\d+) +({CARD_NAME}) +({ADDRESS})")
+_COUNT = re.compile(r"Attached GPUs +: ([0-9]{1,6})")
+_CARD_LINE = re.compile(rf"GPU#([0-9]{{1,6}}) +({CARD_NAME}) +({ADDRESS})")
 _PAIR = re.compile(r" +([^:]*[^: ]) *:(.*)")
 
 
@@ -86,7 +86,7 @@ def read_log(text: str) -> list[Block]:
     """A log is whole when its last line says so and it has as many cards as it announces."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines or lines[-1] != "End of Log":
-        raise UnknownLayout("mx-smi: the log does not end with 'End of Log'", text)
+        raise UnknownLayout("mx-smi: the log does not end with 'End of Log'", text, "".join(lines[-1:]))
     first = next((number for number, line in enumerate(lines) if line.startswith("GPU#")), len(lines) - 1)
     num_announced = announced_cards(lines[:first], text)
     blocks = _read_blocks(lines[first:-1], text)
@@ -105,7 +105,7 @@ def announced_cards(head: Sequence[str], text: str) -> int | None:
         if announced:
             count = int(announced[1])
         elif not (_TITLE.fullmatch(line) or _VERSION_LINE.fullmatch(line) or line.startswith("Timestamp ")):
-            raise UnknownLayout(f"mx-smi: a line of no known kind, {line!r}", text)
+            raise UnknownLayout("mx-smi: a line of no known kind", text, line)
     return count
 
 
@@ -124,7 +124,7 @@ def _read_blocks(lines: Sequence[str], text: str) -> list[Block]:
         elif blocks and line.startswith(" "):
             section = line.strip()
         else:
-            raise UnknownLayout(f"mx-smi: a line of no known kind, {line!r}", text)
+            raise UnknownLayout("mx-smi: a line of no known kind", text, line)
     return blocks
 
 
@@ -135,5 +135,5 @@ def _is_error_of(block: Block, line: str) -> bool:
 
 def _add(block: Block, label: str, value: str, text: str) -> None:
     if label in block.values:
-        raise UnknownLayout(f"mx-smi: {label!r} of {block.address} is there twice", text)
+        raise UnknownLayout(f"mx-smi: {label!r} of {block.address} is there twice", text, f"{label} : {value}")
     block.values[label] = value

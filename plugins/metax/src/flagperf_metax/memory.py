@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import msgspec
+
 from flagperf.api import Availability, Device, Machine, Reading
 from flagperf.kit import Query, Tool, ToolProbe, merge, pci_functions
 from flagperf_metax.smi import (
@@ -80,5 +82,6 @@ def is_metax_machine(machine: Machine) -> bool:
 
 
 def _slice_reading(device: Device, rows: Mapping[str, Reading]) -> Reading:
+    row = merge(device.id, [rows.get(device.properties.get("sgpu", ""))], {})
     shared = dict.fromkeys(("power_watts", "temperature_celsius"), _OF_THE_CARD)
-    return merge(device.id, [rows.get(device.properties.get("sgpu", ""))], shared)
+    return msgspec.structs.replace(row, missing={**row.missing, **shared})

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -125,10 +125,13 @@ def _values(block: Block, label: str) -> list[str]:
 # --- -j --------------------------------------------------------------------------------------------------------------
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _JsonSlice(msgspec.Struct, frozen=True):
-    sgpu_id: int
-    compute_quota: int
-    vram_quota: int
+    sgpu_id: _Count
+    compute_quota: _Count
+    vram_quota: _Count
     utilization: str
 
 
@@ -137,7 +140,7 @@ class _JsonPower(msgspec.Struct, frozen=True):
 
 
 class _JsonCard(msgspec.Struct, frozen=True):
-    device_id: int
+    device_id: _Count
     unavailable_reason: str = ""
     vbios_version: str = ""
     hotspot: str | float | None = None
@@ -212,14 +215,14 @@ def _json_clock(clocks: Mapping[str, Any]) -> str | None:
     """Of the compute units. Releases 2.3 have it one level deeper, die by die: the slowest of them counts."""
     dies = [each for each in (clocks, *clocks.values()) if isinstance(each, dict) and "XCORE" in each]
     values = [str(die["XCORE"]) for die in dies]
-    odd = next((value for value in values if not value.isdigit()), None)
+    odd = next((value for value in values if not re.fullmatch("[0-9]{1,6}", value)), None)
     return odd if odd is not None else str(min(map(int, values), default="")) or None
 
 
 def _json_watts(board: _JsonPower) -> str | None:
     """The sum, or the first supply that does not have a number."""
     supplies = [str(value) for value in board.power.values()]
-    odd = next((value for value in supplies if not re.fullmatch(r"\d+(\.\d+)?", value)), None)
+    odd = next((value for value in supplies if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", value)), None)
     return odd if odd is not None else f"{sum(map(float, supplies)):.3f}" if supplies else None
 
 
@@ -233,8 +236,10 @@ def _json_slice(address: str, part: _JsonSlice) -> Reading:
 # --- -L --------------------------------------------------------------------------------------------------------------
 
 _STATE = r"(?:Available *\(UUID: (?P<uuid>\S+)\)|Not Available *\((?P<problem>[^()]+)\))"
-_LISTED_CARD = re.compile(rf"GPU#(?P<index>\d+) +(?P<name>{CARD_NAME}) +(?P<address>{ADDRESS}) +{_STATE}")
-_LISTED_SLICE = re.compile(rf" +SGPU#(?P<id>\d+) +(?P<quota>\d+)% +(?P<gib>[\d.]+)gb +{_STATE}(?: sgpu-\d+)?")
+_LISTED_CARD = re.compile(rf"GPU#(?P<index>[0-9]{{1,6}}) +(?P<name>{CARD_NAME}) +(?P<address>{ADDRESS}) +{_STATE}")
+_LISTED_SLICE = re.compile(
+    rf" +SGPU#(?P<id>[0-9]{{1,6}}) +(?P<quota>[0-9]{{1,3}})% +(?P<gib>[0-9.]{{1,12}})gb +{_STATE}(?: sgpu-\d+)?"
+)
 
 
 def parse_list(text: str) -> list[Reading]:
@@ -249,7 +254,7 @@ def parse_list(text: str) -> list[Reading]:
         elif part and address:
             readings.append(_listed_slice(address, part))
         else:
-            raise UnknownLayout(f"mx-smi -L: a line of no known kind, {line!r}", text)
+            raise UnknownLayout("mx-smi -L: a line of no known kind", text, line)
     return distinct(readings, text)
 
 
@@ -282,7 +287,7 @@ def parse_dmon(text: str) -> list[Reading]:
     rows = [[cell.strip() for cell in line.split(",")] for line in plain_lines(text)]
     header = rows[0]
     if "dev" not in header or len(set(header)) != len(header) or len(rows) < 2:
-        raise UnknownLayout("mx-smi dmon: no row of names, with 'dev', and of units", text)
+        raise UnknownLayout("mx-smi dmon: no row of names, with 'dev', and of units", text, ", ".join(header))
     if any(len(row) != len(header) for row in rows):
         raise UnknownLayout(f"mx-smi dmon: a row has not the {len(header)} cells of the row of names", text)
     units, *cards = [dict(zip(header, row, strict=True)) for row in rows[1:]]
@@ -294,7 +299,7 @@ def _dmon_card(cells: Mapping[str, str], units: Mapping[str, str], text: str) ->
     for column, unit in (("dev", "idx"), *_DMON_COLUMNS.values()):
         if units.get(column, unit) != unit:
             raise UnknownLayout(f"mx-smi dmon: {column!r} is in {units[column]!r}, not in {unit!r}", text)
-    if not cells["dev"].isdigit():
+    if not re.fullmatch("[0-9]{1,6}", cells["dev"]):
         raise UnknownLayout(f"mx-smi dmon: the card's index is {cells['dev']!r}", text)
     address = pci_address(cells.get("bdfid", ""))
     return card_reading(

@@ -26,13 +26,13 @@ from flagperf_metax.layouts import (
 )
 
 _NONE = r"\[?N/?A\]?"
-_MEMORY = rf"(?P<memory>\d+/\d+ MiB|{_NONE})"
-_UTILISATION = rf"(?P<utilisation>\d+%|{_NONE})"
-_POWER = rf"(?P<power>\d+W|{_NONE})(?: / (?P<limit>\d+W|{_NONE}))?"
+_MEMORY = rf"(?P<memory>[0-9]{{1,9}}/[0-9]{{1,9}} MiB|{_NONE})"
+_UTILISATION = rf"(?P<utilisation>[0-9]{{1,9}}%|{_NONE})"
+_POWER = rf"(?P<power>[0-9]{{1,9}}W|{_NONE})(?: / (?P<limit>[0-9]{{1,9}}W|{_NONE}))?"
 _BUS = rf"(?P<address>{ADDRESS})"
 _COLUMNS = {
-    "gpu": r"(?P<index>\d+)",
-    "board": r"\d+",
+    "gpu": r"(?P<index>[0-9]{1,9})",
+    "board": r"[0-9]{1,9}",
     "name": rf"(?P<name>{CARD_NAME})",
     "bus-id": _BUS,
     "bus-i": _BUS,
@@ -41,16 +41,16 @@ _COLUMNS = {
     "perf": r"\S+",
     "sgpu-m": r"\S+",
     "gpu-state": r"(?P<state>\S.*)",
-    "temp": rf"(?P<temperature>\d+C|{_NONE})",
+    "temp": rf"(?P<temperature>[0-9]{{1,9}}C|{_NONE})",
     "power": _POWER,
     "pwr:usage/cap": _POWER,
     "memory-usage": _MEMORY,
     "gpu-util": _UTILISATION,
     "sgpu-util": _UTILISATION,
     "vram quota": _MEMORY,
-    "minor": r"\d+",
-    "sgpu-id": r"(?P<sgpu>\d+)",
-    "compute": r"(?P<compute>\d+)%",
+    "minor": r"[0-9]{1,9}",
+    "sgpu-id": r"(?P<sgpu>[0-9]{1,9})",
+    "compute": r"(?P<compute>[0-9]{1,9})%",
 }
 """What stands below a header, by the header's own words."""
 
@@ -69,7 +69,7 @@ def parse_table(text: str) -> list[Reading]:
         if title == "Sliced GPU":
             slices = [_table_slice(cells, addresses, text) for cells in _table_rows(box, text)]
         elif not title.startswith("Process"):
-            raise UnknownLayout(f"mx-smi: a table of no known kind, {title!r}", text)
+            raise UnknownLayout("mx-smi: a table of no known kind", text, title)
     return distinct([*cards, *slices], text)
 
 
@@ -81,6 +81,8 @@ def _check_outside(lines: Sequence[str], num_cards: int, text: str) -> None:
 
 
 def _table_rows(box: Box, text: str) -> list[dict[str, str]]:
+    if not box.header:
+        raise UnknownLayout("mx-smi: a table without a header", text, "".join(box.titles[:1]))
     shapes = [[_cell_shape(cell, text) for cell in line] for line in box.header]
     return [_table_cells(row, shapes, text) for row in box.rows]
 
@@ -91,7 +93,7 @@ def _cell_shape(header: str, text: str) -> re.Pattern[str]:
     while rest:
         name = next((name for name in _COLUMNS if re.match(rf"{re.escape(name)}(\s|$)", rest)), None)
         if name is None:
-            raise UnknownLayout(f"mx-smi: a header of no known kind, {header!r}", text)
+            raise UnknownLayout("mx-smi: a header of no known kind", text, header)
         shapes.append(_COLUMNS[name])
         rest = rest[len(name) :].strip()
     return re.compile(r"\s+".join(shapes))
@@ -103,11 +105,13 @@ def _table_cells(
     found: dict[str, str] = {}
     for cells, line_shapes in zip(row, shapes, strict=True):
         if len(cells) != len(line_shapes):
-            raise UnknownLayout(f"mx-smi: a row has {len(cells)} cells and its header {len(line_shapes)}", text)
+            raise UnknownLayout(
+                f"mx-smi: a row has {len(cells)} cells and its header {len(line_shapes)}", text, " | ".join(cells)
+            )
         for cell, shape in zip(cells, line_shapes, strict=True):
             matched = shape.fullmatch(cell)
             if matched is None:
-                raise UnknownLayout(f"mx-smi: {cell!r} is not what its header says", text)
+                raise UnknownLayout("mx-smi: a cell is not what its header says", text, " | ".join(cells))
             found |= {name: value for name, value in matched.groupdict().items() if value is not None}
     return found
 
@@ -193,12 +197,14 @@ def _read_box(lines: Sequence[str], text: str) -> Box:
     part, after_rule = "titles", True
     for line in lines[1:]:
         after_rule = bool(re.fullmatch(r"[|+][-=][-=+]*[|+]", line))
+        if after_rule and part == "rows" and len(parts["rows"]) % max(1, len(parts["header"])):
+            raise UnknownLayout("mx-smi: a row of a table is not whole", text, " | ".join(parts["rows"][-1]))
         if after_rule:
             part = "rows" if "=" in line or part == "rows" else "header"
         elif line.startswith("|") and line.endswith("|"):
             parts[part].append([cell.strip() for cell in line[1:-1].split("|")])
         else:
-            raise UnknownLayout(f"mx-smi: a line of a table is not whole, {line!r}", text)
+            raise UnknownLayout("mx-smi: a line of a table is not whole", text, line)
     height = max(1, len(parts["header"]))
     if not after_rule or part != "rows" or len(parts["rows"]) % height:
         raise UnknownLayout("mx-smi: a table is not whole", text)

@@ -14,7 +14,18 @@ import msgspec
 
 from flagperf.api import Device, Machine, Precision, Presence, Reading
 from flagperf.errors import ToolFailed, Unsupported
-from flagperf.kit import Card, Evidence, PciFunction, TorchDeviceBackend, ask_all, judge, make_devices, pci_functions
+from flagperf.kit import (
+    Card,
+    Evidence,
+    PciFunction,
+    TorchDeviceBackend,
+    ask_all,
+    judge,
+    make_devices,
+    pci_functions,
+    unlisted_card,
+    usable_nodes,
+)
 from flagperf_nvidia import smi
 from flagperf_nvidia.nvml import (
     BLOCKED,
@@ -42,6 +53,7 @@ AMPERE = (8, 0)
 _MODULE_VERSION = re.compile(r"Kernel Module(?: +for \S+)? +([0-9]+(?:\.[0-9]+)+)")
 """The open module says for which architecture it is before its version: `Open Kernel Module for x86_64  550.54.14`."""
 _MINOR = re.compile(r"Device Minor:\s*([0-9]+)")
+_EXCLUDED = re.compile(r"GPU Excluded:\s*Yes")
 _COMPUTE_INSTANCE = re.compile(r"MIG [0-9]+c\.([0-9]+g\..+)")
 """`1c.3g.20gb` is one of several parts that compute in the memory of a `3g.20gb`."""
 UNNAMED = "NVIDIA card"
@@ -135,12 +147,14 @@ def _on_bus(machine: Machine) -> list[PciFunction]:
 
 def _expected(machine: Machine) -> list[PciFunction]:
     """The cards on the bus that are ours: sysfs also shows those that are not mapped into the container, that another
-    job has, or that another driver holds. The driver says which node a card has; where its list is not here, all of
-    them are ours if there is a node for each."""
-    nodes = {path.name for path in machine.glob("/dev/nvidia[0-9]*") if os.access(path, os.R_OK | os.W_OK)}
-    told = {path.parent.name.lower(): path for path in machine.glob("/proc/driver/nvidia/gpus/*/information")}
-    minors = {address: _MINOR.search(path.read_text(errors="replace")) for address, path in told.items()}
-    on_bus = _on_bus(machine)
+    job has, or that another driver holds. The driver says which node a card has, and whether an administrator has
+    excluded it; where its list is not here, all of them are ours if there is a node for each."""
+    nodes, on_bus = usable_nodes(machine, "/dev/nvidia[0-9]*"), _on_bus(machine)
+    folder = "/proc/driver/nvidia/gpus"
+    told = {
+        path.name.lower(): machine.read(f"{folder}/{path.name}/information") for path in machine.glob(f"{folder}/*")
+    }
+    minors = {place: _MINOR.search(text) for place, text in told.items() if text and not _EXCLUDED.search(text)}
     if not told:
         return on_bus if len(nodes) >= len(on_bus) else []
     return [each for each in on_bus if (minor := minors.get(each.address)) and f"nvidia{minor[1]}" in nodes]
@@ -179,16 +193,16 @@ def _with_lost_cards(cards: Sequence[Card], expected: Sequence[PciFunction], num
     many of them, in their order. Those that are refused to us have none either."""
     nameless = [card for card in cards if not card.uuid and not card.pci_address]
     named = {card.pci_address for card in cards}
-    others = [each.address for each in expected if each.address not in named]
+    others = [each for each in expected if each.address not in named]
     if len(others) <= len(nameless) + num_refused:
-        places = others if len(others) == len(nameless) else []
+        places = [each.address for each in others] if len(others) == len(nameless) else []
         return [_placed(card, nameless, places) for card in cards]
-    words = "; ".join(
-        [f"on the bus with its device node, but {by} does not list it: it is lost, see the kernel's log"]
-        + [card.problem for card in nameless[:1]]
-    )
-    lost = [Card(-1, (UNNAMED,), pci_address=address, problem=words) for address in others]
-    return [*(card for card in cards if card not in nameless), *lost]
+    lost = [unlisted_card(UNNAMED, each, by) for each in others]
+    said = "".join(f"; {card.problem}" for card in nameless[:1])
+    return [
+        *(card for card in cards if card not in nameless),
+        *(msgspec.structs.replace(card, problem=card.problem + said) for card in lost),
+    ]
 
 
 def _placed(card: Card, nameless: Sequence[Card], places: Sequence[str]) -> Card:

@@ -117,16 +117,19 @@ def parse_list(text: str) -> list[Reading]:
     come first."""
     found = parse_lost(text)
     card: dict[str, str] = {}
+    numbers: list[str] = []
     for line in _other_lines(text):
         if whole := _LISTED_CARD.fullmatch(line):
             card = {"index": whole[1], "name": whole[2], "uuid": whole[3]}
             found.append(Reading(whole[3], properties=card))
-        elif (part := _LISTED_SLICE.fullmatch(line)) and card:
+            numbers = []
+        elif (part := _LISTED_SLICE.fullmatch(line)) and card and part[2] not in numbers:
+            numbers.append(part[2])
             name = f"{card['name']} MIG {part[1]}"
             properties = {**card, "name": name, "uuid": part[3], "slice": f"MIG {part[1]}", "card": card["uuid"]}
             found.append(Reading(part[3], properties=properties))
         else:
-            raise UnknownLayout("nvidia-smi -L printed a line that is neither a card nor a slice", text, line)
+            raise UnknownLayout("nvidia-smi -L printed a line that is neither a card nor a slice of it", text, line)
     if not found:
         raise UnknownLayout("nvidia-smi -L printed no card", text)
     _refuse_twice([reading.device_id for reading in found], text)
