@@ -76,7 +76,7 @@ class MovingMemory:
     def _was_sampled(self) -> bool:
         samples = [event for path in self._runs_dir.glob("*/samples/*.jsonl") for event in read_events(path).events]
         return any(
-            reading.used_bytes == self.peak_bytes
+            (reading.used_bytes or 0) >= self.peak_bytes  # the workers' own use comes on top
             for event in samples
             if isinstance(event, Sampled)
             for reading in event.readings
