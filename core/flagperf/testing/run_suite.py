@@ -17,6 +17,7 @@ import pytest
 from flagperf.kit import module_command
 from flagperf.testing.moving_memory import MovingMemory
 from flagperf.testing.rig import Simulation
+from flagperf.testing.simulated_cards import torch_can_have_devices
 from flagperf.testing.suite import Suite
 from flagperf.units import memory_cell, one_decimal
 
@@ -25,7 +26,9 @@ WORKER_BYTES = 1 << 30
 
 
 class RunSuite(Suite):
-    case: ClassVar[tuple[str, ...]] = ("distilbert", "--set", "training.epochs=4")
+    case: ClassVar[tuple[str, ...]] = (
+        "distilbert", "--set", "training.epochs=2", "--set", "evaluation.max_rows=100",
+    )  # fmt: skip
     """Long enough that steps remain after the first ones have been seen."""
 
     @pytest.mark.run
@@ -51,8 +54,12 @@ class RunSuite(Suite):
     def _check_bundle(self, folder: Path, simulation: Simulation, moving: MovingMemory) -> Any:
         (bundle,) = (folder / "runs").iterdir()
         run = json.loads((bundle / "run.json").read_text())
-        used: Any = next(metric for metric in run["metrics"] if metric["name"] == "mem_used")
+        metrics = {metric["name"]: metric for metric in run["metrics"]}
+        used: Any = metrics["mem_used"]
         assert run["simulated"] is True
+        if run["job"]["has_allocator"] and torch_can_have_devices():
+            assert metrics["mem_allocator"]["value"] > 0
+            assert metrics["mem_remainder"].get("value") is not None, metrics["mem_remainder"]
         # The workers compute on these cards too: what they use comes on top, and is no more than a small model needs.
         assert used["inputs"]["device_id"] == moving.device_id
         assert 0 <= used["value"] - moving.peak_bytes < WORKER_BYTES

@@ -10,14 +10,15 @@ that moves with it, and the rank's log says so.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -39,8 +40,12 @@ def simulated_backend(backend: DeviceBackend) -> DeviceBackend:
     if not torch_can_have_devices():
         print("torch has no device written in Python here (torch 2.13 can): simulated on the CPU", file=sys.stderr)
         return CpuBackend()
+    attributes = {
+        "vendor_type": backend.torch_type,
+        "import_first": tuple(name for name in backend.import_first if importlib.util.find_spec(name)),
+    }
     made = copy.copy(backend)
-    made.__class__ = type(f"Simulated{type(backend).__name__}", (_OnTestDevice, type(backend)), {})
+    made.__class__ = type(f"Simulated{type(backend).__name__}", (_OnTestDevice, type(backend)), attributes)
     return made
 
 
@@ -53,11 +58,12 @@ def torch_can_have_devices() -> bool:
 
 
 class _OnTestDevice(TorchDeviceBackend):
-    """Before the adapter's class: what it says of torch is replaced, what it does is not."""
+    """Before the adapter's class: what it says of torch is replaced, what it does is not. While it works, the device's
+    module is also where the vendor's would be."""
 
     torch_type = TORCH_TYPE
     collective_backend = COLLECTIVES
-    import_first = ()
+    vendor_type: ClassVar[str]
 
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
         described = _described(os.environ, devices)
@@ -67,7 +73,28 @@ class _OnTestDevice(TorchDeviceBackend):
         for name, value in described["version"].items():
             setattr(torch.version, name, value)
         install(TORCH_TYPE, COLLECTIVES, [described["cards"][index] for index in visible], _report(visible))
-        return super().activate(local_rank, num_threads, devices)
+        with self._as_vendors():
+            return super().activate(local_rank, num_threads, devices)
+
+    def set_precision(self, precision: Precision) -> None:
+        with self._as_vendors():
+            super().set_precision(precision)
+
+    def framework_state(self) -> dict[str, Any]:
+        with self._as_vendors():
+            return super().framework_state()
+
+    @contextlib.contextmanager
+    def _as_vendors(self) -> Iterator[None]:
+        """Not for good: torch and accelerate would take this machine for one with the vendor's build."""
+        import torch
+
+        own = getattr(torch, self.vendor_type, None)
+        setattr(torch, self.vendor_type, self._module)
+        try:
+            yield
+        finally:
+            setattr(torch, self.vendor_type, own) if own is not None else delattr(torch, self.vendor_type)
 
 
 def _described(environ: Mapping[str, str], devices: Sequence[Device]) -> dict[str, Any]:
