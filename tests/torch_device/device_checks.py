@@ -256,6 +256,26 @@ def check_an_optimizer_of_the_weights_of_before_is_refused() -> None:
     raises(RuntimeError, "holds none of the model's weights", lambda: accelerator.prepare(model, optimizer))
 
 
+def check_a_checkpoint_goes_through_the_cards_memory_once() -> None:
+    import tempfile
+
+    import torch
+    from case_harness import CaseHarness
+    from transformers import LlamaForCausalLM
+
+    from flagperf_cases.llama2_7b_finetune.model import load_base, model_config
+
+    values = CaseHarness("llama2_7b_finetune").settings().model
+    with tempfile.TemporaryDirectory() as folder:
+        LlamaForCausalLM(model_config(values)).save_pretrained(folder)
+        torch.nova.reset_peak_memory_stats()
+        before = torch.nova.memory_allocated()
+        model = load_base(Path(folder), values.layers, torch.bfloat16, "nova:0")
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+    assert weights <= torch.nova.max_memory_allocated() - before <= weights + 2 * buffers + 1024
+
+
 def main(out: Path) -> None:
     import torch_nova  # noqa: F401
 

@@ -1,8 +1,8 @@
 """Tests without cards: FLAGPERF_SIMULATE=1, read by the agent alone.
 
 The adapter's code is the real one. It reads a machine laid out in the folder FLAGPERF_SIMULATE_ROOT, runs the tools and
-loads the libraries that the test put on PATH and LD_LIBRARY_PATH, and torch computes on the CPU. All output of such a
-run is marked as simulated.
+loads the libraries that the test put on PATH and LD_LIBRARY_PATH, and the worker computes on a torch device for tests.
+All output of such a run is marked as simulated.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _job(
         master_port=placement.facts[0].free_port,
         host_workers=placement.host_workers,
         memory_scope=placement.backend.memory_scope,
-        has_allocator=placement.backend.has_allocator and not placement.choice.facts.simulated,
+        has_allocator=placement.backend.has_allocator,
         peaks=_peaks(peaks, placement.device),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=placement.oversubscribed,

@@ -63,7 +63,7 @@ class VendorFacts(msgspec.Struct, frozen=True):
     env_script: str = ""
     """A shell script that the agent runs before it starts workers."""
     simulated: bool = False
-    """The cards are simulated by a test, and torch computes on the CPU."""
+    """The cards are simulated by a test."""
     readings: tuple[Reading, ...] = ()
     """Current memory use, if requested."""
     probe: str = ""

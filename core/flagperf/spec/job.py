@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True):
     data_dir: str | None
     data_files: tuple[DataFile, ...]
     simulated: bool = False
-    """The cards are simulated by a test, and torch computes on the CPU. Reports always mark such runs."""
+    """The cards are simulated by a test. Reports always mark such runs."""
 
     @property
     def world_size(self) -> int:

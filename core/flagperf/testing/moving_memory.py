@@ -89,7 +89,7 @@ class MovingMemory:
 
     def _was_sampled(self) -> bool:
         return any(
-            reading.used_bytes == self.peak_bytes
+            (reading.used_bytes or 0) >= self.peak_bytes  # the workers' own use comes on top
             for event in self._samples()
             if isinstance(event, Sampled)
             for reading in event.readings

@@ -18,17 +18,21 @@ from flagperf.kit import module_command
 from flagperf.testing.moving_memory import MovingMemory
 from flagperf.testing.process import said_last
 from flagperf.testing.rig import Simulation
+from flagperf.testing.simulated_cards import torch_can_have_devices
 from flagperf.testing.suite import Suite, skip_without_torch
 from flagperf.units import memory_cell, one_decimal
 
 RUN_SECONDS = 300
 """A run that takes longer is stopped by its own --timeout, with all its processes."""
+WORKER_BYTES = 1 << 30
 
 
 class RunSuite(Suite):
     """A whole run on two simulated cards, from the command line to the page. It takes about half a minute."""
 
-    case: ClassVar[tuple[str, ...]] = ("distilbert", "--set", "training.epochs=4")
+    case: ClassVar[tuple[str, ...]] = (
+        "distilbert", "--set", "training.epochs=2", "--set", "evaluation.max_rows=100",
+    )  # fmt: skip
     """Long enough that steps remain after the first ones have been seen."""
 
     @pytest.mark.run
@@ -41,7 +45,7 @@ class RunSuite(Suite):
             table = _flagperf(simulation, tmp_path, *run)
         assert moving.shown_ns is not None, moving.problem
         used = self._check_bundle(tmp_path, simulation, moving)
-        memory = memory_cell(moving.peak_bytes, simulation.cards[1].memory_bytes)
+        memory = memory_cell(used["value"], simulation.cards[1].memory_bytes)
         name = f"{self.rig.vendor} (simulated)"
         peak = f"{moving.device_id} {one_decimal(used['inputs']['peak_seconds'])} s after training began"
         assert memory in table and peak in table and name in table
@@ -56,12 +60,18 @@ class RunSuite(Suite):
     def _check_bundle(self, folder: Path, simulation: Simulation, moving: MovingMemory) -> Any:
         (bundle,) = (folder / "runs").iterdir()
         run = json.loads((bundle / "run.json").read_text())
-        used: Any = next(metric for metric in run["metrics"] if metric["name"] == "mem_used")
+        metrics = {metric["name"]: metric for metric in run["metrics"]}
+        used: Any = metrics["mem_used"]
         assert run["simulated"] is True
-        assert (used["value"], used["inputs"]["device_id"]) == (moving.peak_bytes, moving.device_id)
+        if run["job"]["has_allocator"] and torch_can_have_devices():
+            assert metrics["mem_allocator"]["value"] > 0
+            assert metrics["mem_remainder"].get("value") is not None, metrics["mem_remainder"]
+        # The workers compute on these cards too: what they use comes on top, and is no more than a small model needs.
+        assert used["inputs"]["device_id"] == moving.device_id
+        assert 0 <= used["value"] - moving.peak_bytes < WORKER_BYTES
         assert moving.shown_ns and moving.shown_ns[0] <= used["inputs"]["t_ns"] <= moving.shown_ns[1]
         others = [value for name, value in used["inputs"]["per_device"].items() if moving.device_id not in name]
-        assert others == [moving.idle_bytes[0]]
+        assert len(others) == 1 and 0 <= others[0] - moving.idle_bytes[0] < WORKER_BYTES
         return used
 
 

@@ -7,10 +7,12 @@ physical_index is 1. The file has a line of integer bytes per card; a test chang
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -60,10 +62,49 @@ def write_tool(folder: Path, name: str, answers: Sequence[Answer], memory: Path 
 
 
 def write_memory(path: Path, used_bytes: Sequence[int]) -> None:
-    """The memory file, replaced in one step: a tool never reads half of it."""
+    """The memory file. What the run's own workers use of the cards comes on top."""
+    with _locked(path):
+        _replace(_set_by_test(path), used_bytes)
+        _write_sums(path)
+
+
+def add_use(path: Path, card: int, used_bytes: int) -> None:
+    """What this process uses of a card from now on, in place of what it said before."""
+    with _locked(path):
+        uses = path.with_name(f"{path.name}.uses")
+        uses.mkdir(exist_ok=True)
+        (uses / f"{card}.{os.getpid()}").write_text(str(used_bytes))
+        _write_sums(path)
+
+
+def _write_sums(path: Path) -> None:
+    """As on a card, memory ends with its process."""
+    sums = [int(word) for word in _set_by_test(path).read_text().split()]
+    for use in path.with_name(f"{path.name}.uses").glob("*.*"):
+        card, _, pid = use.name.partition(".")
+        if Path("/proc", pid).exists():
+            sums[int(card)] += int(use.read_text())
+        else:
+            use.unlink()
+    _replace(path, sums)
+
+
+def _set_by_test(path: Path) -> Path:
+    return path.with_name(f"{path.name}.set")
+
+
+def _replace(path: Path, used_bytes: Sequence[int]) -> None:
+    """In one step: a tool never reads half of it."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text("".join(f"{value}\n" for value in used_bytes))
     beside.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def simulated_environ(root: Path, *tool_folders: Path, **variables: str) -> Mapping[str, str]:

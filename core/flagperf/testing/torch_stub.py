@@ -9,30 +9,35 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from flagperf.api import DeviceBackend
-from flagperf.testing.rig import CARDS, MEMORY
+from flagperf.testing.rig import CARDS, MEMORY, SimulatedCard
+from flagperf.testing.simulated_cards import visible_cards
 from flagperf.testing.tools import write_memory
+from flagperf.testing.torch_device import card_properties
 
 
 def install_stub(torch: Any, backend: DeviceBackend, environ: Mapping[str, str]) -> StubDevices:
     described = json.loads(Path(environ[CARDS]).read_text())
     for name, value in described["version"].items():
         setattr(torch.version, name, value)
-    stub = StubDevices(described["cards"], backend.visibility_variables, environ)
+    cards = msgspec.convert(described["cards"], list[SimulatedCard])
+    stub = StubDevices(cards, visible_cards(cards, backend.visibility_variables, environ), Path(environ[MEMORY]))
     setattr(torch, backend.torch_type, stub)
     return stub
 
 
 class StubDevices:
-    def __init__(self, cards: list[dict[str, Any]], variables: tuple[str, ...], environ: Mapping[str, str]) -> None:
-        self._memory = Path(environ[MEMORY])
+    def __init__(self, cards: Sequence[SimulatedCard], visible: Sequence[int], memory: Path) -> None:
+        self._memory = memory
         self._cards = cards
-        self._visible = _visible(cards, variables, environ)
+        self._visible = visible
         self._current = 0
         self._busy_until = 0.0
 
@@ -50,15 +55,7 @@ class StubDevices:
         return "simulated card"
 
     def get_device_properties(self, index: int) -> SimpleNamespace:
-        card = self._cards[self._visible[index]]
-        properties: dict[str, Any] = {"total_memory": card["memory_bytes"]}
-        if card["uuid"]:
-            properties["uuid"] = card["uuid"].partition("-")[2] or card["uuid"]
-        if card["pci_address"]:
-            domain, bus, place = card["pci_address"].split(":")
-            numbers = (int(domain, 16), int(bus, 16), int(place.split(".")[0], 16))
-            properties |= dict(zip(("pci_domain_id", "pci_bus_id", "pci_device_id"), numbers, strict=True))
-        return SimpleNamespace(**properties)
+        return card_properties(self._cards[self._visible[index]])
 
     def synchronize(self, device: Any = None) -> None:
         time.sleep(max(0.0, self._busy_until - time.perf_counter()))
@@ -110,19 +107,3 @@ class StubEvent:
 
     def elapsed_time(self, later: StubEvent) -> float:
         return (later._at_seconds - self._at_seconds) * 1000
-
-
-def _visible(cards: list[dict[str, Any]], variables: tuple[str, ...], environ: Mapping[str, str]) -> list[int]:
-    """Physical indices. The strictest of the variables counts, as where one library sits on another."""
-    visible = list(range(len(cards)))
-    for name in variables:
-        if name in environ:
-            asked = [_index(word.strip(), cards) for word in environ[name].split(",") if word.strip()]
-            visible = [index for index in asked if index in visible]
-    return visible
-
-
-def _index(word: str, cards: list[dict[str, Any]]) -> int:
-    if word.isdigit():
-        return int(word)
-    return next((index for index, card in enumerate(cards) if word and card["uuid"].startswith(word)), -1)

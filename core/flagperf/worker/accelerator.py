@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from flagperf.api import DeviceBackend, Precision
 from flagperf.errors import Unsupported
-from flagperf.worker.gradient_scaler import GradientScaler
 
 _MIXED = {"float16": "fp16", "bfloat16": "bf16"}
 
@@ -99,6 +98,10 @@ def _teach_device(backend: DeviceBackend, world_size: int, device: str) -> None:
 
 def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
     """accelerate refuses mixed precision in float16 for types that are not on its list."""
+    if not hasattr(torch.amp, "GradScaler"):
+        raise Unsupported(f"amp-fp16 on {device} needs torch 2.3 or later; this is {torch.__version__}")
+    from flagperf.worker.gradient_scaler import GradientScaler
+
     values = accelerator.scaler_handler.to_kwargs() if accelerator.scaler_handler is not None else {}
     accelerator.scaler = GradientScaler(torch.device(device).type, **values)
     accelerator.state._mixed_precision = "fp16"

@@ -165,3 +165,16 @@ def test_the_merged_folder_gives_the_same_logits_in_transformers(tmp_path: Path)
     assert type(merged) is transformers.LlamaForCausalLM
     torch.testing.assert_close(merged(input_ids=tokens).logits, expected, rtol=1e-4, atol=1e-5)
     assert (tmp_path / "merged" / "tokenizer.model").read_bytes() == b"pieces"
+
+
+def test_out_of_memory_while_weights_are_loaded_is_not_said_to_be_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path)
+
+    def full(*_args: Any, **_options: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(transformers.LlamaForCausalLM, "from_pretrained", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        build_model(small(checkpoint=True), precision("fp32"), tmp_path)

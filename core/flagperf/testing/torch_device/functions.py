@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
 
 NAMES = ("tensor", "as_tensor", "asarray", "scalar_tensor")
@@ -25,7 +26,7 @@ def _through_host(function: Callable[..., torch.Tensor], torch_type: str) -> Cal
     @functools.wraps(function)
     def built(*args: Any, **kwargs: Any) -> torch.Tensor:
         wanted = kwargs.get("device")
-        device = torch.get_default_device() if wanted is None else _as_device(wanted, torch_type)
+        device = _default_device() if wanted is None else _as_device(wanted, torch_type)
         if device.type != torch_type or (wanted is None and isinstance(args[0], torch.Tensor)):
             return function(*args, **kwargs)
         if isinstance(args[0], torch.Tensor):
@@ -35,6 +36,12 @@ def _through_host(function: Callable[..., torch.Tensor], torch_type: str) -> Cal
         return on_host.to(device).requires_grad_(needs_gradient)
 
     return built
+
+
+def _default_device() -> torch.device:
+    """Not torch.get_default_device, which calls torch.tensor."""
+    modes = [each for each in _get_current_function_mode_stack() if isinstance(each, _device.DeviceContext)]
+    return modes[-1].device if modes else torch.device("cpu")
 
 
 def _as_device(value: Any, torch_type: str) -> torch.device:

@@ -60,6 +60,10 @@ class DeviceModule:
     def get_device_properties(self, device: Any = None) -> SimpleNamespace:
         return self._properties[self._index(device)]
 
+    def get_device_capability(self, device: Any = None) -> tuple[int, int]:
+        """Enough for every precision: adapters ask this of cards that differ in it."""
+        return 9, 0
+
     def _index(self, device: Any) -> int:
         if isinstance(device, int):
             return device

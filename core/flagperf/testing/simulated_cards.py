@@ -1,0 +1,160 @@
+"""The worker's side of simulated cards: the adapter's own code, on a torch device that is not the CPU.
+
+The device is that of torch_device, under a type of its own: no build of torch lets another one be called like a
+vendor's. Its cards are those that the test laid out, narrowed by the vendor's visibility variables, and what it
+allocates is added to the memory that the vendor's fake tool reports.
+
+A torch that cannot have such a device (before 2.13) computes on the CPU. Then there is neither an allocator nor memory
+that moves with it, and the rank's log says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from flagperf.api import Activation, Device, DeviceBackend, Machine, Precision, Presence
+from flagperf.kit import TorchDeviceBackend
+from flagperf.testing.rig import CARDS, MEMORY, SimulatedCard
+from flagperf.testing.tools import add_use
+from flagperf.testing.torch_device import ENTRY_POINT, install
+
+TORCH_TYPE = "simulated"
+COLLECTIVES = "simulated_collectives"
+UNKNOWN_BYTES = 64 << 30
+"""Of a card that does not say how much memory it has."""
+
+
+def simulated_backend(backend: DeviceBackend) -> DeviceBackend:
+    if not isinstance(backend, TorchDeviceBackend):
+        return CpuBackend()
+    if not torch_can_have_devices():
+        print("torch has no device written in Python here (torch 2.13 can): simulated on the CPU", file=sys.stderr)
+        return CpuBackend()
+    attributes = {
+        "vendor_type": backend.torch_type,
+        "import_first": tuple(name for name in backend.import_first if importlib.util.find_spec(name)),
+    }
+    made = copy.copy(backend)
+    made.__class__ = type(f"Simulated{type(backend).__name__}", (_OnTestDevice, type(backend)), attributes)
+    return made
+
+
+def torch_can_have_devices() -> bool:
+    """From the source: importing torch would start its threads before this process is bound to its CPUs."""
+    found = importlib.util.find_spec("torch")
+    folders = found.submodule_search_locations or [] if found else []
+    sources = [Path(folder) / "utils" / "backend_registration.py" for folder in folders]
+    return any(path.is_file() and ENTRY_POINT in path.read_text() for path in sources)
+
+
+class _OnTestDevice(TorchDeviceBackend):
+    """Before the adapter's class: what it says of torch is replaced, what it does is not. While it works, the device's
+    module is also where the vendor's would be."""
+
+    torch_type = TORCH_TYPE
+    collective_backend = COLLECTIVES
+    vendor_type: ClassVar[str]
+
+    def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
+        described = _described(os.environ, devices)
+        visible = visible_cards(described["cards"], self.visibility_variables, os.environ)
+        import torch
+
+        for name, value in described["version"].items():
+            setattr(torch.version, name, value)
+        install(TORCH_TYPE, COLLECTIVES, [described["cards"][index] for index in visible], _report(visible))
+        with self._as_vendors():
+            return super().activate(local_rank, num_threads, devices)
+
+    def set_precision(self, precision: Precision) -> None:
+        with self._as_vendors():
+            super().set_precision(precision)
+
+    def framework_state(self) -> dict[str, Any]:
+        with self._as_vendors():
+            return super().framework_state()
+
+    @contextlib.contextmanager
+    def _as_vendors(self) -> Iterator[None]:
+        """Not for good: torch and accelerate would take this machine for one with the vendor's build."""
+        import torch
+
+        own = getattr(torch, self.vendor_type, None)
+        setattr(torch, self.vendor_type, self._module)
+        try:
+            yield
+        finally:
+            setattr(torch, self.vendor_type, own) if own is not None else delattr(torch, self.vendor_type)
+
+
+def _described(environ: Mapping[str, str], devices: Sequence[Device]) -> dict[str, Any]:
+    """By the test; without one, as the adapter found the cards."""
+    if CARDS in environ:
+        given = json.loads(Path(environ[CARDS]).read_text())
+        return {**given, "cards": msgspec.convert(given["cards"], list[SimulatedCard])}
+    cards = [
+        SimulatedCard(each.id, each.memory_bytes or UNKNOWN_BYTES, each.uuid, each.pci_address) for each in devices
+    ]
+    return {"cards": cards, "version": {}}
+
+
+def _report(visible: Sequence[int]) -> Any:
+    if MEMORY not in os.environ:
+        return None
+    return lambda index, used_bytes: add_use(Path(os.environ[MEMORY]), visible[index], used_bytes)
+
+
+def visible_cards(cards: Sequence[SimulatedCard], variables: Sequence[str], environ: Mapping[str, str]) -> list[int]:
+    """Physical indices. The strictest of the variables counts, as where one library sits on another."""
+    visible = list(range(len(cards)))
+    for name in variables:
+        if name in environ:
+            asked = [_index(word.strip(), cards) for word in environ[name].split(",") if word.strip()]
+            visible = [index for index in asked if index in visible]
+    return visible
+
+
+def _index(word: str, cards: Sequence[SimulatedCard]) -> int:
+    if word.isdigit():
+        return int(word)
+    return next((index for index, card in enumerate(cards) if word and card.uuid.startswith(word)), -1)
+
+
+class CpuBackend(DeviceBackend):
+    """Where no device can be had: torch computes on the CPU, device identities come from the adapter."""
+
+    vendor = "simulated"
+    torch_type = "cpu"
+    collective_backend = "gloo"
+    precisions = ()
+    has_allocator = False
+
+    def presence(self, machine: Machine) -> Presence:
+        return Presence("present", ("simulated",))
+
+    def devices(self, machine: Machine) -> list[Device]:
+        return []
+
+    def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
+        import torch
+
+        torch.set_num_threads(num_threads)
+        return Activation("cpu", devices[local_rank].id, "simulated")
+
+    def set_precision(self, precision: Precision) -> None:
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: CPU operators are synchronous."""
