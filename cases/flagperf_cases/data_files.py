@@ -13,15 +13,16 @@ import hashlib
 import json
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
-from flagperf.files import kind_of, read_regular
 
 _CHUNK_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 MAX_TEXT_BYTES = 2 << 30
@@ -46,19 +47,23 @@ def require_file(path: Path, advice: str) -> Path:
     """The same path, if it is a regular file that can be opened."""
     try:
         str(path).encode()  # the name is recorded with the run
-        real = path.resolve(strict=True)
-        if not real.is_file():
-            raise BadInput(f"{path} is {kind_of(real)}, not a regular file; {advice}")
-        with real.open("rb"):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise BadInput(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, not a regular file; {advice}")
+        with path.open("rb"):
             return path
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name with a null character
         raise _unopened(path, error, advice) from None
 
 
 def read_bytes(path: Path, advice: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+    """Raises BadInput for a file of more than `max_bytes`."""
     try:
-        real = require_file(path, advice).resolve()
-        return read_regular(real, min(max_bytes, real.stat().st_size))  # a buffer as large as the file
+        with require_file(path, advice).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise BadInput(f"{path} has {size >> 20} MiB, more than the limit of {max_bytes >> 20} MiB; {advice}")
+            return file.read(size)
     except OSError as error:
         raise _unopened(path, error, advice) from None
 
