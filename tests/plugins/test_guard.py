@@ -90,6 +90,7 @@ def test_what_the_contract_says_passes(given: Any, expected: Any) -> None:
         ({"a": 1.5}, dict[str, int]),
         (object(), list[str]),
         (True, str | None),
+        ([b"x"], list[str]),
     ],
 )
 def test_another_type_is_named(given: Any, expected: Any) -> None:
