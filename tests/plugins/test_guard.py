@@ -14,7 +14,7 @@ import pytest
 
 from flagperf.api import LaunchCommand
 from flagperf.errors import BadInput, PluginFailed
-from flagperf.plugins import PluginStatus, guard
+from flagperf.plugins import PluginStatus, guard, trial
 from flagperf.plugins.guard import ask
 from flagperf.plugins.trial import SECONDS_VARIABLE, try_out
 
@@ -90,6 +90,7 @@ def test_what_the_contract_says_passes(given: Any, expected: Any) -> None:
         ({"a": 1.5}, dict[str, int]),
         (object(), list[str]),
         (True, str | None),
+        ([b"x"], list[str]),
     ],
 )
 def test_another_type_is_named(given: Any, expected: Any) -> None:
@@ -108,6 +109,11 @@ def test_what_comes_back_is_told_from_what_does_not_and_those_after_it_are_tried
         "ended the process (killed by SIGUSR1)",
         "",
     ]
+
+
+def test_a_fork_that_is_watched_tries_nothing_in_a_fork_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_is_apart", True)
+    assert try_out([lambda: os._exit(3)]) == [""]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", "1e9"])

@@ -143,3 +143,25 @@ def test_a_manifest_is_read_once(site: Site, tmp_path: Path) -> None:
     assert list(plugins.cases()) == ["distilbert"]
     (tmp_path / "case.toml").unlink()
     assert list(plugins.cases()) == ["distilbert"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ("precisions", "5"),
+        ("memory_scope", "'moon'"),
+        ("title", "['Acme']"),
+        ("is_fallback", "'no'"),
+        ("vendor", "b'x'"),
+    ],
+)
+def test_an_attribute_of_another_type_than_the_contract_says_is_named(site: Site, attribute: str, value: str) -> None:
+    name = f"registrytest9{attribute}"
+    changed = f"""
+_made = backend
+backend = lambda word: type(word, (type(_made(word)),), dict({attribute}={value}))()
+"""
+    plugins = load(site.add(f"flagperf-{name}", device_source(name) + changed))
+    words = f"flagperf_devices: {name}.{attribute} is not what the contract says"
+    assert words in problem(plugins, f"flagperf_{name}")
+    assert name not in [given.value.vendor for given in plugins.device_backends()]

@@ -34,6 +34,7 @@ from flagperf.events import (
 )
 from flagperf.messages import message
 from flagperf.plugins import load_plugins
+from flagperf.plugins.guard import typed
 from flagperf.spec import ProbeRequest
 
 MAX_COST = 0.008
@@ -55,7 +56,7 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
     reasons: dict[str, str] = {}
     for probe in probes:
         try:
-            availability = msgspec.convert(msgspec.to_builtins(probe.available(machine)), Availability)
+            availability = typed(probe.available(machine), Availability)
         except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
             reasons[probe.name] = f"{type(error).__name__}: {error}"
             continue
@@ -147,8 +148,7 @@ def _cpu_seconds() -> float:
 def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:
     """Who else is on the cards. Only at the start and at the end: it costs more than a sample."""
     try:
-        listed = msgspec.to_builtins(probe.processes(request.devices))
-        processes = msgspec.convert(listed, tuple[ProcessReading, ...])
+        processes = typed(probe.processes(request.devices), tuple[ProcessReading, ...])
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         writer.write(ProcessesListed(time.monotonic_ns(), (), problem=f"{type(error).__name__}: {error}"))
         return
@@ -177,8 +177,8 @@ def _sample(
 ) -> None:
     """A sample that fails is a recorded gap: it never stops a run."""
     try:
-        given = msgspec.to_builtins(probe.sample(request.devices, launcher_pid))
-        readings = tuple(declared(reading, probe) for reading in msgspec.convert(given, tuple[Reading, ...]))
+        given = typed(probe.sample(request.devices, launcher_pid), tuple[Reading, ...])
+        readings = tuple(declared(reading, probe) for reading in given)
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
         writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
         print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)

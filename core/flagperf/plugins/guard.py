@@ -29,6 +29,10 @@ _ACTING = (Cluster, AgentProcess)
 """Their methods act (start processes, copy files, wait for an allocation): they are called once, and may take long."""
 
 
+_NO_TEXT = (bytes, bytearray)
+"""msgspec would write these as text, and take them for it."""
+
+
 class Guarded:
     """Stands for an object of a plugin. Its attributes are the object's own; its methods are asked with `ask`, and have
     to give what the contract says."""
@@ -79,12 +83,17 @@ def wrong_attributes(value: object, contract: type) -> list[str]:
         if typing.get_origin(hint) is not typing.ClassVar:
             continue
         try:
-            msgspec.convert(msgspec.to_builtins(getattr(value, name)), typing.get_args(hint)[0])
+            typed(getattr(value, name), typing.get_args(hint)[0])
         except AttributeError:
             problems.append(f"{type(value).__name__} has no {name!r}")
         except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{type(value).__name__}.{name} is not what the contract says: {error}")
     return problems
+
+
+def typed(value: Any, kind: Any) -> Any:
+    """A plugin's value as this type, all the way down. Raises msgspec.ValidationError or TypeError."""
+    return msgspec.convert(msgspec.to_builtins(value, builtin_types=_NO_TEXT), kind)
 
 
 def _conforming(value: Any, answer: Any) -> Any:
@@ -98,7 +107,7 @@ def _conforming(value: Any, answer: Any) -> Any:
             _check_streams(value)
         return value
     try:
-        return msgspec.convert(msgspec.to_builtins(value), answer)
+        return typed(value, answer)
     except (msgspec.ValidationError, TypeError) as error:
         raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)} ({error})") from None
 
