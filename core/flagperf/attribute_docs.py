@@ -35,11 +35,11 @@ def show_attributes(things: Iterable[Any]) -> None:
 
 def attributes_of(cls: type) -> list[Attribute]:
     """The public attributes that a class itself declares, in their order."""
-    return list(_declared(class_node(cls).body))
+    return list(_declared(class_node(cls).body, _source(cls.__module__)))
 
 
 def constants_of(module: str) -> list[Attribute]:
-    return list(_declared(module_node(module).body))
+    return list(_declared(module_node(module).body, _source(module)))
 
 
 class _Docstring(str):
@@ -88,18 +88,24 @@ def class_node(cls: type) -> ast.ClassDef:
 @functools.cache
 def module_node(module: str) -> ast.Module:
     import ast
+
+    return ast.parse(_source(module))
+
+
+@functools.cache
+def _source(module: str) -> str:
     import inspect
 
-    return ast.parse(inspect.getsource(sys.modules[module]))
+    return inspect.getsource(sys.modules[module])
 
 
-def _declared(body: list[ast.stmt]) -> Iterator[Attribute]:
+def _declared(body: list[ast.stmt], source: str) -> Iterator[Attribute]:
     import ast
 
     for statement, follower in zip(body, [*body[1:], None], strict=True):
         name = _name(statement)
         if name and not name.startswith("_"):
-            yield Attribute(name, ast.unparse(statement), _text(follower))
+            yield Attribute(name, ast.get_source_segment(source, statement) or name, _text(follower))
 
 
 def _name(statement: ast.stmt) -> str:

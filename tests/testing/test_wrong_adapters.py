@@ -102,9 +102,9 @@ CLOCK = Query(smi.QUERY, parse_clock, ("clock_mhz",))
 class AcmeSmiProbe"""
 FIGURES = "    figures = FIGURES\n"
 POWER_OF_BOARDS = Change("memory.py", FIGURES, f'{FIGURES}    board_figures = ("power_watts",)\n')
-TUNING_FOR_ANOTHER = """
+TUNING_BY_ANOTHER_NAME = """
 [[tuning]]
-model = "Acme 1"
+model = "Acme Inc Acme One"
 source = "a guess"
 [tuning.values.training]
 batch_size = 64
@@ -144,9 +144,12 @@ WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
         POWER_OF_BOARDS,
         "TestMemory::test_what_a_board_shares_is_the_same_for_its_chips",
     ),
-    "tuning for a model that nobody has": (
-        Change("src/flagperf_acme/tuning/distilbert.toml", "tuning = []\n", TUNING_FOR_ANOTHER),
-        "TestDevice::test_tuning_is_for_models_that_are_known_and_says_its_source",
+    "tuning under a name that no card has": (
+        (
+            Change("models.toml", '"^Acme One$"', '"^(Acme Inc )?Acme One$"'),
+            Change("src/flagperf_acme/tuning/distilbert.toml", "tuning = []\n", TUNING_BY_ANOTHER_NAME),
+        ),
+        "TestDevice::test_tuning_can_be_read_and_calls_models_as_models_toml_does",
     ),
     "a device type that torch does not have": (
         Change("device.py", 'torch_type = "cuda"', 'torch_type = "cudda"'),
