@@ -35,3 +35,55 @@ def test_a_precision_that_would_be_ignored_is_unsupported() -> None:
 
     with pytest.raises(Unsupported, match="amp-fp16"):
         make_accelerator(CpuBackend(), precision("amp-fp16"), 1, "cpu")
+
+
+def test_a_model_of_several_ranks_that_would_train_alone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen with accelerate 1.15 on a type that it does not know: two processes, and no exchange of gradients."""
+    from torch.nn import Linear
+
+    from flagperf.worker.accelerator import CheckedAccelerator, make_accelerator
+
+    accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
+    monkeypatch.setattr(CheckedAccelerator, "num_processes", 2)
+    with pytest.raises(RuntimeError, match="a model of 2 processes as Linear: its gradients would not be exchanged"):
+        accelerator.prepare(Linear(2, 2))
+    frozen = Linear(2, 2).requires_grad_(requires_grad=False)
+    assert accelerator.prepare(frozen) is frozen, "what is not trained has nothing to exchange"
+
+
+def test_an_optimizer_without_the_models_weights_is_an_error() -> None:
+    from torch.nn import Linear
+    from torch.optim import SGD
+
+    from flagperf.worker.accelerator import make_accelerator
+
+    accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
+    with pytest.raises(RuntimeError, match="the optimizer holds none of the model's weights"):
+        accelerator.prepare(Linear(2, 2), SGD(Linear(2, 2).parameters(), lr=1.0))
+
+
+def test_what_accelerate_cannot_compute_in_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flagperf.worker import accelerator
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise ValueError("fp16 mixed precision requires a device in ('xpu',) (not 'cpu').")
+
+    monkeypatch.setattr(accelerator.CheckedAccelerator, "__init__", refuse)
+    with pytest.raises(Unsupported, match="cannot compute in amp-fp16 on cpu"):
+        accelerator.make_accelerator(CpuBackend(), precision("amp-fp16"), 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "device", "is_right"),
+    [("meta", "meta:1", True), ("meta:1", "meta:1", True), ("meta:0", "meta:1", False), ("cpu", "meta:1", False)],
+)
+def test_the_device_is_the_jobs_by_type_and_index(chosen: str, device: str, is_right: bool) -> None:
+    import torch
+
+    from flagperf.worker.accelerator import _check_device
+
+    if is_right:
+        _check_device(torch.device(chosen), "meta", device)
+        return
+    with pytest.raises(RuntimeError, match=f"accelerate chose {chosen}, but the job runs on {device}"):
+        _check_device(torch.device(chosen), "meta", device)

@@ -54,9 +54,9 @@ class Device:
             args = within_host_groups(args, self.torch_type)
         if name == "aten::copy_":
             return self._copy(*args, **kwargs)
-        flat, shape = tree_flatten((args, kwargs))
         if name == "aten::_to_copy":
             return self._to_copy(*args, **kwargs)
+        flat, shape = tree_flatten((args, kwargs))
         index = self._index(name, flat)
         self.queue.add_operator(name)
         if name in WAITING or (name.startswith("aten::index") and _has_bool_index(args)):
@@ -118,25 +118,18 @@ class Device:
         self._inside(target).copy_(self._inside(source))
         return target
 
-    def _to_copy(self, source: torch.Tensor, **options: Any) -> torch.Tensor:
+    def _to_copy(self, source: DeviceTensor, *, non_blocking: bool = False, **options: Any) -> torch.Tensor:
+        """Of another type, or to another device. From the host it is an empty tensor here, then `copy_`."""
         goes_to = torch.device(options.get("device") or source.device)
-        non_blocking = options.pop("non_blocking", False)
+        self.queue.add_operator("aten::_to_copy")
         if goes_to.type == self.torch_type:
             index = self.current if goes_to.index is None else goes_to.index
-            options = {**options, "device": "cpu"}
-            self.queue.add_operator("aten::_to_copy")
-            if not isinstance(source, DeviceTensor):
-                self.queue.synchronize()
-            return self.tensor(torch.ops.aten._to_copy(self._inside(source), **options), index)
-        assert isinstance(source, DeviceTensor)
-        self.queue.add_operator("aten::_to_copy")
-        if goes_to.type == "meta":
-            return torch.ops.aten._to_copy(source._held, **options)
-        if not non_blocking:
+            return self.tensor(torch.ops.aten._to_copy(source._held, **{**options, "device": "cpu"}), index)
+        if goes_to.type == "cpu" and not non_blocking:
             self.queue.synchronize()
-            return torch.ops.aten._to_copy(source._held, **options)
         target = torch.ops.aten._to_copy(source._held, **options)
-        self.queue.add_copy_to_host(target, target)
+        if goes_to.type == "cpu" and non_blocking:
+            self.queue.add_copy_to_host(target, target)
         return target
 
 
