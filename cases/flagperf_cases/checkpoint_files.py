@@ -182,12 +182,13 @@ def _joined_end(places: Sequence[tuple[int, int]]) -> int:
 
 
 def _place_of(entry: dict[str, Any]) -> tuple[int, int]:
-    """Where a tensor's bytes begin and end. Raises ValueError if their number does not fit its shape and type."""
+    """Where a tensor's bytes begin and end. Raises ValueError if their number does not fit its shape and type, and
+    KeyError for an unknown type."""
     begin, end = entry["data_offsets"]
-    bits = _BITS.get(entry["dtype"].partition("_")[0])
+    bits = _BITS[entry["dtype"].partition("_")[0]]
     if not all(type(size) is int and size >= 0 for size in (*entry["shape"], begin, end)):
         raise ValueError("not a size")
-    if bits is not None and (end - begin) * 8 != math.prod(entry["shape"]) * bits:
+    if (end - begin) * 8 != math.prod(entry["shape"]) * bits:
         raise ValueError("another number of bytes")
     return int(begin), int(end)
 

@@ -124,6 +124,7 @@ def test_the_header_gives_names_and_shapes(tmp_path: Path) -> None:
         (struct.pack("<Q", 7) + b'{"a":1}', "its header is damaged"),
         (safetensors(SHAPES).replace(b"[4, 3]", b"[4, 2]"), "its header is damaged"),
         (safetensors(SHAPES).replace(b"[4, 3]", b"[-4,3]"), "its header is damaged"),
+        (safetensors(SHAPES).replace(b"F32", b"N32"), "its header is damaged"),
         (safetensors(SHAPES).replace(b"[48, 64]", b"[44, 60]"), "its header is damaged"),
     ],
 )
