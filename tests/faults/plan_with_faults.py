@@ -9,15 +9,19 @@ import sys
 
 from flagperf.errors import FlagPerfError
 from flagperf.plan import plan_for_model
-from flagperf.plugins import load_plugins
+from flagperf.plugins import Plugins
+from flagperf.plugins.distributions import entry_points
+from flagperf.plugins.load import load_entry_points
 from flagperf.spec import RunSpec
+
+FOUND = [each for each in entry_points("flagperf") if each.distribution.name in ("flagperf", "flagperf-faulty")]
 
 
 def plan(fault: str) -> dict[str, object]:
     os.environ["FLAGPERF_FAULT"] = fault
     for name in [name for name in sys.modules if name.partition(".")[0] == "flagperf_faulty"]:
         del sys.modules[name]
-    plugins = load_plugins()
+    plugins = Plugins(load_entry_points(FOUND))
     code, words = 0, ""
     try:
         plan_for_model(RunSpec("sleeper"), plugins, "F1")
