@@ -45,8 +45,10 @@ class CheckedAccelerator(Accelerator):  # type: ignore[misc]
             )
 
     def _check_exchange(self, model: torch.nn.Module) -> None:
+        """Not of the engines that a case may ask accelerate for, such as FSDP: they wrap a model in their own ways."""
+        is_plain = self.distributed_type.value.startswith(("NO", "MULTI_"))
         is_trained = any(parameter.requires_grad for parameter in model.parameters())
-        if self.num_processes > 1 and is_trained and not isinstance(model, DistributedDataParallel):
+        if self.num_processes > 1 and is_plain and is_trained and not isinstance(model, DistributedDataParallel):
             found = f"accelerate left a model of {self.num_processes} processes as {type(model).__name__}"
             raise RuntimeError(f"{found}: its gradients would not be exchanged")
 
