@@ -88,3 +88,22 @@ def test_no_shell_reads_the_arguments() -> None:
 def test_bytes_that_are_no_text_do_not_raise() -> None:
     output = run_tool([sys.executable, "-c", "import os; os.write(1, b'\\xff C500')"])
     assert output.stdout == "\ufffd C500"
+
+
+def test_a_tool_that_hangs_dies_with_its_caller() -> None:
+    code = "from flagperf.kit import run_tool; print('ready', flush=True); run_tool(['sleep', '3600'], 3600)"
+    caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert caller.stdout is not None and caller.stdout.readline() == b"ready\n"
+    tool = _child_of(caller.pid)
+    caller.kill()
+    caller.wait()
+    caller.stdout.close()
+    tool.wait(timeout=20)
+
+
+def _child_of(pid: int) -> psutil.Process:
+    while True:
+        for child in psutil.Process(pid).children():
+            if child.name() == "sleep":
+                return child
+        time.sleep(0.01)

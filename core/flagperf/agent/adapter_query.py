@@ -16,11 +16,12 @@ from typing import IO, NoReturn
 import msgspec
 
 from flagperf.agent.probe import choose_probe
-from flagperf.agent.processes import die_with_parent, kill_group
+from flagperf.agent.processes import kill_group
 from flagperf.agent.simulation import is_simulated
 from flagperf.api import Device, DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
+from flagperf.kit.process_tree import die_with_parent
 from flagperf.plugins import Plugins, Provided
 from flagperf.plugins.trial import set_apart
 from flagperf.spec import VendorFacts

@@ -17,7 +17,7 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.cpu_use import cpu_use
-from flagperf.agent.processes import die_with_parent, set_when_closed
+from flagperf.agent.processes import set_when_closed
 from flagperf.agent.simulation import node_machine
 from flagperf.api import FIGURES, Availability, Machine, MemoryProbe, ProcessReading, Reading
 from flagperf.errors import BundleFailed, Unsupported
@@ -32,6 +32,7 @@ from flagperf.events import (
     SampleMissed,
     this_clock,
 )
+from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import message
 from flagperf.plugins import load_plugins
 from flagperf.plugins.guard import typed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -20,18 +19,9 @@ descendants inherit it, re-parented ones too."""
 GRACE_SECONDS = 5.0
 
 
-_libc = ctypes.CDLL(None)  # loaded here: between fork and exec only a call is safe
-_PR_SET_PDEATHSIG = 1
-
-
 def node_marker(run_id: str, node_index: int) -> str:
     """What all processes of a node's share carry, each with its part behind it."""
     return f"{run_id}/{node_index}"
-
-
-def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Called in a child, between fork and exec or at its start: the kernel sends it this signal when the agent dies."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_when_closed(stream: IO[bytes]) -> threading.Event:

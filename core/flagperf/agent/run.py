@@ -20,7 +20,7 @@ import msgspec
 
 from flagperf.agent.env_script import worker_environment
 from flagperf.agent.probe_process import ProbeProcess, running_probe
-from flagperf.agent.processes import MARKER, die_with_parent, node_marker, set_when_closed, stop_workers
+from flagperf.agent.processes import MARKER, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
 from flagperf.agent.sweep import folder_prefix
@@ -28,6 +28,7 @@ from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.kit.host_limits import oom_kills
+from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import message
 from flagperf.plugins import load_plugins
 from flagperf.spec import (

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 
 from flagperf.api.machine import CommandOutput
-from flagperf.kit.process_tree import descendants
+from flagperf.kit.process_tree import descendants, die_with_parent
 
 UNKILLABLE_SECONDS = 1.0
 
@@ -25,6 +25,7 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
             text=True,
             errors="replace",
             env={**os.environ, "LC_ALL": "C"},
+            preexec_fn=_die_with_caller,
         )
     except OSError as error:
         return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
@@ -37,6 +38,11 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
         _abandon(process)
         raise
     return CommandOutput(process.returncode, stdout, stderr)
+
+
+def _die_with_caller() -> None:
+    """A tool that hangs is stopped by whoever called it, and by the kernel where the caller itself was killed."""
+    die_with_parent(signal.SIGKILL)
 
 
 def _abandon(process: subprocess.Popen[str]) -> None:

@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from flagperf.agent.env_script import worker_environment
-from flagperf.agent.processes import MARKER, die_with_parent, stop_workers
+from flagperf.agent.processes import MARKER, stop_workers
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
+from flagperf.kit.process_tree import die_with_parent
 from flagperf.testing.suite import Suite, skip_without_torch
 
 CARDS = tuple(
