@@ -170,6 +170,12 @@ def test_no_other_way_is_asked_of_a_tool_that_hangs(machine: Machine) -> None:
     assert fake.asked == ["new"]
 
 
+def test_a_figure_that_an_answer_leaves_out_says_which_call_did(sample: Callable[..., Reading]) -> None:
+    fake = FakeTool({"memory": Reading("GPU-1", 1)})
+    reading = sample(fake.query("memory", "used_bytes", "total_bytes"))
+    assert (reading.used_bytes, reading.missing["total_bytes"]) == (1, "acme-smi --memory did not give it")
+
+
 # Calls
 
 
