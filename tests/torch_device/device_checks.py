@@ -203,10 +203,10 @@ def check_tf32_rounds_and_fp32_does_not() -> None:
     from flagperf.api import precision
 
     backend = NovaBackend()
-    backend.set_precision(precision("tf32"))
-    assert backend._rounds_as_tf32()
-    backend.set_precision(precision("fp32"))
-    assert not backend._rounds_as_tf32()
+    ones = torch.ones((32, 32), device="nova")
+    for name, product in {"tf32": 32.0, "fp32": 32.0078125}.items():
+        backend.set_precision(precision(name))  # which proves it
+        assert torch.matmul(ones + 2**-12, ones)[0, 0].item() == product
     assert torch.get_float32_matmul_precision() == "highest"
 
 

@@ -41,11 +41,11 @@ def test_a_run_on_two_cards_has_all_its_figures_and_a_page(nova: NovaMachine) ->
 
 
 def test_out_of_memory_is_4_with_what_the_allocator_had(nova_site: Path, tmp_path: Path) -> None:
-    machine = NovaMachine(nova_site, tmp_path, card_bytes=CONTEXT_BYTES + 4 * MIB)
-    done = machine.flagperf("run", *CASE, "--set", "training.batch_size=64")
+    machine = NovaMachine(nova_site, tmp_path, card_bytes=CONTEXT_BYTES + 16 * MIB)
+    done = machine.flagperf("run", *CASE, "--set", "training.batch_size=1024")
     _, run = ended(machine, done, 4)
     assert said(run)[0] == "out_of_memory" and "OutOfMemoryError: out of memory" in said(run)[1]
-    assert metric(run, "mem_allocator")["value"] == 4 * MIB
+    assert metric(run, "mem_allocator")["value"] == 16 * MIB
 
 
 def test_a_device_error_is_3_with_what_the_device_said(nova: NovaMachine) -> None:
@@ -56,7 +56,7 @@ def test_a_device_error_is_3_with_what_the_device_said(nova: NovaMachine) -> Non
 
 
 def test_a_hang_ends_at_the_time_limit_with_5_and_its_stack_in_the_log(nova: NovaMachine) -> None:
-    done = nova.flagperf("run", *CASE, "--timeout", "30", FLAGPERF_TEST_DEVICE="hang_at=1")
+    done = nova.flagperf("run", *CASE, "--timeout", "30", FLAGPERF_TEST_DEVICE="hang_at=100")
     bundle, run = ended(nova, done, 5)
     assert said(run)[0] == "timed_out"
     log = (bundle / "logs" / "rank-00000.log").read_text()

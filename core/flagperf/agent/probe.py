@@ -70,7 +70,7 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     die_with_parent(signal.SIGKILL)  # it may be stuck in a call of the vendor's library when the agent is killed
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
-    choice = choose_probe(load_plugins(request.adapter).memory_probes(request.vendor), node_machine())
+    choice = choose_probe(load_plugins(request.plugins).memory_probes(request.vendor), node_machine())
     if choice.probe is None:
         return _give_up(request, choice.not_used)
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)

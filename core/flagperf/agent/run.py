@@ -57,7 +57,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         tempfile.TemporaryDirectory(prefix=folder_prefix(order.job.run_id, order.node_index)) as private,
         running_probe(_probe_request(order), log, f"{marker}/probe") as probe,
     ):
-        launcher = load_plugins(order.job.adapter).launcher(order.job.vendor)  # while the probe starts
+        launcher = load_plugins(order.job.plugins).launcher(order.job.vendor)  # while the probe starts
         order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
         probe.await_ready(stop)
@@ -173,7 +173,7 @@ def _probe_request(order: WorkOrder) -> ProbeRequest:
     job, node = order.job, order.job.nodes[order.node_index]
     return ProbeRequest(
         vendor=job.vendor,
-        adapter=job.adapter,
+        plugins=job.plugins,
         node_index=node.index,
         devices=node.devices,
         interval_seconds=job.sample_seconds,

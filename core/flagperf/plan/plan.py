@@ -139,6 +139,7 @@ def _job(
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=placement.oversubscribed,
         simulated=placement.choice.facts.simulated,
+        case_package=case.plugin.adapter,
         sample_seconds=spec.sample_seconds,
         timeout_seconds=spec.timeout_seconds,
         data_dir=_absolute(spec.data_dir),

@@ -7,7 +7,7 @@ other distributions are first tried in a fork: one whose import loops or ends th
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import pluggy
@@ -49,17 +49,20 @@ class LoadedPlugins(msgspec.Struct, frozen=True):
     """Whether hooks are to be tried in a fork before they are called."""
 
 
-def load_entry_points(found: Iterable[EntryPoint] | None = None, adapter: str | None = None) -> LoadedPlugins:
-    """With `adapter` (as a job names it), only that distribution and our own, for the processes of a run: the command
-    and `describe` have tried it by then."""
+def load_entry_points(
+    found: Iterable[EntryPoint] | None = None, needed: Collection[str] | None = None
+) -> LoadedPlugins:
+    """With `needed` (distributions as a job names them), only those and our own, for the processes of a run: the
+    command and `describe` have tried them by then."""
     manager = pluggy.PluginManager("flagperf")
     manager.add_hookspecs(hookspecs)
     ordered = sorted(entry_points(GROUP) if found is None else found, key=_order)
-    if adapter is not None:
-        ordered = [each for each in ordered if is_own(each) or each.distribution.name == adapter.partition(" ")[0]]
-    refused = {} if adapter is not None else _refused([each for each in ordered if not is_own(each)], manager)
+    if needed is not None:
+        names = {adapter.partition(" ")[0] for adapter in needed}
+        ordered = [each for each in ordered if is_own(each) or each.distribution.name in names]
+    refused = {} if needed is not None else _refused([each for each in ordered if not is_own(each)], manager)
     statuses = (refused.get(_status(each).key) or _load(manager, each) for each in ordered)
-    return LoadedPlugins(manager, tuple(statuses), trial=adapter is None)
+    return LoadedPlugins(manager, tuple(statuses), trial=needed is None)
 
 
 def is_own(entry_point: EntryPoint) -> bool:

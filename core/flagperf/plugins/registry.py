@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -314,6 +314,6 @@ def _intended_name(reference: CaseReference) -> str:
         return path.parent.name
 
 
-def load_plugins(adapter: str | None = None) -> Plugins:
-    """All that are installed; or our own and this adapter alone, as a job names it."""
-    return Plugins(load_entry_points(adapter=adapter), plugins_without_entry_point)
+def load_plugins(needed: Collection[str] | None = None) -> Plugins:
+    """All that are installed; or our own and those that a job needs, as it names them."""
+    return Plugins(load_entry_points(needed=needed), plugins_without_entry_point)

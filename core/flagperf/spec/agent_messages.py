@@ -56,8 +56,8 @@ class ProbeRequest(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...]
     interval_seconds: float
     path: str
-    adapter: str | None = None
-    """The only plugin to load, beside our own."""
+    plugins: tuple[str, ...] | None = None
+    """The only plugins to load, beside our own."""
 
 
 class SweepRequest(msgspec.Struct, frozen=True):

@@ -50,6 +50,13 @@ class Job(msgspec.Struct, frozen=True):
     data_files: tuple[DataFile, ...]
     simulated: bool = False
     """The cards are simulated by a test. Reports always mark such runs."""
+    case_package: str = ""
+    """Distribution and version of the plugin that gives the case. Empty in files of older versions."""
+
+    @property
+    def plugins(self) -> tuple[str, str]:
+        """The plugins that the processes of the run need."""
+        return self.adapter, self.case_package
 
     @property
     def world_size(self) -> int:

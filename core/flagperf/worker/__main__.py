@@ -39,7 +39,7 @@ def main() -> int:
     faulthandler.enable()
     # Whoever stops this rank (a time limit, another rank's failure) finds in its log where it was.
     faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
-    backend = worker_backend(load_plugins(order.job.adapter).device_backend(order.job.vendor), order.job.simulated)
+    backend = worker_backend(load_plugins(order.job.plugins).device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
         writer.write(ended)
