@@ -23,7 +23,7 @@ DEVICES = (Device("faulty-0", "Faulty F1", "F1", 0),)
 def plugins(monkeypatch: pytest.MonkeyPatch) -> Plugins:
     monkeypatch.syspath_prepend(str(SITE))
     monkeypatch.delenv("FLAGPERF_FAULT", raising=False)
-    return load_plugins("flagperf-faulty 1.0")
+    return load_plugins(["flagperf-faulty 1.0"])
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_out_of_memory_is_4_with_what_the_allocator_had(nova_site: Path, tmp_pat
     done = machine.flagperf("run", *CASE, "--set", "training.batch_size=1024")
     _, run = ended(machine, done, 4)
     assert said(run)[0] == "out_of_memory" and "OutOfMemoryError: out of memory" in said(run)[1]
-    assert metric(run, "mem_allocator")["value"] == 16 * MIB
+    assert 0 < metric(run, "mem_allocator")["value"] <= 16 * MIB
 
 
 def test_a_device_error_is_3_with_what_the_device_said(nova: NovaMachine) -> None:
