@@ -135,7 +135,7 @@ def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
     tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch, number: int, num_files: int
 ) -> None:
     """Before environment.json, before run.json, and after both."""
-    made, write, writer = [], store._write_atomically, run_module.run_job
+    made, write, writer = [], store.write_atomically, run_module.run_job
 
     def interrupted(path: Path, content: bytes) -> None:
         if len(made) == num_files:
@@ -148,7 +148,7 @@ def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
             os.kill(os.getpid(), number)
         return writer(*arguments)
 
-    monkeypatch.setattr(store, "_write_atomically", interrupted)
+    monkeypatch.setattr(store, "write_atomically", interrupted)
     monkeypatch.setattr(run_module, "run_job", started)
     with signals_restored(), pytest.raises(KeyboardInterrupt):
         raise_on_signals()
