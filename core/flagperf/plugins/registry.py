@@ -126,10 +126,7 @@ class Plugins:
     def broken_adapters(self) -> list[str]:
         """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
         self.device_backends()
-        return [
-            f"{status.adapter}: {status.problem}"
-            for status in self._with_problems("flagperf_devices")
-        ]
+        return [f"{status.adapter}: {status.problem}" for status in self._with_problems("flagperf_devices")]
 
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
