@@ -67,6 +67,14 @@ def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, faul
     done = flagperf(tmp_path, "vendors", "list", fault=fault)
     assert "flagperf-faulty 1.0" in done.stdout + done.stderr
     assert "cpu" in done.stdout
+    assert done.code == 3
+
+
+def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, "devices", "--json", fault="import:os_exit")
+    assert done.code == 3
+    assert "faulty" not in [facts["vendor"] for facts in json.loads(done.stdout)]
+    assert "could not be asked: flagperf-faulty 1.0: cannot be imported: it ended the process" in done.stderr
 
 
 @pytest.mark.parametrize("way", ["raise", "exit", "os_exit", "type"])

@@ -29,7 +29,7 @@ PROBLEMS = {
 @pytest.fixture
 def listed(crowded: FlagPerf) -> dict[str, Any]:
     ended = crowded("vendors", "list", "--json")
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 3, ended.stderr
     return dict(ended.json)
 
 
@@ -71,7 +71,7 @@ def test_claimants_of_a_launcher_are_refused_like_those_of_a_device(listed: dict
 
 def test_the_text_of_vendors_list_says_the_same(crowded: FlagPerf) -> None:
     ended = crowded("vendors", "list", state="present")
-    assert ended.returncode == 0
+    assert ended.returncode == 3
     rows = {line.split()[0]: line for line in ended.stdout.splitlines()}
     assert "present" in rows["acme"] and "/dev/acme0" in rows["acme"] and "flagperf-acme 1.2.3" in rows["acme"]
     for name, reason in PROBLEMS.items():
@@ -130,11 +130,11 @@ def test_what_a_plugin_gives_by_its_good_hooks_is_used(crowded: FlagPerf) -> Non
     assert (ended.returncode, ended.stderr) == (2, "flagperf: the back yard is empty\n")
 
 
-@pytest.mark.parametrize("command", ["devices", "env"])
-def test_other_commands_work_beside_bad_plugins(crowded: FlagPerf, command: str) -> None:
+@pytest.mark.parametrize(("command", "code"), [("devices", 3), ("env", 0)])
+def test_other_commands_work_beside_bad_plugins(crowded: FlagPerf, command: str, code: int) -> None:
     ended = crowded(command)
-    assert ended.returncode == 0, ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert ended.returncode == code, ended.stderr
+    assert "cpu" in ended.stdout and "Traceback" not in ended.stderr
 
 
 def test_an_unknown_case_says_which_plugins_have_problems(crowded: FlagPerf) -> None:

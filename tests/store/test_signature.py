@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import shutil
@@ -14,9 +15,11 @@ import msgspec
 import pytest
 
 from flagperf.cli import run_cli
+from flagperf.errors import BadInput
 from flagperf.events import EVENT_SCHEMA, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.messages import message
 from flagperf.metrics import compute_metrics, metric_versions
+from flagperf.store import signature
 from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
@@ -184,6 +187,57 @@ def test_the_usual_key_is_the_default(bundle: Path, tmp_path: Path, capfd: pytes
     usual = make_key(tmp_path / "home" / ".ssh", "id_ed25519")
     assert run_cli(["runs", "sign", str(bundle)]) == 0
     assert verify(bundle, signers_of(usual), capfd)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        ("write_atomically", 3, "MANIFEST.sig: Read-only file system"),
+        ("tempfile.TemporaryDirectory", 3, "cannot write a temporary file: Read-only file system; free disk space"),
+        ("read_regular", 2, "MANIFEST: Read-only file system"),
+    ],
+)
+def test_files_that_cannot_be_read_or_written_are_one_message(
+    bundle: Path,
+    key: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    code: int,
+    words: str,
+) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(f"flagperf.store.signature.{function}", fail)
+    assert run_cli(["runs", "sign", str(bundle), "--key", str(key)]) == code
+    told = capfd.readouterr().err
+    assert words in told and told.count("\n") == 1
+
+
+def test_a_manifest_that_cannot_be_read_is_a_problem(
+    bundle: Path, key: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sign(bundle, key)
+    read = signature.read_regular
+
+    def refuse(path: Path, *args: int, **options: bool) -> bytes:
+        if path.name == "MANIFEST":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return read(path, *args, **options)
+
+    monkeypatch.setattr(signature, "read_regular", refuse)
+    code, told = verify(bundle, signers_of(key), capfd)
+    assert code == 3 and "MANIFEST cannot be read: Permission denied" in told
+
+
+def test_a_folder_of_keys_that_cannot_be_searched_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(BadInput, match="there is no key in"):
+        signature.usual_key()
 
 
 def test_without_ssh_keygen_it_is_said_what_to_install(

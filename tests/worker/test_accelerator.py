@@ -51,6 +51,28 @@ def test_a_model_of_several_ranks_that_would_train_alone_is_an_error(monkeypatch
     assert accelerator.prepare(frozen) is frozen, "what is not trained has nothing to exchange"
 
 
+def test_a_compiled_model_whose_gradients_are_exchanged_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate compiles what it has wrapped."""
+    import torch
+    from accelerate import Accelerator
+    from torch.nn.parallel import DistributedDataParallel
+
+    from flagperf.worker.accelerator import CheckedAccelerator, make_accelerator
+
+    accelerator = make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
+    monkeypatch.setattr(CheckedAccelerator, "num_processes", 2)
+    monkeypatch.setattr(Accelerator, "prepare", lambda _self, model: torch.compile(model))
+    with pytest.raises(RuntimeError, match="as Linear: its gradients would not be exchanged"):
+        accelerator.prepare(torch.nn.Linear(2, 2))
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        compiled = accelerator.prepare(DistributedDataParallel(torch.nn.Linear(2, 2)))
+        assert not isinstance(compiled, DistributedDataParallel)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_an_optimizer_without_the_models_weights_is_an_error() -> None:
     from torch.nn import Linear
     from torch.optim import SGD

@@ -12,8 +12,6 @@ from flagperf.api import AllocatorMemory
 from flagperf.events import StepFinished, WorkerEnded
 from flagperf.worker import __main__ as worker
 
-ENDED = WorkerEnded(0, "failed", "ValueError: it was asked to")
-
 
 def failed_after(world: World, num_steps: int) -> Any:
     """A context whose case failed inside a step; nothing of it has been written yet."""
@@ -29,9 +27,14 @@ def failed_after(world: World, num_steps: int) -> Any:
     return context
 
 
+def failure_of(world: World, context: Any, backend: Any = None) -> WorkerEnded:
+    error = ValueError("it was asked to")
+    return worker._failed(backend or context._backend, world, context, error)  # type: ignore[arg-type]
+
+
 def test_steps_that_were_finished_before_a_failure_are_written() -> None:
     world = World()
-    worker._save_steps(failed_after(world, 3), world, ENDED)  # type: ignore[arg-type]
+    failure_of(world, failed_after(world, 3))
     assert [step.compute_ns for step in world.of(StepFinished)] == [100, 100, 100]
 
 
@@ -43,20 +46,36 @@ def test_a_device_that_fails_again_does_not_hide_the_first_failure(capfd: pytest
         raise RuntimeError("the device is gone")
 
     context._backend.synchronize = broken
-    worker._save_steps(context, world, ENDED)  # type: ignore[arg-type]
+    assert failure_of(world, context).reason == "ValueError: it was asked to"
     assert not world.of(StepFinished)
     assert "the device is gone" in capfd.readouterr().err
 
 
-def test_a_device_that_does_not_answer_any_more_does_not_hold_up_the_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["synchronize", "allocator_memory", "is_out_of_memory"])
+def test_a_device_that_does_not_answer_any_more_does_not_hold_up_the_ending(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], call: str
+) -> None:
     world = World()
-    context, left = failed_after(world, 1), threading.Event()
+    context, left, logged = failed_after(world, 1), threading.Event(), []
+
+    def leave(_code: int) -> None:
+        logged.append(capfd.readouterr().err)
+        left.set()
+
+    def run_case(_context: Any) -> None:
+        raise ValueError("it was asked to")
+
     monkeypatch.setattr(worker, "SAVE_SECONDS", 0.05)
-    monkeypatch.setattr(worker, "_leave", lambda code: left.set())
-    context._backend.synchronize = lambda: left.wait(60)
-    worker._save_steps(context, world, ENDED)  # type: ignore[arg-type]
+    monkeypatch.setattr(worker, "_leave", leave)
+    backend = context._backend
+    monkeypatch.setattr(backend, "has_allocator", True, raising=False)
+    monkeypatch.setattr(backend, "allocator_memory", lambda: AllocatorMemory(70, 100))
+    monkeypatch.setattr(backend, call, lambda *_: left.wait(60) and None)
+    worker._outcome(backend, world, lambda: context, run_case)  # type: ignore[arg-type]
     assert left.is_set()
-    assert world.of(WorkerEnded) == [ENDED]
+    (ended,) = world.of(WorkerEnded)
+    assert (ended.status, ended.reason) == ("failed", "ValueError: it was asked to")
+    assert "ValueError: it was asked to" in logged[0]
 
 
 class CountingBackend(SpyBackend):
@@ -68,10 +87,10 @@ class CountingBackend(SpyBackend):
 
 
 def test_a_rank_that_ran_out_of_memory_says_what_its_allocator_had() -> None:
-    def work() -> None:
+    def prepare() -> Any:
         raise RuntimeError("no memory left")
 
-    ended = worker._outcome(CountingBackend(World()), work)
+    ended = worker._outcome(CountingBackend(World()), World(), prepare, print)  # type: ignore[arg-type]
     assert (ended.status, ended.allocator_peak_allocated_bytes) == ("out_of_memory", 70)
     assert ended.allocator_peak_reserved_bytes == 100
 
@@ -81,10 +100,10 @@ def test_an_allocator_that_fails_after_a_failure_is_not_the_reason(capfd: pytest
         def allocator_memory(self) -> AllocatorMemory:
             raise RuntimeError("no such device")
 
-    def work() -> None:
+    def prepare() -> Any:
         raise ValueError("it was asked to")
 
-    ended = worker._outcome(Broken(World()), work)
+    ended = worker._outcome(Broken(World()), World(), prepare, print)  # type: ignore[arg-type]
     assert (ended.status, ended.reason) == ("failed", "ValueError: it was asked to")
     assert ended.allocator_peak_reserved_bytes is None
     assert "no such device" in capfd.readouterr().err

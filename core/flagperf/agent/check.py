@@ -11,6 +11,7 @@ import msgspec
 
 from flagperf.api import CheckFiles, DataFile
 from flagperf.errors import BadInput
+from flagperf.plugins.guard import typed
 from flagperf.spec import CheckAnswer, CheckRequest
 
 
@@ -24,7 +25,7 @@ def check(request: CheckRequest) -> CheckAnswer:
     """Whatever the case's function raises becomes the answer, with the line where it happened."""
     try:
         files = _function(request.check_files)(Path(request.data_dir) if request.data_dir else None, request.values)
-        return CheckAnswer(msgspec.convert(msgspec.to_builtins(files), tuple[DataFile, ...]))
+        return CheckAnswer(typed(files, tuple[DataFile, ...]))
     except BadInput as error:
         return CheckAnswer(problem=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary

@@ -18,10 +18,14 @@ from flagperf.units import memory_cell
 def devices(as_json: bool) -> int:
     """List the devices of this machine, of all vendors, with their current memory use. The exit code is 3 if an adapter
     failed."""
-    found = describe_machine(load_plugins().cluster("local"), with_memory=True).vendors
+    plugins = load_plugins()
+    found = describe_machine(plugins.cluster("local"), with_memory=True).vendors
+    broken = plugins.broken_adapters()
+    for adapter in broken:
+        note(f"an adapter could not be asked: {adapter}")
     if as_json:
         echo_json(found)
-        return exit_code_of(found)
+        return exit_code_of(found, broken)
     rows = [row for facts in found for row in (_pool_rows(facts) if facts.memory_scope == "host" else _rows(facts))]
     echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
     for facts in found:
@@ -30,7 +34,7 @@ def devices(as_json: bool) -> int:
         for device in facts.devices:
             if device.problem:
                 note(f"{facts.shown_vendor}: {device.id} cannot be used: {device.problem}")
-    return exit_code_of(found)
+    return exit_code_of(found, broken)
 
 
 def _rows(facts: VendorFacts) -> list[list[str]]:

@@ -166,9 +166,10 @@ def echo_json(value: Any) -> None:
     echo_json_text(msgspec.json.format(text, indent=2))
 
 
-def exit_code_of(found: Sequence[VendorFacts]) -> int:
-    """3 where an adapter failed: it did not say that its cards are absent, so that they may be there."""
-    return ToolFailed.exit_code if any(facts.error for facts in found) else 0
+def exit_code_of(found: Sequence[VendorFacts], broken_adapters: Sequence[str]) -> int:
+    """3 where an adapter failed or could not be asked: it did not say that its cards are absent, so that they may be
+    there."""
+    return ToolFailed.exit_code if broken_adapters or any(facts.error for facts in found) else 0
 
 
 def note(text: str) -> None:

@@ -29,16 +29,17 @@ def list_vendors(as_json: bool) -> int:
     plugins = load_plugins()
     statuses = plugins.statuses()
     found = describe_machine(plugins.cluster("local")).vendors
+    code = exit_code_of(found, plugins.broken_adapters())
     if as_json:
         echo_json({"vendors": found, "plugins": statuses})
-        return exit_code_of(found)
+        return code
     unasked = list(_unasked(found, statuses))
     rows = [_row(facts) for facts in found] + [_unasked_row(status) for status in unasked]
     echo_columns(["VENDOR", "ADAPTER", "STATE", "EVIDENCE OR REASON"], rows)
     for status in statuses:
         if status.problem and status not in unasked:
-            note(f"plugin {status.name} ({_adapter(status)}): {status.problem}")
-    return exit_code_of(found)
+            note(f"plugin {status.name} ({status.adapter}): {status.problem}")
+    return code
 
 
 def _row(facts: VendorFacts) -> list[str]:
@@ -49,18 +50,14 @@ def _row(facts: VendorFacts) -> list[str]:
 def _unasked(found: Sequence[VendorFacts], statuses: Sequence[PluginStatus]) -> Iterator[PluginStatus]:
     """Installed adapters that gave no vendor to ask: broken, not found by their entry point, or with another's word."""
     asked = {facts.adapter for facts in found}
-    return (each for each in statuses if each.distribution.startswith(ADAPTER_PREFIX) and _adapter(each) not in asked)
+    return (each for each in statuses if each.distribution.startswith(ADAPTER_PREFIX) and each.adapter not in asked)
 
 
 def _unasked_row(status: PluginStatus) -> list[str]:
     word = status.distribution.removeprefix(ADAPTER_PREFIX)
     if status.problem:
-        return [word, _adapter(status), "not used", status.problem]
-    return [word, _adapter(status), "no vendor", "it gives no device backend"]
-
-
-def _adapter(status: PluginStatus) -> str:
-    return f"{status.distribution} {status.version}"
+        return [word, status.adapter, "not used", status.problem]
+    return [word, status.adapter, "no vendor", "it gives no device backend"]
 
 
 vendors.add_command(new_vendor)

@@ -88,7 +88,7 @@ class Plugins:
         status = self.plugin_named(word)
         if status is not None:
             problem = status.problem or "it gives no device backend for this word"
-            raise BadInput(f"vendor {word!r} cannot be used: {status.distribution} {status.version}: {problem}")
+            raise BadInput(f"vendor {word!r} cannot be used: {status.adapter}: {problem}")
 
     def plugin_named(self, word: str) -> PluginStatus | None:
         """The plugin that should have given a vendor: by its entry point or its distribution."""
@@ -116,7 +116,7 @@ class Plugins:
             if each.value.vendor == vendor and each.plugin == owner:
                 launcher: Launcher = each.guarded(Launcher)
                 return launcher
-        raise BadInput(f"{owner.distribution} {owner.version} gives no launcher for its vendor {vendor!r}")
+        raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
         owner = self.provided_backend(vendor).plugin
@@ -126,10 +126,7 @@ class Plugins:
     def broken_adapters(self) -> list[str]:
         """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
         self.device_backends()
-        return [
-            f"{status.distribution} {status.version}: {status.problem}"
-            for status in self._with_problems("flagperf_devices")
-        ]
+        return [f"{status.adapter}: {status.problem}" for status in self._with_problems("flagperf_devices")]
 
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 

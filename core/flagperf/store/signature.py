@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.errors import BadInput, MissingPart, ToolFailed
+from flagperf.errors import BadInput, BundleFailed, MissingPart, ToolFailed
 from flagperf.files import read_regular
 from flagperf.store.bundle import MAX_JSON_BYTES, write_atomically
 from flagperf.store.paths import MANIFEST_FILE, SIGNATURE_FILE
@@ -45,21 +45,39 @@ def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
     """Replaces an earlier signature. `may_ask`: ssh-keygen may ask for a passphrase on the terminal."""
     if not os.path.isfile(key):  # noqa: PTH113  Path's raises for a long name
         raise BadInput(f"{key} is not a key file; give one with --key FILE, or make one with `ssh-keygen -t ed25519`")
+    try:
+        manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)
+    except OSError as error:
+        raise BadInput(f"cannot read {path / MANIFEST_FILE}: {error.strerror}") from None
+    try:
+        signature = _signed(manifest, key, may_ask=may_ask)
+    except OSError as error:
+        advice = "free disk space, or name another folder with TMPDIR"
+        raise ToolFailed(f"cannot write a temporary file: {error.strerror}; {advice}") from None
+    try:
+        write_atomically(path / SIGNATURE_FILE, signature)
+    except OSError as error:
+        raise BundleFailed(f"cannot write {path / SIGNATURE_FILE}: {error.strerror}") from None
+    return path / SIGNATURE_FILE
+
+
+def _signed(manifest: bytes, key: Path, *, may_ask: bool) -> bytes:
+    """Of a copy: ssh-keygen writes the signature beside what it signs."""
     with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
         copy = Path(folder) / MANIFEST_FILE
-        copy.write_bytes(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES))
+        copy.write_bytes(manifest)
         done = _ssh_keygen(["-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
         made = copy.with_name(SIGNATURE_FILE.name)
         if done.returncode != 0 or not made.exists():
             advice = "a key with a passphrase needs a terminal, or an agent (`ssh-add`)"
             raise ToolFailed(f"ssh-keygen cannot sign with {key}: {_reason(done)}; {advice}")
-        write_atomically(path / SIGNATURE_FILE, made.read_bytes())
-    return path / SIGNATURE_FILE
+        return made.read_bytes()
 
 
 def usual_key() -> Path:
     folder = Path(os.path.expanduser("~/.ssh"))  # noqa: PTH111  Path's raises where nobody has a home
-    found = next((folder / name for name in USUAL_KEYS if (folder / name).is_file()), None)
+    keys = (folder / name for name in USUAL_KEYS)
+    found = next((key for key in keys if os.path.isfile(key)), None)  # noqa: PTH113  Path's raises for a closed folder
     if found is None:
         raise BadInput(f"there is no key in {folder}; give one with --key FILE, or make one with `ssh-keygen`")
     return found
@@ -75,7 +93,10 @@ def check_signature(path: Path, signers: Path) -> Signature:
         return Signature(problem=f"{SIGNATURE_FILE} is missing: the bundle is not signed")
     if not (path / MANIFEST_FILE).exists():
         return Signature(problem=f"{SIGNATURE_FILE} signs nothing: {MANIFEST_FILE} is missing")
-    manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)
+    try:
+        manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)
+    except OSError as error:
+        return Signature(problem=f"{MANIFEST_FILE} cannot be read: {error.strerror}")
     given = ["-n", NAMESPACE, "-s", str(path / SIGNATURE_FILE)]
     checked = _ssh_keygen(["-Y", "check-novalidate", *given], manifest)
     if checked.returncode != 0:

@@ -41,12 +41,17 @@ def main() -> int:
     faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
     backend = worker_backend(load_plugins(order.job.plugins).device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
-        ended = _outcome(backend, lambda: _work(order, backend, writer, rank, fingerprint(given["job"])))
+        ended = _outcome(
+            backend,
+            writer,
+            lambda: _prepare(order, backend, writer, rank, fingerprint(given["job"])),
+            lambda context: _case_function(order.job.case_target)(context),
+        )
         writer.write(ended)
     return 0 if ended.status == "succeeded" else 1
 
 
-def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> None:
+def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> Context:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
     node = job.nodes[order.node_index]
     bind_to_cpus(node.devices[local_rank].near_cpus)
@@ -74,7 +79,7 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
         )
     )
     _join_group(backend, job)
-    context = Context(
+    return Context(
         backend=backend,
         activation=activation,
         precision=job.precision,
@@ -85,53 +90,32 @@ def _work(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: i
         world_size=job.world_size,
         data_dir=Path(job.data_dir) if job.data_dir else None,
     )
-    try:
-        _case_function(job.case_target)(context)
-    except (Exception, SystemExit) as error:
-        _save_steps(context, writer, _ended(backend, error))
-        raise
-    if "torch" in sys.modules:
-        _leave_group()
 
 
-def _outcome(backend: DeviceBackend, work: Callable[[], None]) -> WorkerEnded:
+def _outcome(
+    backend: DeviceBackend,
+    writer: EventWriter,
+    prepare: Callable[[], Context],
+    run_case: Callable[[Context], None],
+) -> WorkerEnded:
     """Any exception of the case is recorded as the ending of this rank; the traceback goes to its log."""
+    context = None
     try:
-        work()
-        return _ended(backend)
+        context = prepare()
+        run_case(context)
+        if "torch" in sys.modules:
+            _leave_group()
+        peak = backend.allocator_memory() if backend.has_allocator else None
+        return _with_peak(WorkerEnded(time.monotonic_ns(), "succeeded"), peak)
     except (Exception, SystemExit) as error:  # noqa: BLE001
         traceback.print_exc()
-        return _ended(backend, error)
+        return _failed(backend, writer, context, error)
 
 
-def _ended(backend: DeviceBackend, error: BaseException | None = None) -> WorkerEnded:
-    peak = _allocator_peak(backend, error)
-    return WorkerEnded(
-        time.monotonic_ns(),
-        _status_of(error, backend) if error else "succeeded",
-        f"{type(error).__name__}: {error}" if error else "",
-        allocator_peak_allocated_bytes=peak.peak_allocated_bytes if peak else None,
-        allocator_peak_reserved_bytes=peak.peak_reserved_bytes if peak else None,
-    )
-
-
-def _allocator_peak(backend: DeviceBackend, error: BaseException | None) -> AllocatorMemory | None:
-    """Also of a failed rank: they show how far a run came that ran out of memory. It may have failed before it had an
-    allocator."""
-    if not backend.has_allocator:
-        return None
-    if error is None:
-        return backend.allocator_memory()
-    try:
-        return backend.allocator_memory()
-    except (Exception, SystemExit):  # noqa: BLE001  a vendor's code on a device that has failed: `error` is what counts
-        traceback.print_exc()
-        return None
-
-
-def _save_steps(context: Context, writer: EventWriter, ended: WorkerEnded) -> None:
-    """Writes the steps that were finished before a failure and not yet written. The device may not answer any more:
-    then this rank ends without them."""
+def _failed(backend: DeviceBackend, writer: EventWriter, context: Context | None, error: BaseException) -> WorkerEnded:
+    """Asks the device about the failure and writes the steps that were finished before it. The device may not answer
+    any more: then this rank ends with what is known by then."""
+    ended = WorkerEnded(time.monotonic_ns(), "failed", f"{type(error).__name__}: {error}")
 
     def leave() -> None:
         writer.write(ended)
@@ -141,11 +125,34 @@ def _save_steps(context: Context, writer: EventWriter, ended: WorkerEnded) -> No
     limit.daemon = True
     limit.start()
     try:
-        context._write_finished_steps()
+        ended = msgspec.structs.replace(ended, status=_status_of(error, backend))
+        ended = _with_peak(ended, _peak_after_failure(backend))
+        if context is not None:
+            context._write_finished_steps()
     except Exception:  # noqa: BLE001  what fails here is a result of the failure that ends this rank
         traceback.print_exc()
     finally:
         limit.cancel()
+    return ended
+
+
+def _with_peak(ended: WorkerEnded, peak: AllocatorMemory | None) -> WorkerEnded:
+    if peak is None:
+        return ended
+    return msgspec.structs.replace(
+        ended,
+        allocator_peak_allocated_bytes=peak.peak_allocated_bytes,
+        allocator_peak_reserved_bytes=peak.peak_reserved_bytes,
+    )
+
+
+def _peak_after_failure(backend: DeviceBackend) -> AllocatorMemory | None:
+    """It shows how far a run came that ran out of memory. It may have failed before it had an allocator."""
+    try:
+        return backend.allocator_memory() if backend.has_allocator else None
+    except (Exception, SystemExit):  # noqa: BLE001  a vendor's code on a device that has failed: the failure counts
+        traceback.print_exc()
+        return None
 
 
 def _status_of(error: BaseException, backend: DeviceBackend) -> Any:

@@ -28,9 +28,11 @@ class CheckedAccelerator(Accelerator):  # type: ignore[misc]
 
     def prepare(self, *args: Any, **kwargs: Any) -> Any:
         prepared = super().prepare(*args, **kwargs)
+        if not self.distributed_type.value.startswith(("NO", "MULTI_")):
+            return prepared  # an engine that a case asked for, such as FSDP, wraps models and weights in its own ways
         for each in prepared if isinstance(prepared, tuple) else (prepared,):
             if isinstance(each, torch.nn.Module):
-                self._check_exchange(each)
+                self._check_exchange(getattr(each, "_orig_mod", each))  # of a compiled model
             if isinstance(each, torch.optim.Optimizer):
                 self._check_weights(each)
         return prepared
@@ -45,10 +47,8 @@ class CheckedAccelerator(Accelerator):  # type: ignore[misc]
             )
 
     def _check_exchange(self, model: torch.nn.Module) -> None:
-        """Not of the engines that a case may ask accelerate for, such as FSDP: they wrap a model in their own ways."""
-        is_plain = self.distributed_type.value.startswith(("NO", "MULTI_"))
         is_trained = any(parameter.requires_grad for parameter in model.parameters())
-        if self.num_processes > 1 and is_plain and is_trained and not isinstance(model, DistributedDataParallel):
+        if self.num_processes > 1 and is_trained and not isinstance(model, DistributedDataParallel):
             found = f"accelerate left a model of {self.num_processes} processes as {type(model).__name__}"
             raise RuntimeError(f"{found}: its gradients would not be exchanged")
 
