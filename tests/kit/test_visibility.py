@@ -30,6 +30,23 @@ def test_a_variable_narrows_and_reorders(value: str, indices: list[int]) -> None
     assert [device.physical_index for device in visible] == indices
 
 
+@pytest.mark.parametrize(
+    ("value", "indices"),
+    [
+        ("0,1,2,3", [0, 1, 2, -1]),
+        ("GPU-aa1,GPU-cc1", [0, -1]),
+        ("0,1,2", [0, 1, 2]),
+        ("0,0", [0]),
+        ("0,-1", [0]),
+        ("", []),
+    ],
+)
+def test_a_lost_card_is_not_hidden_where_an_entry_may_have_meant_it(value: str, indices: list[int]) -> None:
+    lost = Device("0000:af:00.0", "A1", "A1", -1, pci_address="0000:af:00.0", problem="lost")
+    visible = visible_devices([*CARDS, lost], {"ACME_VISIBLE_DEVICES": value}, ("ACME_VISIBLE_DEVICES",))
+    assert [device.physical_index for device in visible] == indices
+
+
 def test_without_one_all_are_visible() -> None:
     assert visible_devices(CARDS, {"OTHER_VISIBLE_DEVICES": "0"}, ("ACME_VISIBLE_DEVICES",)) == CARDS
 

@@ -7,8 +7,10 @@ the store of torch.distributed.run's agent gets here. Workers only connect to it
 
 from __future__ import annotations
 
+import functools
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -24,9 +26,25 @@ def loopback_store(host: str, port: int, world_size: int, is_master: bool, *argu
     """A TCPStore; the one that serves gets a listening socket that is bound to `host`."""
     from torch.distributed import TCPStore
 
-    if is_master:
-        options["master_listen_fd"] = _listening(host, port).detach()  # the store closes it
-    return TCPStore(host, port, world_size, is_master, *arguments, **options)
+    make = functools.partial(TCPStore, host, port, world_size, is_master, *arguments, **options)
+    store = _serving(make, host, port) if is_master else None
+    return store or make()
+
+
+def _serving(make: Callable[..., Any], host: str, port: int) -> Any:
+    """None where no store of this torch takes a socket. The one on libuv, which is the default from torch 2.4 on, did
+    not take one at first; older ones have no such option."""
+    for option in ({"use_libuv": False}, {}):
+        listening = _listening(host, port)
+        try:
+            store = make(master_listen_fd=listening.fileno(), **option)
+        except (NotImplementedError, TypeError):
+            listening.close()
+            continue
+        listening.detach()  # the store closes it
+        return store
+    print(f"this torch's store takes no socket: port {port} is open on every address", file=sys.stderr)
+    return None
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from flagperf.api.device import Device
 from flagperf.errors import BadInput
 
+HIDES_ALL = ("", "-1")
+"""Entries that are meant to name no card."""
+
 
 def visible_devices(devices: Sequence[Device], environ: Mapping[str, str], variables: Sequence[str]) -> list[Device]:
-    """Set to nothing hides all cards. An entry that names no card hides itself and all that follow it."""
+    """Set to nothing hides all cards. An entry that names no card hides itself and all that follow it; it may have
+    meant a lost card, so those are not hidden."""
     given = {name: environ[name] for name in variables if name in environ}
     if len(set(given.values())) > 1:
         listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -19,10 +23,17 @@ def visible_devices(devices: Sequence[Device], environ: Mapping[str, str], varia
     visible: list[Device] = []
     for entry in next(iter(given.values())).split(","):
         device = _named(entry.strip(), devices)
-        if device is None or device in visible:
+        if device is None:
+            return visible + (_lost(devices) if entry.strip() not in HIDES_ALL else [])
+        if device in visible:
             break
         visible.append(device)
     return visible
+
+
+def _lost(devices: Sequence[Device]) -> list[Device]:
+    """A lost card has no number by which it can be named."""
+    return [device for device in devices if device.physical_index < 0 and device.problem]
 
 
 def _named(entry: str, devices: Sequence[Device]) -> Device | None:

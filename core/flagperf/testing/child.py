@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -25,6 +24,7 @@ from flagperf.agent.simulation import is_simulated, node_machine
 from flagperf.api import Device, DeviceBackend, MemoryProbe
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import load_plugins
+from flagperf.testing.simulated_cards import is_installed
 from flagperf.testing.torch_stub import StubDevices, install_stub
 
 
@@ -166,15 +166,8 @@ class Child:
         """A vendor's module that is not installed where its cards are simulated is an empty one: the device module that
         it would give torch is ours. A rig may put its own on PYTHONPATH."""
         for name in getattr(self._backend, "import_first", ()):
-            if not _is_installed(name):
+            if not is_installed(name):
                 sys.modules.setdefault(name, ModuleType(name))
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return module in sys.modules or importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it is in
-        return False
 
 
 def _type_problem(torch: Any, word: str) -> str:

@@ -12,7 +12,6 @@ from typing import ClassVar
 import msgspec
 
 from flagperf.api import Device, Reading
-from flagperf.kit import TorchrunLauncher
 from flagperf.plugins import load_plugins
 from flagperf.testing.tools import write_memory
 
@@ -103,7 +102,5 @@ class InstalledRig(Rig):
 
     def expected_name(self, device: Device) -> str:
         """What its launcher says: whether these cards go by UUID or by index only their vendor knows."""
-        launcher = load_plugins().launcher(self.vendor)
-        if isinstance(launcher, TorchrunLauncher):
-            return launcher.visible_name(device)
-        return super().expected_name(device)
+        named = getattr(load_plugins().launcher(self.vendor), "visible_name", super().expected_name)
+        return str(named(device))

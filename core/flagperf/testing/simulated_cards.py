@@ -42,11 +42,18 @@ def simulated_backend(backend: DeviceBackend) -> DeviceBackend:
         return CpuBackend()
     attributes = {
         "vendor_type": backend.torch_type,
-        "import_first": tuple(name for name in backend.import_first if importlib.util.find_spec(name)),
+        "import_first": tuple(name for name in backend.import_first if is_installed(name)),
     }
     made = copy.copy(backend)
     made.__class__ = type(f"Simulated{type(backend).__name__}", (_OnTestDevice, type(backend)), attributes)
     return made
+
+
+def is_installed(module: str) -> bool:
+    try:
+        return module in sys.modules or importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 def torch_can_have_devices() -> bool:
@@ -74,7 +81,9 @@ class _OnTestDevice(TorchDeviceBackend):
             setattr(torch.version, name, value)
         install(TORCH_TYPE, COLLECTIVES, [described["cards"][index] for index in visible], _report(visible))
         with self._as_vendors():
-            return super().activate(local_rank, num_threads, devices)
+            activation = super().activate(local_rank, num_threads, devices)
+            self._keep_known_switches()
+        return activation
 
     def set_precision(self, precision: Precision) -> None:
         with self._as_vendors():
@@ -83,6 +92,20 @@ class _OnTestDevice(TorchDeviceBackend):
     def framework_state(self) -> dict[str, Any]:
         with self._as_vendors():
             return super().framework_state()
+
+    def _keep_known_switches(self) -> None:
+        """Those of the vendor's own torch or package are not there, and have nothing to switch on this device."""
+        unknown = [name for name in self.tf32_switches if not self._has_switch(name)]
+        type(self).tf32_switches = tuple(name for name in self.tf32_switches if name not in unknown)
+        if unknown:
+            print(f"simulated cards: left alone, as this torch has no {', '.join(unknown)}", file=sys.stderr)
+
+    def _has_switch(self, name: str) -> bool:
+        try:
+            getattr(*self._switch(name))
+        except (ImportError, AttributeError):
+            return False
+        return True
 
     @contextlib.contextmanager
     def _as_vendors(self) -> Iterator[None]:

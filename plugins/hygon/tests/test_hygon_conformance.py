@@ -55,7 +55,7 @@ class HygonRig(Rig):
                     151.0,
                     39.0,
                     PERCENT_ONLY,
-                    {"memory_use_percent": "0%", "power_limit_watts": "820.0"},
+                    {"memory_use_percent": "0%", "power_limit_watts": "820.0", "form": "table"},
                 ),
                 Reading(
                     "1",
@@ -65,7 +65,7 @@ class HygonRig(Rig):
                     613.5,
                     71.0,
                     PERCENT_ONLY,
-                    {"memory_use_percent": "92%", "power_limit_watts": "820.0"},
+                    {"memory_use_percent": "92%", "power_limit_watts": "820.0", "form": "table"},
                 ),
             ),
         ),

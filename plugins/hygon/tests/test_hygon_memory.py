@@ -49,7 +49,8 @@ def test_readings_follow_the_address_where_the_tool_numbers_from_1(tmp_path: Pat
 def test_a_card_that_the_tool_does_not_list_says_so(tmp_path: Path) -> None:
     stranger = Device("0000:77:00.0", "K100_AI", "K100_AI", 5, pci_address="0000:77:00.0")
     (reading,) = probe_on(machine_with_tool(tmp_path, answers())).sample([stranger], None)
-    assert reading.missing == dict.fromkeys(FIGURES, "the tool did not list this card")
+    why = "the tool did not list this card: what it lists is called 0, 1"
+    assert reading.missing == dict.fromkeys(HygonSmiProbe.figures, why)
 
 
 def test_without_the_tool_the_probe_says_where_it_looked(tmp_path: Path) -> None:
@@ -115,6 +116,13 @@ def test_where_only_the_table_can_be_read_it_gives_what_it_has(tmp_path: Path) -
     assert (idle.device_id, idle.power_watts, idle.temperature_celsius) == ("hy-smi-0", 151.0, 39.0)
     assert (busy.device_id, busy.power_watts, busy.utilisation_percent) == ("hy-smi-1", 613.5, 88.4)
     assert busy.used_bytes is None and "whole percents" in busy.missing["used_bytes"]
+
+
+def test_the_table_says_of_a_card_that_discovery_found_on_the_bus_alone_that_it_is_not_listed(tmp_path: Path) -> None:
+    probe, lost = HygonTableProbe(), Device("0000:77:00.0", "K100_AI", "K100_AI", -1, pci_address="0000:77:00.0")
+    assert probe.available(machine_with_tool(tmp_path, [table()])).available
+    (reading,) = probe.sample([lost], None)
+    assert reading.missing["power_watts"].startswith("the tool did not list this card")
 
 
 def test_power_below_an_idle_cards_is_left_out_of_a_busy_one(tmp_path: Path) -> None:

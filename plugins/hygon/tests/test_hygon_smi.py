@@ -15,7 +15,7 @@ Parser = Callable[[str], list[Reading]]
 
 
 def row(number: str, use: float | None, watts: float | None, celsius: float | None, vram: str, cap: str) -> Reading:
-    properties = {"memory_use_percent": vram, "power_limit_watts": cap}
+    properties = {"memory_use_percent": vram, "power_limit_watts": cap, "form": "table"}
     return Reading(number, None, None, use, watts, celsius, missing=PERCENT_ONLY, properties=properties)
 
 
@@ -107,7 +107,7 @@ READ: list[tuple[str, Parser, list[Reading]]] = [
                     "temperature_celsius": "the tool says 'N/A'",
                     **PERCENT_ONLY,
                 },
-                properties={"memory_use_percent": "0%", "power_limit_watts": "350.0"},
+                properties={"memory_use_percent": "0%", "power_limit_watts": "350.0", "form": "table"},
             ),
         ],
     ),
@@ -125,7 +125,7 @@ READ: list[tuple[str, Parser, list[Reading]]] = [
                 utilisation_percent=61.0,
                 temperature_celsius=66.0,
                 missing={**PERCENT_ONLY, "power_watts": "implausible: 7 W at 61 % utilisation"},
-                properties={"memory_use_percent": "84%", "power_limit_watts": "600.0"},
+                properties={"memory_use_percent": "84%", "power_limit_watts": "600.0", "form": "table"},
             ),
             row("1", 0.0, 7.0, 41.0, "0%", "600.0"),
         ],

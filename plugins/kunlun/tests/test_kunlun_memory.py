@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from kunlun_builders import ADDRESSES, TOTAL_MIB, UUIDS, answers, machine_with_tool, transcript
 
-from flagperf.api import FIGURES, Device, Machine, Reading
+from flagperf.api import Device, Machine, Reading
 from flagperf.errors import ToolFailed
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_kunlun.device import KunlunBackend
@@ -64,7 +64,8 @@ def test_one_device_of_a_board_that_is_no_longer_listed_does_not_get_the_others_
 def test_a_card_that_the_tool_does_not_list_says_so(tmp_path: Path) -> None:
     stranger = Device("GPU-x", "R300", "R300", 5, uuid="GPU-x", pci_address="0000:77:00.0")
     (reading,) = probe_on(machine_with_tool(tmp_path, answers())).sample([stranger], None)
-    assert reading.missing == dict.fromkeys(FIGURES, "the tool did not list this card")
+    why = "the tool did not list this card: what it lists is called 0000:1a:00.0, 0000:b4:00.0"
+    assert reading.missing == dict.fromkeys(KunlunSmiProbe.figures, why)
 
 
 def test_without_the_tool_the_probe_says_where_it_looked(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import msgspec
 import pynvml
 import pytest
 from nvidia_builders import (
+    FIRST,
     GIB,
     MIB,
     NAME,
+    SECOND,
     TOTAL,
     device,
     in_child,
@@ -283,7 +285,8 @@ def test_a_machine_without_the_tool_says_where_it_was_looked_for(tmp_path: Path)
 def test_a_card_that_the_tool_does_not_list_is_missing_with_that_reason(tmp_path: Path) -> None:
     probe = smi_probe(tmp_path, Answer(smi.QUERY_GPU, transcript("query_gpu")))
     (reading,) = probe.sample([device(0)], None)
-    assert reading.missing == dict.fromkeys(FIGURES, "the tool did not list this card")
+    why = f"the tool did not list this card: what it lists is called {FIRST}, {SECOND}"
+    assert reading.missing == dict.fromkeys(probe.figures, why)
 
 
 def test_a_slice_never_gets_the_figures_of_its_card(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from flagperf.kit import (
 )
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
 from flagperf_hygon.memory import HY_SMI, JSON, TABLE, TEXT
-from flagperf_hygon.smi import WHOLE_PERCENTS, driver_version
+from flagperf_hygon.smi import driver_version
 
 PCI_VENDOR, AMD_PCI_VENDOR = "1d94", "1002"
 CARD_CLASSES = ("0380", "1200")
@@ -151,7 +151,7 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
     """`index` is torch's: it counts the cards that it can reach from 0, whatever number the tool begins with. The table
     has no addresses: the cards are then known by the tool's number alone, and by their PCI id where all have one."""
     address, name = reading.properties.get("pci_address", ""), reading.properties.get("name", "")
-    by_table = reading.missing.get("total_bytes") == WHOLE_PERCENTS
+    by_table = reading.properties.get("form") == "table"
     ids = {function.device_id for function in ([on_bus[address]] if address in on_bus else on_bus.values())}
     pci_id = ids.pop() if len(ids) == 1 and (by_table or address in on_bus) else ""
     properties = {

@@ -81,7 +81,9 @@ class HygonSmiProbe(ToolProbe):
         has none, so there they are those of discovery."""
         unlisted = -1  # no card of the tool's has it, so the reading says that it was not listed
         numbers = [
-            self._numbers.get(device.pci_address, unlisted) if self.bus else int(device.properties["tool_index"])
+            self._numbers.get(device.pci_address, unlisted)
+            if self.bus
+            else int(device.properties.get("tool_index", unlisted))
             for device in devices
         ]
         return [

@@ -30,8 +30,6 @@ BUSY_PERCENT = 10.0
 LEAST_IDLE_WATTS = 20.0
 """Idle K100_AI were seen at 22 to 25 W. One host's tool says 8.0W of cards under full load."""
 
-WHOLE_PERCENTS = "the table gives memory in whole percents only"
-
 _FIGURES: dict[str, tuple[str, str, float]] = {
     "vram Total Memory (MiB)": ("total_bytes", "", MIB),
     "vram Total Memory (B)": ("total_bytes", "", 1),
@@ -161,8 +159,13 @@ def _table_reading(row: Mapping[str, str], word: str) -> Reading:
         "power_watts": Cell(row["AvgPwr"], "W"),
         "temperature_celsius": Cell(row["Temp"], "C"),
     }
-    properties = {"memory_use_percent": row["VRAM%"], "power_limit_watts": row["PwrCap"].removesuffix("W")}
-    whole_percent = dict.fromkeys(("used_bytes", "total_bytes"), WHOLE_PERCENTS)
+    properties = {
+        "form": "table",
+        "memory_use_percent": row["VRAM%"],
+        "power_limit_watts": row["PwrCap"].removesuffix("W"),
+    }
+    why = "the table gives memory in whole percents only"
+    whole_percent = dict.fromkeys(("used_bytes", "total_bytes"), why)
     reading = read_cells(row[word], cells, properties)
     return plausible(msgspec.structs.replace(reading, missing={**reading.missing, **whole_percent}))
 
