@@ -72,9 +72,11 @@ class NodeAgent:
         """It did not come to its orderly end, in which it stops all that it started."""
         if self.refusal:
             return False  # it started nothing
-        with self._noted():
+        try:
             return not self._has_reported or self._process.wait(0.0) not in _ORDERLY
-        return True
+        except FlagPerfError as error:
+            self.note(str(error))
+            return True
 
     def note(self, text: str) -> None:
         """For the agent's log."""

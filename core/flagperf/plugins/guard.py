@@ -135,6 +135,7 @@ def _name(answer: Any) -> str:
 def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
     """os._exit raises, so that it does not end the command without a word; and a long wait for a cluster is explained.
     (How long to wait for an agent is its caller's business.)"""
+
     def explain() -> None:
         print(f"flagperf: waiting for {plugin.adapter}: {what}", file=sys.stderr)
 
@@ -160,7 +161,7 @@ def _replace_exit(change: int) -> None:
     global _num_acting  # a fact about the process
     with _exit_lock:
         _num_acting += change
-        os._exit = _refusal(os.getpid()) if _num_acting else _leave
+        os._exit = _refusal(os.getpid()) if _num_acting else _leave  # type: ignore[assignment]
 
 
 def _refusal(own_pid: int) -> Callable[[int], NoReturn]:
