@@ -65,7 +65,10 @@ class _Docstring(str):
 def _with_attributes(cls: type, own: str) -> str:
     import inspect
 
-    found = attributes_of(cls)
+    try:
+        found = attributes_of(cls)
+    except OSError:  # an installation without its source
+        return own
     if not found:
         return own
     lines = ["Attributes:"]

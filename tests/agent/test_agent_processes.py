@@ -16,8 +16,8 @@ import msgspec
 import psutil
 import pytest
 
-from flagperf.agent import sweep
-from flagperf.agent.processes import MARKER, marked_processes, set_when_closed, stop_workers
+from flagperf.agent import processes, sweep
+from flagperf.agent.processes import MARKER, kill_marked, marked_processes, set_when_closed, stop_workers
 from flagperf.agent.sweep import folder_prefix
 from flagperf.spec import SweepAnswer, SweepRequest
 
@@ -89,6 +89,22 @@ def test_the_end_of_a_stream_is_noticed(tmp_path: Path) -> None:
         os.close(write_end)
         assert closed.wait(5)
         time.sleep(0.05)  # the reading thread lets go of the stream before it is closed here
+
+
+def test_a_process_that_cannot_be_killed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(process: psutil.Process) -> None:
+        raise psutil.AccessDenied(process.pid)
+
+    stays = start(DEAF, f"{RUN}-6/0/workers")
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "kill", refuse)
+        patch.setattr(processes, "GRACE_SECONDS", 0.2)
+        assert kill_marked(f"{RUN}-6/0") == (0, (stays.pid,))
+    assert f"could not be killed: processes {stays.pid}" in capfd.readouterr().err
+    assert kill_marked(f"{RUN}-6/0") == (1, ())
+    stays.wait()
 
 
 def test_sweeping_ends_stopped_and_deaf_processes_of_every_part_and_removes_the_folder(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -242,3 +244,45 @@ def start_job(
     if started is not None:
         started.append(cluster)
     return cluster, run_job(run.job, cluster, bundle, on_progress)
+
+
+def test_a_node_that_is_gone_does_not_keep_the_run_from_its_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent dies, and another one cannot even be started: the call never returns."""
+    released, start = threading.Event(), ScriptCluster.start_agent
+
+    def start_agent(self: ScriptCluster, node: Node, arguments: Sequence[str]) -> AgentProcess:
+        if list(arguments) == ["sweep"] and node.index == 0:
+            released.wait(300)
+        return start(self, node, arguments)
+
+    monkeypatch.setattr(ScriptCluster, "start_agent", start_agent)
+    monkeypatch.setattr(sys.modules[run_job.__module__], "SWEEP_SECONDS", 2.0)
+    job = FinishedJob(tmp_path, "sys.exit('gone')", "sys.exit('gone')")
+    released.set()
+    assert job.ending.status == "failed"
+    logs = [(job.bundle / "logs" / f"agent-00{index}.log").read_text() for index in range(2)]
+    assert ["was not swept up within 2 s" in log for log in logs] == [True, False]
+
+
+def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin(io.BytesIO):
+        pass
+
+    def fail(*_args: object) -> None:
+        raise KeyError("the plugin's own words")
+
+    Stdin.write = fail  # type: ignore[method-assign,assignment]
+    initialize = ScriptAgent.__init__
+
+    def with_bad_stdin(self: ScriptAgent, script: str, flag: Path, head: str) -> None:
+        initialize(self, script, flag, head)
+        self.real_stdin, self.stdin = self.stdin, Stdin()  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(ScriptAgent, "__init__", with_bad_stdin)
+    monkeypatch.setattr(sys.modules[run_job.__module__], "STOP_SECONDS", 0.2)
+    job = FinishedJob(tmp_path, "sys.exit('gone')")
+    assert job.ending.status == "failed"
+    told = job.ending.reason + (job.bundle / "logs" / "agent-000.log").read_text()
+    assert 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"' in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from plan_builders import vendor
 
 from flagperf.api import AgentProcess, Cluster, DataFile, Node
 from flagperf.builtin.local import LocalCluster
-from flagperf.errors import NodeFailed
+from flagperf.errors import NodeFailed, PluginFailed
 from flagperf.plan import nodes
 from flagperf.plan.nodes import check_nodes, describe_machine, describe_nodes
 from flagperf.plugins import core_version
@@ -92,6 +93,26 @@ def test_an_agent_that_never_answers_is_stopped_and_named(monkeypatch: pytest.Mo
     with pytest.raises(NodeFailed, match=r"node 0 \(10\.0\.0\.0\) did not answer `describe` within 0\.5 s"):
         describe_machine(cluster)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(("name", "method"), [("stdin", "write"), ("stdout", "read")])
+def test_a_stream_of_a_plugin_that_raises_is_its_failure(
+    monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    class Stream(io.BytesIO):
+        pass
+
+    def fail(*_args: object) -> None:
+        raise KeyError("the plugin's own words")
+
+    setattr(Stream, method, fail)
+    agent = ScriptAgent("sys.exit(0)")
+    setattr(agent, name, Stream())
+    cluster = ScriptCluster()
+    monkeypatch.setattr(cluster, "start_agent", lambda *_: agent)
+    with pytest.raises(PluginFailed, match=rf"^{name} of the agent on node 0 \(10\.0\.0\.0\) failed: KeyError: "):
+        describe_machine(cluster)
+    assert agent.wait(60) is not None
 
 
 def test_an_agent_that_fails_says_why() -> None:

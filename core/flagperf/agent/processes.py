@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from typing import IO
@@ -44,7 +45,7 @@ def kill_group(leader_pid: int) -> None:
 
 
 def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
-    """Ask the launcher's group to end, then kill whatever still carries the marker. Returns when none is left."""
+    """Ask the launcher's group to end, then kill whatever still carries the marker."""
     if launcher.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, signal.SIGTERM)
@@ -54,22 +55,27 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
     launcher.wait()
 
 
-def kill_marked(marker: str) -> int:
-    """Kill whatever carries this marker, or one below it; stopped processes too. Gives their number when none is left.
+def kill_marked(marker: str) -> tuple[int, tuple[int, ...]]:
+    """Kill whatever carries this marker, or one below it; stopped processes too. Gives how many are gone, and the pids
+    of those that are still there after GRACE_SECONDS (a driver may hold them), which are printed too.
     psutil compares a process's start time before it kills: a pid that was given away meanwhile is left alone."""
-    killed: set[psutil.Process] = set()
+    found: set[psutil.Process] = set()
+    left: list[psutil.Process] = []
     deadline, num_empty_scans = time.monotonic() + GRACE_SECONDS, 0
     # Twice: the environment of a process cannot be read for a moment during exec.
     while num_empty_scans < 2 and time.monotonic() < deadline:
         left = marked_processes(marker)
         num_empty_scans = 0 if left else num_empty_scans + 1
-        killed.update(left)
+        found.update(left)
         for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):  # it is gone, or it is not ours to kill
                 process.kill()
         if num_empty_scans < 2:  # not psutil.wait_procs: it would take the launcher's exit code from its Popen
             time.sleep(0.05)
-    return len(killed)
+    left_pids = tuple(sorted(process.pid for process in left))
+    if left_pids:
+        print(f"could not be killed: processes {', '.join(map(str, left_pids))}", file=sys.stderr)
+    return len(found) - len(left_pids), left_pids
 
 
 def marked_processes(marker: str) -> list[psutil.Process]:

@@ -17,9 +17,9 @@ from flagperf.spec import SweepAnswer, SweepRequest
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     request = msgspec.json.decode(stdin.read(), type=SweepRequest)
-    num_killed = kill_marked(node_marker(request.run_id, request.node_index))
+    num_killed, left_pids = kill_marked(node_marker(request.run_id, request.node_index))
     folders = tuple(map(str, _remove_folders(folder_prefix(request.run_id, request.node_index))))
-    stdout.write(msgspec.json.encode(SweepAnswer(num_killed, folders)))
+    stdout.write(msgspec.json.encode(SweepAnswer(num_killed, folders, left_pids)))
     return 0
 
 

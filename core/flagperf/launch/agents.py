@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from flagperf.api import AgentProcess, Node
 from flagperf.errors import FlagPerfError
 from flagperf.messages import Message
+from flagperf.plan.nodes import agent_stream
 from flagperf.plugins import core_version
 from flagperf.spec import AgentMessage, VersionMismatch, WorkersEndedMessage, WorkOrder, check_hello, hello_line
 from flagperf.store.paths import node_log
@@ -44,30 +46,27 @@ class NodeAgent:
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
 
     def begin(self, order: WorkOrder, messages: queue.Queue[NodeMessage]) -> None:
-        with contextlib.suppress(OSError):  # it has died: its stdout ends, which is noticed
+        """Raises PluginFailed. An agent that has died is noticed by the end of its stdout."""
+        with agent_stream(self.node, "stdin"):
             self._process.stdin.write(hello_line(core_version()) + msgspec.json.encode(order) + b"\n")
             self._process.stdin.flush()
         threading.Thread(target=self._read_messages, args=(messages,), daemon=True).start()
         self._error_reader.start()
 
     def close_stdin(self) -> None:
-        with contextlib.suppress(OSError):
+        with self._noted(), agent_stream(self.node, "stdin"):
             self._process.stdin.close()
 
     def stop(self, timeout_seconds: float) -> None:
         """Close stdin, wait, then kill."""
         self.close_stdin()
-        try:
+        with self._noted():
             if self._process.wait(timeout_seconds) is None:
                 self.kill()
-        except FlagPerfError as error:
-            self.note(str(error))
 
     def kill(self) -> None:
-        try:
+        with self._noted():
             self._process.kill()
-        except FlagPerfError as error:
-            self.note(str(error))
 
     def may_have_left_processes(self) -> bool:
         """It did not come to its orderly end, in which it stops all that it started."""
@@ -82,6 +81,14 @@ class NodeAgent:
     def note(self, text: str) -> None:
         """For the agent's log."""
         self._problems.append(text)
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """What fails in the cluster's plugin here is for the log alone."""
+        try:
+            yield
+        except FlagPerfError as error:
+            self.note(str(error))
 
     def keep_errors(self, bundle: Path) -> None:
         content = self._all_errors() + "".join(f"{text}\n" for text in self._problems).encode(errors="replace")
@@ -121,7 +128,5 @@ class NodeAgent:
             check_hello(line, other=other, own="this command", own_version=core_version())
 
     def _read_errors(self) -> None:
-        try:
-            self._errors = self._process.stderr.read()
-        except (OSError, ValueError) as error:
-            self.note(f"its stderr cannot be read: {error}")
+        with self._noted(), agent_stream(self.node, "stderr"):
+            self._errors = bytes(self._process.stderr.read())

@@ -7,13 +7,14 @@ ends what it had started.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
 from flagperf.api import Cluster, Node
-from flagperf.errors import BadInput, FlagPerfError
+from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.launch.agents import NodeAgent
 from flagperf.launch.signals import ignore_signals
@@ -26,6 +27,7 @@ from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
 
 SWEEP_SECONDS = 20.0
+"""For all nodes together: one that is gone must not keep the run from its ending."""
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -90,25 +92,45 @@ def _run_agents(
         ignore_signals()
         ending = ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
         _stop(agents)
-    for agent in agents:
-        if agent.may_have_left_processes():
-            _sweep(job, agent, cluster)
+    _sweep(job, [agent for agent in agents if agent.may_have_left_processes()], cluster)
     with writing(bundle):
         for agent in agents:
             agent.keep_errors(bundle)
     return ending
 
 
-def _sweep(job: Job, agent: NodeAgent, cluster: Cluster) -> None:
-    request = SweepRequest(job.run_id, agent.node.index)
+def _sweep(job: Job, agents: Sequence[NodeAgent], cluster: Cluster) -> None:
+    """All at once, in threads: starting an agent on a node that is gone may never return."""
+    found: dict[int, str] = {}
+
+    def sweep(node: Node) -> None:
+        found[node.index] = _swept(SweepRequest(job.run_id, node.index), node, cluster)
+
+    threads = [threading.Thread(target=sweep, args=(agent.node,), daemon=True) for agent in agents]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + SWEEP_SECONDS
+    for agent, thread in zip(agents, threads, strict=True):
+        thread.join(max(0.0, deadline - time.monotonic()))
+        unanswered = f"what it may have left behind was not swept up within {SWEEP_SECONDS:g} s"
+        text = found.get(agent.node.index, unanswered)
+        if text:
+            agent.note(text)
+
+
+def _swept(request: SweepRequest, node: Node, cluster: Cluster) -> str:
+    """What an agent left behind, or why that is not known."""
     try:
-        swept = ask_node(cluster, agent.node, "sweep", request, SweepAnswer, SWEEP_SECONDS)
+        swept = ask_node(cluster, node, "sweep", request, SweepAnswer, SWEEP_SECONDS)
     except (FlagPerfError, OSError) as error:
-        agent.note(f"what it may have left behind was not swept up: {error}")
-        return
+        return f"what it may have left behind was not swept up: {error}"
+    texts = []
     if swept.num_killed or swept.folders:
         folders = ", ".join(swept.folders) or "no folder"
-        agent.note(f"it left behind: {swept.num_killed} processes, which were killed; removed: {folders}")
+        texts.append(f"it left behind: {swept.num_killed} processes, which were killed; removed: {folders}")
+    if swept.left_pids:
+        texts.append(f"still there, and could not be killed: {', '.join(map(str, swept.left_pids))}")
+    return "\n".join(texts)
 
 
 def _run_started(bundle: Path) -> RunStarted:
@@ -134,7 +156,10 @@ def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> 
 def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, on_progress: OnProgress) -> Ending:
     supervision = Supervision(agents, job.timeout_seconds, note, on_progress)
     for index, agent in enumerate(agents):
-        agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.messages)
+        try:
+            agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.messages)
+        except PluginFailed as error:
+            return ended("failed", message("ending.agent_not_started", node=index, why=str(error)))
     supervision.wait_for_all()
     if supervision.timed_out:
         return ended("timed_out", message("ending.timed_out", seconds=f"{job.timeout_seconds:g}"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any, TypeVar
 
 import msgspec
 
 from flagperf.api import Cluster, Node
-from flagperf.errors import NodeFailed
+from flagperf.errors import NodeFailed, PluginFailed
 from flagperf.plugins import core_version
 from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts, check_hello, hello_line
 from flagperf.units import exit_status
@@ -57,11 +57,11 @@ def describe_machine(cluster: Cluster, with_memory: bool = False) -> NodeFacts:
 
 def ask_node(cluster: Cluster, node: Node, verb: str, request: Any, answer: type[T], timeout_seconds: float) -> T:
     agent = cluster.start_agent(node, [verb])
-    output, errors = _Collector(agent.stdout), _Collector(agent.stderr)
-    with contextlib.suppress(OSError):  # it ended before it read: exit code and stderr tell why
-        agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
-        agent.stdin.close()
+    output, errors = _Collector(node, "stdout", agent.stdout), _Collector(node, "stderr", agent.stderr)
     try:
+        with agent_stream(node, "stdin"):
+            agent.stdin.write(hello_line(core_version()) + msgspec.json.encode(request))
+            agent.stdin.close()
         code = agent.wait(timeout_seconds)
     finally:
         agent.kill()  # with everything that still holds its pipes; on Ctrl-C too
@@ -81,17 +81,37 @@ def ask_node(cluster: Cluster, node: Node, verb: str, request: Any, answer: type
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) {what}") from None
 
 
+@contextlib.contextmanager
+def agent_stream(node: Node, name: str) -> Iterator[None]:
+    """While a stream of an agent is used: it is the cluster's own object, and may raise anything. A stdin that is
+    closed is no failure: the agent has ended, and its exit code and stderr tell why."""
+    try:
+        yield
+    except Exception as error:
+        if name == "stdin" and isinstance(error, OSError):
+            return
+        what = f"{name} of the agent on node {node.index} ({node.address})"
+        raise PluginFailed(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
 class _Collector:
     """Reads a pipe to its end in a thread, so that neither side blocks the other."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, node: Node, name: str, stream: IO[bytes]) -> None:
         self._content = b""
-        self._thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self._failure: PluginFailed | None = None
+        self._thread = threading.Thread(target=self._read, args=(node, name, stream), daemon=True)
         self._thread.start()
 
-    def _read(self, stream: IO[bytes]) -> None:
-        self._content = stream.read()
+    def _read(self, node: Node, name: str, stream: IO[bytes]) -> None:
+        try:
+            with agent_stream(node, name):
+                self._content = bytes(stream.read())
+        except PluginFailed as error:
+            self._failure = error
 
     def content(self) -> bytes:
         self._thread.join(5)
+        if self._failure is not None:
+            raise self._failure
         return self._content

@@ -135,12 +135,6 @@ def _name(answer: Any) -> str:
 def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
     """os._exit raises, so that it does not end the command without a word; and a long wait for a cluster is explained.
     (How long to wait for an agent is its caller's business.)"""
-    leave, own_pid = os._exit, os.getpid()
-
-    def refuse(status: int) -> NoReturn:
-        if os.getpid() != own_pid:  # a fork of the plugin's own
-            leave(status)
-        raise SystemExit(f"os._exit({status})")
 
     def explain() -> None:
         print(f"flagperf: waiting for {plugin.adapter}: {what}", file=sys.stderr)
@@ -149,9 +143,31 @@ def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
     note.daemon = True
     if not hasattr(AgentProcess, what):
         note.start()
-    os._exit = refuse
+    _replace_exit(1)
     try:
         yield
     finally:
-        os._exit = leave
+        _replace_exit(-1)
         note.cancel()
+
+
+_leave = os._exit
+_exit_lock = threading.Lock()
+_num_acting = 0
+
+
+def _replace_exit(change: int) -> None:
+    """os._exit is the process's: it is replaced while any thread is in a call that acts."""
+    global _num_acting  # a fact about the process
+    with _exit_lock:
+        _num_acting += change
+        os._exit = _refusal(os.getpid()) if _num_acting else _leave  # type: ignore[assignment]
+
+
+def _refusal(own_pid: int) -> Callable[[int], NoReturn]:
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != own_pid:  # a fork of the plugin's own
+            _leave(status)
+        raise SystemExit(f"os._exit({status})")
+
+    return refuse

@@ -70,6 +70,8 @@ class SweepRequest(msgspec.Struct, frozen=True):
 class SweepAnswer(msgspec.Struct, frozen=True):
     num_killed: int
     folders: tuple[str, ...] = ()
+    left_pids: tuple[int, ...] = ()
+    """Of processes that could not be killed."""
 
 
 class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):
