@@ -54,9 +54,11 @@ def test_memory_of_a_card_with_a_total_of_0_is_not_known() -> None:
     assert reading.missing == dict.fromkeys(("used_bytes", "total_bytes"), "the tool says a total of 0")
 
 
-def test_a_fraction_of_a_mebibyte_is_digits_grouped_by_points() -> None:
+def test_a_point_that_may_group_the_digits_of_memory_is_refused() -> None:
+    for text in ("1024.00 MiB", "1024.000 MiB", "1024.0MiB"):
+        assert read_cells("7", {"total_bytes": Cell(text, "MiB", scale=1 << 20)}).total_bytes == 1 << 30
     assert read_cells("7", {"total_bytes": Cell("15.625", scale=1 << 30)}).total_bytes == 16000 << 20
-    with pytest.raises(UnknownLayout, match=r"whole number; the line: '98\.304'"):
+    with pytest.raises(UnknownLayout, match=r"group its digits; the line: '98\.304'"):
         read_cells("7", {"total_bytes": Cell("98.304", scale=1 << 20)})
 
 

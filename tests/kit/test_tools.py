@@ -201,6 +201,28 @@ def test_cards_that_the_tool_names_on_stderr_are_read_beside_the_others(code: in
     assert query.sample(tool, machine) == query.ask(tool, machine)
 
 
+@pytest.mark.parametrize("stdout", ["none\n", "another card: 1\n"])
+def test_where_stdout_says_none_the_lost_cards_of_stderr_are_all_and_another_form_stays_unknown(
+    stdout: str, tmp_path: Path
+) -> None:
+    def lost(text: str) -> list[Reading]:
+        return [Reading(line, properties={"problem": "lost"}) for line in text.splitlines() if "lost" in line]
+
+    def parse(text: str) -> list[Reading]:
+        if not lost(text) or not text.endswith("none\n"):
+            raise UnknownLayout("not the known words", text)
+        return lost(text)
+
+    tool, machine = Tool(("acme-smi",), (str(tmp_path),)), Machine(environ={"PATH": ""})
+    write_tool(tmp_path, "acme-smi", [Answer(("-L",), stdout, "card 1 is lost")])
+    query = Query(("-L",), parse, (), lost)
+    if stdout == "none\n":
+        assert [reading.device_id for reading in query.ask(tool, machine)] == ["card 1 is lost"]
+    else:
+        with pytest.raises(UnknownLayout, match="'another card: 1'; on stderr: 'card 1 is lost'"):
+            query.ask(tool, machine)
+
+
 @pytest.mark.parametrize(("printed", "is_read"), [("fine", True), ("Error: no driver", False)])
 def test_an_answer_that_can_be_read_counts_also_where_the_tool_ends_with_an_error(
     printed: str, is_read: bool, tmp_path: Path

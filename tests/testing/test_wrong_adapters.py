@@ -279,9 +279,9 @@ def test_a_card_that_cannot_be_used_is_none_of_those_that_torch_must_see(tmp_pat
 
 def test_a_module_that_torch_needs_first_need_not_be_installed_for_simulated_cards(tmp_path: Path) -> None:
     """As of a vendor whose torch type comes with a package of its own."""
-    own = '''torch_type = "acme"
+    own = """torch_type = "acme"
     import_first = ("torch_acme.first",)
-    tf32_switches = ("torch_acme:matmul.allow_hf32", "acme.matmul.allow_tf32")'''
+    tf32_switches = ("torch_acme:matmul.allow_hf32", "acme.matmul.allow_tf32")"""
     kind = Change("device.py", 'torch_type = "cuda"', own)
     folder = make_adapter(tmp_path / "adapter", kind)
     done = run_suites(folder, TESTS, "-rs", "-k", "TestDevice or TestRun or allocated")

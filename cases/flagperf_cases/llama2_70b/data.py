@@ -65,10 +65,10 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
 
 
 def _samples_of_run(values: dict[str, Any]) -> int:
-    """Those that the run is made for, or as many as its steps take if these are more."""
+    """Those that the run is made for, or as many as its steps take if these are more: it has at least one."""
     training = values["training"]
     global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
-    return int(max(training["max_samples"], training["max_steps"] * global_batch))
+    return int(max(training["max_samples"], max(1, training["max_steps"]) * global_batch))
 
 
 def _digest(samples: Samples, order: str) -> str:

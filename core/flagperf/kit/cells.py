@@ -13,11 +13,15 @@ from flagperf.errors import UnknownLayout
 
 _NOTHING = re.compile(r"|-|-1(\.0+)?|n/?a|none|unknown|\[.*\]", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+_GROUPED = re.compile(r"[0-9]{1,3}\.[0-9]{3}")
 _MIB = 1 << 20
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A figure as printed. `unit` is what the text must end in; "" where the header or the label says it."""
+    """A figure as printed. `unit` is what the text must end in; "" where the header or the label says it.
+
+    Memory in MiB or less that reads `98.304` is refused: the point may be a fraction's, or group the digits of a number
+    that is a thousand times larger. `1024.00` is read."""
 
     text: str
     """As printed, with its unit or without."""
@@ -48,9 +52,8 @@ def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str
 
 
 def _whole_bytes(number: float, cell: Cell) -> int:
-    """A point among MiB or less is no fraction: it groups the digits of a number that is a thousand times larger."""
-    if cell.scale <= _MIB and "." in cell.text:
-        raise UnknownLayout("memory that should be a whole number", cell.text, cell.text)
+    if cell.scale <= _MIB and _GROUPED.fullmatch(cell.text.strip().removesuffix(cell.unit).strip()):
+        raise UnknownLayout("memory whose point may group its digits", cell.text, cell.text)
     return round(number * cell.scale)
 
 

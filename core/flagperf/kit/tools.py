@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -79,7 +80,8 @@ class Query(msgspec.Struct, frozen=True):
     figures: tuple[str, ...]
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
     parse_stderr: Callable[[str], list[Reading]] = _no_cards
-    """For a tool that names lost cards there and ends with 0. Since HOOK_API 2."""
+    """For a tool that names lost cards there and ends with 0. Where it names some and `parse` refuses stdout, `parse`
+    gets both texts as one. Since HOOK_API 2."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         """Some of the cards are not taken for all of them: an exit code other than 0 is a failure, unless the tool says
@@ -98,13 +100,23 @@ class Query(msgspec.Struct, frozen=True):
     def _cards(self, tool: Tool, output: CommandOutput) -> list[Reading]:
         try:
             cards = self.parse(output.stdout)
-        except UnknownLayout:
-            if output.returncode == 0:
-                raise
-            raise tool.failure(self.arguments, output) from None
+        except UnknownLayout as error:
+            cards = self._cards_of_both_streams(tool, output, error)
         listed = {card.device_id for card in cards}
         lost = [card for card in self.parse_stderr(output.stderr) if card.device_id not in listed]
         return [self._explained(tool, card) for card in (*lost, *cards)]
+
+    def _cards_of_both_streams(self, tool: Tool, output: CommandOutput, error: UnknownLayout) -> list[Reading]:
+        """Where the lost card is the only one, stdout just says that there is none: the two texts are read as one."""
+        if self.parse_stderr(output.stderr):
+            with contextlib.suppress(UnknownLayout):
+                return self.parse(f"{output.stderr.rstrip()}\n{output.stdout}")
+        if output.returncode != 0:
+            raise tool.failure(self.arguments, output) from None
+        said = " ".join(output.stderr.split())[:300]
+        if said:
+            error.args = (f"{error}; on stderr: {said!r}",)
+        raise error
 
     def _explained(self, tool: Tool, card: Reading) -> Reading:
         """A figure that the answer leaves out has a reason, too."""

@@ -502,11 +502,13 @@ def test_a_lost_card_is_seen_wherever_the_tool_speaks_of_it(
     ]
 
 
-def test_a_machine_whose_only_card_is_lost_lists_it(tmp_path: Path) -> None:
-    said = f"{LOST}0: 0000:3B:00.0: Unknown Error\nNo devices were found\n"
-    write_answers(tmp_path / "bin", said, said)
-    (lost,) = devices_by_tool(tmp_path, "0000:3b:00.0")
-    assert lost.pci_address == "0000:3b:00.0" and "Unknown Error" in lost.problem
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_machine_whose_only_card_is_lost_lists_it(tmp_path: Path, stream: str) -> None:
+    lost, none = f"{LOST}0: 0000:3B:00.0: Unknown Error\n", "No devices were found\n"
+    both = (lost + none, "") if stream == "stdout" else (none, lost)
+    write_tool(tmp_path / "bin", "nvidia-smi", [Answer(asked, *both) for asked in (smi.QUERY_GPU, smi.LIST)])
+    (device,) = devices_by_tool(tmp_path, "0000:3b:00.0")
+    assert device.pci_address == "0000:3b:00.0" and "Unknown Error" in device.problem
 
 
 @pytest.mark.parametrize("cell", ["[GPU requires reset]", "[GPU is lost]"])

@@ -89,7 +89,7 @@ def test_the_older_words_for_a_lost_card_are_known() -> None:
         ("temperature.gpu", "temperature.gpu [K]"),
         ("13213 MiB", "13213"),
         ("13213 MiB", "13213 GiB"),
-        ("13213 MiB", "13213.5 MiB"),
+        ("13213 MiB", "13.213 MiB"),
         ("13213 MiB", "thirteen"),
         ("97 %, ", ""),
         ("0, GPU-", "zero, GPU-"),

@@ -77,18 +77,28 @@ def test_the_real_documents_come_in_megatrons_order(shared_data: Path) -> None:
     assert [samples[row] for row in samples.global_batch(0, 3000)] == expected[:3000]
 
 
-def test_steps_beyond_the_samples_of_the_run_are_ordered_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("max_samples", "max_steps", "last"),
+    [(8, 40, 39), (3, 0, 0)],
+    ids=["more steps", "less than one step, which still runs"],
+)
+def test_steps_beyond_the_samples_of_the_run_are_ordered_too(
+    tmp_path: Path, max_samples: int, max_steps: int, last: int
+) -> None:
     pytest.importorskip("numpy")
     write_indexed(tmp_path / PREFIX, documents(3))
     more = CASE.values(
         data__source="indexed",
         data__prefix=PREFIX,
         data__order="megatron",
-        training__max_samples=8,
-        training__max_steps=40,
+        training__max_samples=max_samples,
+        training__max_steps=max_steps,
+        training__accumulate=64,
     )
+    training = more["training"]
+    global_batch = training["batch_size"] * training["accumulate"]
     samples = load_data(more, tmp_path)
-    assert len(samples.global_batch(39, 8)) == 8
+    assert len(samples.global_batch(last, global_batch)) == global_batch
     assert samples.sha256 != load_data({**more, "data": {**more["data"], "order": "samples"}}, tmp_path).sha256
 
 
@@ -114,7 +124,7 @@ def test_learning_rates_are_megatrons(num_steps: int, global_batch: int, train_s
 
 
 @pytest.mark.run
-def test_the_first_step_has_no_samples_behind_it_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_of_a_step_goes_by_the_samples_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from flagperf_cases.llama2_70b import case
 
     asked: list[int] = []
