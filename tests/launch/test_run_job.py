@@ -7,7 +7,6 @@ import io
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -36,7 +35,6 @@ def say(text):
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
-SWEPT = """print('{"num_killed":0}')"""
 HEAD = f"{SILENT_HEAD}say({hello_line(core_version()).decode().strip()!r})\n"
 
 
@@ -80,8 +78,6 @@ class ScriptCluster(Cluster):
         return [Node(index, "127.0.0.1") for index in range(num_nodes)]
 
     def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        if list(arguments) == ["sweep"]:
-            return ScriptAgent(SWEPT, self.flag, self.head)
         if not self.scripts[node.index]:
             raise FileNotFoundError(2, "No such file or directory", "ssh")
         self.agents.append(ScriptAgent(self.scripts[node.index], self.flag, self.head))
@@ -246,26 +242,6 @@ def start_job(
     return cluster, run_job(run.job, cluster, bundle, on_progress)
 
 
-def test_a_node_that_is_gone_does_not_keep_the_run_from_its_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The agent dies, and another one cannot even be started: the call never returns."""
-    released, start = threading.Event(), ScriptCluster.start_agent
-
-    def start_agent(self: ScriptCluster, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        if list(arguments) == ["sweep"] and node.index == 0:
-            released.wait(300)
-        return start(self, node, arguments)
-
-    monkeypatch.setattr(ScriptCluster, "start_agent", start_agent)
-    monkeypatch.setattr(sys.modules[run_job.__module__], "SWEEP_SECONDS", 2.0)
-    job = FinishedJob(tmp_path, "sys.exit('gone')", "sys.exit('gone')")
-    released.set()
-    assert job.ending.status == "failed"
-    logs = [(job.bundle / "logs" / f"agent-00{index}.log").read_text() for index in range(2)]
-    assert ["was not swept up within 2 s" in log for log in logs] == [True, False]
-
-
 def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin(io.BytesIO):
         pass
@@ -284,5 +260,5 @@ def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypat
     monkeypatch.setattr(sys.modules[run_job.__module__], "STOP_SECONDS", 0.2)
     job = FinishedJob(tmp_path, "sys.exit('gone')")
     assert job.ending.status == "failed"
-    told = job.ending.reason + (job.bundle / "logs" / "agent-000.log").read_text()
-    assert 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"' in told
+    told = 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"'
+    assert told in job.ending.reason

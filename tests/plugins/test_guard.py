@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,20 @@ def test_what_comes_back_is_told_from_what_does_not_and_those_after_it_are_tried
 def test_a_fork_that_is_watched_tries_nothing_in_a_fork_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_is_apart", True)
     assert try_out([lambda: os._exit(3)]) == [""]
+
+
+def test_a_program_with_threads_of_its_own_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread holds would never be released in the fork."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        assert try_out([lambda: os._exit(3)]) == [""]
+        monkeypatch.setattr(trial, "_has_harmless_threads", True)  # as agents have
+        assert try_out([lambda: os._exit(3)]) == ["ended the process (exit code 3)"]
+    finally:
+        end.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", "1e9"])

@@ -635,7 +635,6 @@ def test_both_switches_of_tf32_follow_the_precision(name: str, monkeypatch: pyte
     torch = pytest.importorskip("torch")
     backend = NvidiaBackend()
     monkeypatch.setattr(backend, "_module", SimpleNamespace(get_device_capability=lambda: (8, 0)))
-    monkeypatch.setattr(backend, "_prove", lambda compute: None)
     try:
         backend.set_precision(PRECISIONS[name])
         switches = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
