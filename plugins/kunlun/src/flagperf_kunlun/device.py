@@ -190,7 +190,7 @@ def _errors_of_no_card(machine: Machine, told: Sequence[Reading]) -> dict[str, s
     """By its node, for nodes that are ours: what is in error and is no card of the tool's, as far as it tells."""
     numbers, nodes = _tool_numbers(told), usable_nodes(machine, "/dev/xpu[0-9]*")
     if {each.properties["index"] for each in told} <= set(numbers.values()):
-        why = "xpu-smi lists no card with this node: it seems to be lost, see the kernel's log"
+        why = "xpu-smi lists no card with this node"
     else:
         why = "xpu-smi does not tell which card has this node: one that it lists, or a lost one"
     errors = {number: problem for number, problem in _in_error(machine).items() if number not in numbers}
@@ -209,7 +209,8 @@ def _lost_cards(machine: Machine, cards: Sequence[Card], errors: Mapping[str, st
     others = [each for each in cards_on_bus(machine) if each.address not in listed]
     num_nodes = len(usable_nodes(machine, "/dev/xpu[0-9]*"))
     if not others or len(cards) + len(others) > num_nodes:
-        return [Card(-1, (UNNAMED,), problem=problem, identity=node) for node, problem in errors.items()]
+        log = "; see the kernel's log"
+        return [Card(-1, (UNNAMED,), problem=problem + log, identity=node) for node, problem in errors.items()]
     said = "".join(f"; {problem}" for problem in errors.values())
     lost = [unlisted_card(UNNAMED, each, "xpu-smi") for each in others]
     return [msgspec.structs.replace(card, problem=card.problem + said) for card in lost]
