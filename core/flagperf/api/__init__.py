@@ -6,7 +6,7 @@ What adapters are built with (reading tools, finding cards, the torchrun launche
 from typing import TYPE_CHECKING
 
 from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory
-from flagperf.api.cluster import AgentProcess, Cluster, Node
+from flagperf.api.cluster import AgentProcess, Allocation, Cluster, NoOptions, Node
 from flagperf.api.device import (
     Activation,
     AllocatorMemory,
@@ -15,7 +15,7 @@ from flagperf.api.device import (
     Presence,
     TimingEvent,
 )
-from flagperf.api.launcher import LaunchCommand, Launcher, NodeShare, RankFailure, Setting
+from flagperf.api.launcher import ContainerNeeds, LaunchCommand, Launcher, NodeShare, RankFailure, Setting
 from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
 from flagperf.api.models import CardModel, Peak
@@ -41,6 +41,7 @@ __all__ = [
     "PRECISIONS",
     "Activation",
     "AgentProcess",
+    "Allocation",
     "AllocatorMemory",
     "Availability",
     "CardModel",
@@ -48,6 +49,7 @@ __all__ = [
     "CheckFiles",
     "Cluster",
     "CommandOutput",
+    "ContainerNeeds",
     "DataFile",
     "Device",
     "DeviceBackend",
@@ -56,6 +58,7 @@ __all__ = [
     "Launcher",
     "Machine",
     "MemoryProbe",
+    "NoOptions",
     "Node",
     "NodeShare",
     "Peak",

@@ -1,58 +1,75 @@
-"""Cluster: how nodes are reached. It only carries agents; it knows neither cards nor cases."""
+"""Cluster: how nodes are had and reached. It only carries agents; it knows neither cards nor cases."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import IO, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A machine of a run."""
+    """A machine of an allocation."""
 
-    index: int
-    """From 0."""
-    address: str
-    """What other nodes call it."""
+    name: str
+    """The cluster's word for it. Messages and reports call it so."""
+    address: str = ""
+    """The IP address by which the other nodes reach it. Empty: the node is asked for its own."""
+    python: str = ""
+    """Its Python that has flagperf. Empty: the same path as here."""
 
 
-class AgentProcess(abc.ABC):
-    """A running `python -m flagperf.agent`. Closing its stdin stops it and all that it started."""
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a cluster that has no options."""
 
-    stdin: IO[bytes]
-    """Requests go here; closing it stops the agent."""
-    stdout: IO[bytes]
-    """Answers, a JSON line each."""
-    stderr: IO[bytes]
-    """What to show if it fails."""
+
+class Allocation(abc.ABC):
+    """The nodes that a command has, until it gives them back. All its questions and runs use them."""
+
+    nodes: tuple[Node, ...]
+    """In the order of the job's nodes."""
+
+    nodes_share_host: ClassVar[bool] = False
+    """True: all nodes are this machine, so that only a vendor without cards of its own can have several, and agents
+    write into the bundle itself."""
+
+    max_starts: int = 64
+    """How many agents may be starting at once."""
 
     @abc.abstractmethod
-    def wait(self, timeout_seconds: float | None = None) -> int | None:
-        """The exit code, or None when it is still running after the time."""
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        """What is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr are carried
+        byte by byte; the end of stdin reaches the node. SIGTERM ends it."""
 
-    @abc.abstractmethod
-    def kill(self) -> None:
-        """Kill it, where closing stdin did not stop it."""
+    def explain(self, node: Node) -> str:
+        """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty."""
+        return ""
+
+    def release(self) -> None:
+        """Give the nodes back. Called once, also after a failure."""
 
 
 class Cluster(abc.ABC):
-    """How the nodes of a site are reached."""
+    """How the nodes of a site are had. Since HOOK_API 2 in this form."""
 
     name: ClassVar[str]
     """What users type after --cluster."""
 
-    nodes_share_host: ClassVar[bool] = False
-    """True: all nodes are this machine, so that only a vendor without cards of its own can have several."""
+    options: ClassVar[type[msgspec.Struct]] = NoOptions
+    """The options that users give in `[clusters.NAME]` of flagperf.toml and by --cluster-option, with their types,
+    defaults and docstrings. Unknown names are refused where the struct forbids them (`forbid_unknown_fields=True`)."""
+
+    container_options: ClassVar[tuple[str, ...]] = ()
+    """Container engines that are options of this cluster's own command, such as `pyxis`. Any engine that starts
+    containers by a command works without being named here."""
 
     @abc.abstractmethod
-    def nodes(self, num_nodes: int) -> list[Node]:
-        """The nodes of a run. Raises BadInput where there are fewer."""
+    def allocate(self, num_nodes: int, options: Any) -> Allocation:
+        """The nodes of a command, `options` being of the type above. Raises BadInput where there are fewer. May wait in
+        a queue."""
 
-    @abc.abstractmethod
-    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess: ...
 
-    @abc.abstractmethod
-    def collect(self, node: Node, directory: str) -> None:
-        """Bring what the node's agent wrote into `directory` here. Does nothing where it was written there."""
+class AgentProcess:
+    """Of HOOK_API 1, where a cluster started the agents itself. Kept so that such plugins can be imported: their
+    clusters are refused with the reason, the rest of them works."""

@@ -30,6 +30,8 @@ class NodeShare(msgspec.Struct, frozen=True):
     """Cores that this node's processes may use."""
     host_workers: int
     """Workers on this machine, those of other nodes that share it included."""
+    interface: str = ""
+    """The network interface by which this node reaches the master, in a job of several nodes. Since HOOK_API 2."""
 
     @property
     def num_workers(self) -> int:
@@ -75,6 +77,20 @@ class LaunchCommand(msgspec.Struct, frozen=True):
         return {**kept, **{setting.name: setting.value for setting in settings}}
 
 
+class ContainerNeeds(msgspec.Struct, frozen=True):
+    """What a container needs for the vendor's cards. Since HOOK_API 2."""
+
+    devices: tuple[str, ...] = ()
+    """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name (`vendor/class=name`)
+    is one too."""
+    groups: tuple[str, ...] = ()
+    """Supplementary groups, such as `video`."""
+    mounts: tuple[str, ...] = ()
+    """Folders and files of the host that appear at the same path, read-only."""
+    security_options: tuple[str, ...] = ()
+    """Such as `seccomp=unconfined`. Never more than the cards need; containers are not privileged."""
+
+
 class RankFailure(msgspec.Struct, frozen=True):
     """A worker that did not end with exit code 0."""
 
@@ -109,6 +125,10 @@ class Launcher(abc.ABC):
         """That script on this machine, or None. The agent runs it once and takes over its variables."""
         script = machine.root / self.env_script_path.lstrip("/")
         return str(script) if self.env_script_path and script.is_file() else None
+
+    def container_needs(self) -> ContainerNeeds:
+        """What --container adds for these cards. Since HOOK_API 2."""
+        return ContainerNeeds()
 
     def explain_failures(self, log: str) -> list[RankFailure]:
         """Every worker of this node that failed, from the launcher's own output. Empty where it does not say."""

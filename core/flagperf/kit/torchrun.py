@@ -27,6 +27,9 @@ class TorchrunLauncher(Launcher):
     forbidden_variables: ClassVar[tuple[str, ...]] = ()
     """Never passed on to workers, whoever set them."""
 
+    interface_variables: ClassVar[tuple[str, ...]] = ()
+    """Set to the network interface of a job of several nodes, beside gloo's own. Since HOOK_API 2."""
+
     def visible_name(self, device: Device) -> str:
         """What a visibility variable calls a card."""
         return str(device.physical_index)
@@ -59,7 +62,10 @@ class TorchrunLauncher(Launcher):
         reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
         cards = ",".join(self.visible_name(device) for device in share.devices)
         visibility = [Setting(name, cards, "the cards of this run") for name in self.visibility_variables]
-        return [Setting("OMP_NUM_THREADS", str(share.num_threads), reason), *visibility, *self.vendor_settings(share)]
+        names = ("GLOO_SOCKET_IFNAME", *self.interface_variables) if share.interface else ()
+        interface = [Setting(name, share.interface, "reaches the first node", only_if_unset=True) for name in names]
+        threads = Setting("OMP_NUM_THREADS", str(share.num_threads), reason)
+        return [threads, *visibility, *interface, *self.vendor_settings(share)]
 
     def explain_failures(self, log: str) -> list[RankFailure]:
         """All that the last report lists. Its "root cause" is the failure with the lowest time, in whole seconds: of
