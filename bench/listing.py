@@ -12,7 +12,7 @@ import msgspec
 from bench.measure import Figure, NotMeasured, interleaved
 from flagperf.events import EventFile
 from flagperf.metrics import Record, compute_metrics
-from flagperf.plan import make_plan
+from flagperf.plan import make_plan, reach_nodes
 from flagperf.plugins import core_version, load_plugins
 from flagperf.spec import RunSpec
 from flagperf.store.listing import list_runs
@@ -48,7 +48,9 @@ def _cpu_seconds(runs_dir: Path) -> float:
 def _run_json() -> bytes:
     """A run.json with all that a real one has: a real plan of the first case on eight slots, every metric."""
     plugins = load_plugins()
-    plan = make_plan(RunSpec(next(iter(plugins.cases())), vendor="cpu", devices=8), plugins, needs_worker=False)
+    spec = RunSpec(next(iter(plugins.cases())), vendor="cpu", devices=8)
+    with reach_nodes(spec, plugins) as fleet:
+        plan = make_plan(spec, plugins, fleet, needs_worker=False)
     nothing = EventFile(())
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created="2025-01-02T03:04:05+00:00", flagperf_version=core_version(),

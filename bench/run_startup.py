@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import Figure, NotMeasured, interleaved, median_interval
 from bench.startup import Start, start
-from flagperf.plan import make_plan
+from flagperf.plan import make_plan, reach_nodes
 from flagperf.plugins import load_plugins
 from flagperf.spec import RunSpec
 
@@ -49,7 +49,9 @@ def _run_arguments(runs_dir: Path) -> list[str]:
 
 
 def _values() -> dict[str, object]:
-    plan = make_plan(RunSpec("distilbert", profile="tiny", set=CHANGES), load_plugins())
+    spec, plugins = RunSpec("distilbert", profile="tiny", set=CHANGES), load_plugins()
+    with reach_nodes(spec, plugins) as fleet:
+        plan = make_plan(spec, plugins, fleet)
     if plan.job.vendor != "cpu":
         raise NotMeasured(f"the plain script computes on the CPU, the run would use {plan.job.vendor}")
     return plan.job.config.values

@@ -14,10 +14,11 @@ import msgspec
 
 from flagperf.errors import BadInput
 from flagperf.events import EventFile
+from flagperf.fleet import Fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import Record, compute_metrics, measured_rows, metric_versions
-from flagperf.plan import Plan, make_plan
-from flagperf.plugins import Plugins, core_version, load_plugins
+from flagperf.plan import Plan, make_plan, reach_nodes, with_meeting_place
+from flagperf.plugins import core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import (
@@ -48,33 +49,34 @@ def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> Re
     check_writable(directory)
     with signals_restored():
         plugins = load_plugins()
-        return execute(make_plan(spec, plugins), plugins, directory)
+        with reach_nodes(spec, plugins) as fleet:
+            return execute(make_plan(spec, plugins, fleet), fleet, directory)
 
 
 def execute(
-    plan: Plan, plugins: Plugins, runs_dir: Path, on_progress: OnProgress = lambda _node, _progress: None
+    plan: Plan, fleet: Fleet, runs_dir: Path, on_progress: OnProgress = lambda _node, _progress: None
 ) -> RecordedRun:
+    job = with_meeting_place(plan.job, fleet, plan.spec.interface)
     run = Run(
         schema=STORE_SCHEMA,
-        id=plan.job.run_id,
+        id=job.run_id,
         created=_now(),
         flagperf_version=core_version(),
         spec=plan.spec,
-        job=plan.job,
+        job=job,
         manifest=plan.manifest,
         metric_versions=metric_versions(plan.manifest),
-        simulated=plan.job.simulated,
+        simulated=job.simulated,
     )
     check_layout(plan.manifest)
-    cluster = plugins.cluster(plan.spec.cluster)
     try:
         bundle = create_bundle(runs_dir, run, plan.nodes)
-        ending = run_job(plan.job, cluster, bundle, on_progress)
+        ending = run_job(job, fleet, bundle, on_progress, plan.spec.interface or "")
     except KeyboardInterrupt:  # before the run began; from then on it ends as interrupted
         remove_unstarted(runs_dir / run.id)
         raise
     record = _readable_record(bundle)
-    metrics = compute_metrics(plan.job, plan.manifest, record)
+    metrics = compute_metrics(job, plan.manifest, record)
     measured = msgspec.structs.replace(
         run, metrics=metrics, rows=measured_rows(record), commands=launched_commands(record)
     )

@@ -3,7 +3,7 @@ the planned job against what the processes of the run recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from flagperf.spec import Job, PlannedNode
 from flagperf.store.bundle import (
     broken_files,
     environment_fingerprint,
-    job_fingerprint,
+    job_fingerprints,
     planned_fields,
     read_bundle,
     read_record,
@@ -91,7 +91,7 @@ def _problems(path: Path, run: Run, record: Record, digests: Mapping[str, str]) 
     yield from _ending_problems(run, record)
     yield from _plan_problems(path, record)
     yield from _command_problems(run, record)
-    yield from _worker_problems(run.job, job_fingerprint(path), record)
+    yield from _worker_problems(run.job, job_fingerprints(path), record)
     yield from _probe_problems(run.job, record)
 
 
@@ -227,12 +227,12 @@ def _command_problems(run: Run, record: Record) -> Iterator[str]:
         yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
-def _worker_problems(job: Job, fingerprint: str, record: Record) -> Iterator[str]:
+def _worker_problems(job: Job, fingerprints: Mapping[int, Collection[str]], record: Record) -> Iterator[str]:
     for rank in rank_records(record.ranks, KINDS[job.kind]):
         started = rank.started
         named = list(_named_differences(job, started))
         yield from (f"rank {started.rank}: {difference}" for difference in named)
-        if started.job != fingerprint and not named:
+        if started.job not in fingerprints.get(started.node_index, ()) and not named:
             yield f"rank {started.rank}: the job that it received differs from the one in run.json"
 
 

@@ -1,1 +1,1 @@
-"""What runs on a node: `python -m flagperf.agent describe|check|run|probe`. Only agents touch its hardware."""
+"""What runs on a node: `python -m flagperf.agent serve`, and a run's probe. Only agents touch its hardware."""

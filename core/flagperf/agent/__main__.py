@@ -1,4 +1,4 @@
-"""Every verb is a module with a `main(stdin, stdout)`; its docstring says what it reads and prints.
+"""`serve` is what a command starts on each node, `probe` what a run starts beside its workers.
 
 The first line in each direction is a hello with the flagperf version (`flagperf.spec.hello`): a command of another
 version is refused before its request is decoded.
@@ -7,6 +7,7 @@ version is refused before its request is decoded.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import socket
@@ -18,12 +19,12 @@ from flagperf.plugins import core_version
 from flagperf.plugins.trial import allow_own_threads
 from flagperf.spec import check_hello, hello_line
 
-VERBS = ("describe", "check", "run", "probe")
+MODES = ("serve", "probe")
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in VERBS:
-        print(f"usage: python -m flagperf.agent {'|'.join(VERBS)}  (requests come on stdin)", file=sys.stderr)
+    if len(arguments) != 1 or arguments[0] not in MODES:
+        print(f"usage: python -m flagperf.agent {'|'.join(MODES)}  (requests come on stdin)", file=sys.stderr)
         return 2
     allow_own_threads()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers do, no child would have an exit code
@@ -31,9 +32,10 @@ def main(arguments: list[str]) -> int:
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        _exchange_hellos(sys.stdin.buffer, answer)
+        stdin = os.fdopen(0, "rb", buffering=0, closefd=False)  # what follows the hello stays in the pipe
+        _exchange_hellos(stdin, answer)
         module = importlib.import_module(f"flagperf.agent.{arguments[0]}")
-        return int(module.main(sys.stdin.buffer, answer))
+        return int(module.main(stdin, answer))
     except FlagPerfError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> int:
         answer.close()
 
 
-def _exchange_hellos(stdin: IO[bytes], answer: IO[bytes]) -> None:
+def _exchange_hellos(stdin: io.FileIO, answer: IO[bytes]) -> None:
     answer.write(hello_line(core_version()))
     answer.flush()
     own = f"this agent on {socket.gethostname()}"

@@ -1,4 +1,4 @@
-"""`agent check`: the case checks its values and the data on this node, before any process starts."""
+"""The verb `check`: the case checks its values and the data on this node, before any process starts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from flagperf.plugins.guard import typed
 from flagperf.spec import CheckAnswer, CheckRequest
 
 
-def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(stdin.read(), type=CheckRequest)
+def main(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    request = msgspec.json.decode(request_text, type=CheckRequest)
     stdout.write(msgspec.json.encode(check(request)))
     return 0
 

@@ -1,4 +1,4 @@
-"""`agent describe`: what this node is and has. Reads a DescribeRequest, prints NodeFacts."""
+"""The verb `describe`: what this node is and has. Takes a DescribeRequest, prints NodeFacts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(stdin.read(), type=DescribeRequest)
+def main(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    request = msgspec.json.decode(request_text, type=DescribeRequest)
     stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
     return 0
 
@@ -51,7 +51,6 @@ def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> No
         environment=environment,
         vendors=vendors,
         allowed_cores=allowed_cores(machine),
-        free_port=_free_port(),
         missing_requirements=tuple(missing_requirements(request.requires)),
     )
 
@@ -88,9 +87,3 @@ def _start_queries(
 def _driver(vendors: Sequence[VendorFacts]) -> dict[str, Fact]:
     versions = [f"{facts.vendor} {facts.versions['driver']}" for facts in vendors if "driver" in facts.versions]
     return {"driver": Fact(", ".join(versions))} if versions else {}
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return int(listener.getsockname()[1])

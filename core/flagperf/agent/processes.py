@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -37,6 +39,14 @@ def set_when_closed(stream: IO[bytes]) -> threading.Event:
 
     threading.Thread(target=wait, daemon=True).start()
     return closed
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """In a fork of the agent: its streams must not stay open here, as their end tells that the agent is gone."""
+    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if number not in kept:
+            with contextlib.suppress(OSError):  # the one that listed them
+                os.close(number)
 
 
 def kill_group(leader_pid: int) -> None:

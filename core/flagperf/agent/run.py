@@ -1,6 +1,6 @@
-"""`agent run`: a node's share of a job, from the probe's baseline to the end of the last worker.
+"""The verb `run`: a node's share of a job, from the probe's baseline to the end of the last worker.
 
-A WorkOrder comes as the first line after the hello. When stdin ends or SIGTERM arrives, everything that was started is
+Takes a WorkOrder, prints messages, a line each. When stdin ends or SIGTERM arrives, everything that was started is
 stopped: this one rule covers Ctrl-C, a broken connection, a cancelled allocation and a stopped container.
 """
 
@@ -22,11 +22,12 @@ from flagperf.agent.env_script import worker_environment
 from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
+from flagperf.agent.rendezvous import interface_to
 from flagperf.agent.simulation import node_machine
-from flagperf.agent.watchdog import folder_prefix, watched
+from flagperf.agent.watchdog import folder_prefix, output_folder
 from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
-from flagperf.errors import FlagPerfError, PluginFailed
+from flagperf.errors import FlagPerfError, NodeFailed, PluginFailed
 from flagperf.kit.host_limits import oom_kills
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import message
@@ -45,13 +46,9 @@ from flagperf.store.paths import FOLDERS, node_log, node_samples, rank_events
 POLL_SECONDS = 0.2
 
 
-def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    order = msgspec.json.decode(stdin.readline(), type=WorkOrder)
-    with watched(order.job.run_id, order.node_index):
-        return _run(order, stdin, stdout)
-
-
-def _run(order: WorkOrder, stdin: IO[bytes], stdout: IO[bytes]) -> int:
+def main(request: bytes, stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    order = msgspec.json.decode(request, type=WorkOrder)
+    order = msgspec.structs.replace(order, directory=order.directory or str(_own_folder(order)))
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     for folder in FOLDERS:
@@ -70,6 +67,16 @@ def _run(order: WorkOrder, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     return 0 if returncode == 0 else 3
 
 
+def _own_folder(order: WorkOrder) -> Path:
+    """For this user alone; nobody can have made it before."""
+    folder = output_folder(order.job.run_id, order.node_index)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise NodeFailed(f"cannot make the folder {folder}: {error.strerror}") from None
+    return folder
+
+
 def _run_workers(
     order: WorkOrder,
     launcher: Launcher,
@@ -78,12 +85,12 @@ def _run_workers(
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> int:
-    job, node, directory = order.job, order.job.nodes[order.node_index], Path(order.directory)
-    marker = f"{node_marker(job.run_id, node.index)}/workers"
-    log = directory / node_log("launcher", node.index)
+    directory = Path(order.directory)
+    marker = f"{node_marker(order.job.run_id, order.node_index)}/workers"
+    log = directory / node_log("launcher", order.node_index)
     num_killed_before = oom_kills(node_machine())
     try:
-        command = launcher.command(job.share(node), sys.executable, WORKER_MODULE)
+        command = launcher.command(order.share(_interface(order)), sys.executable, WORKER_MODULE)
         env_script = launcher.env_script(node_machine()) or ""
         workers = _start_workers(command, launcher, order_file, marker, log)
     except (FlagPerfError, OSError, subprocess.SubprocessError) as error:
@@ -98,7 +105,7 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        found = find_failure(job, node, directory, launcher, command, workers.returncode)
+        found = find_failure(order, directory, launcher, command, workers.returncode)
     except PluginFailed as error:
         found = Failure("failed", message("tool.words", words=str(error)))
     except (FlagPerfError, OSError) as error:
@@ -107,6 +114,12 @@ def _run_workers(
         found = as_out_of_memory(found, workers.returncode)
     _send(stdout, WorkersEndedMessage(ended_ns, workers.returncode, found, probe.unrecorded))
     return workers.returncode
+
+
+def _interface(order: WorkOrder) -> str:
+    if order.num_nodes == 1:
+        return ""
+    return order.interface or interface_to(order.job.master_address)
 
 
 def _start_workers(
@@ -152,11 +165,9 @@ def _follow(
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> None:
-    job, directory = order.job, Path(order.directory)
-    first_rank = sum(len(node.devices) for node in job.nodes[: order.node_index])
-    ranks = range(first_rank, first_rank + len(job.nodes[order.node_index].devices))
+    directory = Path(order.directory)
     follower = ProgressFollower(
-        [directory / rank_events(rank) for rank in ranks],
+        [directory / rank_events(rank) for rank in order.ranks],
         directory / node_samples(order.node_index),
     )
     ended, is_running = _set_at_end(workers), True
@@ -180,7 +191,7 @@ def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:
 
 
 def _probe_request(order: WorkOrder) -> ProbeRequest:
-    job, node = order.job, order.job.nodes[order.node_index]
+    job, node = order.job, order.node
     return ProbeRequest(
         vendor=job.vendor,
         plugins=job.plugins,

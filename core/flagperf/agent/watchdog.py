@@ -1,6 +1,6 @@
 """The watchdog: a fork of the agent that outlives it. Where the agent was killed, it ends every process that carries
-the marker of this node's share of the run, also stopped ones and ones that ignore SIGTERM, and removes the temporary
-folder. It works without the command that started the agent, which may be dead or cut off.
+the marker of this node's share of a run, also stopped ones and ones that ignore SIGTERM, and removes the temporary
+folders. It works without the command that started the agent, which may be dead or cut off.
 
 It keeps stderr open: whoever reads the agent's stderr to its end has waited for it, and has what it says.
 """
@@ -13,56 +13,97 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from flagperf.agent.processes import kill_marked, node_marker
+import msgspec
+
+from flagperf.agent.processes import close_all_but, kill_marked, node_marker
 
 _ORDERLY_END = b"."
 
 
-@contextlib.contextmanager
-def watched(run_id: str, node_index: int) -> Iterator[None]:
-    """The block stops what it starts, unless it is killed. Called before there are threads."""
-    reading, writing = os.pipe()  # neither end is inherited by programs
-    pid = os.fork()
-    if pid == 0:
-        _watch(reading, run_id, node_index)
-    os.close(reading)
-    try:
-        yield
-    finally:
+class _Job(msgspec.Struct, frozen=True):
+    run_id: str
+
+
+class RunShare(msgspec.Struct, frozen=True):
+    """Of a work order, what tells whose processes and folders they are."""
+
+    job: _Job
+    node_index: int
+
+    @property
+    def run_id(self) -> str:
+        return self.job.run_id
+
+
+class Watchdog:
+    """Entered before there are threads. The block stops what it starts, unless it is killed."""
+
+    def __init__(self) -> None:
+        self._told: list[RunShare] = []
+
+    def __enter__(self) -> Watchdog:
+        reading, self._pipe = os.pipe()  # neither end is inherited by programs
+        self._pid = os.fork()
+        if self._pid == 0:
+            _watch(reading)
+        os.close(reading)
+        return self
+
+    def tell(self, order: msgspec.Raw) -> None:
+        """Of a run that is about to start."""
+        share = msgspec.json.decode(order, type=RunShare)
+        self._told.append(share)
         with contextlib.suppress(BrokenPipeError):  # it was killed
-            os.write(writing, _ORDERLY_END)
-        os.close(writing)
-        os.waitpid(pid, 0)
+            os.write(self._pipe, msgspec.json.encode(share) + b"\n")
+
+    def clean_up(self) -> None:
+        """After a run whose own process was killed."""
+        _clean_up(self._told[-1])
+
+    def __exit__(self, *_: object) -> None:
+        for share in self._told:
+            shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipe, _ORDERLY_END)
+        os.close(self._pipe)
+        os.waitpid(self._pid, 0)
 
 
-def _watch(reading: int, run_id: str, node_index: int) -> NoReturn:
+def folder_prefix(run_id: str, node_index: int) -> str:
+    """Of the temporary folder of a run. Short, with the random end of the id alone: workers open sockets below it, and
+    the path of a socket has at most 107 bytes."""
+    return f"flagperf-{run_id[-6:]}-{node_index}-"
+
+
+def output_folder(run_id: str, node_index: int) -> Path:
+    """Where a node keeps its parts of the bundle until they are fetched."""
+    return Path(tempfile.gettempdir()) / f"flagperf-out-{run_id}-{node_index}"
+
+
+def _watch(reading: int) -> NoReturn:
     """In the fork, in a session of its own: what kills the agent with its session leaves it alone."""
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        _close_all_but({2, reading})
-        if os.read(reading, 1) != _ORDERLY_END:
-            _clean_up(run_id, node_index)
+        close_all_but({2, reading})
+        with os.fdopen(reading, "rb") as pipe:
+            lines = pipe.read().splitlines()
+        if lines[-1:] != [_ORDERLY_END]:
+            for line in lines:
+                share = msgspec.json.decode(line, type=RunShare)
+                _clean_up(share)
+                shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
     finally:
         os._exit(0)
 
 
-def _close_all_but(kept: set[int]) -> None:
-    """The agent's streams and the pipe's other end among them, whose end tells that the agent has ended."""
-    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
-        if number not in kept:
-            with contextlib.suppress(OSError):  # the one that listed them
-                os.close(number)
-
-
-def _clean_up(run_id: str, node_index: int) -> None:
-    num_killed, _ = kill_marked(node_marker(run_id, node_index))
-    folders = _remove_folders(folder_prefix(run_id, node_index))
+def _clean_up(share: RunShare) -> None:
+    num_killed, _ = kill_marked(node_marker(share.run_id, share.node_index))
+    folders = _remove_folders(folder_prefix(share.run_id, share.node_index))
     if num_killed or folders:
         removed = ", ".join(map(str, folders)) or "no folder"
         print(
@@ -70,12 +111,6 @@ def _clean_up(run_id: str, node_index: int) -> None:
             file=sys.stderr,
             flush=True,
         )
-
-
-def folder_prefix(run_id: str, node_index: int) -> str:
-    """Of the temporary folder. Short, with the random end of the id alone: workers open sockets below it, and the path
-    of a socket has at most 107 bytes."""
-    return f"flagperf-{run_id[-6:]}-{node_index}-"
 
 
 def _remove_folders(prefix: str) -> list[Path]:

@@ -10,28 +10,27 @@ from flagperf.agent.exit_message import exit_message
 from flagperf.api import LaunchCommand, Launcher, RankFailure
 from flagperf.events import WorkerEnded, read_events
 from flagperf.messages import Message, message
-from flagperf.spec import WORKER_MODULE, Failure, Job, PlannedNode
+from flagperf.spec import WORKER_MODULE, Failure, WorkOrder
 from flagperf.store.paths import node_log, rank_events, rank_log
 from flagperf.units import exit_status
 
 
 def find_failure(
-    job: Job, node: PlannedNode, directory: Path, launcher: Launcher, command: LaunchCommand, returncode: int
+    order: WorkOrder, directory: Path, launcher: Launcher, command: LaunchCommand, returncode: int
 ) -> Failure | None:
     """None where all succeeded. A rank that died without recording a reason is the cause, even where other ranks report
     errors that follow from its death."""
-    first = sum(len(other.devices) for other in job.nodes[: node.index])
-    ends = {rank: _end(directory, rank) for rank in range(first, first + len(node.devices))}
+    ends = {rank: _end(directory, rank) for rank in order.ranks}
     if returncode == 0 and all(end is not None and end.status == "succeeded" for end in ends.values()):
         return None
-    log = directory / node_log("launcher", node.index)
+    log = directory / node_log("launcher", order.node_index)
     if returncode and is_worker_itself(command):
-        listed = [RankFailure(first, exit_status(returncode), exit_code=returncode)]
+        listed = [RankFailure(order.first_rank, exit_status(returncode), exit_code=returncode)]
     else:
         listed = launcher.explain_failures(log.read_text(errors="replace"))
     silent = [rank for rank, end in ends.items() if end is None]
     failure = _died(silent, listed) or _left(silent, listed, returncode) or _reported(ends) or _stopped(silent, listed)
-    return failure or Failure("failed", _launcher_failed(returncode, log, str(node_log("launcher", node.index))))
+    return failure or Failure("failed", _launcher_failed(returncode, log, str(node_log("launcher", order.node_index))))
 
 
 def as_out_of_memory(failure: Failure, returncode: int) -> Failure:

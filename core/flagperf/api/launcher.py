@@ -81,8 +81,8 @@ class ContainerNeeds(msgspec.Struct, frozen=True):
     """What a container needs for the vendor's cards. Since HOOK_API 2."""
 
     devices: tuple[str, ...] = ()
-    """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name (`vendor/class=name`)
-    is one too."""
+    """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name
+    (`vendor/class=name`) is one too."""
     groups: tuple[str, ...] = ()
     """Supplementary groups, such as `video`."""
     mounts: tuple[str, ...] = ()

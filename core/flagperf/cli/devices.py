@@ -19,7 +19,7 @@ def devices(as_json: bool) -> int:
     """List the devices of this machine, of all vendors, with their current memory use. The exit code is 3 if an adapter
     failed."""
     plugins = load_plugins()
-    found = describe_machine(plugins.cluster("local"), with_memory=True).vendors
+    found = describe_machine(plugins, with_memory=True).vendors
     broken = plugins.broken_adapters()
     for adapter in broken:
         note(f"an adapter could not be asked: {adapter}")

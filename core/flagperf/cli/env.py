@@ -28,7 +28,7 @@ from flagperf.spec import Fact, NodeFacts
 def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     """Show the environment as result pages list it: machine, cards, CPU, network, OS, kernel, driver, framework."""
     plugins = load_plugins()
-    node = with_stated_environment(describe_machine(plugins.cluster("local")), read_user_file(config))
+    node = with_stated_environment(describe_machine(plugins), read_user_file(config))
     if torch_constraint:
         constraint = _torch_constraint(node)
         echo_json({"constraint": constraint}) if as_json else echo(constraint)

@@ -119,6 +119,18 @@ _RUN_REQUEST = (
         shell_complete=complete_cluster,
         help="How to reach the nodes.",
     ),
+    click.option(
+        "--cluster-option",
+        "cluster_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Option of the cluster, over [clusters.NAME] of flagperf.toml; repeatable.",
+    ),
+    click.option(
+        "--interface",
+        metavar="NAME",
+        help="Network interface between the nodes [default: the one that reaches the first node].",
+    ),
     click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
 )
 """The options that `run` and `plan` share. Their names are the fields of RunSpec."""

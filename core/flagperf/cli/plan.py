@@ -16,7 +16,7 @@ from flagperf.cli.env import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request
 from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
-from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model
+from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model, reach_nodes
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, NodeFacts, Resolved, RunSpec, flatten
 from flagperf.units import gib, percent, setting
@@ -48,7 +48,9 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
         request["devices"] = max(1, num_devices(request["parallel"]) // request["nodes"])
     spec, plugins = msgspec.convert(request, RunSpec), load_plugins()
     if device_model is None:
-        print_plan(make_plan(spec, plugins, needs_worker=False), as_json)
+        with reach_nodes(spec, plugins) as fleet:
+            made = make_plan(spec, plugins, fleet, needs_worker=False)
+        print_plan(made, as_json)
     else:
         print_model_plan(plan_for_model(spec, plugins, device_model), spec.accept_low_peaks, as_json)
 
@@ -173,8 +175,10 @@ def _print_whole(made: Plan) -> None:
     _print_values(job.config)
     if made.memory is not None:
         _print_memory(made.memory)
-    for node, command in zip(job.nodes, made.commands, strict=True):
+    for node, reach, command in zip(job.nodes, made.agent_commands, made.commands, strict=True):
         echo_heading(f"Node {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
+        if made.spec.cluster != "local":
+            echo(f"  {shlex.join(reach)}  # reaches its agent, which starts:")
         _print_command(command, made.env_script)
     echo_heading(f"Environment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])

@@ -15,7 +15,7 @@ from flagperf.cli.terminal import show
 from flagperf.commands import flagperf_command
 from flagperf.kinds import KINDS
 from flagperf.launch import raise_on_signals
-from flagperf.plan import Plan, layout_text, make_plan
+from flagperf.plan import Plan, layout_text, make_plan, reach_nodes
 from flagperf.plugins import load_plugins
 from flagperf.report import run_report, to_json
 from flagperf.run import execute
@@ -36,13 +36,15 @@ def run(runs_dir: str | None, dry_run: bool, no_published: bool, as_json: bool, 
     raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)
-    plan = make_plan(msgspec.convert(request, RunSpec), plugins, needs_worker=not dry_run)
-    if dry_run:
-        print_plan(plan, as_json)
-        return 0
-    _announce(plan)
-    with live_progress(KINDS[plan.job.kind]) as on_progress:
-        recorded = execute(plan, plugins, directory, on_progress)
+    spec = msgspec.convert(request, RunSpec)
+    with reach_nodes(spec, plugins) as fleet:
+        plan = make_plan(spec, plugins, fleet, needs_worker=not dry_run)
+        if dry_run:
+            print_plan(plan, as_json)
+            return 0
+        _announce(plan)
+        with live_progress(KINDS[plan.job.kind]) as on_progress:
+            recorded = execute(plan, fleet, directory, on_progress)
     _print_result(recorded, as_json, no_published)
     note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")
     assert recorded.run.ending is not None

@@ -28,7 +28,7 @@ def list_vendors(as_json: bool) -> int:
     them failed."""
     plugins = load_plugins()
     statuses = plugins.statuses()
-    found = describe_machine(plugins.cluster("local")).vendors
+    found = describe_machine(plugins).vendors
     code = exit_code_of(found, plugins.broken_adapters())
     if as_json:
         echo_json({"vendors": found, "plugins": statuses})

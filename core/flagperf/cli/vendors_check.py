@@ -68,7 +68,7 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
 
 def _cards(vendor: str) -> VendorFacts:
     plugins = load_plugins()
-    found = describe_machine(plugins.cluster("local")).vendors
+    found = describe_machine(plugins).vendors
     facts = next(facts for facts in found if facts.vendor == vendor)
     if not facts.devices:
         raise BadInput(f"--hardware needs {vendor} cards on this machine: {describe_finding(facts)}")

@@ -1,7 +1,7 @@
-"""run_job: starts one agent per node, follows their messages and returns how the run ended.
+"""run_job: has every node do its part of a job, follows them and returns how the run ended.
 
-A failing node, the time limit and Ctrl-C are handled in the same way: every agent's stdin is closed, each agent stops
-what it started, and the run's ending is whatever was noticed first.
+A failing node, the time limit and Ctrl-C are handled in the same way: every agent is told to stop, each stops what it
+started, and the run's ending is whatever was noticed first. What the nodes wrote is then collected, whatever happened.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-from flagperf.api import Cluster, Node
-from flagperf.errors import BadInput, FlagPerfError, PluginFailed
+from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
-from flagperf.launch.agents import NodeAgent
+from flagperf.fleet import Fleet
+from flagperf.launch.collect import collect_parts
 from flagperf.launch.signals import ignore_signals
-from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
+from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
-from flagperf.spec import Failure, Job, WorkOrder
+from flagperf.spec import Failure, Job, work_orders
 from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
 from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
@@ -27,9 +27,8 @@ Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
 
 
-def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -> Ending:
+def run_job(job: Job, fleet: Fleet, bundle: Path, on_progress: OnProgress, interface: str = "") -> Ending:
     """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed)."""
-    nodes = [Node(part.index, part.address) for part in job.nodes]
     with writing(bundle):
         writer = EventWriter(bundle / PARENT_EVENTS)
 
@@ -38,8 +37,10 @@ def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -
             writer.write(event)
 
     with writer:
-        ending = _run_agents(job, nodes, cluster, bundle, note, on_progress)
-        ending = _first_problem(ending, _collect(nodes, cluster, bundle), _unreadable(bundle))
+        supervision = Supervision(fleet, job.timeout_seconds, note, on_progress)
+        ending = _run_agents(job, fleet, bundle, note, supervision, interface)
+        ending = _first_problem(ending, _collect(job, fleet, bundle), _unreadable(bundle))
+        _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
 
@@ -50,15 +51,16 @@ def _first_problem(*endings: Ending | None) -> Ending:
     return next((ending for ending in known if ending.status != "succeeded"), known[0])
 
 
-def _collect(nodes: Sequence[Node], cluster: Cluster, bundle: Path) -> Ending | None:
-    """From every node, whatever happens with another."""
-    failed: list[Ending] = []
-    for node in nodes:
-        try:
-            cluster.collect(node, str(bundle))
-        except (FlagPerfError, OSError) as error:
-            failed.append(ended("failed", message("ending.not_collected", node=node.index, why=str(error))))
-    return failed[0] if failed else None
+def _collect(job: Job, fleet: Fleet, bundle: Path) -> Ending | None:
+    """From every node that is still there. Agents on this machine have written into the bundle itself."""
+    if fleet.nodes_share_host:
+        return None
+    with writing(bundle):
+        missing = collect_parts(fleet, fleet.reached(), job.run_id, bundle)
+    if not missing:
+        return None
+    index = min(missing)
+    return ended("failed", message("ending.not_collected", node=index, why=missing[index]))
 
 
 def _unreadable(bundle: Path) -> Ending | None:
@@ -70,26 +72,32 @@ def _unreadable(bundle: Path) -> Ending | None:
     return None
 
 
-def _run_agents(
-    job: Job, nodes: Sequence[Node], cluster: Cluster, bundle: Path, note: Note, on_progress: OnProgress
-) -> Ending:
-    agents: list[NodeAgent] = []
+def _keep_errors(fleet: Fleet, bundle: Path) -> None:
+    with writing(bundle):
+        for index in range(len(fleet.nodes)):
+            if fleet.errors(index):
+                (bundle / node_log("agent", index)).write_bytes(fleet.errors(index))
+
+
+def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: Supervision, interface: str) -> Ending:
+    is_begun = False
     try:
-        try:
-            note(_run_started(bundle))
-            problem = _start(agents, nodes, cluster)
-            ending = problem or _supervise(job, agents, bundle, note, on_progress)
-        finally:
-            _stop(agents)
+        note(_run_started(bundle))
+        problem = _start(fleet)
+        if problem is None:
+            directory = str(bundle.absolute()) if fleet.nodes_share_host else ""
+            is_begun = True
+            for order in work_orders(job, directory, interface):
+                fleet.request(order.node_index, "run", order)
+            supervision.wait_for_all()
         ignore_signals()  # the run has ended: nothing is left to interrupt
+        return problem or _ending(job, fleet, supervision)
     except KeyboardInterrupt as interrupt:
         ignore_signals()
-        ending = ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
-        _stop(agents)
-    with writing(bundle):
-        for agent in agents:
-            agent.keep_errors(bundle)
-    return ending
+        if is_begun:
+            supervision.stop()
+            supervision.wait_for_all()
+        return ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
 
 
 def _run_started(bundle: Path) -> RunStarted:
@@ -103,52 +111,46 @@ def _run_started(bundle: Path) -> RunStarted:
     )
 
 
-def _start(agents: list[NodeAgent], nodes: Sequence[Node], cluster: Cluster) -> Ending | None:
-    for node in nodes:
-        try:
-            agents.append(NodeAgent(node, cluster.start_agent(node, ["run"])))
-        except (FlagPerfError, OSError) as error:
-            return ended("failed", message("ending.agent_not_started", node=node.index, why=str(error)))
-    return None
+def _start(fleet: Fleet) -> Ending | None:
+    try:
+        failed = fleet.start(range(len(fleet.nodes)))
+    except (FlagPerfError, OSError) as error:
+        return ended("failed", message("ending.agent_not_started", node=0, why=str(error)))
+    if not failed:
+        return None
+    index = min(failed)
+    refused = next((fleet.refusal(each) for each in failed if fleet.refusal(each)), None)
+    return ended("failed", refused or message("ending.agent_not_started", node=index, why=str(failed[index])))
 
 
-def _supervise(job: Job, agents: Sequence[NodeAgent], bundle: Path, note: Note, on_progress: OnProgress) -> Ending:
-    supervision = Supervision(agents, job.timeout_seconds, note, on_progress)
-    for index, agent in enumerate(agents):
-        try:
-            agent.begin(WorkOrder(job, index, str(bundle.absolute())), supervision.messages)
-        except PluginFailed as error:
-            return ended("failed", message("ending.agent_not_started", node=index, why=str(error)))
-    supervision.wait_for_all()
+def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
     if supervision.timed_out:
         return ended("timed_out", message("ending.timed_out", seconds=f"{job.timeout_seconds:g}"))
-    silent = [index for index in range(len(agents)) if index not in supervision.ended]
-    if silent:
-        first = next((index for index in silent if agents[index].refusal), silent[0])
-        return ended("failed", _silence(first, agents[first]))
+    if supervision.told_to_stop:
+        index = min(supervision.told_to_stop)
+        said = message("ending.told_to_stop", node=_name(fleet, index), signal=supervision.told_to_stop[index])
+        why = fleet.explained(index)
+        return ended("failed", message("ending.because", what=said, why=why) if why else said)
+    if supervision.lost:
+        return ended("failed", _loss(fleet, min(supervision.lost), supervision))
     failures = [last.failure for last in supervision.ended.values() if last.failure is not None]
     return _worst(failures) if failures else Ending("succeeded")
 
 
-def _silence(index: int, agent: NodeAgent) -> Message:
-    if agent.refusal:
-        return agent.refusal
-    last_line = agent.last_line()
-    if not last_line:
-        return message("ending.agent_silent", node=index)
-    return message("ending.agent_died", node=index, line=last_line, log=str(node_log("agent", index)))
+def _loss(fleet: Fleet, index: int, supervision: Supervision) -> Message:
+    refused = fleet.refusal(index)
+    if refused is not None:
+        return refused
+    log = str(node_log("agent", index))
+    return message("ending.node_lost", node=_name(fleet, index), why=supervision.lost[index], log=log)
+
+
+def _name(fleet: Fleet, index: int) -> str:
+    """Nodes that are all this machine are told apart by their number alone."""
+    return str(index) if fleet.nodes_share_host else f"{index} ({fleet.nodes[index].name})"
 
 
 def _worst(failures: Sequence[Failure]) -> Ending:
     """A rank that died without recording a reason is the cause; else the first node's failure counts."""
     failure = next((failure for failure in failures if failure.died), failures[0])
     return ended(cast("Status", failure.status), failure.reason)
-
-
-def _stop(agents: Sequence[NodeAgent]) -> None:
-    """All at once: each gets the same time to stop its workers."""
-    for agent in agents:
-        agent.close_stdin()
-    deadline = time.monotonic() + STOP_SECONDS
-    for agent in agents:
-        agent.stop(max(0.0, deadline - time.monotonic()))

@@ -1,68 +1,105 @@
-"""Supervision: follows the messages of all agents of a run until every agent has ended or was stopped."""
+"""Supervision: follows what the agents of a run say until each of them has ended its part, was stopped or is gone."""
 
 from __future__ import annotations
 
-import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+
+from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
-from flagperf.launch.agents import NodeAgent, NodeMessage
-from flagperf.spec import Progress, WorkersEndedMessage, WorkersLaunchedMessage
+from flagperf.fleet import Fleet, FleetEvent
+from flagperf.spec import AgentMessage, Progress, WorkersEndedMessage, WorkersLaunchedMessage
+from flagperf.units import exit_status
 
 STOP_SECONDS = 20.0
-"""How long agents get to stop their workers before they are killed themselves."""
+"""How long agents get to stop their workers before they are given up."""
 
 CAUSE_SECONDS = 5.0
 """How long the other nodes get, after one whose ranks only report errors, to find that one of their ranks died."""
 
 OnProgress = Callable[[int, Progress], None]
 
+_decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
+
 
 class Supervision:
     """Phases: `working`, `listening` (one node failed, another may know the cause), `stopping`."""
 
     def __init__(
-        self,
-        agents: Sequence[NodeAgent],
-        timeout_seconds: float | None,
-        note: Callable[[Event], None],
-        on_progress: OnProgress,
+        self, fleet: Fleet, timeout_seconds: float | None, note: Callable[[Event], None], on_progress: OnProgress
     ) -> None:
-        self.messages: queue.Queue[NodeMessage] = queue.Queue()
         self.ended: dict[int, WorkersEndedMessage] = {}
+        self.lost: dict[int, str] = {}
+        """Nodes whose agent did not report how its workers ended -> what is known."""
+        self.told_to_stop: dict[int, str] = {}
+        """Nodes whose agent somebody else has told to stop -> the signal."""
         self.timed_out = False
-        self._agents = agents
-        self._open = set(range(len(agents)))
+        self._fleet = fleet
+        self._num_nodes = len(fleet.nodes)
+        self._open = set(range(self._num_nodes))
+        self._partial: dict[int, bytearray] = {index: bytearray() for index in self._open}
         self._note = note
         self._on_progress = on_progress
         self._phase: Literal["working", "listening", "stopping"] = "working"
         self._deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
 
     def wait_for_all(self) -> None:
-        """Until every agent's stdout has ended."""
+        """Until every agent has ended its part, or is gone."""
         while self._open:
-            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-            try:
-                self._apply(self.messages.get(timeout=left))
-            except queue.Empty:
+            left = 1.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            for event in self._fleet.poll(left):
+                self._apply(event)
+            if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._on_timeout()
             self._react_to_failure()
 
-    def _apply(self, received: NodeMessage) -> None:
-        message, now_ns = received.message, time.monotonic_ns()
-        if message is None:
-            self._open.discard(received.node_index)
-        elif isinstance(message, Progress):
-            self._on_progress(received.node_index, message)
+    def _apply(self, event: FleetEvent) -> None:
+        if event.index not in self._open:
+            return
+        if event.content:
+            self._read(event.index, event.content)
+        elif event.leaving:
+            self.told_to_stop[event.index] = event.leaving
+        elif event.lost is not None:
+            self._close(event.index, event.lost)
+        elif event.ended is not None:
+            code, error = event.ended.code, event.ended.error.strip()
+            said = error.splitlines()[-1].strip() if error else exit_status(code)
+            self._close(event.index, NodeFailed(said))
+
+    def _close(self, index: int, why: NodeFailed) -> None:
+        self._open.discard(index)
+        if index not in self.ended:
+            self.lost[index] = str(why)
+
+    def _read(self, index: int, content: bytes) -> None:
+        """A line that is no message ends the conversation."""
+        partial = self._partial[index]
+        partial += content
+        while (end := partial.find(b"\n")) >= 0:
+            line = bytes(partial[:end])
+            del partial[: end + 1]
+            try:
+                self._take(index, _decoder.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self._fleet.drop(index)
+                self._close(index, NodeFailed(f"it sent what is no message ({error})"))
+                return
+
+    def _take(self, index: int, message: AgentMessage) -> None:
+        now_ns = time.monotonic_ns()
+        if isinstance(message, Progress):
+            self._on_progress(index, message)
         elif isinstance(message, WorkersLaunchedMessage):
-            self._note(_launched(received.node_index, message, now_ns))
+            self._note(_launched(index, message, now_ns))
         else:
-            self.ended[received.node_index] = message
+            self.ended[index] = message
             ended = WorkersEnded(
                 now_ns,
-                node_index=received.node_index,
+                node_index=index,
                 node_t_ns=message.t_ns,
                 returncode=message.returncode,
                 probe_failure=message.probe_failure,
@@ -71,36 +108,33 @@ class Supervision:
 
     def _on_timeout(self) -> None:
         if self._phase == "stopping":
-            for index in self._open:
-                self._agents[index].kill()
-            self._open.clear()
+            for index in list(self._open):
+                self._fleet.drop(index)
+                self._close(index, NodeFailed(f"it did not stop within {STOP_SECONDS:g} s"))
             return
         self.timed_out = self._phase == "working"
-        self._stop()
+        self.stop()
 
     def _react_to_failure(self) -> None:
         if self._phase == "stopping" or not self._has_failure():
             return
         if self._knows_the_cause():
-            self._stop()
+            self.stop()
         elif self._phase == "working":
             self._phase, self._deadline = "listening", time.monotonic() + CAUSE_SECONDS
 
     def _has_failure(self) -> bool:
         """A node whose workers failed, or whose agent ended without reporting how they ended."""
-        return any(message.failure for message in self.ended.values()) or bool(self._silent_nodes())
+        return any(message.failure for message in self.ended.values()) or bool(self.lost or self.told_to_stop)
 
     def _knows_the_cause(self) -> bool:
         died = any(message.failure and message.failure.died for message in self.ended.values())
-        return died or bool(self._silent_nodes()) or len(self.ended) == len(self._agents)
+        return died or bool(self.lost or self.told_to_stop) or len(self.ended) == self._num_nodes
 
-    def _silent_nodes(self) -> set[int]:
-        return set(range(len(self._agents))) - self._open - set(self.ended)
-
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self._phase, self._deadline = "stopping", time.monotonic() + STOP_SECONDS
-        for agent in self._agents:
-            agent.close_stdin()
+        for index in self._open:
+            self._fleet.stop(index)
 
 
 def _launched(node_index: int, message: WorkersLaunchedMessage, now_ns: int) -> WorkersLaunched:

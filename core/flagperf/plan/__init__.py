@@ -3,9 +3,10 @@
 from flagperf.plan.device_models import known_models
 from flagperf.plan.estimate import MemoryEstimate
 from flagperf.plan.for_model import UNKNOWN, ModelPlan, plan_for_model
-from flagperf.plan.nodes import describe_machine
+from flagperf.plan.nodes import describe_machine, with_meeting_place
 from flagperf.plan.parallel import layout_text, num_devices
 from flagperf.plan.plan import Plan, make_plan
+from flagperf.plan.reach import reach_nodes
 from flagperf.plan.userfile import UserFile, read_user_file, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor, describe_finding
 
@@ -24,6 +25,8 @@ __all__ = [
     "make_plan",
     "num_devices",
     "plan_for_model",
+    "reach_nodes",
     "read_user_file",
+    "with_meeting_place",
     "with_stated_environment",
 ]

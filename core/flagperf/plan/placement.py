@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.api import Cluster, Device, DeviceBackend, Node
+from flagperf.api import Device, DeviceBackend, Node
 from flagperf.commands import flagperf_command, pip_command
-from flagperf.errors import BadInput, MissingPart, PluginFailed, Unsupported
+from flagperf.errors import BadInput, MissingPart, Unsupported
+from flagperf.fleet import Fleet
 from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
@@ -15,8 +16,7 @@ from flagperf.spec import NodeFacts, PlannedNode, RunSpec
 
 
 class Placement(msgspec.Struct, frozen=True):
-    cluster: Cluster
-    nodes: tuple[Node, ...]
+    nodes_share_host: bool
     facts: tuple[NodeFacts, ...]
     choice: VendorChoice
     backend: DeviceBackend
@@ -31,7 +31,7 @@ class Placement(msgspec.Struct, frozen=True):
     def host_workers(self) -> int:
         """Workers on one machine."""
         per_node = len(self.parts[0].devices)
-        return per_node * len(self.parts) if self.cluster.nodes_share_host else per_node
+        return per_node * len(self.parts) if self.nodes_share_host else per_node
 
     @property
     def oversubscribed(self) -> bool:
@@ -40,32 +40,22 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def find_placement(
-    spec: RunSpec, plugins: Plugins, requires: tuple[str, ...], user_file: UserFile, needs_worker: bool
+    spec: RunSpec, plugins: Plugins, fleet: Fleet, requires: tuple[str, ...], user_file: UserFile, needs_worker: bool
 ) -> Placement:
     asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
-    cluster = plugins.cluster(spec.cluster)
-    nodes = _nodes(cluster, spec.nodes)
-    described = describe_nodes(cluster, nodes, vendor=asked, requires=requires)
+    described = describe_nodes(fleet, vendor=asked, requires=requires)
     if needs_worker:
         _check_requirements(spec.case, described)
     facts = tuple(with_stated_environment(node, user_file) for node in described)
     choice = _same_vendor(facts, asked, plugins)
     backend = plugins.guarded_backend(choice.facts.vendor)
-    _check_sharing(cluster, nodes, backend)
-    parts = tuple(_part(spec, *pair, backend) for pair in zip(nodes, facts, strict=True))
-    placement = Placement(cluster, nodes, facts, choice, backend, parts)
-    if placement.host_workers > len(choice.facts.devices):
+    _check_sharing(spec, fleet, backend)
+    parts = tuple(_part(spec, index, fleet.nodes[index], node, backend) for index, node in enumerate(facts))
+    placement = Placement(fleet.nodes_share_host, facts, choice, backend, parts)
+    if fleet.nodes_share_host and placement.host_workers > len(choice.facts.devices):
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
         raise BadInput(f"--nodes {spec.nodes} --devices {spec.devices} is more than this machine's {slots}")
     return placement
-
-
-def _nodes(cluster: Cluster, num_nodes: int) -> tuple[Node, ...]:
-    nodes = tuple(cluster.nodes(num_nodes))
-    if [node.index for node in nodes] != list(range(num_nodes)):
-        given = ", ".join(str(node.index) for node in nodes) or "none"
-        raise PluginFailed(f"cluster {cluster.name!r} was asked for {num_nodes} nodes, from 0 on, and gave: {given}")
-    return nodes
 
 
 def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
@@ -93,15 +83,15 @@ def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugi
     return choices[0]
 
 
-def _check_sharing(cluster: Cluster, nodes: tuple[Node, ...], backend: DeviceBackend) -> None:
-    if len(nodes) > 1 and cluster.nodes_share_host and backend.memory_scope != "host":
+def _check_sharing(spec: RunSpec, fleet: Fleet, backend: DeviceBackend) -> None:
+    if spec.nodes > 1 and fleet.nodes_share_host and backend.memory_scope != "host":
         raise BadInput(
-            f"--nodes {len(nodes)} with cluster {cluster.name!r} would use the same {backend.vendor} cards twice; "
+            f"--nodes {spec.nodes} with cluster {spec.cluster!r} would use the same {backend.vendor} cards twice; "
             "several nodes need a cluster that reaches several machines"
         )
 
 
-def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -> PlannedNode:
+def _part(spec: RunSpec, index: int, node: Node, facts: NodeFacts, backend: DeviceBackend) -> PlannedNode:
     vendor_word, variables = backend.vendor, backend.visibility_variables
     vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
     if spec.devices > len(vendor.devices):
@@ -112,7 +102,7 @@ def _part(spec: RunSpec, node: Node, facts: NodeFacts, backend: DeviceBackend) -
         if device.problem:
             hint = f"; leave it out with {variables[0]}" if variables else ""
             raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}{hint}")
-    return PlannedNode(node.index, node.address, facts.host, devices, facts.allowed_cores)
+    return PlannedNode(index, node.address or node.name, facts.host, devices, facts.allowed_cores)
 
 
 def _hiding(variables: tuple[str, ...], facts: NodeFacts) -> str:

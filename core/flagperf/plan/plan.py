@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,14 +13,29 @@ from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
 from flagperf.escapes import is_utf8
 from flagperf.files import is_folder
+from flagperf.fleet import Fleet
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
-from flagperf.plan.nodes import check_nodes
+from flagperf.plan.nodes import check_nodes, with_meeting_place
 from flagperf.plan.placement import Placement, find_placement
 from flagperf.plan.settings import CaseSettings, make_settings, missing_data, refuse_unsupported, resolve_values
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Case, Plugins
-from flagperf.spec import WORKER_MODULE, CheckAnswer, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
+from flagperf.spec import (
+    WORKER_MODULE,
+    CheckAnswer,
+    CheckRequest,
+    Job,
+    Layer,
+    Manifest,
+    NodeFacts,
+    Resolved,
+    RunSpec,
+    work_orders,
+)
+
+PORT_TO_COME = 0
+"""The port, and the address on other machines, are chosen on the first node right before a run."""
 
 YEAR_SECONDS = 365 * 24 * 3600.0
 
@@ -33,6 +47,8 @@ class Plan(msgspec.Struct, frozen=True):
     nodes: tuple[NodeFacts, ...]
     commands: tuple[LaunchCommand, ...]
     """One per node."""
+    agent_commands: tuple[tuple[str, ...], ...]
+    """What reaches the agent of each node."""
     vendor_note: str
     """Which vendor, and why where it was not asked for."""
     env_script: str = ""
@@ -43,25 +59,30 @@ class Plan(msgspec.Struct, frozen=True):
     """Why the case cannot use the values or --data-dir. Always empty in a plan that is run."""
 
 
-def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> Plan:
+def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bool = True) -> Plan:
     """`needs_worker` false: plan also where the case's libraries are not installed or its data cannot be used."""
-    _check_shape(spec)
+    _check_request(spec, fleet)
     case = plugins.case(spec.case)
     user_file = case_file(spec, plugins)
     resolve_values(spec, case.manifest, user_file, tuning=None)  # reports a wrong key before any node is asked
     if needs_worker:
         _raise_problem(missing_data(spec, case.manifest))
-    placement = find_placement(spec, plugins, case.manifest.requires, user_file, needs_worker)
+    placement = find_placement(spec, plugins, fleet, case.manifest.requires, user_file, needs_worker)
     tuning = _tuning(spec, case.manifest, placement)
     peaks = placement.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, placement.backend, tuning)
     refuse_unsupported(settings.precision, placement.backend, placement.device.model)
-    data = _check_data(spec, case.manifest, settings.config, placement)
+    data = _check_data(spec, case.manifest, settings.config, fleet)
     if needs_worker:
         _raise_problem(data.problem)
     job = _job(spec, case, placement, settings, peaks, data.files)
+    if not needs_worker:  # what is shown can be started by hand; a run chooses once more, right before its start
+        job = with_meeting_place(job, fleet, spec.interface)
     launcher = plugins.launcher(placement.backend.vendor)
-    commands = tuple(launcher.command(job.share(node), sys.executable, WORKER_MODULE) for node in job.nodes)
+    commands = tuple(
+        launcher.command(order.share(spec.interface or ""), fleet.python(order.node_index), WORKER_MODULE)
+        for order in work_orders(job)
+    )
     memory = estimate_memory(case, settings.config, placement.device.memory_bytes, "what it reports")
     return Plan(
         spec=spec,
@@ -69,6 +90,7 @@ def make_plan(spec: RunSpec, plugins: Plugins, *, needs_worker: bool = True) -> 
         manifest=case.manifest,
         nodes=placement.facts,
         commands=commands,
+        agent_commands=tuple(tuple(fleet.command(index)) for index in range(len(fleet.nodes))),
         vendor_note=placement.choice.note,
         env_script=placement.choice.facts.env_script,
         memory=memory,
@@ -81,15 +103,12 @@ def _raise_problem(problem: str) -> None:
         raise BadInput(problem)
 
 
-def _check_shape(spec: RunSpec) -> None:
-    for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
-        if value < 1:
-            raise BadInput(f"{name} must be at least 1; got {value}")
+def _check_request(spec: RunSpec, fleet: Fleet) -> None:
     if spec.timeout_seconds is not None and not 0 < spec.timeout_seconds <= YEAR_SECONDS:
         raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
     if not 0 < spec.sample_seconds <= YEAR_SECONDS:
         raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
-    if spec.data_dir is not None and spec.cluster == "local" and not is_folder(Path(spec.data_dir)):
+    if spec.data_dir is not None and fleet.nodes_share_host and not is_folder(Path(spec.data_dir)):
         raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
     if not is_utf8(_absolute(spec.data_dir) or ""):
         raise BadInput(f"--data-dir {spec.data_dir}: the name of a folder above it is not UTF-8; rename that one")
@@ -101,12 +120,12 @@ def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | 
     return tuning_layer(placement.backend, placement.device.model, spec, manifest)
 
 
-def _check_data(spec: RunSpec, manifest: Manifest, config: Resolved, placement: Placement) -> CheckAnswer:
+def _check_data(spec: RunSpec, manifest: Manifest, config: Resolved, fleet: Fleet) -> CheckAnswer:
     missing = missing_data(spec, manifest)
     if missing or manifest.check_files is None:
         return CheckAnswer(problem=missing)
     request = CheckRequest(manifest.check_files, _absolute(spec.data_dir), config.values)
-    return check_nodes(placement.cluster, placement.nodes, request)
+    return check_nodes(fleet, request)
 
 
 def _job(
@@ -131,7 +150,7 @@ def _job(
         config=settings.config,
         nodes=placement.parts,
         master_address=placement.parts[0].address,
-        master_port=placement.facts[0].free_port,
+        master_port=PORT_TO_COME,
         host_workers=placement.host_workers,
         memory_scope=placement.backend.memory_scope,
         has_allocator=placement.backend.has_allocator,

@@ -1,10 +1,14 @@
-"""flagperf.toml: the user's values for cases, and facts that the machine's owner states about its environment.
+"""flagperf.toml: the user's values for cases and options of clusters, and facts that the machine's owner states about
+its environment.
 
 [environment]
 network = "InfiniBand, 200 Gb/s"
 
 [cases.distilbert.training]
 batch_size = 96
+
+[clusters.ssh]
+hosts = "node[01-16]"
 """
 
 from __future__ import annotations
@@ -20,12 +24,13 @@ from flagperf.plugins import Plugins
 from flagperf.spec import NodeFacts, RunSpec, Values, read_toml, state_environment
 
 DEFAULT_FILE = "flagperf.toml"
-TABLES = ("environment", "cases")
+TABLES = ("environment", "cases", "clusters")
 
 
 class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, Any] = {}
     cases: dict[str, Values] = {}
+    clusters: dict[str, Values] = {}
     path: str = ""
     """Empty where there is no file."""
 
@@ -40,7 +45,7 @@ def read_user_file(asked: str | None) -> UserFile:
     try:
         return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
     except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: {error}; it may have [environment] and [cases.NAME]") from None
+        raise BadInput(f"{path}: {error}; it may have [environment], [cases.NAME] and [clusters.NAME]") from None
 
 
 def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
@@ -60,5 +65,7 @@ def with_stated_environment(node: NodeFacts, user_file: UserFile) -> NodeFacts:
 def _check_tables(content: dict[str, Any], path: Path) -> None:
     for table in content:
         if table not in TABLES:
-            unknown = unknown_name("table", table, TABLES, "(it may have [environment] and [cases.NAME])")
+            unknown = unknown_name(
+                "table", table, TABLES, "(it may have [environment], [cases.NAME] and [clusters.NAME])"
+            )
             raise BadInput(f"{path}: {unknown}")

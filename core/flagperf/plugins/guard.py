@@ -7,17 +7,17 @@ takes the process with it become PluginFailed, with the plugin's name and what w
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import threading
+import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import msgspec
 
-from flagperf.api import AgentProcess, Cluster
+from flagperf.api import Allocation, Cluster
 from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.plugins.load import OWN_DISTRIBUTION, PluginStatus
 from flagperf.plugins.trial import try_out
@@ -25,8 +25,8 @@ from flagperf.plugins.trial import try_out
 WAIT_NOTE_SECONDS = 30.0
 """After this time without an answer of a cluster, the command says what it waits for."""
 
-_ACTING = (Cluster, AgentProcess)
-"""Their methods act (start processes, copy files, wait for an allocation): they are called once, and may take long."""
+_ACTING = (Cluster, Allocation)
+"""Their methods act (ask for nodes, wait in a queue, give them back): they are called once, and may take long."""
 
 
 _NO_TEXT = (bytes, bytearray)
@@ -41,7 +41,7 @@ class Guarded:
         self._value, self._plugin, self._contract = value, plugin, contract
 
     def __getattr__(self, name: str) -> Any:
-        if not callable(getattr(self._contract, name, None)):
+        if not isinstance(getattr(self._contract, name, None), types.FunctionType):
             return getattr(self._value, name)
 
         def call(*arguments: Any, **named: Any) -> Any:
@@ -57,7 +57,7 @@ class Guarded:
             typing.get_type_hints(getattr(self._contract, name))["return"],
             acts=issubclass(self._contract, _ACTING),
         )
-        return Guarded(answer, self._plugin, AgentProcess) if isinstance(answer, AgentProcess) else answer
+        return Guarded(answer, self._plugin, Allocation) if isinstance(answer, Allocation) else answer
 
 
 def ask(plugin: PluginStatus, what: str, call: Callable[[], Any], answer: Any, *, acts: bool = False) -> Any:
@@ -93,6 +93,10 @@ def wrong_attributes(value: object, contract: type) -> list[str]:
 
 def typed(value: Any, kind: Any) -> Any:
     """A plugin's value as this type, all the way down. Raises msgspec.ValidationError or TypeError."""
+    if typing.get_origin(kind) is type:
+        if not isinstance(value, type) or not issubclass(value, typing.get_args(kind)):
+            raise TypeError(f"{value!r} is no {_name(typing.get_args(kind)[0])}")
+        return value
     return msgspec.convert(msgspec.to_builtins(value, builtin_types=_NO_TEXT), kind)
 
 
@@ -103,20 +107,11 @@ def _conforming(value: Any, answer: Any) -> Any:
     if _is_plain(answer):
         if not isinstance(value, answer):
             raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)}")
-        if isinstance(value, AgentProcess):
-            _check_streams(value)
         return value
     try:
         return typed(value, answer)
     except (msgspec.ValidationError, TypeError) as error:
         raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)} ({error})") from None
-
-
-def _check_streams(agent: AgentProcess) -> None:
-    for name, method in {"stdin": "write", "stdout": "read", "stderr": "read"}.items():
-        stream = getattr(agent, name, None)
-        if not hasattr(stream, method) or isinstance(stream, io.TextIOBase):
-            raise TypeError(f"its agent has no binary stream {name!r}")
 
 
 def _is_plain(answer: Any) -> bool:
@@ -133,16 +128,14 @@ def _name(answer: Any) -> str:
 
 @contextlib.contextmanager
 def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
-    """os._exit raises, so that it does not end the command without a word; and a long wait for a cluster is explained.
-    (How long to wait for an agent is its caller's business.)"""
+    """os._exit raises, so that it does not end the command without a word; and a long wait is explained."""
 
     def explain() -> None:
         print(f"flagperf: waiting for {plugin.adapter}: {what}", file=sys.stderr)
 
     note = threading.Timer(WAIT_NOTE_SECONDS, explain)
     note.daemon = True
-    if not hasattr(AgentProcess, what):
-        note.start()
+    note.start()
     _replace_exit(1)
     try:
         yield

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pluggy
 
-from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
+from flagperf.api import Allocation, CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, Node
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, unknown_name
+from flagperf.errors import BadInput, PluginFailed, unknown_name
 from flagperf.plugins.load import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
@@ -137,6 +138,17 @@ class Plugins:
         cluster: Cluster = given.guarded(Cluster)
         return cluster
 
+    @contextlib.contextmanager
+    def allocation(self, name: str, num_nodes: int, options: Mapping[str, Any] | None = None) -> Iterator[Allocation]:
+        """Nodes of a cluster, given back at the end."""
+        cluster = self.cluster(name)
+        allocation = cluster.allocate(num_nodes, cluster_options(cluster, options or {}))
+        try:
+            _check_nodes(name, allocation, num_nodes)
+            yield allocation
+        finally:
+            allocation.release()
+
     def cluster_names(self) -> list[str]:
         return [provided.value.name for provided in self._by_word("flagperf_clusters", Cluster, "name")]
 
@@ -257,7 +269,7 @@ class Plugins:
         try:
             answer = list(cast("Iterable[Any]", implementation.function()))
         except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
-            problems.append(f"{hook} raised {type(error).__name__}: {error}")
+            problems.append(f"{hook} raised {type(error).__name__}: {error}{_changed(hook, error)}")
             return []
         wrong = [value for value in answer if not isinstance(value, kind)]
         if wrong:
@@ -298,6 +310,34 @@ class Plugins:
             if getattr(each.value, attribute) == word:
                 return each
         raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self._hint())
+
+
+def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struct:
+    """As the cluster's own type. Numbers and switches may be given as text, as on a command line."""
+    kind = cluster.options
+    known = kind.__struct_fields__
+    for name in given:
+        if name not in known:
+            raise unknown_name(f"option of cluster {cluster.name}", name, known, "" if known else "(it has none)")
+    try:
+        return msgspec.convert(dict(given), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"options of cluster {cluster.name}: {error}") from None
+
+
+def _check_nodes(name: str, allocation: Allocation, num_nodes: int) -> None:
+    try:
+        found = len(msgspec.convert(msgspec.to_builtins(allocation.nodes), tuple[Node, ...]))
+    except (AttributeError, TypeError, msgspec.ValidationError) as error:
+        raise PluginFailed(f"cluster {name!r} gave no nodes that can be used: {error}") from None
+    if found != num_nodes:
+        raise PluginFailed(f"cluster {name!r} was asked for {num_nodes} nodes and gave {found}")
+
+
+def _changed(hook: str, error: BaseException) -> str:
+    if hook == "flagperf_clusters" and "allocate" in str(error):
+        return ": it is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
+    return ""
 
 
 def _case(reference: CaseReference, plugin: PluginStatus) -> Case:

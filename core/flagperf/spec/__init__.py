@@ -8,11 +8,15 @@ from flagperf.spec.agent_messages import (
     DescribeRequest,
     EvaluationProgress,
     Failure,
+    FetchRequest,
     ProbeRequest,
     Progress,
+    RendezvousAnswer,
+    RendezvousRequest,
     WorkersEndedMessage,
     WorkersLaunchedMessage,
     WorkOrder,
+    work_orders,
 )
 from flagperf.spec.check import is_object_reference
 from flagperf.spec.facts import (
@@ -64,6 +68,7 @@ __all__ = [
     "EvaluationProgress",
     "Fact",
     "Failure",
+    "FetchRequest",
     "Job",
     "Layer",
     "Limit",
@@ -77,6 +82,8 @@ __all__ = [
     "Progress",
     "PublishedResult",
     "Quality",
+    "RendezvousAnswer",
+    "RendezvousRequest",
     "Resolved",
     "RunSpec",
     "Target",
@@ -102,4 +109,5 @@ __all__ = [
     "resolve",
     "state_environment",
     "with_counts",
+    "work_orders",
 ]

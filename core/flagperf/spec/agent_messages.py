@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Union
 
 import msgspec
 
-from flagperf.api import DataFile, Device, LaunchCommand
+from flagperf.api import DataFile, Device, LaunchCommand, NodeShare
 from flagperf.messages import Message
-from flagperf.spec.job import Job
+from flagperf.spec.job import Job, PlannedNode
 from flagperf.spec.values import Values
 
 
 class DescribeRequest(msgspec.Struct, frozen=True):
-    """Read by `agent describe` from stdin."""
+    """What the verb `describe` takes."""
 
     adapter_seconds: float = 30.0
     """Time limit for each adapter to detect its cards."""
@@ -26,7 +27,7 @@ class DescribeRequest(msgspec.Struct, frozen=True):
 
 
 class CheckRequest(msgspec.Struct, frozen=True):
-    """Read by `agent check` from stdin. The agent checks that this node has the data of the case."""
+    """What the verb `check` takes. The agent checks that this node has the data of the case."""
 
     check_files: str
     data_dir: str | None
@@ -40,12 +41,69 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
-    """Read by `agent run` from stdin, and by every worker from a file. `directory` is where they write their parts of
-    the bundle."""
+    """What the verb `run` takes, and every worker reads from a file: one node's part of a job."""
 
     job: Job
+    """Of its nodes only this one: a job of a thousand nodes has megabytes of others."""
     node_index: int
+    num_nodes: int
+    first_rank: int
+    world_size: int
     directory: str
+    """Where this node's parts of the bundle are written. Empty: into a folder of its own, to be fetched from."""
+    interface: str = ""
+    """The network interface to use. Empty: the one that reaches the first node."""
+
+    @property
+    def node(self) -> PlannedNode:
+        return self.job.nodes[0]
+
+    @property
+    def ranks(self) -> range:
+        return range(self.first_rank, self.first_rank + len(self.node.devices))
+
+    def share(self, interface: str = "") -> NodeShare:
+        """What the vendor's launcher gets."""
+        return NodeShare(
+            node_index=self.node_index,
+            num_nodes=self.num_nodes,
+            devices=self.node.devices,
+            master_address=self.job.master_address,
+            master_port=self.job.master_port,
+            allowed_cores=self.node.allowed_cores,
+            host_workers=self.job.host_workers,
+            interface=interface,
+        )
+
+
+def work_orders(job: Job, directory: str = "", interface: str = "") -> Iterator[WorkOrder]:
+    """One for each node."""
+    first_rank, world_size = 0, job.world_size
+    for node in job.nodes:
+        part = msgspec.structs.replace(job, nodes=(node,))
+        yield WorkOrder(part, node.index, len(job.nodes), first_rank, world_size, directory, interface)
+        first_rank += len(node.devices)
+
+
+class RendezvousRequest(msgspec.Struct, frozen=True):
+    """What the verb `rendezvous` takes, on the first node, right before a run."""
+
+    address: str = ""
+    """By which the others reach it, where the cluster knows it."""
+    interface: str = ""
+    """Whose address it is to be."""
+
+
+class RendezvousAnswer(msgspec.Struct, frozen=True):
+    address: str
+    port: int
+
+
+class FetchRequest(msgspec.Struct, frozen=True):
+    """What the verb `fetch` takes. It prints a tar archive of this node's parts of the bundle."""
+
+    run_id: str
+    node_index: int
 
 
 class ProbeRequest(msgspec.Struct, frozen=True):
@@ -61,7 +119,7 @@ class ProbeRequest(msgspec.Struct, frozen=True):
 
 
 class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):
-    """A line that `agent run` prints."""
+    """A line that the verb `run` prints."""
 
 
 class WorkersLaunchedMessage(WireMessage, frozen=True, tag="workers_launched"):

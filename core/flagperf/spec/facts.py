@@ -90,7 +90,6 @@ class NodeFacts(msgspec.Struct, frozen=True):
     environment: Environment
     vendors: tuple[VendorFacts, ...]
     allowed_cores: int
-    free_port: int
     missing_requirements: tuple[MissingRequirement, ...] = ()
     """Requirements of the case that this node's Python does not satisfy."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.api import DataFile, Device, NodeShare, Peak, Precision
+from flagperf.api import DataFile, Device, Peak, Precision
 from flagperf.kinds import KINDS
 from flagperf.spec.values import Resolved
 
@@ -85,15 +85,3 @@ class Job(msgspec.Struct, frozen=True):
     def device_model(self) -> Device:
         """The card that names the run."""
         return self.nodes[0].devices[0]
-
-    def share(self, node: PlannedNode) -> NodeShare:
-        """The part of the job that is passed to the vendor's launcher on one node."""
-        return NodeShare(
-            node_index=node.index,
-            num_nodes=len(self.nodes),
-            devices=node.devices,
-            master_address=self.master_address,
-            master_port=self.master_port,
-            allowed_cores=node.allowed_cores,
-            host_workers=self.host_workers,
-        )

@@ -25,6 +25,10 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sample_seconds: float = 1.0
     accept_low_peaks: bool = False
     cluster: str = "local"
+    cluster_options: tuple[str, ...] = ()
+    """`name=value` each."""
+    interface: str | None = None
+    """Network interface between the nodes."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -116,18 +116,19 @@ def nest(flat: Mapping[str, Any]) -> Values:
     return tree
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
+def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     """`training.batch_size=8` -> key and value. The value is parsed as TOML; anything else is taken as a string."""
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
     if not equals or not key or not raw or "\n" in text:
-        raise BadInput(f"--set takes key=value, for example training.batch_size=8; got {text!r}")
+        example = "training.batch_size=8" if option == "--set" else "partition=debug"
+        raise BadInput(f"{option} takes key=value, for example {example}; got {text!r}")
     try:
         return key, parse_toml(f"value = {raw}")["value"]
     except NotToml:
         return key, raw
     except ValueError as error:
-        raise BadInput(f"--set {key}: {error}; got {raw!r}") from None
+        raise BadInput(f"{option} {key}: {error}; got {raw!r}") from None
 
 
 def page_name(manifest: Manifest, key: str) -> str:

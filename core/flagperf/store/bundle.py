@@ -227,8 +227,13 @@ def environment_fingerprint(path: Path) -> str:
     return fingerprint(read_json(path / ENVIRONMENT_FILE, list))
 
 
-def job_fingerprint(path: Path) -> str:
-    return fingerprint(read_json(path / RUN_FILE).get("job"))
+def job_fingerprints(path: Path) -> dict[int, tuple[str, ...]]:
+    """Of the job as each node's workers may have received it: with that node alone, or, in older runs, with all."""
+    job = read_json(path / RUN_FILE).get("job")
+    if not isinstance(job, dict):
+        return {}
+    whole = fingerprint(job)
+    return {int(node["index"]): (fingerprint({**job, "nodes": [node]}), whole) for node in job.get("nodes", [])}
 
 
 def read_json(path: Path, kind: Any = dict) -> Any:

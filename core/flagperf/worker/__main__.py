@@ -22,7 +22,7 @@ from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarte
 from flagperf.kinds import KINDS
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.plugins import load_plugins
-from flagperf.spec import Job, WorkOrder, fingerprint
+from flagperf.spec import WorkOrder, fingerprint
 from flagperf.store.paths import rank_events, rank_log
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
@@ -63,9 +63,9 @@ def _die_with_launcher() -> None:
 
 def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> Context:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
-    node = job.nodes[order.node_index]
+    node = order.node
     bind_to_cpus(node.devices[local_rank].near_cpus)
-    activation = backend.activate(local_rank, job.share(node).num_threads, node.devices)
+    activation = backend.activate(local_rank, order.share().num_threads, node.devices)
     backend.set_precision(job.precision)
     if activation.torch_device != "cpu":  # where fp32 is exact, and simulated cards have no tf32
         prove_precision(job.precision, activation.torch_device, backend.vendor)
@@ -77,7 +77,7 @@ def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank
             rank=rank,
             local_rank=local_rank,
             node_index=order.node_index,
-            world_size=job.world_size,
+            world_size=order.world_size,
             device_id=activation.device_id,
             mapping=activation.mapping,
             timing="device_events" if backend.has_timing_events else "synchronize",
@@ -90,7 +90,7 @@ def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank
             job=given_job,
         )
     )
-    _join_group(backend, job)
+    _join_group(backend, order.world_size)
     return Context(
         backend=backend,
         activation=activation,
@@ -99,7 +99,7 @@ def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank
         config=job.config.values,
         sink=writer,
         rank=rank,
-        world_size=job.world_size,
+        world_size=order.world_size,
         data_dir=Path(job.data_dir) if job.data_dir else None,
     )
 
@@ -177,11 +177,11 @@ def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
         return "failed"
 
 
-def _join_group(backend: DeviceBackend, job: Job) -> None:
+def _join_group(backend: DeviceBackend, world_size: int) -> None:
     """Create one process group of all ranks, so that no library creates a separate group per rank."""
-    if int(os.environ["WORLD_SIZE"]) != job.world_size:
-        raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, but the job has {job.world_size}")
-    if job.world_size > 1:
+    if int(os.environ["WORLD_SIZE"]) != world_size:
+        raise RuntimeError(f"the launcher started {os.environ['WORLD_SIZE']} ranks, but the job has {world_size}")
+    if world_size > 1:
         import torch
 
         torch.distributed.init_process_group(backend.collective_backend)

@@ -1,0 +1,304 @@
+"""`agent serve`: one process per node for as long as a command needs it. It forks a process for each verb that it is
+asked for, passes on what that prints, and notices when the command is gone: stdin ends, or nothing was heard for too
+long. Then, and on SIGTERM, everything that was started is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import IO, NoReturn
+
+import msgspec
+
+from flagperf.agent.processes import close_all_but
+from flagperf.agent.watchdog import Watchdog
+from flagperf.errors import FlagPerfError
+from flagperf.kit.process_tree import descendants, die_with_parent
+from flagperf.spec.channel import (
+    BEAT_SECONDS,
+    IDLE_SECONDS,
+    SILENT_SECONDS,
+    Beat,
+    ChannelLine,
+    CommandLine,
+    Data,
+    Ended,
+    Leaving,
+    Request,
+    Stop,
+    encode_line,
+)
+
+VERBS = ("describe", "check", "rendezvous", "run", "fetch")
+
+GRACE_SECONDS = 15.0
+"""For a run to end by itself once it was told to, and for a command to fetch what there is from an agent that has to
+leave."""
+
+PASSING_SECONDS = 0.5
+"""How long the streams of a verb are read after its end: a tool that it left behind may hold them open."""
+
+CHUNK_BYTES = 1 << 16
+MAX_WAITING_BYTES = 1 << 20
+"""While so much is waiting to be sent, nothing more is read from the verb."""
+
+MAX_ERROR_BYTES = 1 << 16
+
+_decoder: msgspec.json.Decoder[CommandLine] = msgspec.json.Decoder(CommandLine)
+
+
+def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    with Watchdog() as watchdog:
+        return _Server(stdin.fileno(), stdout.fileno(), watchdog).serve()
+
+
+class _Verb:
+    """The forked process of a verb, at work."""
+
+    def __init__(self, request: Request) -> None:
+        self.name = request.verb
+        reading, self._stdin = os.pipe()
+        self.stdout, writing = os.pipe()
+        self.stderr, complaining = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _work(request, reading, writing, complaining)
+        for theirs in (reading, writing, complaining):
+            os.close(theirs)
+        self.open_streams = {self.stdout, self.stderr}
+        self.error = b""
+        self.kill_at: float | None = None
+        self._code: int | None = None
+        self._ended_at = 0.0
+
+    def stop(self) -> None:
+        """The end of its stdin tells a run to stop; others have nothing to stop in order."""
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
+            self.kill_at = time.monotonic() + (GRACE_SECONDS if self.name == "run" else 0.0)
+
+    def kill(self) -> None:
+        """With the tools that it runs."""
+        self.kill_at = None
+        for pid in (*_descendants(self.pid), self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def code(self) -> int | None:
+        """Its exit code, once all that it printed was read."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, 0 if not self.open_streams else os.WNOHANG)
+            if pid:
+                self._code, self._ended_at = os.waitstatus_to_exitcode(status), time.monotonic()
+        if self._code is None or (self.open_streams and time.monotonic() < self._ended_at + PASSING_SECONDS):
+            return None
+        return self._code
+
+    def close(self) -> None:
+        for stream in (self.stdout, self.stderr, self._stdin):
+            if stream >= 0:
+                os.close(stream)
+
+
+def _descendants(pid: int) -> list[int]:
+    import psutil
+
+    try:
+        return descendants(pid)
+    except psutil.Error:
+        return []
+
+
+def _work(request: Request, reading: int, writing: int, complaining: int) -> NoReturn:
+    """In the fork. It dies with the agent; the watchdog then ends what it has started."""
+    code = 1
+    try:
+        die_with_parent(signal.SIGKILL)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.dup2(reading, 0)
+        os.dup2(complaining, 1)  # whatever a vendor's library prints: stdout carries the answer alone
+        os.dup2(complaining, 2)
+        close_all_but({0, 1, 2, writing})
+        with os.fdopen(0, "rb", closefd=False) as stdin, os.fdopen(writing, "wb") as answer:
+            module = importlib.import_module(f"flagperf.agent.{request.verb}")
+            code = int(module.main(bytes(request.body), stdin, answer))
+    except FlagPerfError as error:
+        print(error, file=sys.stderr)
+        code = error.exit_code
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+class _Server:
+    def __init__(self, stdin: int, stdout: int, watchdog: Watchdog) -> None:
+        self._stdin, self._stdout, self._watchdog = stdin, stdout, watchdog
+        self._received, self._waiting = bytearray(), bytearray()
+        self._verb: _Verb | None = None
+        self._heard_at = self._said_at = time.monotonic()
+        self._has_beats = False
+        self._leave_at: float | None = None
+        self._is_over = False
+        os.set_blocking(stdout, False)
+        self._signals = _signal_pipe()
+
+    def serve(self) -> int:
+        while not self._is_over or self._verb is not None:
+            readers = self._readers()
+            writers = [self._stdout] if self._waiting else []
+            readable, writable, _ = select.select(list(readers), writers, [], self._pause())
+            for stream in readable:
+                readers[stream]()
+            if writable:
+                self._send()
+            self._on_time()
+            self._poll_verb()
+        return 0
+
+    def _readers(self) -> dict[int, Callable[[], None]]:
+        readers: dict[int, Callable[[], None]] = {self._signals: self._on_signal}
+        if not self._is_over:
+            readers[self._stdin] = self._on_request
+        verb = self._verb
+        if verb is not None and verb.stdout in verb.open_streams and len(self._waiting) < MAX_WAITING_BYTES:
+            readers[verb.stdout] = self._on_output
+        if verb is not None and verb.stderr in verb.open_streams:
+            readers[verb.stderr] = self._on_error
+        return readers
+
+    def _pause(self) -> float:
+        """The end of a verb is noticed by its streams, else by looking."""
+        return 1.0 if self._verb is None or len(self._verb.open_streams) == 2 else 0.05
+
+    # --- the command ------------------------------------------------------------------------------------------------
+
+    def _on_request(self) -> None:
+        content = os.read(self._stdin, CHUNK_BYTES)
+        if not content:
+            self._finish()
+            return
+        self._heard_at = time.monotonic()
+        self._received += content
+        while (end := self._received.find(b"\n")) >= 0:
+            line = bytes(self._received[:end])
+            del self._received[: end + 1]
+            self._obey(_decoder.decode(line))
+
+    def _obey(self, line: CommandLine) -> None:
+        if isinstance(line, Beat):
+            self._has_beats = True
+        elif isinstance(line, Stop):
+            self._stop_verb()
+        elif self._verb is not None:
+            self._say(Ended(2, f"asked for {line.verb!r} while {self._verb.name!r} is at work"))
+        elif line.verb not in VERBS:
+            self._say(Ended(2, f"unknown verb {line.verb!r}"))
+        else:
+            if line.verb == "run":
+                self._watchdog.tell(line.body)
+            self._verb = _Verb(line)
+
+    def _on_signal(self) -> None:
+        """The command is told, and has a while to fetch what there is."""
+        os.read(self._signals, 64)
+        if self._leave_at is None:
+            self._leave_at = time.monotonic() + 2 * GRACE_SECONDS
+            self._say(Leaving("SIGTERM"))
+            self._stop_verb()
+
+    def _finish(self) -> None:
+        """The command is gone."""
+        self._is_over = True
+        self._stop_verb()
+
+    def _stop_verb(self) -> None:
+        if self._verb is not None:
+            self._verb.stop()
+
+    # --- the verb ---------------------------------------------------------------------------------------------------
+
+    def _on_output(self) -> None:
+        assert self._verb is not None
+        content = os.read(self._verb.stdout, CHUNK_BYTES)
+        if content:
+            self._say(Data(len(content)))
+            self._waiting += content
+        else:
+            self._verb.open_streams.discard(self._verb.stdout)
+
+    def _on_error(self) -> None:
+        """Passed on as it is; the end of it is also how the verb says why it failed."""
+        assert self._verb is not None
+        content = os.read(self._verb.stderr, CHUNK_BYTES)
+        if content:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                os.write(2, content)
+            self._verb.error = (self._verb.error + content)[-MAX_ERROR_BYTES:]
+        else:
+            self._verb.open_streams.discard(self._verb.stderr)
+
+    def _poll_verb(self) -> None:
+        verb = self._verb
+        code = verb.code() if verb is not None else None
+        if verb is None or code is None:
+            return
+        self._verb = None
+        verb.close()
+        if verb.name == "run" and code < 0:  # it was killed, and has stopped nothing
+            self._watchdog.clean_up()
+        self._say(Ended(code, verb.error.decode(errors="replace").strip() if code else ""))
+
+    # --- what goes out, and time ------------------------------------------------------------------------------------
+
+    def _say(self, line: ChannelLine) -> None:
+        self._waiting += encode_line(line)
+        self._said_at = time.monotonic()
+
+    def _send(self) -> None:
+        try:
+            sent = os.write(self._stdout, self._waiting[:CHUNK_BYTES])
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads it any more
+            self._waiting.clear()
+            self._finish()
+            return
+        del self._waiting[:sent]
+
+    def _on_time(self) -> None:
+        now = time.monotonic()
+        limit = SILENT_SECONDS if self._verb is not None else IDLE_SECONDS
+        if self._has_beats and not self._is_over and now - self._heard_at > limit:
+            print(f"nothing was heard from the command for {limit:g} s: stopping", file=sys.stderr)
+            self._finish()
+        if self._leave_at is not None and now > self._leave_at:
+            self._finish()
+        if self._has_beats and now - self._said_at >= BEAT_SECONDS:
+            self._say(Beat())
+        if self._verb is not None and self._verb.kill_at is not None and now >= self._verb.kill_at:
+            self._verb.kill()
+        if self._is_over and self._verb is None:
+            self._waiting.clear()
+
+
+def _signal_pipe() -> int:
+    """SIGTERM wakes the loop, also where it comes between two waits."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    return reading

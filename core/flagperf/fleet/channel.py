@@ -1,0 +1,189 @@
+"""Channel: the connection to the agent of one node. It never blocks; the fleet's loop says when there is something to
+read or room to write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from flagperf.api import Node
+from flagperf.errors import NodeFailed
+from flagperf.messages import Message
+from flagperf.plugins import core_version
+from flagperf.spec import VersionMismatch, check_hello, hello_line
+from flagperf.spec.channel import AgentLine, ChannelLine, Data, encode_line
+
+CHUNK_BYTES = 1 << 18
+MAX_LINE_BYTES = 1 << 20
+MAX_ERROR_BYTES = 1 << 20
+"""Of stderr, the last part is kept."""
+
+KILL_SECONDS = 5.0
+"""For a cluster's own command to end after SIGTERM."""
+
+_HELLO = b'{"flagperf":'
+_decoder: msgspec.json.Decoder[AgentLine] = msgspec.json.Decoder(AgentLine)
+
+
+class Channel:
+    """The process is the cluster's own command (ssh, srun), or the agent itself on this machine."""
+
+    def __init__(self, index: int, node: Node, command: Sequence[str]) -> None:
+        self.index, self.node, self.command = index, node, command
+        self.is_greeted = False
+        self.heard_at = self.started_at = time.monotonic()
+        self.refusal: Message | None = None
+        """Why nothing that it says is read: it is of another flagperf version."""
+        self.errors = b""
+        self._waiting = bytearray(hello_line(core_version()))
+        self._received = bytearray()
+        self._payload_bytes = 0
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops the agents
+            bufsize=0,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout, self.stderr = (
+            stream.fileno() for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
+        )
+        for stream in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(stream, False)
+
+    @property
+    def name(self) -> str:
+        return node_name(self.index, self.node)
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_to_send(self) -> bool:
+        return bool(self._waiting)
+
+    def say(self, line: ChannelLine) -> None:
+        self._waiting += encode_line(line)
+
+    def send(self) -> None:
+        """An agent that has died is noticed by the end of its stdout."""
+        try:
+            while self._waiting:
+                del self._waiting[: os.write(self.stdin, self._waiting[:CHUNK_BYTES])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._waiting.clear()
+
+    # --- receiving --------------------------------------------------------------------------------------------------
+
+    def receive(self) -> Iterator[AgentLine | bytes | None]:
+        """What has arrived: lines, the bytes of Data, and None at the end. Raises NodeFailed, VersionMismatch."""
+        try:
+            content = os.read(self.stdout, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        self.heard_at = time.monotonic()
+        self._received += content
+        if not self.is_greeted:
+            self._greet(is_end=not content)
+        if self.is_greeted:
+            yield from self._lines()
+        if not content:
+            yield None
+
+    def _greet(self, is_end: bool) -> None:
+        """What a login shell printed before it is skipped."""
+        while (end := self._received.find(b"\n")) >= 0:
+            line = bytes(self._received[: end + 1])
+            del self._received[: end + 1]
+            if line.startswith(_HELLO):
+                self._check(line)
+                self.is_greeted = True
+                return
+        if not is_end and len(self._received) > MAX_LINE_BYTES:
+            self._check(bytes(self._received))
+
+    def _check(self, line: bytes) -> None:
+        try:
+            check_hello(line, other=self.name, own="this command", own_version=core_version())
+        except VersionMismatch as error:
+            self.refusal = error.message
+            raise
+
+    def _lines(self) -> Iterator[AgentLine | bytes]:
+        while self._received:
+            if self._payload_bytes:
+                content = bytes(self._received[: self._payload_bytes])
+                del self._received[: len(content)]
+                self._payload_bytes -= len(content)
+                yield content
+                continue
+            end = self._received.find(b"\n")
+            if end < 0:
+                if len(self._received) > MAX_LINE_BYTES:
+                    raise NodeFailed(f"the agent on {self.name} sends what is no message")
+                return
+            line = self._decoded(bytes(self._received[:end]))
+            del self._received[: end + 1]
+            if isinstance(line, Data):
+                self._payload_bytes = line.size
+            else:
+                yield line
+
+    def _decoded(self, line: bytes) -> AgentLine:
+        try:
+            return _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise NodeFailed(f"the agent on {self.name} sends what is no message ({error})") from None
+
+    def receive_errors(self) -> bool:
+        """Whether stderr goes on."""
+        try:
+            content = os.read(self.stderr, CHUNK_BYTES)
+        except BlockingIOError:
+            return True
+        self.errors = (self.errors + content)[-MAX_ERROR_BYTES:]
+        return bool(content)
+
+    def last_words(self) -> str:
+        lines = self.errors.decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    # --- ending -----------------------------------------------------------------------------------------------------
+
+    def close_stdin(self) -> None:
+        """Tells the agent to stop everything and end."""
+        self._waiting.clear()
+        assert self.process.stdin
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
+    def terminate(self) -> None:
+        """srun takes its step with it on SIGTERM alone."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """With its whole session."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.close_stdin()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream
+            stream.close()
+        self.process.wait()
+
+
+def node_name(index: int, node: Node) -> str:
+    """As messages name it."""
+    return f"node {index} ({node.name})"

@@ -1,0 +1,368 @@
+"""Fleet: the agents of an allocation, all served by one loop, without threads.
+
+`ask_all` puts a question to all nodes at once, each with the same time limit. A run takes longer: its caller asks, and
+then takes what arrives (`poll`) as it comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import selectors
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from flagperf.api import Allocation
+from flagperf.errors import FlagPerfError, NodeFailed
+from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
+from flagperf.kit import module_command
+from flagperf.messages import Message
+from flagperf.spec import VersionMismatch
+from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS, Beat, Ended, Leaving, Request, Stop
+from flagperf.units import exit_status
+
+START_SECONDS = 60.0
+"""From the start of a cluster's command to the agent's hello."""
+
+END_SECONDS = 20.0
+"""For an agent to end after its stdin was closed, before its command is told to, and then killed."""
+
+T = TypeVar("T")
+
+
+class FleetEvent(msgspec.Struct, frozen=True):
+    """What a node's agent said. One of the four is given."""
+
+    index: int
+    content: bytes = b""
+    """A part of what the verb prints."""
+    ended: Ended | None = None
+    """The verb's end."""
+    leaving: str = ""
+    """The signal by which somebody else told the agent to stop."""
+    lost: NodeFailed | None = None
+    """There is no agent any more; nothing follows."""
+
+
+class Answers(msgspec.Struct, Generic[T], frozen=True):
+    """Of all nodes that were asked, by their index."""
+
+    given: dict[int, T]
+    failed: dict[int, NodeFailed]
+
+    def all(self) -> list[T]:
+        """Raises one message that names every node that has none."""
+        if self.failed:
+            raise combined(self.failed)
+        return [self.given[index] for index in sorted(self.given)]
+
+
+def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
+    """The same words of several nodes are said once."""
+    texts = list(dict.fromkeys(str(error) for _, error in sorted(failed.items())))
+    if len(texts) == 1:
+        return next(iter(failed.values()))
+    shown = texts[:limit] + ([f"and {len(texts) - limit} more nodes"] if len(texts) > limit else [])
+    return NodeFailed(f"{len(failed)} nodes failed:\n  " + "\n  ".join(shown))
+
+
+@contextlib.contextmanager
+def open_fleet(
+    allocation: Allocation, wrap: Callable[[Sequence[str]], Sequence[str]] = lambda command: command
+) -> Iterator[Fleet]:
+    """The agents of all nodes, started as they are needed. `wrap` puts the agent's command into a container."""
+    fleet = Fleet(allocation, wrap)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+class Fleet:
+    def __init__(self, allocation: Allocation, wrap: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        self.allocation, self._wrap = allocation, wrap
+        self.nodes = tuple(allocation.nodes)
+        self.nodes_share_host = bool(allocation.nodes_share_host)
+        self._channels: dict[int, Channel] = {}
+        self._lost: dict[int, Channel] = {}
+        self._selector = selectors.DefaultSelector()
+        self._beat_at = 0.0
+        _allow_files(3 * len(self.nodes) + 256)
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def command(self, index: int) -> list[str]:
+        """What reaches a node's agent; a person can paste it."""
+        command = (*module_command(self.python(index), "flagperf.agent"), "serve")
+        return list(self.allocation.agent_command(self.nodes[index], list(self._wrap(command))))
+
+    def python(self, index: int) -> str:
+        return self.nodes[index].python or sys.executable
+
+    def start(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
+        """Start the agents of these nodes that have none, so many at once as the cluster allows. Returns why some did
+        not greet."""
+        waiting = [index for index in indexes if index not in self._channels]
+        failed: dict[int, NodeFailed] = {}
+        starting: set[int] = set()
+        while waiting or starting:
+            while waiting and len(starting) < max(1, self.allocation.max_starts):
+                index = waiting.pop(0)
+                error = self._start_one(index)
+                if error is None:
+                    starting.add(index)
+                else:
+                    failed[index] = error
+            for event in self.poll(1.0):
+                if event.lost is not None and event.index in starting:
+                    failed[event.index] = event.lost
+            starting -= set(failed)
+            starting = {index for index in starting if not self._channels[index].is_greeted}
+            for index in [each for each in starting if self._is_late(each)]:
+                failed[index] = NodeFailed(f"{self._name(index)} did not answer within {START_SECONDS:g} s")
+                starting.discard(index)
+                self.drop(index)
+        return failed
+
+    def _start_one(self, index: int) -> NodeFailed | None:
+        try:
+            channel = Channel(index, self.nodes[index], self.command(index))
+        except OSError as error:
+            return NodeFailed(f"the agent on {self._name(index)} cannot be started: {error}")
+        except FlagPerfError as error:
+            return NodeFailed(str(error))
+        self._channels[index] = channel
+        self._lost.pop(index, None)
+        self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
+        self._selector.register(channel.stderr, selectors.EVENT_READ, (channel, "stderr"))
+        return None
+
+    def _is_late(self, index: int) -> bool:
+        return time.monotonic() - self._channels[index].started_at > START_SECONDS
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def ask_all(
+        self,
+        verb: str,
+        requests: Mapping[int, Any],
+        answer: type[T],
+        timeout_seconds: float,
+        take: Callable[[int, bytes], None] | None = None,
+    ) -> Answers[T]:
+        """With `take`, the content goes there as it comes, and the answer is None."""
+        failed = self.start(requests)
+        asked = [index for index in requests if index not in failed]
+        for index in asked:
+            self.request(index, verb, requests[index])
+        contents: dict[int, bytearray] = {index: bytearray() for index in asked}
+        ended: dict[int, Ended] = {}
+        deadline = time.monotonic() + timeout_seconds
+        while len(ended) < len(asked) - sum(index in failed for index in asked):
+            for event in self.poll(max(0.0, deadline - time.monotonic())):
+                if event.lost is not None:
+                    failed[event.index] = event.lost
+                elif event.ended is not None:
+                    ended[event.index] = event.ended
+                elif event.content and take is not None:
+                    take(event.index, event.content)
+                elif event.content:
+                    contents[event.index] += event.content
+            if time.monotonic() >= deadline:
+                for index in set(asked) - set(ended) - set(failed):
+                    failed[index] = NodeFailed(f"{self._name(index)} did not answer `{verb}` in {timeout_seconds:g} s")
+                    self.drop(index)
+        given: dict[int, T] = {}
+        for index, end in ended.items():
+            try:
+                given[index] = self._answer(index, verb, bytes(contents[index]), end, answer)
+            except NodeFailed as error:
+                failed[index] = error
+        return Answers(given, failed)
+
+    def _answer(self, index: int, verb: str, content: bytes, ended: Ended, answer: type[T]) -> T:
+        if ended.code:
+            why = ended.error or exit_status(ended.code)
+            raise NodeFailed(f"the agent on {self._name(index)} failed: {why}")
+        if answer is type(None):
+            return None
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"answered `{verb}` with what is no answer ({error})"
+            raise NodeFailed(f"the agent on {self._name(index)} {what}") from None
+
+    def request(self, index: int, verb: str, body: Any) -> None:
+        self._channels[index].say(Request(verb, msgspec.Raw(msgspec.json.encode(body))))
+
+    def stop(self, index: int) -> None:
+        """The verb at work on a node is to end; its Ended follows."""
+        if index in self._channels:
+            self._channels[index].say(Stop())
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_seconds: float) -> list[FleetEvent]:
+        """What has arrived, after at most this time (a second where there is none)."""
+        self._beat()
+        for channel in self._channels.values():
+            self._watch_stdin(channel)
+        events: list[FleetEvent] = []
+        for key, _ in self._selector.select(min(timeout_seconds, 1.0)):
+            channel, stream = key.data
+            if channel.index not in self._channels or self._channels[channel.index] is not channel:
+                continue
+            if stream == "stdin":
+                channel.send()
+            elif stream == "stderr":
+                if not channel.receive_errors():
+                    self._selector.unregister(channel.stderr)
+            else:
+                events += self._received(channel)
+        return events + self._silent()
+
+    def _watch_stdin(self, channel: Channel) -> None:
+        channel.send()
+        is_watched = channel.stdin in self._selector.get_map()
+        if channel.has_to_send and not is_watched:
+            self._selector.register(channel.stdin, selectors.EVENT_WRITE, (channel, "stdin"))
+        elif not channel.has_to_send and is_watched:
+            self._selector.unregister(channel.stdin)
+
+    def _received(self, channel: Channel) -> list[FleetEvent]:
+        events = []
+        try:
+            for line in channel.receive():
+                if line is None:
+                    events.append(self._lose(channel, self._why_ended(channel)))
+                elif isinstance(line, bytes):
+                    events.append(FleetEvent(channel.index, content=line))
+                elif isinstance(line, Ended):
+                    events.append(FleetEvent(channel.index, ended=line))
+                elif isinstance(line, Leaving):
+                    events.append(FleetEvent(channel.index, leaving=line.signal))
+        except VersionMismatch as error:
+            events.append(self._lose(channel, error))
+        except NodeFailed as error:
+            events.append(self._lose(channel, error))
+        return events
+
+    def _beat(self) -> None:
+        """Agents on this machine need none: the end of stdin always reaches them."""
+        now = time.monotonic()
+        if self.nodes_share_host or now < self._beat_at:
+            return
+        self._beat_at = now + BEAT_SECONDS
+        for channel in self._channels.values():
+            if channel.is_greeted and not channel.has_to_send:
+                channel.say(Beat())
+
+    def _silent(self) -> list[FleetEvent]:
+        if self.nodes_share_host:
+            return []
+        limit = time.monotonic() - SILENT_SECONDS
+        silent = [each for each in self._channels.values() if each.is_greeted and each.heard_at < limit]
+        return [
+            self._lose(each, NodeFailed(f"nothing was heard from {each.name} for {SILENT_SECONDS:g} s"))
+            for each in silent
+        ]
+
+    # --- ending -----------------------------------------------------------------------------------------------------
+
+    def _lose(self, channel: Channel, why: NodeFailed) -> FleetEvent:
+        self._forget(channel)
+        explained = self.explained(channel.index)
+        error = NodeFailed(f"{why}. {explained}") if explained else why
+        return FleetEvent(channel.index, lost=error)
+
+    def explained(self, index: int) -> str:
+        """What the cluster knows about a node that was lost."""
+        try:
+            return self.allocation.explain(self.nodes[index])
+        except FlagPerfError as error:
+            return str(error)
+
+    def _why_ended(self, channel: Channel) -> NodeFailed:
+        """Its stderr tells, which may end a moment later."""
+        self._drain_errors(channel)
+        words = channel.last_words()
+        if not channel.is_greeted:
+            how = words or _how(channel)
+            return NodeFailed(f"{channel.name} cannot be reached, or has no such flagperf: {how}")
+        return NodeFailed(f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({_how(channel)})"))
+
+    def _drain_errors(self, channel: Channel) -> None:
+        """To its end: the agent's watchdog holds it open while it works."""
+        deadline = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < deadline and channel.stderr in self._selector.get_map():
+            if not channel.receive_errors():
+                return
+            time.sleep(0.02)
+
+    def _forget(self, channel: Channel) -> None:
+        for stream in (channel.stdin, channel.stdout, channel.stderr):
+            if stream in self._selector.get_map():
+                self._selector.unregister(stream)
+        self._channels.pop(channel.index, None)
+        self._lost[channel.index] = channel
+        channel.close_stdin()
+
+    def drop(self, index: int) -> None:
+        """Nothing more is wanted of this node's agent."""
+        if index in self._channels:
+            self._forget(self._channels[index])
+
+    def close(self) -> None:
+        """All agents stop what they started, and end."""
+        for channel in list(self._channels.values()):
+            self._forget(channel)
+        channels = list(self._lost.values())
+        for seconds, act in ((END_SECONDS, Channel.terminate), (KILL_SECONDS, Channel.kill), (KILL_SECONDS, None)):
+            self._await_ends(channels, seconds)
+            for channel in channels:
+                if act is not None and channel.process.poll() is None:
+                    act(channel)
+        for channel in channels:
+            channel.close()
+        self._lost.clear()
+        self._selector.close()
+
+    @staticmethod
+    def _await_ends(channels: Sequence[Channel], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for channel in channels:
+            while channel.process.poll() is None and time.monotonic() < deadline:
+                channel.receive_errors()  # it might wait for somebody to read it
+                time.sleep(0.01)
+
+    def reached(self) -> list[int]:
+        """The nodes whose agents are there."""
+        return sorted(self._channels)
+
+    def errors(self, index: int) -> bytes:
+        """What a node's agent printed on stderr."""
+        channel = self._channels.get(index) or self._lost.get(index)
+        return channel.errors if channel else b""
+
+    def refusal(self, index: int) -> Message | None:
+        channel = self._channels.get(index) or self._lost.get(index)
+        return channel.refusal if channel else None
+
+    def _name(self, index: int) -> str:
+        return node_name(index, self.nodes[index])
+
+
+def _how(channel: Channel) -> str:
+    code = channel.process.poll()
+    return "its connection was closed" if code is None else exit_status(code)
+
+
+def _allow_files(num_files: int) -> None:
+    """The usual soft limit of 1,024 would end at node 337. Left alone where it suffices: workers inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < num_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(num_files, hard), hard))
