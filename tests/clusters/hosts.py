@@ -38,27 +38,30 @@ class Switch:
 
     def __init__(self, folder: Path) -> None:
         self._machine = Machine("switch", ["sleep", "infinity"], folder / "switch.log", own_network=True)
-        with self.stopped_on_failure():
-            self._ip("link", "add", "bridge", "up", "type", "bridge")
-            self.network = self._join_this_machine()
 
-    def _join_this_machine(self) -> ipaddress.IPv4Network:
+    def start(self) -> None:
+        self._ip("link", "add", "bridge", "up", "type", "bridge")
+        number = next(number for number in self._free_numbers() if self._claims(f"flagperf-{number}"))
+        self.network = network_of(number)
+        run("ip", "address", "add", f"{self.network[1]}/24", "dev", f"flagperf-{number}")
+        run("ip", "link", "set", f"flagperf-{number}", "up")
+        self._ip("link", "set", "uplink", "up", "master", "bridge")
+
+    def _free_numbers(self) -> list[int]:
         routes = [route["dst"] for route in json.loads(run("ip", "-json", "-4", "route"))]
-        taken = [ipaddress.ip_network(route) for route in routes if route != "default"]
-        for number in range(256):
-            network = ipaddress.ip_network(f"10.87.{number}.0/24")
-            name = f"flagperf-{number}"
-            if any(network.overlaps(other) for other in taken):
-                continue
-            with contextlib.suppress(RuntimeError):  # another test has just taken it
-                run(
-                    "ip", "link", "add", name, "type", "veth", "peer", "name", "uplink", "netns", str(self._machine.pid)
-                )
-                run("ip", "address", "add", f"{network[1]}/24", "dev", name)
-                run("ip", "link", "set", name, "up")
-                self._ip("link", "set", "uplink", "up", "master", "bridge")
-                return network
-        raise RuntimeError("no free network in 10.87.0.0/16")
+        taken = [ipaddress.IPv4Network(route) for route in routes if route != "default"]
+        return [n for n in range(256) if not any(network_of(n).overlaps(other) for other in taken)]
+
+    def _claims(self, name: str) -> bool:
+        """False: another test has just taken that name."""
+        peer = ["peer", "name", "uplink", "netns", str(self._machine.pid)]
+        try:
+            run("ip", "link", "add", name, "type", "veth", *peer)
+        except RuntimeError as error:
+            if "File exists" not in str(error):
+                raise
+            return False
+        return True
 
     def join(self, name: str, pid: int, interface: str, address: ipaddress.IPv4Address) -> None:
         """Lays a cable to the host whose first process this is. Its card keeps its number over a reboot."""
@@ -81,14 +84,6 @@ class Switch:
     def _ip(self, *arguments: str) -> None:
         run("nsenter", f"--target={self._machine.pid}", "--net", "ip", *arguments)
 
-    @contextlib.contextmanager
-    def stopped_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.stop()
-            raise
-
 
 class Host:
     def __init__(self, name: str, address: str, folder: Path, switch: Switch, own_folders: Sequence[Path]) -> None:
@@ -99,7 +94,6 @@ class Host:
         self.podman = Podman(folder, Path("/run"), lambda *command: self.machine.enter(*command))
         """What a login there has as `podman`. It has no image at first."""
         self._write_files()
-        self.start()
 
     @property
     def public_key(self) -> str:
@@ -114,10 +108,16 @@ class Host:
             own_network=True,
             connect=lambda pid: self._switch.join(self.name, pid, self.interface, ipaddress.IPv4Address(self.address)),
         )
-        self.machine.wait_for(self._accepts, f"an answer of its sshd at {self.address}:{PORT}")
+        try:
+            self.machine.wait_for(self._accepts, f"an answer of its sshd at {self.address}:{PORT}")
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """As by pulling its plug: nothing says goodbye. `start` boots it again, with the same address and key."""
+        if self.machine.is_running():
+            self._switch.set_link(self.name, "down")
         self.machine.stop()
 
     def reboot(self) -> None:
@@ -131,7 +131,8 @@ class Host:
         try:
             yield
         finally:
-            self._switch.set_link(self.name, "up")
+            if self.machine.is_running():
+                self._switch.set_link(self.name, "up")
 
     def _accepts(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection((self.address, PORT), timeout=1):
@@ -233,13 +234,19 @@ def two_hosts(folder: Path, tests_folder: Path) -> Iterator[Hosts]:
     with contextlib.ExitStack() as stack:
         switch = Switch(folder)
         stack.callback(switch.stop)
+        switch.start()
         hosts = []
         for name, address in zip(INTERFACES, list(switch.network.hosts())[1:], strict=False):
             (folder / name).mkdir()
             host = Host(name, str(address), folder / name, switch, own_folders)
-            stack.callback(lambda host=host: host.stop())
+            host.start()
+            stack.callback(host.stop)
             hosts.append(host)
         yield Hosts(folder, hosts)
+
+
+def network_of(number: int) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Network(f"10.87.{number}.0/24")
 
 
 def make_key(path: Path) -> None:

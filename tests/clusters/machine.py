@@ -35,19 +35,9 @@ class Machine:
     ) -> None:
         self.name = name
         self.log = log
-        script = "\n".join(
-            [
-                "set -eu",
-                f"echo {name} > /proc/sys/kernel/hostname",
-                *set_up,
-                f"echo {READY}; read connected",
-                'exec "$@"',
-            ]
-        )
-        namespaces = ["--mount-proc", "--uts", "--ipc", "--pid", "--fork", "--kill-child", *["--net"] * own_network]
         with log.open("ab") as stderr:
             self._holder = subprocess.Popen(
-                [program("setpriv"), "--pdeathsig", "KILL", "unshare", *namespaces, "sh", "-c", script, "sh", *service],
+                [*_in_namespaces(own_network), "sh", "-c", _script(name, set_up), "sh", *service],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -63,6 +53,9 @@ class Machine:
             self.pid = self._first.pid
             connect(self.pid)
             self._holder.stdin.write("\n")
+
+    def is_running(self) -> bool:
+        return self._holder.poll() is None
 
     def processes(self, command: str = "") -> list[psutil.Process]:
         """What runs there beside its service, containers included; only those with these words in their commands."""
@@ -81,7 +74,7 @@ class Machine:
         """Until its service answers. Raises, with the machine's log, if it ended or does not."""
         deadline = time.monotonic() + seconds
         while not happened():
-            if self._holder.poll() is not None or time.monotonic() > deadline:
+            if not self.is_running() or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name}: {what} did not come: {self.log.read_text()}")
             time.sleep(0.05)
 
@@ -99,6 +92,16 @@ class Machine:
             self._holder.kill()
             self._holder.wait()
             raise
+
+
+def _in_namespaces(own_network: bool) -> list[str]:
+    namespaces = ["--mount-proc", "--uts", "--ipc", "--pid", *["--net"] * own_network]
+    return [program("setpriv"), "--pdeathsig=KILL", program("unshare"), *namespaces, "--fork", "--kill-child"]
+
+
+def _script(name: str, set_up: Sequence[str]) -> str:
+    named = f"echo {name} > /proc/sys/kernel/hostname"
+    return "\n".join(["set -eu", named, *set_up, f"echo {READY}", "read connected", 'exec "$@" </dev/null >&2'])
 
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> str:

@@ -63,7 +63,7 @@ def in_container(*command: str, options: Sequence[str] = ()) -> list[str]:
 
 
 def python_folders() -> list[Path]:
-    """Where this Python, its packages and flagperf are. A virtual environment needs the Python that it was made from."""
+    """Where this Python, its packages and flagperf are. A virtual environment needs the Python of which it was made."""
     packages = [Path(path) for path in sys.path if path.endswith("-packages")]
     folders = [Path(sys.prefix), Path(sys.base_prefix), REPOSITORY, *packages]
     existing = sorted({folder for folder in folders if folder.is_dir()})

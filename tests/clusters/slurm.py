@@ -62,7 +62,7 @@ class Slurm:
 
     def resume(self, node: str) -> None:
         """Back into service after `set_down` or `fail`."""
-        if not self._is_running(node):
+        if not self.node(node).is_running():
             self._start_node(node)
         if self.node_state(node) != "idle":
             self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -89,9 +89,6 @@ class Slurm:
     def ask(self, command: str, *arguments: str) -> str:
         """What a command of Slurm printed. Raises, with what it said, if it failed."""
         return run(program(command), *arguments, environment=self.environment)
-
-    def _is_running(self, node: str) -> bool:
-        return Path(f"/proc/{self.node(node).pid}").exists()
 
     def _start(self, name: str, daemon: str, *arguments: str) -> None:
         log = self.folder / f"{name}.log"
