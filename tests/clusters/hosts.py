@@ -41,7 +41,9 @@ class Switch:
 
     def start(self) -> None:
         self._ip("link", "add", "bridge", "up", "type", "bridge")
-        number = next(number for number in self._free_numbers() if self._claims(f"flagperf-{number}"))
+        number = next((n for n in self._free_numbers() if self._claims(f"flagperf-{n}")), None)
+        if number is None:
+            raise RuntimeError("no free network in 10.87.0.0/16")
         self.network = network_of(number)
         run("ip", "address", "add", f"{self.network[1]}/24", "dev", f"flagperf-{number}")
         run("ip", "link", "set", f"flagperf-{number}", "up")
@@ -50,7 +52,7 @@ class Switch:
     def _free_numbers(self) -> list[int]:
         routes = [route["dst"] for route in json.loads(run("ip", "-json", "-4", "route"))]
         taken = [ipaddress.IPv4Network(route) for route in routes if route != "default"]
-        return [n for n in range(256) if not any(network_of(n).overlaps(other) for other in taken)]
+        return [n for n in range(256) if not any(other.subnet_of(network_of(n)) for other in taken)]
 
     def _claims(self, name: str) -> bool:
         """False: another test has just taken that name."""

@@ -78,9 +78,11 @@ class Slurm:
         return dict(field.split("=", 1) for field in line.split() if "=" in field)["JobState"]
 
     def final_state(self, job: str) -> str:
-        """Waits for its end."""
+        """Waits for its end, which by a time limit comes up to 30 s late: the controller looks no more often."""
         unfinished = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
-        self._machines["control"].wait_for(lambda: self.job_state(job) not in unfinished, f"the end of job {job}")
+        self._machines["control"].wait_for(
+            lambda: self.job_state(job) not in unfinished, f"the end of job {job}", seconds=60
+        )
         return self.job_state(job)
 
     def cancel(self, job: str) -> None:
@@ -146,7 +148,7 @@ class Slurm:
             # Seconds. Shorter than usual, so that failures are noticed while a test waits.
             "SlurmdTimeout": "20",
             "KillWait": "5",
-            "SchedulerParameters": "batch_sched_delay=0",
+            "SchedulerParameters": "batch_sched_delay=0",  # else each job of sbatch waits two seconds more
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         for node in NODES:
