@@ -230,6 +230,7 @@ class Hosts:
 @contextlib.contextmanager
 def two_hosts(folder: Path, tests_folder: Path) -> Iterator[Hosts]:
     """Both hosts and this machine share `folder`. `tests_folder` is empty there, as are all temporary folders."""
+    folder = folder.resolve()
     make_key(folder / "user_key")
     own_folders = [*dict.fromkeys([Path(tempfile.gettempdir()).resolve(), tests_folder.resolve()])]
     own_folders = [own for own in own_folders if not any(other in own.parents for other in own_folders)]

@@ -28,8 +28,9 @@ class Slurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.configuration = folder / "slurm.conf"
-        self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
-        """Of every command that talks to this Slurm."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+        self.environment = {**inherited, "SLURM_CONF": str(self.configuration)}
+        """Of every command that talks to this Slurm, and not to the one that the tests may run under."""
         self._machines: dict[str, Machine] = {}
         self._ports = dict(zip(("control", *NODES), free_ports(1 + len(NODES)), strict=True))
 
