@@ -15,7 +15,7 @@ STAGES = (
     ("metrics",),
     ("plugins", "store"),
     ("plan", "worker", "agent"),
-    ("launch", "report"),
+    ("fleet", "launch", "report"),
     ("run", "verify"),
     ("cli",),
     ("__main__",),

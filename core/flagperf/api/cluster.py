@@ -39,8 +39,8 @@ class Allocation(abc.ABC):
 
     @abc.abstractmethod
     def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
-        """What is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr are carried
-        byte by byte; the end of stdin reaches the node. SIGTERM ends it."""
+        """What is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr are
+        carried byte by byte; the end of stdin reaches the node. SIGTERM ends it."""
 
     def explain(self, node: Node) -> str:
         """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty."""

@@ -81,14 +81,16 @@ class ContainerNeeds(msgspec.Struct, frozen=True):
     """What a container needs for the vendor's cards. Since HOOK_API 2."""
 
     devices: tuple[str, ...] = ()
-    """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name (`vendor/class=name`)
-    is one too."""
+    """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name
+    (`vendor/class=name`) is one too."""
     groups: tuple[str, ...] = ()
     """Supplementary groups, such as `video`."""
     mounts: tuple[str, ...] = ()
-    """Folders and files of the host that appear at the same path, read-only."""
+    """Folders and files of the host that appear at the same path, read-only; `*` and `[0-9]` as in devices."""
     security_options: tuple[str, ...] = ()
     """Such as `seccomp=unconfined`. Never more than the cards need; containers are not privileged."""
+    apptainer_options: tuple[str, ...] = ()
+    """Of `apptainer exec`, where it has some for these cards: it shows all device files, and knows no CDI names."""
 
 
 class RankFailure(msgspec.Struct, frozen=True):
