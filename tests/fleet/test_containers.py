@@ -141,11 +141,12 @@ def test_shared_memory_of_its_own_is_not_the_hosts() -> None:
 
 
 def test_each_place_in_the_container_is_mounted_once_and_the_users_wish_wins() -> None:
-    words = command(ContainerNeeds(mounts=("/opt/acme",)), "/data", mounts=("/new:/opt/acme", "/data:rw", "/scratch"))
+    needs = ContainerNeeds(mounts=("/opt/acme", "/bin/acme[-_]smi"))
+    words = command(needs, "/data", mounts=("/new:/opt/acme", "/data:rw", "/new:/bin/acme_smi"))
     assert [word for word in words if word.startswith("--volume")] == [
         "--volume=/new:/opt/acme:ro",
         "--volume=/data:/data:rw",
-        "--volume=/scratch:/scratch:ro",
+        "--volume=/new:/bin/acme_smi:ro",
     ]
 
 
@@ -295,7 +296,7 @@ def test_pyxis_cannot_fill_in_what_only_the_node_knows() -> None:
     "needs",
     [
         ContainerNeeds(devices=("dev/card",)),
-        ContainerNeeds(devices=("all",)),
+        ContainerNeeds(devices=("/dev/card:/dev/other",)),
         ContainerNeeds(devices=("acme.com/card",)),
         ContainerNeeds(mounts=("opt/acme",)),
         ContainerNeeds(mounts=("/opt/acme:/opt/acme",)),

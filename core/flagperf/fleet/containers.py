@@ -1,13 +1,14 @@
 """The command that runs an agent in a container image. It is a prefix of the agent's own command, so that it goes with
 every cluster.
 
-Nothing is privileged, nothing of the host is writable, and the channel is stdin and stdout, without a terminal. The
-agent is the container's first process: it has a handler for SIGTERM, and when it ends, the kernel ends all others.
+Nothing is privileged, only what the user names is writable, and the channel is stdin and stdout, without a terminal.
+The agent is the container's first process: it has a handler for SIGTERM, and when it ends, the kernel ends all others.
 """
 
 from __future__ import annotations
 
 import csv
+import fnmatch
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -109,8 +110,9 @@ def container_command(
     _check(container)
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
         raise BadInput(f"{name!r} cannot be a container's name: use letters, digits, `.`, `_` and `-`")
-    patterns = tuple(path for path in needs.mounts if _is_pattern(path))
-    start = Start(container, needs, _mounts(container, needs, data_dir), patterns, name, tuple(variables))
+    mounts = _mounts(container, needs, data_dir)
+    patterns = tuple(path for path in needs.mounts if _is_pattern(path) and not _is_mounted(path, mounts))
+    start = Start(container, needs, mounts, patterns, name, tuple(variables))
     words = [*_OPTIONS[container.engine](start), *command]
     if any(word.startswith("@") for word in words):
         return ["sh", "-c", ON_THE_NODE, "flagperf", *words]
@@ -120,7 +122,7 @@ def container_command(
 def check_needs(needs: ContainerNeeds) -> None:
     """Raises PluginFailed for what no engine could be told."""
     for device in needs.devices:
-        if not _is_cdi_name(device) and not _is_absolute(device):
+        if not _is_cdi_name(device) and (not _is_absolute(device) or ":" in device):
             raise PluginFailed(
                 f"container_needs() names the device {device!r}: give an absolute path or a CDI name, vendor/class=name"
             )
@@ -279,6 +281,10 @@ def _mounts(container: Container, needs: ContainerNeeds, data_dir: str | None) -
     for mount in mounts.values():
         _check_mount(mount, container.engine)
     return tuple(mounts.values())
+
+
+def _is_mounted(pattern: str, mounts: Iterable[Mount]) -> bool:
+    return any(fnmatch.fnmatchcase(mount.target, pattern) for mount in mounts)
 
 
 def _read_mount(text: str) -> Mount:
