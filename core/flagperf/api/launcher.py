@@ -86,9 +86,11 @@ class ContainerNeeds(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     """Supplementary groups, such as `video`."""
     mounts: tuple[str, ...] = ()
-    """Folders and files of the host that appear at the same path, read-only."""
+    """Folders and files of the host that appear at the same path, read-only; `*` and `[0-9]` as in devices."""
     security_options: tuple[str, ...] = ()
     """Such as `seccomp=unconfined`. Never more than the cards need; containers are not privileged."""
+    apptainer_options: tuple[str, ...] = ()
+    """Of `apptainer exec`, where it has some for these cards: it shows all device files, and knows no CDI names."""
 
 
 class RankFailure(msgspec.Struct, frozen=True):

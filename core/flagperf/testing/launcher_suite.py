@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from flagperf.agent.env_script import worker_environment
 from flagperf.agent.processes import MARKER, stop_workers
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
+from flagperf.fleet.containers import Container, container_command
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.testing.suite import Suite, skip_without_torch
 
@@ -56,6 +58,22 @@ class LauncherSuite(Suite):
         environment = command.environment(dict.fromkeys(command.remove, "1"))
         assert not set(command.remove) & set(environment)
 
+    def test_collectives_of_several_nodes_use_the_interface_between_them(self, launcher: Launcher) -> None:
+        names = ("GLOO_SOCKET_IFNAME", *getattr(launcher, "interface_variables", ()))
+        command = _command(launcher, num_nodes=2, interface="eth7")
+        assert {name: command.environment({}).get(name) for name in names} == dict.fromkeys(names, "eth7")
+        chosen = dict.fromkeys(names, "ib0")
+        assert {name: command.environment(chosen).get(name) for name in names} == chosen
+
+    @pytest.mark.parametrize("engine", ["podman", "docker", "apptainer"])
+    def test_containers_can_have_what_the_cards_need(
+        self, launcher: Launcher, engine: Literal["podman", "docker", "apptainer"]
+    ) -> None:
+        """Devices are absolute paths or CDI names, mounts absolute paths, and nothing asks for a privileged one."""
+        needs = launcher.container_needs()
+        command = container_command(Container("image", engine), needs, None, ["python3"], name="suite")
+        assert not [word for word in command if "privileged" in word and "no-new-privileges" not in word]
+
     # --- hardware ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.hardware
@@ -78,8 +96,10 @@ class LauncherSuite(Suite):
         assert not left, f"the workers {left} outlived their launcher"
 
 
-def _command(launcher: Launcher) -> LaunchCommand:
-    share = NodeShare(0, 1, CARDS, "127.0.0.1", _free_port(), allowed_cores=2, host_workers=2)
+def _command(launcher: Launcher, num_nodes: int = 1, interface: str = "") -> LaunchCommand:
+    share = NodeShare(
+        0, num_nodes, CARDS, "127.0.0.1", _free_port(), allowed_cores=2, host_workers=2, interface=interface
+    )
     return launcher.command(share, sys.executable, WORKER)
 
 

@@ -37,6 +37,12 @@ def test_variables_that_change_what_is_measured_never_reach_workers() -> None:
     assert not command().environment(dict.fromkeys(slow, "1")).keys() & set(slow)
 
 
+def test_containers_get_the_hosts_hyhal_and_the_node_that_only_newer_drivers_have() -> None:
+    needs = HygonLauncher().container_needs()
+    assert (needs.devices, needs.groups) == (("/dev/kfd", "/dev/mkfd*", "/dev/dri"), ("video",))
+    assert (needs.mounts, needs.security_options) == (("/opt/hyhal",), ("seccomp=unconfined",))
+
+
 def test_dtks_script_is_sourced_where_it_is(tmp_path: Path) -> None:
     folder = MachineFolder(tmp_path)
     assert HygonLauncher().env_script(folder.machine()) is None

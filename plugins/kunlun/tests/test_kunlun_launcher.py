@@ -40,6 +40,12 @@ def test_cards_have_one_order_whatever_their_number_unless_the_user_chose_anothe
     assert command().environment({"CUDA_DEVICE_ORDER": "OAM_ID"})["CUDA_DEVICE_ORDER"] == "OAM_ID"
 
 
+def test_containers_get_every_card_that_a_node_has_and_its_tool_by_either_name() -> None:
+    needs = KunlunLauncher().container_needs()
+    assert needs.devices == ("/dev/xpuctrl", "/dev/xpu[0-9]*")
+    assert (needs.mounts, needs.security_options) == (("/usr/local/bin/xpu[-_]smi",), ("seccomp=unconfined",))
+
+
 def test_plan_shows_tuning_visibility_order_and_what_is_removed(tmp_path: Path) -> None:
     shown = plan(lay_out_r300(tmp_path / "machine"), tmp_path)
     tuned = ("training.accumulate 8", "data.num_workers 1", "training/kunlunxin/distilbert-pytorch for 1x1")

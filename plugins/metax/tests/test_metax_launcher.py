@@ -57,6 +57,12 @@ def test_variables_that_change_what_is_measured_do_not_reach_workers() -> None:
     assert inherited.keys() & command(card()).environment(inherited).keys() == {"HOME"}
 
 
+def test_containers_get_the_cards_as_the_vendor_maps_them() -> None:
+    needs = MetaxLauncher().container_needs()
+    assert (set(needs.devices), needs.groups) == ({"/dev/mxcd", "/dev/dri"}, ("video",))
+    assert needs.security_options == ("seccomp=unconfined", "apparmor=unconfined")
+
+
 def test_no_script_is_needed_before_torch(tmp_path: Path) -> None:
     assert MetaxLauncher().env_script(MachineFolder(tmp_path).machine()) is None
 

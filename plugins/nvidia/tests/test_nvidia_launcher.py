@@ -42,6 +42,11 @@ def test_collectives_that_lost_a_rank_end_unless_the_user_says_otherwise() -> No
     assert name not in command(1).environment({})
 
 
+def test_containers_get_all_cards_with_the_drivers_libraries() -> None:
+    needs = NvidiaLauncher().container_needs()
+    assert (needs.devices, needs.apptainer_options) == (("nvidia.com/gpu=all",), ("--nv",))
+
+
 def test_one_slice_is_visible_by_its_own_uuid() -> None:
     environment = command(1, uuid="MIG-0a1b", slice="MIG 1g.5gb").environment({})
     assert environment["CUDA_VISIBLE_DEVICES"] == "MIG-0a1b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flagperf.api import Machine
+from flagperf.api import ContainerNeeds, Machine
 from flagperf.errors import BadInput
 from flagperf.kit import TorchrunLauncher
 
@@ -24,7 +24,17 @@ class HygonLauncher(TorchrunLauncher):
         "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     )
     """Besides what names other cards: kernels that wait for each other, and TF32 where the run says fp32."""
+    interface_variables = ("NCCL_SOCKET_IFNAME",)
     env_script_path = "/opt/dtk/env.sh"
+
+    def container_needs(self) -> ContainerNeeds:
+        """hyhal has to match the driver, so it is the host's. Newer drivers have /dev/mkfd too."""
+        return ContainerNeeds(
+            devices=("/dev/kfd", "/dev/mkfd*", "/dev/dri"),
+            groups=("video",),
+            mounts=("/opt/hyhal",),
+            security_options=("seccomp=unconfined",),
+        )
 
     def env_script(self, machine: Machine) -> str | None:
         """Without it torch does not import (libgalaxyhip.so.5 is not found); non-interactive shells do not load it."""
