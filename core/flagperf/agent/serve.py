@@ -21,7 +21,7 @@ import msgspec
 from flagperf.agent.processes import close_all_but
 from flagperf.agent.watchdog import Watchdog
 from flagperf.errors import FlagPerfError
-from flagperf.kit.process_tree import descendants, die_with_parent
+from flagperf.kit.process_tree import descendants, die_with_parent, name_process
 from flagperf.spec.channel import (
     BEAT_SECONDS,
     IDLE_SECONDS,
@@ -123,6 +123,7 @@ def _work(request: Request, reading: int, writing: int, complaining: int) -> NoR
     code = 1
     try:
         die_with_parent(signal.SIGKILL)
+        name_process(f"flagperf-{request.verb}")
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(reading, 0)

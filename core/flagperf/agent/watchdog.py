@@ -19,6 +19,7 @@ from typing import NoReturn
 import msgspec
 
 from flagperf.agent.processes import close_all_but, kill_marked, node_marker
+from flagperf.kit.process_tree import name_process
 
 _ORDERLY_END = b"."
 
@@ -87,6 +88,7 @@ def _watch(reading: int) -> NoReturn:
     """In the fork, in a session of its own: what kills the agent with its session leaves it alone."""
     try:
         os.setsid()
+        name_process("flagperf-watch")
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         close_all_but({2, reading})

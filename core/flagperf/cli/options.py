@@ -127,6 +127,18 @@ _RUN_REQUEST = (
         help="Option of the cluster, over [clusters.NAME] of flagperf.toml; repeatable.",
     ),
     click.option(
+        "--container",
+        metavar="IMAGE",
+        help="Run the agents, and so the workers, in this image on every node; needs --vendor.",
+    ),
+    click.option(
+        "--container-option",
+        "container_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="engine, python, mounts and others, over [container] of flagperf.toml; repeatable.",
+    ),
+    click.option(
         "--interface",
         metavar="NAME",
         help="Network interface between the nodes [default: the one that reaches the first node].",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import selectors
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,12 +71,19 @@ def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
     return NodeFailed(f"{len(failed)} nodes failed:\n  " + "\n  ".join(shown))
 
 
+class Wrapping(msgspec.Struct, frozen=True):
+    """How agents are put into containers."""
+
+    python: str
+    """The image's."""
+    command: Callable[[int, Sequence[str]], Sequence[str]]
+    """Of a node's index and the agent's command, what runs that in a container."""
+
+
 @contextlib.contextmanager
-def open_fleet(
-    allocation: Allocation, wrap: Callable[[Sequence[str]], Sequence[str]] = lambda command: command
-) -> Iterator[Fleet]:
-    """The agents of all nodes, started as they are needed. `wrap` puts the agent's command into a container."""
-    fleet = Fleet(allocation, wrap)
+def open_fleet(allocation: Allocation, wrapping: Wrapping | None = None) -> Iterator[Fleet]:
+    """The agents of all nodes, started as they are needed."""
+    fleet = Fleet(allocation, wrapping)
     try:
         yield fleet
     finally:
@@ -83,10 +91,12 @@ def open_fleet(
 
 
 class Fleet:
-    def __init__(self, allocation: Allocation, wrap: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        self.allocation, self._wrap = allocation, wrap
+    def __init__(self, allocation: Allocation, wrapping: Wrapping | None = None) -> None:
+        self.allocation, self._wrapping = allocation, wrapping
         self.nodes = tuple(allocation.nodes)
         self.nodes_share_host = bool(allocation.nodes_share_host)
+        self.writes_here = self.nodes_share_host and wrapping is None
+        """Whether agents see the command's own files, and write into the bundle itself."""
         self._channels: dict[int, Channel] = {}
         self._lost: dict[int, Channel] = {}
         self._selector = selectors.DefaultSelector()
@@ -98,10 +108,11 @@ class Fleet:
     def command(self, index: int) -> list[str]:
         """What reaches a node's agent; a person can paste it."""
         command = (*module_command(self.python(index), "flagperf.agent"), "serve")
-        return list(self.allocation.agent_command(self.nodes[index], list(self._wrap(command))))
+        wrapped = command if self._wrapping is None else self._wrapping.command(index, command)
+        return list(self.allocation.agent_command(self.nodes[index], list(wrapped)))
 
     def python(self, index: int) -> str:
-        return self.nodes[index].python or sys.executable
+        return self._wrapping.python if self._wrapping else self.nodes[index].python or sys.executable
 
     def start(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
         """Start the agents of these nodes that have none, so many at once as the cluster allows. Returns why some did
@@ -143,6 +154,40 @@ class Fleet:
 
     def _is_late(self, index: int) -> bool:
         return time.monotonic() - self._channels[index].started_at > START_SECONDS
+
+    def outputs(self, command: Sequence[str], timeout_seconds: float) -> dict[int, str | NodeFailed]:
+        """What a short command prints on each node, outside of containers."""
+        found: dict[int, str | NodeFailed] = {}
+        for first in range(0, len(self.nodes), max(1, self.allocation.max_starts)):
+            indexes = range(first, min(first + self.allocation.max_starts, len(self.nodes)))
+            processes = {index: self._start_command(index, command) for index in indexes}
+            deadline = time.monotonic() + timeout_seconds
+            for index, process in processes.items():
+                found[index] = self._output(index, process, max(0.1, deadline - time.monotonic()))
+        return found
+
+    def _start_command(self, index: int, command: Sequence[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.allocation.agent_command(self.nodes[index], list(command)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def _output(self, index: int, process: subprocess.Popen[str], seconds: float) -> str | NodeFailed:
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return NodeFailed(f"{self._name(index)} did not answer within {seconds:.0f} s")
+        if process.returncode:
+            said = stderr.strip().splitlines()[-1:] or [exit_status(process.returncode)]
+            return NodeFailed(f"{self._name(index)}: {said[0]}")
+        return stdout
 
     # --- asking -----------------------------------------------------------------------------------------------------
 

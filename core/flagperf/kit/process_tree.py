@@ -9,11 +9,17 @@ from pathlib import Path
 
 _libc = ctypes.CDLL(None)  # loaded here: between fork and exec only a call is safe
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
     """Called in a child, between fork and exec or at its start: it gets this signal when its parent dies."""
     _libc.prctl(_PR_SET_PDEATHSIG, number)
+
+
+def name_process(name: str) -> None:
+    """What `ps` and `top` show, at most 15 letters: forks have the command line of the process above."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:

@@ -20,7 +20,7 @@ from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, work_orders
 from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
-from flagperf.store.paths import PARENT_EVENTS, node_log
+from flagperf.store.paths import PARENT_EVENTS, node_log, rank_events
 from flagperf.store.run import Ending, Status, ended
 
 Note = Callable[[Event], None]
@@ -39,7 +39,7 @@ def run_job(job: Job, fleet: Fleet, bundle: Path, on_progress: OnProgress, inter
     with writer:
         supervision = Supervision(fleet, job.timeout_seconds, note, on_progress)
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
-        ending = _first_problem(ending, _collect(job, fleet, bundle), _unreadable(bundle))
+        ending = _first_problem(ending, _collect(job, fleet, bundle), _incomplete(job, bundle), _unreadable(bundle))
         _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
@@ -53,7 +53,7 @@ def _first_problem(*endings: Ending | None) -> Ending:
 
 def _collect(job: Job, fleet: Fleet, bundle: Path) -> Ending | None:
     """From every node that is still there. Agents on this machine have written into the bundle itself."""
-    if fleet.nodes_share_host:
+    if fleet.writes_here:
         return None
     with writing(bundle):
         missing = collect_parts(fleet, fleet.reached(), job.run_id, bundle)
@@ -61,6 +61,12 @@ def _collect(job: Job, fleet: Fleet, bundle: Path) -> Ending | None:
         return None
     index = min(missing)
     return ended("failed", message("ending.not_collected", node=index, why=missing[index]))
+
+
+def _incomplete(job: Job, bundle: Path) -> Ending | None:
+    """Whatever the agents said: without the events of every rank there is no result."""
+    missing = [rank for rank in range(job.world_size) if not (bundle / rank_events(rank)).exists()]
+    return ended("failed", message("ending.ranks_missing", rank=missing[0], count=len(missing))) if missing else None
 
 
 def _unreadable(bundle: Path) -> Ending | None:
@@ -85,7 +91,7 @@ def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: S
         note(_run_started(bundle))
         problem = _start(fleet)
         if problem is None:
-            directory = str(bundle.absolute()) if fleet.nodes_share_host else ""
+            directory = str(bundle.absolute()) if fleet.writes_here else ""
             is_begun = True
             for order in work_orders(job, directory, interface):
                 fleet.request(order.node_index, "run", order)

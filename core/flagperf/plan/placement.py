@@ -9,6 +9,7 @@ from flagperf.commands import flagperf_command, pip_command
 from flagperf.errors import BadInput, MissingPart, Unsupported
 from flagperf.fleet import Fleet
 from flagperf.plan.nodes import describe_nodes
+from flagperf.plan.reach import with_image
 from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
 from flagperf.plugins import Plugins
@@ -43,7 +44,7 @@ def find_placement(
     spec: RunSpec, plugins: Plugins, fleet: Fleet, requires: tuple[str, ...], user_file: UserFile, needs_worker: bool
 ) -> Placement:
     asked = plugins.vendor_word(spec.vendor) if spec.vendor else None
-    described = describe_nodes(fleet, vendor=asked, requires=requires)
+    described = with_image(describe_nodes(fleet, vendor=asked, requires=requires), spec, fleet)
     if needs_worker:
         _check_requirements(spec.case, described)
     facts = tuple(with_stated_environment(node, user_file) for node in described)

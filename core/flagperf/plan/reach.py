@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from flagperf.errors import BadInput
-from flagperf.fleet import Fleet, open_fleet
+import msgspec
+
+from flagperf.errors import BadInput, NodeFailed, UnknownLayout, unknown_name
+from flagperf.fleet import Fleet, Wrapping, open_fleet
 from flagperf.plan.userfile import read_user_file
 from flagperf.plugins import Plugins
-from flagperf.spec import RunSpec, parse_assignment
+from flagperf.spec import Fact, NodeFacts, RunSpec, Values, absent_fact, parse_assignment
+
+IMAGE_SECONDS = 60.0
+
+SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
+"""That a container is part of an allocation is not known inside otherwise."""
 
 
 @contextlib.contextmanager
@@ -18,14 +27,91 @@ def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
     for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
         if value < 1:
             raise BadInput(f"{name} must be at least 1; got {value}")
+    wrapping = _wrapping(spec, plugins)
+    options = _given(
+        read_user_file(spec.config).clusters.get(spec.cluster, {}), spec.cluster_options, "--cluster-option"
+    )
     with (
-        plugins.allocation(spec.cluster, spec.nodes, given_options(spec)) as allocation,
-        open_fleet(allocation) as fleet,
+        plugins.allocation(spec.cluster, spec.nodes, options) as allocation,
+        open_fleet(allocation, wrapping) as fleet,
     ):
         yield fleet
 
 
-def given_options(spec: RunSpec) -> dict[str, Any]:
-    """Of the cluster: [clusters.NAME] of the user's file, and --cluster-option over it."""
-    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
-    return {**from_file, **dict(parse_assignment(text, "--cluster-option") for text in spec.cluster_options)}
+def _given(from_file: Values, assignments: Sequence[str], option: str) -> dict[str, Any]:
+    """The user's file, and the command line over it."""
+    return {**from_file, **dict(parse_assignment(text, option) for text in assignments)}
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+
+def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
+    if spec.container is None:
+        if spec.container_options:
+            raise BadInput("--container-option needs --container IMAGE")
+        return None
+    if spec.vendor is None:
+        raise BadInput("--container needs --vendor: what a container is given of the host depends on the cards")
+    from flagperf.fleet.containers import container_command  # lazy: most runs have none
+
+    container = _container(spec)
+    own_engines = plugins.cluster(spec.cluster).container_options
+    if container.engine == "pyxis" and "pyxis" not in own_engines:
+        raise BadInput(f"container engine pyxis is an option of srun; cluster {spec.cluster!r} has none such")
+    vendor = plugins.vendor_word(spec.vendor)
+    needs = plugins.launcher(vendor).container_needs()
+    variables = (*plugins.provided_backend(vendor).value.visibility_variables, *SCHEDULER_VARIABLES)
+    data_dir = str(Path(spec.data_dir).absolute()) if spec.data_dir else None
+    token = secrets.token_hex(4)
+
+    def wrap(index: int, command: Sequence[str]) -> list[str]:
+        name = f"flagperf-{token}-{index}"
+        return container_command(container, needs, data_dir, command, name=name, variables=variables)
+
+    wrap(0, ())  # what is wrong with the request is said before anything is asked for
+    return Wrapping(container.python, wrap)
+
+
+def _container(spec: RunSpec) -> Any:
+    from flagperf.fleet.containers import Container
+
+    given = _given(read_user_file(spec.config).container, spec.container_options, "--container-option")
+    known = [name for name in Container.__struct_fields__ if name != "image"]
+    for name in given:
+        if name not in known:
+            raise unknown_name("option of containers", name, known)
+    try:
+        return msgspec.convert({**given, "image": spec.container}, Container, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"options of containers: {error}") from None
+
+
+def with_image(facts: Sequence[NodeFacts], spec: RunSpec, fleet: Fleet) -> tuple[NodeFacts, ...]:
+    """What image it was, as each node's engine knows it."""
+    if spec.container is None:
+        return tuple(facts)
+    from flagperf.fleet.containers import image_question, read_image
+
+    container = _container(spec)
+    question = image_question(container)
+    answers = fleet.outputs(question, IMAGE_SECONDS) if question else {}
+    named = f"{container.engine} {container.image}"
+
+    def fact(index: int) -> Fact:
+        answer = answers.get(index)
+        if answer is None or isinstance(answer, NodeFailed):
+            return Fact(f"{named} (its digest is not known: {answer or 'the engine cannot tell'})")
+        try:
+            image = read_image(container, answer)
+        except UnknownLayout:
+            return absent_fact("environment.image_unreadable", image=named)
+        return Fact(" ".join([named, image.id, *image.digests]))
+
+    found = [fact(0 if fleet.nodes_share_host else index) for index in range(len(facts))]
+    return tuple(_with_fact(node, each) for node, each in zip(facts, found, strict=True))
+
+
+def _with_fact(node: NodeFacts, fact: Fact) -> NodeFacts:
+    environment = msgspec.structs.replace(node.environment, facts={**node.environment.facts, "container": fact})
+    return msgspec.structs.replace(node, environment=environment)

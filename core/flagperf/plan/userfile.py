@@ -24,13 +24,14 @@ from flagperf.plugins import Plugins
 from flagperf.spec import NodeFacts, RunSpec, Values, read_toml, state_environment
 
 DEFAULT_FILE = "flagperf.toml"
-TABLES = ("environment", "cases", "clusters")
+TABLES = ("environment", "cases", "clusters", "container")
 
 
 class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, Any] = {}
     cases: dict[str, Values] = {}
     clusters: dict[str, Values] = {}
+    container: Values = {}
     path: str = ""
     """Empty where there is no file."""
 
@@ -45,7 +46,9 @@ def read_user_file(asked: str | None) -> UserFile:
     try:
         return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
     except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: {error}; it may have [environment], [cases.NAME] and [clusters.NAME]") from None
+        raise BadInput(
+            f"{path}: {error}; it may have [environment], [cases.NAME], [clusters.NAME] and [container]"
+        ) from None
 
 
 def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
@@ -66,6 +69,6 @@ def _check_tables(content: dict[str, Any], path: Path) -> None:
     for table in content:
         if table not in TABLES:
             unknown = unknown_name(
-                "table", table, TABLES, "(it may have [environment], [cases.NAME] and [clusters.NAME])"
+                "table", table, TABLES, "(it may have [environment], [cases.NAME], [clusters.NAME] and [container])"
             )
             raise BadInput(f"{path}: {unknown}")

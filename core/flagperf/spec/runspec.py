@@ -27,6 +27,10 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: str = "local"
     cluster_options: tuple[str, ...] = ()
     """`name=value` each."""
+    container: str | None = None
+    """Image that the agents run in."""
+    container_options: tuple[str, ...] = ()
+    """`name=value` each."""
     interface: str | None = None
     """Network interface between the nodes."""
 
