@@ -6,7 +6,7 @@ What adapters are built with (reading tools, finding cards, the torchrun launche
 from typing import TYPE_CHECKING
 
 from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory
-from flagperf.api.cluster import AgentProcess, Allocation, Cluster, Node, NoOptions
+from flagperf.api.cluster import AgentProcess, Allocation, Cluster, JobState, Node, NoOptions
 from flagperf.api.device import (
     Activation,
     AllocatorMemory,
@@ -54,6 +54,7 @@ __all__ = [
     "Device",
     "DeviceBackend",
     "EstimateMemory",
+    "JobState",
     "LaunchCommand",
     "Launcher",
     "Machine",

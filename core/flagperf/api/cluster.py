@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
+
+from flagperf.errors import BadInput
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -22,6 +24,15 @@ class Node(msgspec.Struct, frozen=True):
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a cluster that has no options."""
+
+
+class JobState(msgspec.Struct, frozen=True):
+    """Where a job is that was put into a cluster's queue. Since HOOK_API 2."""
+
+    phase: Literal["queued", "running", "ended", "unknown"]
+    """`unknown`: the cluster knows no such job, or does not any more."""
+    reason: str = ""
+    """The cluster's own words for it, a sentence: what it waits for, or how it ended."""
 
 
 class Allocation(abc.ABC):
@@ -40,7 +51,9 @@ class Allocation(abc.ABC):
     @abc.abstractmethod
     def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
         """What is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr are
-        carried byte by byte; the end of stdin reaches the node. SIGTERM ends it."""
+        carried byte by byte; the end of stdin reaches the node. SIGTERM ends it. What follows the last newline of
+        stdout may be held back until the next one, as srun does. Raises BadInput for words that cannot be carried
+        exactly."""
 
     def explain(self, node: Node) -> str:
         """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty."""
@@ -68,6 +81,22 @@ class Cluster(abc.ABC):
     def allocate(self, num_nodes: int, options: Any) -> Allocation:
         """The nodes of a command, `options` being of the type above. Raises BadInput where there are fewer. May wait in
         a queue."""
+
+    def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
+        """Put a command into the cluster's queue, to be started on the first of its nodes, where `allocate` then gives
+        them. What it prints goes into the file `log`. Gives the job's id. Since HOOK_API 2."""
+        raise self._no_queue()
+
+    def job_state(self, job: str) -> JobState:
+        """Of a job that `submit` gave. Raises BadInput for what cannot be an id. Since HOOK_API 2."""
+        raise self._no_queue()
+
+    def cancel(self, job: str) -> None:
+        """End a job that `submit` gave, queued or running. Raises BadInput where there is none. Since HOOK_API 2."""
+        raise self._no_queue()
+
+    def _no_queue(self) -> BadInput:
+        return BadInput(f"cluster {self.name} has no queue: its commands run while you wait")
 
 
 class AgentProcess:

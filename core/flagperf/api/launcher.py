@@ -118,6 +118,10 @@ class Launcher(abc.ABC):
     """Where a shell script usually is that has to be sourced before torch can be imported: an absolute path, shown in
     plans for machines elsewhere. Empty: none is needed."""
 
+    gres_word: ClassVar[str] = ""
+    """What Slurm calls the vendor's cards where a site has no word of its own, such as `gpu`: a job on 8 of them then
+    asks for `gpu:8`. Empty: nothing is asked for unless the user says it. Since HOOK_API 2."""
+
     @abc.abstractmethod
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
         """The command that starts this node's workers as `python -m worker_module`, one per device. Each worker finds

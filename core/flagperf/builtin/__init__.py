@@ -1,4 +1,4 @@
-"""The vendor that every machine has, and the site of one machine. Written as an outside plugin would be.
+"""The vendor that every machine has, and the usual ways to reach nodes. Written as an outside plugin would be.
 
 Each hook imports what it gives: a process loads only what it asks for.
 """
@@ -35,5 +35,7 @@ def flagperf_launchers() -> list[Launcher]:
 @hookimpl
 def flagperf_clusters() -> list[Cluster]:
     from flagperf.builtin.local import LocalCluster
+    from flagperf.builtin.slurm import SlurmCluster
+    from flagperf.builtin.ssh import SshCluster
 
-    return [LocalCluster()]
+    return [LocalCluster(), SshCluster(), SlurmCluster()]

@@ -1,0 +1,341 @@
+"""Nodes of Slurm. Inside an allocation its nodes are used, else one is asked for; each agent is a step of its own.
+
+Nothing that an option says reaches a shell: options are words of salloc, sbatch and srun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+import select
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from flagperf.api import Allocation, Cluster, JobState, Node
+from flagperf.builtin.remote import check_installed, check_options, check_python, first_names, last_words
+from flagperf.errors import BadInput, NodeFailed, ToolFailed
+from flagperf.kit import run_tool
+from flagperf.kit.process_tree import die_with_parent
+
+QUESTION_SECONDS = 5.0
+"""For one question to Slurm's controller."""
+SUBMIT_SECONDS = 60.0
+QUEUE_SECONDS = 30.0
+"""Between two questions why a job is still in the queue."""
+RELEASE_SECONDS = 10.0
+
+
+class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    partition: str = ""
+    """Where to ask for nodes. Empty: Slurm's default."""
+    account: str = ""
+    """Whom to charge."""
+    gres: str = ""
+    """Cards of each node, such as `gpu:8`. Empty: the vendor's word with the number of cards, where there is one.
+    `none`: not asked for, for sites whose Slurm knows no cards."""
+    time: str = "01:00:00"
+    """When Slurm ends the job, whatever happened to flagperf. As Slurm reads it: minutes, or hours:minutes:seconds."""
+    constraint: str = ""
+    """Features that the nodes must have."""
+    reservation: str = ""
+    """Take the nodes from this reservation."""
+    nodelist: str = ""
+    """Nodes that must be among those given, such as `node[01-04]`."""
+    exclusive: bool = True
+    """Ask for whole nodes: all of their CPUs and memory, nobody beside. Without it a node gives one CPU, unless
+    `arguments` say more."""
+    arguments: tuple[str, ...] = ()
+    """Further words for salloc and sbatch, each as `--name=value` or `--name`, such as `--qos=high`."""
+    step_arguments: tuple[str, ...] = ()
+    """Further words for the srun of each node's step, of the same form."""
+    python: str = ""
+    """The Python that has flagperf on the nodes. Empty: the same path as here."""
+
+
+class SlurmAllocation(Allocation):
+    def __init__(self, job: str, nodes: Sequence[Node], step_arguments: Sequence[str], held: HeldJob | None) -> None:
+        self.job, self.nodes = job, tuple(nodes)
+        self._step_arguments, self._held = step_arguments, held
+
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        """One step for each node: in one step of all nodes their lines would be cut and mixed. Not unbuffered: that
+        gives the agent a terminal in place of pipes."""
+        return [
+            "srun",
+            *self._step_arguments,
+            f"--jobid={self.job}",
+            "--nodes=1",
+            "--ntasks=1",
+            f"--nodelist={node.name}",
+            "--overlap",
+            "--mpi=none",
+            "--cpu-bind=none",  # one task would else be bound to one core at some sites
+            "--chdir=/",
+            *command,
+        ]
+
+    def explain(self, node: Node) -> str:
+        found = _queue_entry(self.job)
+        if found is None:
+            return ""
+        words = "" if found.phase == "running" else found.sentence(self.job, was_running=True)
+        return "; ".join(filter(None, [words, _node_trouble(node.name)]))
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.end(self.job)
+
+
+class SlurmCluster(Cluster):
+    name = "slurm"
+    options = SlurmOptions
+
+    def allocate(self, num_nodes: int, options: SlurmOptions) -> Allocation:
+        _check(self.name, options)
+        own_job = os.environ.get("SLURM_JOB_ID", "")
+        if own_job:
+            _check_running(own_job)
+            return _allocation(own_job, os.environ.get("SLURM_JOB_NODELIST", ""), num_nodes, options, None)
+        held = HeldJob(_request(num_nodes, options))
+        job = ""
+        try:
+            job, node_list = held.wait()
+            return _allocation(job, node_list, num_nodes, options, held)
+        except BaseException:  # Ctrl-C in the queue too
+            held.end(job)
+            raise
+
+    def submit(self, command: Sequence[str], num_nodes: int, options: SlurmOptions, log: str) -> str:
+        """Needs a folder that the nodes share: what the command writes is written on the first node."""
+        _check(self.name, options)
+        with tempfile.NamedTemporaryFile("w", prefix="flagperf-", suffix=".sh") as script:
+            script.write(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+            script.flush()
+            own = ["--parsable", "--no-requeue", f"--output={log.replace('%', '%%')}", script.name]
+            output = run_tool(["sbatch", *_request(num_nodes, options), *own], SUBMIT_SECONDS)
+        if not output.ok:
+            raise BadInput(f"sbatch did not take the job: {last_words(output)}")
+        return output.stdout.strip().partition(";")[0]
+
+    def job_state(self, job: str) -> JobState:
+        found = _queue_entry(_checked_job(job))
+        if found is None:
+            return JobState("unknown", f"Slurm knows no job {job} any more")
+        return JobState(found.phase, found.sentence(job))
+
+    def cancel(self, job: str) -> None:
+        output = run_tool(["scancel", _checked_job(job)], QUESTION_SECONDS)
+        if not output.ok:
+            raise BadInput(f"scancel did not end job {job}: {last_words(output)}")
+
+
+def _check(cluster: str, options: SlurmOptions) -> None:
+    check_installed("srun", "flagperf has to be started where Slurm's commands are")
+    check_options(cluster, options)
+    check_python(cluster, options.python)
+    for name in ("arguments", "step_arguments"):
+        for word in getattr(options, name):
+            if not _ARGUMENT.match(word):
+                raise BadInput(f"option {name} of cluster slurm: {word!r} is not of the form --name=value or --name")
+
+
+_ARGUMENT = re.compile(r"--[a-z]")
+_ASKED = ("partition", "account", "gres", "time", "constraint", "reservation", "nodelist")
+
+
+def _request(num_nodes: int, options: SlurmOptions) -> list[str]:
+    """What salloc and sbatch are asked for. The user's words come first, so that they cannot change ours."""
+    asked = {name: getattr(options, name) for name in _ASKED}
+    if asked["gres"] == "none":
+        asked["gres"] = ""
+    whole = ["--exclusive", "--mem=0"] if options.exclusive else []
+    named = [f"--{name}={value}" for name, value in asked.items() if value]
+    return [*options.arguments, "--job-name=flagperf", f"--nodes={num_nodes}", *whole, *named]
+
+
+def _allocation(
+    job: str, node_list: str, num_nodes: int, options: SlurmOptions, held: HeldJob | None
+) -> SlurmAllocation:
+    names = first_names(_answer("scontrol", "show", "hostnames", node_list).split(), num_nodes, f"Slurm's job {job}")
+    addresses = _addresses(node_list)
+    nodes = [Node(name, addresses.get(name, ""), options.python) for name in names]
+    return SlurmAllocation(job, nodes, options.step_arguments, held)
+
+
+def _addresses(node_list: str) -> dict[str, str]:
+    """By node, those that are IP addresses. Names of nodes often resolve on the nodes alone, or nowhere."""
+    lines = _answer("sinfo", "--Node", "--noheader", f"--nodes={node_list}", "--format=%N|%o").splitlines()
+    found = {}
+    for line in lines:
+        name, _, address = line.strip().partition("|")
+        with contextlib.suppress(ValueError):
+            found[name] = str(ipaddress.ip_address(address))
+    return found
+
+
+class HeldJob:
+    """An allocation for as long as this process lives. Where flagperf was killed, the kernel tells salloc, which takes
+    the job out of the queue or gives the nodes back; and its command ends with its stdin."""
+
+    _HOLD = ("sh", "-c", 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat')
+
+    def __init__(self, request: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
+        self._process = subprocess.Popen(
+            ["salloc", *request, *self._HOLD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which then gives the job back
+            preexec_fn=die_with_parent,
+        )
+
+    def wait(self) -> tuple[str, str]:
+        """The job and its nodes, as soon as Slurm gives them."""
+        assert self._process.stdout
+        told, seconds = "", 2.0
+        while not select.select([self._process.stdout], [], [], seconds)[0]:
+            told, seconds = self._tell_why(told), QUEUE_SECONDS
+        job, _, node_list = self._process.stdout.readline().strip().partition(" ")
+        if not job:
+            raise self._failure()
+        return job, node_list
+
+    def end(self, job: str) -> None:
+        """Gives the nodes back. scancel as well: salloc may have been killed."""
+        job = job or self._pending_job()
+        if job:
+            run_tool(["scancel", job], QUESTION_SECONDS)
+        with self._process:  # closes its streams
+            assert self._process.stdin
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            try:
+                self._process.wait(RELEASE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._errors.close()
+
+    def _tell_why(self, told: str) -> str:
+        """Whoever waits wants to know for what. A job that can never start is not waited for."""
+        job = self._pending_job()
+        found = _queue_entry(job) if job else None
+        if found is None or found.phase != "queued" or found.reason == told:
+            return told
+        if found.reason in _NEVER:
+            raise BadInput(f"Slurm would never start the job: {found.reason}; it was taken back")
+        print(f"flagperf: {found.sentence(job)}", file=sys.stderr)
+        return found.reason
+
+    def _failure(self) -> BadInput | NodeFailed:
+        said = self._said().strip().splitlines() or ["salloc said nothing"]
+        words = next((line for line in said if "error" in line.lower()), said[-1])
+        job = self._pending_job()
+        return NodeFailed(f"Slurm's job {job} gave no nodes: {words}") if job else BadInput(f"no nodes: {words}")
+
+    def _pending_job(self) -> str:
+        found = re.search(r"job allocation (\d+)", self._said())
+        return found[1] if found else ""
+
+    def _said(self) -> str:
+        """At an offset of its own: salloc goes on writing at the shared one."""
+        return os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace")
+
+
+# --- what Slurm says of jobs and nodes --------------------------------------------------------------------------------
+
+_QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+_AT_WORK = frozenset(
+    {"CONFIGURING", "RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
+)
+_NEVER = frozenset(
+    {"AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionConfig", "PartitionNodeLimit"}
+    | {"PartitionTimeLimit"}
+)
+"""Reasons that only another request, or an operator, can change."""
+
+_SAID = {
+    "BOOT_FAIL": "ended, because a node did not boot",
+    "CANCELLED": "was cancelled",
+    "COMPLETED": "has ended",
+    "DEADLINE": "ended at its deadline",
+    "FAILED": "has failed",
+    "NODE_FAIL": "ended, because one of its nodes failed",
+    "OUT_OF_MEMORY": "ran out of memory",
+    "PREEMPTED": "was preempted by another job",
+    "REVOKED": "was taken by another cluster",
+    "RUNNING": "is running",
+    "STOPPED": "is stopped",
+    "SUSPENDED": "is suspended",
+    "TIMEOUT": "reached its time limit",
+}
+
+
+class QueueEntry(msgspec.Struct, frozen=True):
+    """As squeue shows a job."""
+
+    state: str
+    time_limit: str
+    reason: str
+
+    @property
+    def phase(self) -> Literal["queued", "running", "ended"]:
+        if self.state in _QUEUED:
+            return "queued"
+        return "running" if self.state in _AT_WORK else "ended"
+
+    def sentence(self, job: str, was_running: bool = False) -> str:
+        return f"Slurm's job {job} {self._words(was_running)}"
+
+    def _words(self, was_running: bool) -> str:
+        if self.phase == "queued":
+            return f"{'was put back into' if was_running else 'is in'} the queue ({self.state}, {self.reason})"
+        if self.state == "TIMEOUT":
+            return f"reached its time limit of {self.time_limit}"
+        return _SAID.get(self.state, f"is in the state {self.state}")
+
+
+def _queue_entry(job: str) -> QueueEntry | None:
+    """None where the controller does not answer, or has forgotten the job, as it does some minutes after its end."""
+    output = run_tool(["squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T|%l|%r"], QUESTION_SECONDS)
+    fields = output.stdout.strip().split("|", 2)
+    return QueueEntry(*fields) if output.ok and len(fields) == 3 else None
+
+
+def _check_running(job: str) -> None:
+    found = _queue_entry(_checked_job(job))
+    if found is None or found.phase != "running":
+        what = found.sentence(job) if found else f"Slurm knows no job {job}"
+        raise BadInput(f"SLURM_JOB_ID is {job}, but {what}; leave that shell, or unset SLURM_JOB_ID to ask for nodes")
+
+
+def _checked_job(job: str) -> str:
+    if not job.isascii() or not job.isdigit():
+        raise BadInput(f"{job!r} is no number of a job of Slurm")
+    return job
+
+
+def _node_trouble(name: str) -> str:
+    """`*` after the state: it does not respond."""
+    output = run_tool(["sinfo", "--noheader", f"--nodes={name}", "--format=%T|%E"], QUESTION_SECONDS)
+    state, _, reason = output.stdout.strip().partition("\n")[0].partition("|")
+    if not output.ok or not re.match(r"down|fail|error|unknown|.*\*$", state):
+        return ""
+    why = f" ({reason.strip()})" if reason.strip() not in ("", "none") else ""
+    return f"Slurm has node {name} as {state}{why}"
+
+
+def _answer(*command: str) -> Any:
+    output = run_tool(command, QUESTION_SECONDS)
+    if not output.ok:
+        raise ToolFailed(f"{' '.join(command)} failed: {last_words(output)}")
+    return output.stdout

@@ -1,0 +1,199 @@
+"""Nodes that are reached by OpenSSH: one connection for each, made by the user's own ssh.
+
+User name, port, keys, jump hosts and known_hosts are what `ssh HOST` already uses. Host keys are always checked, and
+nothing is ever asked for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from flagperf.api import Allocation, Cluster, Node
+from flagperf.builtin.remote import (
+    CONTROL_CHARACTER,
+    check_installed,
+    check_options,
+    check_python,
+    first_names,
+    last_words,
+)
+from flagperf.errors import BadInput
+from flagperf.kit import run_tool
+
+FIXED_SETTINGS = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "NoHostAuthenticationForLocalhost": "no",
+    # A connection that is cut is noticed after at most 20 s.
+    "ServerAliveInterval": "5",
+    "ServerAliveCountMax": "3",
+    "ClearAllForwardings": "yes",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "RemoteCommand": "none",
+}
+"""Given first: of several values of a setting ssh takes the first."""
+
+NOT_TO_BE_SET = frozenset(
+    {name.lower() for name in FIXED_SETTINGS}
+    | {"connecttimeout", "forkafterauthentication", "host", "include", "knownhostscommand", "match", "requesttty"}
+    | {"sessiontype", "stdinnull", "verifyhostkeydns"}
+)
+
+JUMP_HOST_STARTS = 8
+"""By default sshd drops connections at random from ten on that have not logged in yet (MaxStartups 10:30:100). Of 60
+at once through one host 22 were dropped, of 8 none."""
+
+
+class SshOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    hosts: str = ""
+    """Names as ssh knows them, in ClusterShell's notation: `node[01-16]`, `alpha,beta`. The first of them are used."""
+    hosts_file: str = ""
+    """In place of `hosts`: a file with such names, in one or several lines. `#` begins a comment."""
+    python: str = ""
+    """The Python that has flagperf on the hosts. Empty: the same path as here."""
+    config: str = ""
+    """A file that ssh reads in place of ~/.ssh/config and /etc/ssh/ssh_config."""
+    connect_timeout: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 10
+    """Seconds for each host."""
+    max_starts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many connections may be opening at once. 0: 64, or 8 where a jump host stands before the hosts."""
+    settings: tuple[str, ...] = ()
+    """Further settings of ssh_config, each as `Name=value`, such as `ProxyJump=login1`. Those that could turn off the
+    check of host keys are refused."""
+
+
+class SshAllocation(Allocation):
+    def __init__(self, nodes: Sequence[Node], ssh: Sequence[str], max_starts: int) -> None:
+        self.nodes, self.max_starts, self._ssh = tuple(nodes), max_starts, ssh
+
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        return [*self._ssh, "--", node.name, shlex.join(map(_carried, command))]
+
+
+class SshCluster(Cluster):
+    name = "ssh"
+    options = SshOptions
+
+    def allocate(self, num_nodes: int, options: SshOptions) -> Allocation:
+        check_installed("ssh", "install the OpenSSH client")
+        check_options(self.name, options)
+        check_python(self.name, options.python)
+        hosts = first_names(_hosts(options), num_nodes, "the list of hosts")
+        nodes = [Node(host, _address(host), options.python) for host in hosts]
+        ssh = _ssh(options)
+        safe_starts = _safe_starts(ssh, hosts[0])
+        return SshAllocation(nodes, ssh, options.max_starts or safe_starts)
+
+
+def _ssh(options: SshOptions) -> list[str]:
+    """ssh with all that comes before the host."""
+    fixed = {**FIXED_SETTINGS, "ConnectTimeout": str(options.connect_timeout)}
+    settings = [*(f"{name}={value}" for name, value in fixed.items()), *map(_permitted, options.settings)]
+    config = ["-F", str(Path(options.config).absolute())] if options.config else []
+    return ["ssh", "-T", *config, *(word for setting in settings for word in ("-o", setting))]
+
+
+def _permitted(setting: str) -> str:
+    name, equals, _ = setting.partition("=")
+    if not equals or not name.isalnum():
+        raise BadInput(f"option settings of cluster ssh: {setting!r} is not of the form Name=value")
+    if name.lower() in NOT_TO_BE_SET:
+        raise BadInput(
+            f"option settings of cluster ssh: {name} cannot be set, because flagperf relies on its value for the check "
+            "of host keys or for its connection"
+        )
+    return setting
+
+
+def _safe_starts(ssh: Sequence[str], host: str) -> int:
+    """`ssh -G` connects to nothing. It reads all settings, so that mistakes in them are found here."""
+    output = run_tool([*ssh, "-G", "--", host])
+    if not output.ok:
+        raise BadInput(f"ssh cannot read its settings for {host}: {last_words(output)}")
+    jump = re.search(r"^(proxyjump|proxycommand) (?!none$)", output.stdout, re.MULTILINE)
+    return JUMP_HOST_STARTS if jump else SshAllocation.max_starts
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+_BETWEEN_SETS = re.compile(r",(?![^\[]*\])")
+_OPERATOR = re.compile(r"[!&^]")
+
+
+def _hosts(options: SshOptions) -> list[str]:
+    if bool(options.hosts) == bool(options.hosts_file):
+        what = "both hosts and hosts_file are" if options.hosts else "neither hosts nor hosts_file is"
+        raise BadInput(
+            f"cluster ssh: {what} given; name the hosts once, for example with --cluster-option hosts=node[01-16]"
+        )
+    if options.hosts:
+        return list(dict.fromkeys(_names("option hosts of cluster ssh", options.hosts)))
+    return list(dict.fromkeys(_names_in_file(Path(options.hosts_file))))
+
+
+def _names_in_file(path: Path) -> Iterator[str]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"option hosts_file of cluster ssh: cannot read {path}: {error}") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield from _names(f"{path}, line {number}", line.partition("#")[0].strip())
+
+
+def _names(where: str, text: str) -> Iterator[str]:
+    """In the order in which they are written. Only where a set is taken from another, in that of ClusterShell."""
+    # Not at the top: it takes 30 ms, and other commands need none of it.
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    try:
+        for part in [text] if _OPERATOR.search(text) else _BETWEEN_SETS.split(text):
+            for name in NodeSet(part, resolver=RESOLVER_NOGROUP):
+                yield _checked(where, name)
+    except NodeSetException as error:
+        raise BadInput(f"{where}: {text!r} is no list of hosts: {error}") from None
+
+
+def _checked(where: str, name: str) -> str:
+    if not _NAME.fullmatch(name) and not _address(name, with_scope=True):
+        raise BadInput(
+            f"{where}: {name!r} is no host name; names and IP addresses can be listed, user and port belong in the "
+            "configuration of ssh"
+        )
+    return name
+
+
+def _address(host: str, with_scope: bool = False) -> str:
+    """The host where it is an IP address. One with a scope means something on this machine only."""
+    if not _ADDRESS.fullmatch(host) or ("%" in host and not with_scope):
+        return ""
+    try:
+        return host if ipaddress.ip_address(host) else ""
+    except ValueError:
+        return ""
+
+
+# --- the remote command -----------------------------------------------------------------------------------------------
+
+_READ_DIFFERENTLY = re.compile(r"^[=%]|[!\\]")
+
+
+def _carried(word: str) -> str:
+    """sshd gives the command to the user's login shell, which may be any. Quoted as for sh, these words would not
+    arrive as they are: csh looks for `!` in quotes and ends at a newline, fish reads a backslash there, and zsh and csh
+    expand a word that begins with `=` or `%`."""
+    if _READ_DIFFERENTLY.search(word) or CONTROL_CHARACTER.search(word):
+        raise BadInput(
+            f"cluster ssh cannot carry {word!r} to a host: login shells differ in what they make of `!`, `\\`, control "
+            "characters, and a leading `=` or `%`; use another path or name"
+        )
+    return word
