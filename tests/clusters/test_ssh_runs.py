@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,12 @@ def command(hosts: Hosts, cwd: Path, *arguments: str, config: Path | None = None
 
 def flagperf(hosts: Hosts, cwd: Path, *arguments: str, config: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(hosts, cwd, *arguments, config=config), cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+        command(hosts, cwd, *arguments, config=config),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 

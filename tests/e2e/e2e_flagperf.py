@@ -78,18 +78,22 @@ def processes_of(bundle: Path) -> list[psutil.Process]:
 
 
 def agent_process(parent: subprocess.Popen[str], verb: str) -> psutil.Process:
-    """The one process below `parent` that is this verb of the agent; not the agent's own forks."""
+    """The one process below `parent` that is the agent (`serve`), its watchdog (`watch`), or that of a verb."""
     children = psutil.Process(parent.pid).children(recursive=True)
-    (found,) = [child for child in children if is_agent(child, verb) and not is_agent(child.parent(), verb)]
+    (found,) = [child for child in children if is_agent(child, verb)]
     return found
 
 
 def is_agent(process: psutil.Process | None, verb: str) -> bool:
+    """Forks of the agent have names of their own; the agent itself and the probe are told by their command lines."""
     try:
-        command = process.cmdline() if process else []
+        name, command = (process.name(), process.cmdline()) if process else ("", [])
     except psutil.Error:
         return False
-    return command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
+    is_fork = name.startswith("flagperf-")
+    return name == f"flagperf-{verb}" or (
+        not is_fork and command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
+    )
 
 
 def wait_until_gone(bundle: Path, seconds: float = 120) -> None:

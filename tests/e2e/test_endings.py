@@ -111,10 +111,11 @@ def test_further_ctrl_cs_do_not_break_off_the_orderly_end(tmp_path: Path) -> Non
     assert not processes_of(bundle)
 
 
-def test_an_agent_that_hangs_does_not_outlast_its_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["serve", "run"])
+def test_an_agent_that_hangs_does_not_outlast_its_run(tmp_path: Path, verb: str) -> None:
     process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
     bundle = wait_for_step(tmp_path, process)
-    agent_process(process, "run").suspend()
+    agent_process(process, verb).suspend()
     assert interrupt(process).code == 130
     wait_until_gone(bundle)
 
@@ -134,7 +135,7 @@ def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Pa
     agent_process(process, "run").kill()
     process.communicate(timeout=300)
     assert process.returncode == 3
-    assert "ended without reporting" in read_run(bundle)["ending"]["reason"]
+    assert "node 0 was lost: killed by SIGKILL" in read_run(bundle)["ending"]["reason"]
     wait_until_gone(bundle)
 
 

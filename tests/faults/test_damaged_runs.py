@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from e2e_flagperf import bundle_of, metric, read_run, said, wait_for_step
 from faulty_flagperf import RUN, SITE, assert_nothing_left, ended, flagperf, start
 
 from flagperf import run as run_module
+from flagperf.fleet import Fleet
 from flagperf.launch import raise_on_signals, signals_restored
-from flagperf.plan import Plan, make_plan
+from flagperf.plan import Plan, make_plan, reach_nodes
 from flagperf.plugins import load_plugins
 from flagperf.spec import RunSpec
 from flagperf.store import bundle as store
@@ -123,16 +125,18 @@ def test_what_the_kernel_kills_for_lack_of_memory_is_out_of_memory(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def planned() -> Iterator[tuple[Plan, Fleet]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SITE))
-        return make_plan(RunSpec("sleeper", vendor="cpu"), load_plugins())
+        spec, plugins = RunSpec("sleeper", vendor="cpu"), load_plugins()
+        with reach_nodes(spec, plugins) as fleet:
+            yield make_plan(spec, plugins, fleet), fleet
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("num_files", [0, 1, 2])
 def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
-    tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch, number: int, num_files: int
+    tmp_path: Path, planned: tuple[Plan, Fleet], monkeypatch: pytest.MonkeyPatch, number: int, num_files: int
 ) -> None:
     """Before environment.json, before run.json, and after both."""
     made, write, writer = [], store.write_atomically, run_module.run_job
@@ -152,5 +156,5 @@ def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
     monkeypatch.setattr(run_module, "run_job", started)
     with signals_restored(), pytest.raises(KeyboardInterrupt):
         raise_on_signals()
-        run_module.execute(plan, load_plugins(), tmp_path / "runs")
+        run_module.execute(*planned, tmp_path / "runs")
     assert not list(tmp_path.glob("runs/*"))

@@ -25,24 +25,25 @@ def worker_of(bundle: Path) -> psutil.Process:
 
 
 def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
-    """Until the command has started so many processes at once. An agent that runs a job comes with its watchdog."""
+    """Until the command has started so many processes at once. The agent comes with its watchdog, and a fork for each verb."""
     deadline = time.monotonic() + 120
     while len(agents_of(cwd)) < count + 1 and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["serve", "run"])
+def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path, verb: str) -> None:
     """The probe is stuck in a call of the vendor's, the worker ignores SIGTERM, its child is in another session."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"), fault="sample:loop")
     bundle = wait_for_step(tmp_path, process)
     while len(processes_of(bundle)) < 3:  # the worker, its child, the probe
         time.sleep(0.05)
     assert list((tmp_path / "tmp").iterdir())
-    agent_process(process, "run").kill()
+    agent_process(process, verb).kill()
     done = ended(process)
     assert (done.code, said(read_run(bundle))[0]) == (3, "failed")
-    assert "ended without reporting" in done.stderr
+    assert "node 0 was lost: " in done.stderr
     assert_nothing_left(tmp_path, bundle, seconds=2)  # gone by then: the command has waited for it
     assert "the agent left behind: " in (bundle / "logs" / "agent-000.log").read_text()
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
@@ -52,7 +53,7 @@ def test_a_killed_agent_whose_launcher_is_stopped_leaves_nothing(tmp_path: Path)
     process = start(tmp_path, *RUN, *mode("hang"))
     bundle = wait_for_step(tmp_path, process)
     worker_of(bundle).suspend()
-    agent_process(process, "run").kill()
+    agent_process(process, "serve").kill()
     assert ended(process).code == 3
     assert_nothing_left(tmp_path, bundle, seconds=2)
 
@@ -84,7 +85,7 @@ def test_a_probe_that_is_killed_before_it_is_ready_costs_its_figures_alone(tmp_p
     assert "the probe ended early (killed by SIGKILL" in used["detail"]
 
 
-@pytest.mark.parametrize("num_processes", [2, 3])
+@pytest.mark.parametrize("num_processes", [3, 4])
 def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_processes: int) -> None:
     """As soon as the agent of the run is there, and once it has started its probe."""
     process = start(tmp_path, *RUN, *mode("hang"))
@@ -102,7 +103,7 @@ def test_a_killed_command_takes_all_with_it(tmp_path: Path, with_agent: bool) ->
     """Also where its agent is killed in the same moment, while the launcher is stopped."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"))
     bundle = wait_for_step(tmp_path, process)
-    agent = agent_process(process, "run")
+    agent = agent_process(process, "serve")
     if with_agent:
         worker_of(bundle).suspend()
         agent.kill()
@@ -121,7 +122,7 @@ def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 3), (signal.SIGTERM, 4)]
+    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 3), (signal.SIGTERM, 5)]
 )
 def test_a_signal_at_any_moment_leaves_a_bundle_with_an_ending_or_none(
     tmp_path: Path, number: int, num_processes: int

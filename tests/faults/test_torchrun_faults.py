@@ -27,7 +27,7 @@ def test_a_stopped_torchrun_and_deaf_workers_are_gone_and_nothing_listened_outsi
     assert {each.laddr.ip for each in listening if each.pid in pids} == {"127.0.0.1"}
     launcher = next(each for each in mine if "flagperf.kit.loopback_torchrun" in each.cmdline())
     launcher.suspend()
-    agent_process(process, "run").kill()
+    agent_process(process, "serve").kill()
     assert ended(process).code == 3
     assert said(read_run(bundle))[0] == "failed"
     assert_nothing_left(tmp_path, bundle, seconds=2)

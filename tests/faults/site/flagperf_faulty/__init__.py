@@ -9,7 +9,7 @@ from typing import Any
 
 from flagperf.api import (
     Activation,
-    AgentProcess,
+    Allocation,
     Availability,
     CardModel,
     CaseReference,
@@ -22,6 +22,7 @@ from flagperf.api import (
     MemoryProbe,
     Node,
     NodeShare,
+    NoOptions,
     Peak,
     Precision,
     Presence,
@@ -111,28 +112,27 @@ class FaultyLauncher(Launcher):
         return answer("env_script", None)
 
 
-class FaultySite(Cluster):
-    name = "faultysite"
+class FaultyAllocation(Allocation):
     nodes_share_host = True
 
-    def nodes(self, num_nodes: int) -> list[Node]:
-        return answer("nodes", [Node(index, "127.0.0.1") for index in range(num_nodes)])
+    def __init__(self, num_nodes: int) -> None:
+        self.nodes = tuple(Node("127.0.0.1", "127.0.0.1") for _ in range(num_nodes))
 
-    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        from flagperf.builtin.local import LocalAgent
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        return answer("agent_command", list(command))
 
-        class Agent(LocalAgent):
-            def wait(self, timeout_seconds: float | None = None) -> int | None:
-                return answer("wait", super().wait(timeout_seconds))
+    def explain(self, node: Node) -> str:
+        return answer("explain", "the site knows nothing")
 
-            def kill(self) -> None:
-                super().kill()
-                answer("kill", None)
+    def release(self) -> None:
+        answer("release", None)
 
-        return answer("start_agent" if list(arguments) == ["run"] else "", Agent(arguments))
 
-    def collect(self, node: Node, directory: str) -> None:
-        answer("collect", None)
+class FaultySite(Cluster):
+    name = "faultysite"
+
+    def allocate(self, num_nodes: int, options: NoOptions) -> Allocation:
+        return answer("allocate", FaultyAllocation(num_nodes))
 
 
 def estimate(values: dict[str, Any]) -> dict[str, int]:
