@@ -90,10 +90,9 @@ def is_agent(process: psutil.Process | None, verb: str) -> bool:
         name, command = (process.name(), process.cmdline()) if process else ("", [])
     except psutil.Error:
         return False
-    is_fork = name.startswith("flagperf-")
-    return name == f"flagperf-{verb}" or (
-        not is_fork and command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
-    )
+    if name.startswith("flagperf-"):
+        return name == f"flagperf-{verb}"[:15]  # the kernel keeps no more
+    return command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
 
 
 def wait_until_gone(bundle: Path, seconds: float = 120) -> None:

@@ -25,7 +25,7 @@ def worker_of(bundle: Path) -> psutil.Process:
 
 
 def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
-    """Until the command has started so many processes at once. The agent comes with its watchdog, and a fork for each verb."""
+    """Until the command has started so many processes at once. The agent has a watchdog, and a fork for each verb."""
     deadline = time.monotonic() + 120
     while len(agents_of(cwd)) < count + 1 and process.poll() is None:
         assert time.monotonic() < deadline
