@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import selectors
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -369,8 +370,11 @@ class Fleet:
 
 
 def _how(channel: Channel) -> str:
-    code = channel.process.poll()
-    return "its connection was closed" if code is None else exit_status(code)
+    """A process ends a moment after its streams."""
+    try:
+        return exit_status(channel.process.wait(1.0))
+    except subprocess.TimeoutExpired:
+        return "its connection was closed"
 
 
 def _allow_files(num_files: int) -> None:
