@@ -60,4 +60,4 @@ def vendor(word: str, state: str = "present", **changes: Any) -> VendorFacts:
 
 
 def node(*vendors: VendorFacts) -> NodeFacts:
-    return NodeFacts("host1", Environment({}, {}, {}), vendors, allowed_cores=2, free_port=1234)
+    return NodeFacts("host1", Environment({}, {}, {}), vendors, allowed_cores=2)

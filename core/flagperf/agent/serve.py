@@ -197,7 +197,12 @@ class _Server:
         while (end := self._received.find(b"\n")) >= 0:
             line = bytes(self._received[:end])
             del self._received[: end + 1]
-            self._obey(_decoder.decode(line))
+            try:
+                self._obey(_decoder.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                _pass_on(f"the command sends what is no request ({error}): stopping\n".encode())
+                self._finish()
+                return
 
     def _obey(self, line: CommandLine) -> None:
         if isinstance(line, Beat):
@@ -244,10 +249,9 @@ class _Server:
     def _on_error(self) -> None:
         """Passed on as it is; the end of it is also how the verb says why it failed."""
         assert self._verb is not None
-        content = os.read(self._verb.stderr, CHUNK_BYTES)
+        content = os.read(self._verb.stderr, select.PIPE_BUF)
         if content:
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                os.write(2, content)
+            _pass_on(content)
             self._verb.error = (self._verb.error + content)[-MAX_ERROR_BYTES:]
         else:
             self._verb.open_streams.discard(self._verb.stderr)
@@ -284,7 +288,7 @@ class _Server:
         now = time.monotonic()
         limit = SILENT_SECONDS if self._verb is not None else IDLE_SECONDS
         if self._has_beats and not self._is_over and now - self._heard_at > limit:
-            print(f"nothing was heard from the command for {limit:g} s: stopping", file=sys.stderr)
+            _pass_on(f"nothing was heard from the command for {limit:g} s: stopping\n".encode())
             self._finish()
         if self._leave_at is not None and now > self._leave_at:
             self._finish()
@@ -294,6 +298,14 @@ class _Server:
             self._verb.kill()
         if self._is_over and self._verb is None:
             self._waiting.clear()
+
+
+def _pass_on(content: bytes) -> None:
+    """To stderr, at most PIPE_BUF bytes, for which there is room or not: behind a cut connection nobody reads it, and
+    an agent that waits there would not notice the silence."""
+    with contextlib.suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, content)
 
 
 def _signal_pipe() -> int:

@@ -64,11 +64,13 @@ class Watchdog:
         """After a run whose own process was killed."""
         _clean_up(self._told[-1])
 
-    def __exit__(self, *_: object) -> None:
-        for share in self._told:
-            shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._pipe, _ORDERLY_END)
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """After an error of the agent's own, the watchdog does its work as if it had been killed."""
+        if error is None:
+            for share in self._told:
+                shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._pipe, _ORDERLY_END)
         os.close(self._pipe)
         os.waitpid(self._pid, 0)
 

@@ -104,8 +104,8 @@ class Channel:
         while (end := self._received.find(b"\n")) >= 0:
             line = bytes(self._received[: end + 1])
             del self._received[: end + 1]
-            if line.startswith(_HELLO):
-                self._check(line)
+            if _HELLO in line:  # the shell may not have ended its own line
+                self._check(line[line.index(_HELLO) :])
                 self.is_greeted = True
                 return
         if not is_end and len(self._received) > MAX_LINE_BYTES:
@@ -152,6 +152,12 @@ class Channel:
             return True
         self.errors = (self.errors + content)[-MAX_ERROR_BYTES:]
         return bool(content)
+
+    def discard(self) -> None:
+        """Read what a process that is to end still prints. Its last words are kept."""
+        self.receive_errors()
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.stdout, CHUNK_BYTES)
 
     def last_words(self) -> str:
         lines = self.errors.decode(errors="replace").strip().splitlines()

@@ -99,6 +99,8 @@ class Fleet:
         """Whether agents see the command's own files, and write into the bundle itself."""
         self._channels: dict[int, Channel] = {}
         self._lost: dict[int, Channel] = {}
+        self._replaced: list[Channel] = []
+        """Lost ones whose node has another agent now; their processes have to end too."""
         self._selector = selectors.DefaultSelector()
         self._beat_at = 0.0
         _allow_files(3 * len(self.nodes) + 256)
@@ -117,7 +119,8 @@ class Fleet:
     def start(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
         """Start the agents of these nodes that have none, so many at once as the cluster allows. Returns why some did
         not greet."""
-        waiting = [index for index in indexes if index not in self._channels]
+        wanted = set(indexes)
+        waiting = [index for index in sorted(wanted) if index not in self._channels]
         failed: dict[int, NodeFailed] = {}
         starting: set[int] = set()
         while waiting or starting:
@@ -129,7 +132,7 @@ class Fleet:
                 else:
                     failed[index] = error
             for event in self.poll(1.0):
-                if event.lost is not None and event.index in starting:
+                if event.lost is not None and event.index in wanted:
                     failed[event.index] = event.lost
             starting -= set(failed)
             starting = {index for index in starting if not self._channels[index].is_greeted}
@@ -147,7 +150,8 @@ class Fleet:
         except FlagPerfError as error:
             return NodeFailed(str(error))
         self._channels[index] = channel
-        self._lost.pop(index, None)
+        if index in self._lost:
+            self._replaced.append(self._lost.pop(index))
         self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
         self._selector.register(channel.stderr, selectors.EVENT_READ, (channel, "stderr"))
         return None
@@ -201,13 +205,13 @@ class Fleet:
     ) -> Answers[T]:
         """With `take`, the content goes there as it comes, and the answer is None."""
         failed = self.start(requests)
-        asked = [index for index in requests if index not in failed]
-        for index in asked:
+        open_ones = {index for index in requests if index not in failed}
+        for index in open_ones:
             self.request(index, verb, requests[index])
-        contents: dict[int, bytearray] = {index: bytearray() for index in asked}
+        contents: dict[int, bytearray] = {index: bytearray() for index in open_ones}
         ended: dict[int, Ended] = {}
         deadline = time.monotonic() + timeout_seconds
-        while len(ended) < len(asked) - sum(index in failed for index in asked):
+        while open_ones:
             for event in self.poll(max(0.0, deadline - time.monotonic())):
                 if event.lost is not None:
                     failed[event.index] = event.lost
@@ -217,10 +221,13 @@ class Fleet:
                     take(event.index, event.content)
                 elif event.content:
                     contents[event.index] += event.content
+                if event.lost is not None or event.ended is not None:
+                    open_ones.discard(event.index)
             if time.monotonic() >= deadline:
-                for index in set(asked) - set(ended) - set(failed):
+                for index in sorted(open_ones):
                     failed[index] = NodeFailed(f"{self._name(index)} did not answer `{verb}` in {timeout_seconds:g} s")
                     self.drop(index)
+                open_ones.clear()
         given: dict[int, T] = {}
         for index, end in ended.items():
             try:
@@ -257,7 +264,8 @@ class Fleet:
         for channel in self._channels.values():
             self._watch_stdin(channel)
         events: list[FleetEvent] = []
-        for key, _ in self._selector.select(min(timeout_seconds, 1.0)):
+        ready, now = self._selector.select(min(timeout_seconds, 1.0)), time.monotonic()
+        for key, _ in ready:
             channel, stream = key.data
             if channel.index not in self._channels or self._channels[channel.index] is not channel:
                 continue
@@ -268,7 +276,7 @@ class Fleet:
                     self._selector.unregister(channel.stderr)
             else:
                 events += self._received(channel)
-        return events + self._silent()
+        return events + self._silent(now)
 
     def _watch_stdin(self, channel: Channel) -> None:
         channel.send()
@@ -306,10 +314,11 @@ class Fleet:
             if channel.is_greeted and not channel.has_to_send:
                 channel.say(Beat())
 
-    def _silent(self) -> list[FleetEvent]:
+    def _silent(self, now: float) -> list[FleetEvent]:
+        """As of the last look at all of them: what came in while one of them was served is not read yet."""
         if self.nodes_share_host:
             return []
-        limit = time.monotonic() - SILENT_SECONDS
+        limit = now - SILENT_SECONDS
         silent = [each for each in self._channels.values() if each.is_greeted and each.heard_at < limit]
         return [
             self._lose(each, NodeFailed(f"nothing was heard from {each.name} for {SILENT_SECONDS:g} s"))
@@ -365,7 +374,7 @@ class Fleet:
         """All agents stop what they started, and end."""
         for channel in list(self._channels.values()):
             self._forget(channel)
-        channels = list(self._lost.values())
+        channels = [*self._replaced, *self._lost.values()]
         for seconds, act in ((END_SECONDS, Channel.terminate), (KILL_SECONDS, Channel.kill), (KILL_SECONDS, None)):
             self._await_ends(channels, seconds)
             for channel in channels:
@@ -374,15 +383,18 @@ class Fleet:
         for channel in channels:
             channel.close()
         self._lost.clear()
+        self._replaced.clear()
         self._selector.close()
 
     @staticmethod
     def _await_ends(channels: Sequence[Channel], seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        for channel in channels:
-            while channel.process.poll() is None and time.monotonic() < deadline:
-                channel.receive_errors()  # it might wait for somebody to read it
-                time.sleep(0.01)
+        left = [channel for channel in channels if channel.process.poll() is None]
+        while left and time.monotonic() < deadline:
+            for channel in left:
+                channel.discard()  # it might wait for somebody to read it
+            time.sleep(0.01)
+            left = [channel for channel in left if channel.process.poll() is None]
 
     def reached(self) -> list[int]:
         """The nodes whose agents are there."""
@@ -402,8 +414,11 @@ class Fleet:
 
 
 def _how(channel: Channel) -> str:
-    code = channel.process.poll()
-    return "its connection was closed" if code is None else exit_status(code)
+    """A process ends a moment after its streams."""
+    try:
+        return exit_status(channel.process.wait(1.0))
+    except subprocess.TimeoutExpired:
+        return "its connection was closed"
 
 
 def _allow_files(num_files: int) -> None:

@@ -31,7 +31,7 @@ def collect_parts(fleet: Fleet, indexes: Iterable[int], run_id: str, bundle: Pat
         for index in answers.given:
             try:
                 unpack(archives[index], bundle)
-            except (NodeFailed, tarfile.TarError, EOFError) as error:
+            except (NodeFailed, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
                 missing[index] = f"what node {index} sent cannot be used: {error}"
         return missing
     finally:
@@ -49,7 +49,7 @@ def unpack(archive: IO[bytes], bundle: Path) -> None:
     with tarfile.open(fileobj=archive, mode="r:") as members:
         for member in members:
             target = bundle / member.name
-            if not member.isreg() or not _NAME.fullmatch(member.name):
+            if not member.isreg() or member.issparse() or not _NAME.fullmatch(member.name):
                 raise NodeFailed(f"{member.name!r} has no place in a bundle")
             if target.exists():
                 raise NodeFailed(f"{member.name!r} is there already")

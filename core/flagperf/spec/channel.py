@@ -7,7 +7,7 @@ so that either side notices a connection that is cut without a word.
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Annotated, Union
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Beat(ChannelLine, frozen=True, tag="beat"):
 
 
 class Data(ChannelLine, frozen=True, tag="data"):
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0)]
     """Bytes that follow this line."""
 
 

@@ -1,0 +1,247 @@
+"""All agents of an allocation, served by one loop. The agents are scripts, or real ones on this machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_scripts import ScriptAllocation, answering, channels
+
+from flagperf.api import Node
+from flagperf.errors import NodeFailed
+from flagperf.fleet import Answers, fleet, open_fleet
+from flagperf.plugins import core_version
+from flagperf.spec import VersionMismatch, hello_line
+
+HELLO = hello_line(core_version())
+
+
+def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:
+    with open_fleet(allocation) as opened:
+        return opened.ask_all("describe", dict.fromkeys(range(len(allocation.nodes)), {}), answer, seconds)
+
+
+def why(*scripts: str, seconds: float = 60.0, **allocation: Any) -> str:
+    """Of the last node."""
+    return str(ask(ScriptAllocation(*scripts, **allocation), seconds).failed[len(scripts) - 1])
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_agents_start_at_once_than_the_cluster_allows(tmp_path: Path) -> None:
+    """Each looks how many others are between their start and their hello."""
+    count = (
+        f"folder = {str(tmp_path)!r}; own = f'{{folder}}/{{os.getpid()}}'; open(own, 'w').close(); time.sleep(0.1);"
+        "seen = len(os.listdir(folder)); os.remove(own);"
+    )
+    allocation = ScriptAllocation(*["asked(); answer(str(seen)); rest()"] * 7)
+    allocation.greeting, allocation.max_starts = f"{count}\n{allocation.greeting}", 2
+    seen = ask(allocation).all()
+    assert len(seen) == 7 and max(seen) == 2
+
+
+def test_an_agent_is_started_once_for_several_questions_and_anew_where_it_has_gone() -> None:
+    allocation = ScriptAllocation(answering(1), "asked(); answer('1'); sys.exit()")
+    with open_fleet(allocation) as opened:
+        questions = [opened.ask_all("describe", {0: {}}, int, 60.0) for _ in range(2)]
+        assert [each.all() for each in questions] == [[1], [1]] and allocation.started == [0]
+        for _ in range(2):
+            opened.ask_all("describe", {1: {}}, int, 60.0)
+            while 1 in opened.reached():
+                opened.poll(1.0)
+        assert allocation.started == [0, 1, 1]
+        started = channels(opened)
+        assert len(started) == 3
+    assert all(channel.process.returncode == 0 for channel in started)
+
+
+def test_what_a_login_shell_prints_before_the_hello_is_skipped() -> None:
+    junk = "os.write(1, b'Welcome to host0!\\n\\n{\"a\": 1}\\n\\xff\\nyou have mail: ')\n"
+    allocation = ScriptAllocation(answering(5))
+    allocation.greeting = junk + allocation.greeting
+    assert ask(allocation).all() == [5]
+
+
+def test_a_node_without_an_agent_says_why() -> None:
+    assert why("") == (
+        "the agent on node 0 (host0) cannot be started: [Errno 2] No such file or directory: '/no/such/ssh'"
+    )
+    unreachable = "node 0 (host0) cannot be reached, or has no such flagperf: "
+    assert why("sys.exit('ssh: no route\\nto host0')", greeting="") == f"{unreachable}to host0"
+    assert why("sys.exit(127)", greeting="") == f"{unreachable}exit code 127"
+    assert why("os.close(0); sys.exit('cannot import flagperf')", greeting="") == f"{unreachable}cannot import flagperf"
+
+
+def test_a_node_that_never_greets_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "START_SECONDS", 0.3)
+    monkeypatch.setattr(fleet, "END_SECONDS", 0.1)
+    found = ask(ScriptAllocation(f"greet({HELLO!r})\n{answering(5)}", "time.sleep(600)", greeting=""))
+    assert found.given == {0: 5}
+    assert str(found.failed[1]) == "node 1 (host1) did not answer within 0.3 s"
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    for num_nodes in (100, 1000, 5000):
+        with open_fleet(ScriptAllocation(*[""] * num_nodes)):
+            pass
+    assert asked == [(3256, 4096), (4096, 4096)]
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_are_kept() -> None:
+    other = f"greet({hello_line('9.8.7')!r}); rest()"
+    good = f"greet({HELLO!r})\n{answering(5)}"
+    scripts = (
+        good,
+        f"greet({HELLO!r}); asked(); answer('', 1, 'no disk')\nrest()",
+        f"greet({HELLO!r}); rest()",
+        other,
+        "",
+        f"greet({HELLO!r}); asked(); answer('\"text\"'); rest()",
+        good,
+    )
+    found = ask(ScriptAllocation(*scripts, greeting=""), seconds=2.0)
+    assert found.given == {0: 5, 6: 5}
+    assert isinstance(found.failed[3], VersionMismatch)
+    with pytest.raises(NodeFailed) as caught:
+        found.all()
+    first, *lines = str(caught.value).splitlines()
+    assert first == "5 nodes failed:"
+    assert [line[:40].strip() for line in lines] == [
+        "the agent on node 1 (host1) failed: no",
+        "node 2 (host2) did not answer `describ",
+        "node 3 (host3) has flagperf 9.8.7, thi",
+        "the agent on node 4 (host4) cannot be",
+        "the agent on node 5 (host5) answered `",
+    ]
+
+
+def test_a_message_of_many_nodes_is_short() -> None:
+    failed = {index: NodeFailed(f"node {index} is away") for index in range(12)}
+    lines = str(fleet.combined(failed)).splitlines()
+    assert lines[0] == "12 nodes failed:" and lines[-1] == "  and 2 more nodes" and len(lines) == 12
+    assert str(fleet.combined({7: failed[7]})) == "node 7 is away"
+
+
+def test_a_node_that_is_lost_after_its_answer_does_not_end_the_wait_for_the_others(tmp_path: Path) -> None:
+    """The second answers only once the first has gone."""
+    pid_file = str(tmp_path / "pid")
+    first = f"open({pid_file!r}, 'w').write(str(os.getpid())); asked(); answer('1'); sys.exit()"
+    second = f"""
+def has_gone():
+    try:
+        return " Z " in open("/proc/" + open({pid_file!r}).read() + "/stat").read()
+    except OSError:
+        return os.path.exists({pid_file!r})
+asked()
+while not has_gone(): time.sleep(0.05)
+time.sleep(0.3); answer('2'); rest()"""
+    found = ask(ScriptAllocation(first, second))
+    assert found.given == {0: 1, 1: 2} and set(found.failed) == {0}
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("os.kill(os.getpid(), 9)", "ended (killed by SIGKILL, often because"),
+        ("sys.exit(4)", "ended (exit code 4)"),
+        ("sys.stderr.write('x' * 3_000_000 + '\\nlost the disk\\n'); sys.exit(4)", "ended: lost the disk"),
+        ("os.write(1, b'Segmentation fault\\n'); rest()", "sends what is no message (JSON is malformed"),
+        ("os.write(1, b'\\xff' * 3_000_000); rest()", "sends what is no message"),
+        ("say('data', size=-1); rest()", "sends what is no message (Expected `int` >= 0"),
+        ("say('dance'); rest()", "sends what is no message (Invalid value 'dance'"),
+    ],
+)
+def test_an_agent_that_ends_or_raves_is_lost_with_what_is_known(end: str, words: str) -> None:
+    assert why(f"asked(); {end}").startswith(f"the agent on node 0 (host0) {words}")
+
+
+def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
+    class Explaining(ScriptAllocation):
+        def explain(self, node: Node) -> str:
+            return f"Slurm says that {node.name} is down"
+
+    found = ask(Explaining("asked(); sys.exit(4)"))
+    assert str(found.failed[0]) == ("the agent on node 0 (host0) ended (exit code 4). Slurm says that host0 is down")
+
+
+def test_much_on_stderr_does_not_stop_the_answer() -> None:
+    assert ask(ScriptAllocation("sys.stderr.write('w' * 3_000_000); asked(); answer('7'); rest()")).all() == [7]
+
+
+def test_an_answer_arrives_whole_however_it_is_cut() -> None:
+    cut = "for part in ('\"', 'x' * 700_000, 'y' * 300_000, '\"'): data(part)"
+    assert ask(ScriptAllocation(f"asked()\n{cut}\nsay('ended', code=0)\nrest()"), answer=str).all() == [
+        "x" * 700_000 + "y" * 300_000
+    ]
+
+
+def test_a_node_that_says_nothing_is_lost_unless_it_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "SILENT_SECONDS", 0.4)
+    monkeypatch.setattr(fleet, "BEAT_SECONDS", 0.1)
+    silent = "asked(); time.sleep(1.5); answer('7'); rest()"
+    assert why(silent) == "nothing was heard from node 0 (host0) for 0.4 s"
+    beating = "asked()\nfor _ in range(15): time.sleep(0.1); say('beat')\nanswer('7'); rest()"
+    assert ask(ScriptAllocation(beating)).all() == [7]
+    assert ask(ScriptAllocation(silent, share_host=True)).all() == [7]
+
+
+def test_the_command_beats_only_towards_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "BEAT_SECONDS", 0.1)
+    listening = (
+        "asked(); found = select.select([stdin], [], [], 1.6)[0] and stdin.readline().decode();"
+        "answer(json.dumps(found)); rest()"
+    )
+    assert ask(ScriptAllocation(listening), answer=Any).all() == ['{"type":"beat"}\n']
+    assert ask(ScriptAllocation(listening, share_host=True), answer=Any).all() == [[]]
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+def test_closing_leaves_no_process_whatever_the_agents_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "END_SECONDS", 1.0)
+    monkeypatch.setattr(fleet, "KILL_SECONDS", 0.5)
+    import_signal = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    scripts = (
+        "asked(); rest()",
+        "asked(); time.sleep(600)",
+        f"{import_signal} asked(); time.sleep(600)",
+        "asked(); time.sleep(0.2)\nwhile True: data('x' * 100_000)",  # it waits for somebody to read
+    )
+    allocation = ScriptAllocation(*scripts, share_host=True)
+    with open_fleet(allocation) as opened:
+        opened.start(range(4))
+        for index in range(4):
+            opened.request(index, "run", {})
+        opened.poll(0.1)
+        opened.drop(1)
+        assert opened.reached() == [0, 2, 3]
+        started = channels(opened)
+    codes = {channel.index: channel.process.returncode for channel in started}
+    assert codes[0] == 0 and codes[1] == -signal.SIGTERM and codes[2] == -signal.SIGKILL and codes[3] is not None
+
+
+def test_a_real_agent_answers_and_ends_in_order() -> None:
+    from flagperf.builtin.local import LocalAllocation
+    from flagperf.spec import RendezvousAnswer, RendezvousRequest
+
+    with open_fleet(LocalAllocation(1)) as opened:
+        for _ in range(2):
+            (place,) = opened.ask_all("rendezvous", {0: RendezvousRequest("127.0.0.1")}, RendezvousAnswer, 60.0).all()
+            assert place.address == "127.0.0.1"
+        (channel,) = channels(opened)
+        assert os.getsid(channel.process.pid) == channel.process.pid
+        refused = opened.ask_all("dance", {0: None}, Any, 60.0)
+        assert str(refused.failed[0]) == "the agent on node 0 (127.0.0.1) failed: unknown verb 'dance'"
+    assert channel.process.returncode == 0
