@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_scripts import ScriptAllocation, answering, channels
 
+from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
 from flagperf.errors import NodeFailed
 from flagperf.fleet import Answers, fleet, open_fleet

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_scripts import ScriptAllocation, answering
 from plan_builders import node as node_facts
 from plan_builders import vendor
 
+from agent_scripts import ScriptAllocation, answering
 from flagperf.api import Allocation, DataFile
 from flagperf.builtin.local import LocalAllocation
 from flagperf.errors import NodeFailed

@@ -39,7 +39,9 @@ def run_job(job: Job, fleet: Fleet, bundle: Path, on_progress: OnProgress, inter
     with writer:
         supervision = Supervision(fleet, job.timeout_seconds, note, on_progress)
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
-        ending = _first_problem(ending, _collect(job, fleet, bundle), _incomplete(job, bundle), _unreadable(bundle))
+        collected = _collect(job, fleet, bundle)
+        ignore_signals()  # the run has ended: nothing is left to interrupt
+        ending = _first_problem(ending, collected, _incomplete(job, bundle), _unreadable(bundle))
         _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
@@ -55,8 +57,11 @@ def _collect(job: Job, fleet: Fleet, bundle: Path) -> Ending | None:
     """From every node that is still there. Agents on this machine have written into the bundle itself."""
     if fleet.writes_here:
         return None
-    with writing(bundle):
-        missing = collect_parts(fleet, fleet.reached(), job.run_id, bundle)
+    try:
+        with writing(bundle):
+            missing = collect_parts(fleet, fleet.reached(), job.run_id, bundle)
+    except KeyboardInterrupt as interrupt:
+        return _interrupted(interrupt)
     if not missing:
         return None
     index = min(missing)
@@ -96,14 +101,17 @@ def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: S
             for order in work_orders(job, directory, interface):
                 fleet.request(order.node_index, "run", order)
             supervision.wait_for_all()
-        ignore_signals()  # the run has ended: nothing is left to interrupt
         return problem or _ending(job, fleet, supervision)
     except KeyboardInterrupt as interrupt:
         ignore_signals()
         if is_begun:
             supervision.stop()
             supervision.wait_for_all()
-        return ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
+        return _interrupted(interrupt)
+
+
+def _interrupted(interrupt: KeyboardInterrupt) -> Ending:
+    return ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
 
 
 def _run_started(bundle: Path) -> RunStarted:
