@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_scripts import ScriptAllocation, answering, channels
 
+from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
 from flagperf.errors import NodeFailed
 from flagperf.fleet import Answers, fleet, open_fleet
@@ -22,7 +22,7 @@ HELLO = hello_line(core_version())
 
 def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:
     with open_fleet(allocation) as opened:
-        return opened.ask_all("describe", dict.fromkeys(range(len(allocation.nodes)), {}), answer, seconds)
+        return opened.ask_all("describe", {index: {} for index in range(len(allocation.nodes))}, answer, seconds)
 
 
 def why(*scripts: str, seconds: float = 60.0, **allocation: Any) -> str:
