@@ -37,7 +37,7 @@ from flagperf.spec import Resolved, Target
 from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
-    job_fingerprint,
+    job_fingerprints,
     planned_fields,
     read_bundle,
     read_record,
@@ -90,7 +90,7 @@ def bundle(tmp_path: Path) -> Path:
             timing="synchronize",
             precision="fp32",
             batch_size=4,
-            job=job_fingerprint(path),
+            job=job_fingerprints(path)[0][0],
         ),
         SpanBegan(4 * SECOND, "training", planned_steps=4),
         *(step(number) for number in range(1, 5)),

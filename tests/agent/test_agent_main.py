@@ -1,4 +1,4 @@
-"""What is the same for every verb: the usage, and the hello that comes before everything else."""
+"""What is the same for every mode: the usage, and the hello that comes before everything else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flagperf.agent.__main__ import VERBS
+from flagperf.agent.__main__ import MODES
 from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 
@@ -18,16 +18,16 @@ def agent(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[by
     return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("verb", [[], ["dance"]])
-def test_an_unknown_verb_is_answered_with_the_usage(verb: list[str]) -> None:
-    done = agent(*verb)
+@pytest.mark.parametrize("mode", [[], ["dance"], ["describe"]])
+def test_an_unknown_mode_is_answered_with_the_usage(mode: list[str]) -> None:
+    done = agent(*mode)
     assert done.returncode == 2
-    assert b"usage" in done.stderr
+    assert b"usage: python -m flagperf.agent serve|probe" in done.stderr
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(verb: str) -> None:
-    done = agent(verb, stdin=hello_line("9.8.7") + b"a request in a form of the future\n")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(mode: str) -> None:
+    done = agent(mode, stdin=hello_line("9.8.7") + b"a request in a form of the future\n")
     assert done.returncode == 3
     assert done.stdout == hello_line(core_version())
     assert done.stderr.decode().strip() == (
@@ -39,6 +39,6 @@ def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(v
 
 @pytest.mark.parametrize("first_line", [b"", b'{"vendor":"cpu"}\n', b"\xff\n"])
 def test_a_command_that_says_no_version_is_refused(first_line: bytes) -> None:
-    done = agent("describe", stdin=first_line)
+    done = agent("serve", stdin=first_line)
     assert done.returncode == 3
     assert b"did not send its flagperf version" in done.stderr

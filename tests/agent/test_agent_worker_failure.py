@@ -12,7 +12,7 @@ from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher, NodeShare, RankFailure
 from flagperf.events import EventWriter, WorkerEnded
 from flagperf.messages import message
-from flagperf.spec import Failure
+from flagperf.spec import Failure, work_orders
 from run_builders import make_run
 
 KILLED = RankFailure(1, "killed by SIGKILL")
@@ -53,7 +53,8 @@ def failure(
             writer.write(end)
     (folder / "logs").mkdir(exist_ok=True)
     (folder / "logs" / "node-000.log").write_text("first line\nlast line\n")
-    return find_failure(job, node, folder, TellingLauncher(list(listed)), command, returncode)
+    (order,) = work_orders(job)
+    return find_failure(order, folder, TellingLauncher(list(listed)), command, returncode)
 
 
 def said(found: Failure | None) -> tuple[str, str, bool]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import ast
+import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flagperf.api import AgentProcess, Cluster, DeviceBackend, Launcher
+from flagperf.api import Allocation, Cluster, DeviceBackend, Launcher
 from flagperf.plugins import load_plugins
 from flagperf.plugins.guard import Guarded
 
 CORE = Path(__file__).parents[2] / "core" / "flagperf"
 PARENT = [
-    *(path for part in ("plan", "launch", "report", "cli") for path in sorted((CORE / part).rglob("*.py"))),
+    *(path for part in ("plan", "fleet", "launch", "report", "cli") for path in sorted((CORE / part).rglob("*.py"))),
     CORE / "run.py",
 ]
-CONTRACTS = (AgentProcess, Cluster, DeviceBackend, Launcher)
-METHODS = {name for kind in CONTRACTS for name in vars(kind) if not name.startswith("_") and callable(vars(kind)[name])}
+CONTRACTS = (Allocation, Cluster, DeviceBackend, Launcher)
+METHODS = {
+    name
+    for kind in CONTRACTS
+    for name, value in vars(kind).items()
+    if not name.startswith("_") and isinstance(value, types.FunctionType)
+}
 
 
 def unguarded(source: str) -> Iterator[str]:
@@ -49,6 +55,8 @@ def test_what_the_registry_gives_to_the_parent_is_guarded() -> None:
     plugins = load_plugins()
     for given in (plugins.cluster("local"), plugins.launcher("cpu"), plugins.guarded_backend("cpu")):
         assert isinstance(given, Guarded)
+    with plugins.allocation("local", 2) as allocation:
+        assert isinstance(allocation, Guarded)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

@@ -11,13 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.plan import make_plan
+from flagperf.plan import make_plan, reach_nodes
 from flagperf.plugins import core_version, load_plugins
-from flagperf.spec import CheckRequest, Layer, RunSpec, hello_line, resolve
+from flagperf.spec import CheckRequest, Layer, RunSpec, resolve
 from flagperf.store.bundle import create_bundle, seal
 from flagperf.store.run import STORE_SCHEMA, Ending, Run
 
-HELLO = hello_line(core_version()).decode()
 HEAVY = {"torch", "accelerate", "transformers", "peft", "pynvml", "numpy"}
 
 # Several commands in one fresh Python, with the top-level modules that are loaded after each.
@@ -31,12 +30,15 @@ for command in sys.argv[2:]:
 open(sys.argv[1], "w").write(json.dumps(answer))
 """
 
+# A verb as `agent serve` forks it, with what the agent itself has loaded until then.
 IN_AGENT = """
-import json, sys
-from flagperf.agent.__main__ import main
-code = main([sys.argv[2]])
+import importlib, io, json, sys
+from flagperf.agent import __main__, serve
+before = sorted(sys.modules)
+verb = importlib.import_module("flagperf.agent." + sys.argv[2])
+code = verb.main(sys.stdin.buffer.read(), io.BytesIO(), io.BytesIO())
 modules = sorted({name.partition(".")[0] for name in sys.modules})
-open(sys.argv[1], "w").write(json.dumps([[sys.argv[2], code, modules]]))
+open(sys.argv[1], "w").write(json.dumps([["serve", 0, before], [sys.argv[2], code, modules]]))
 """
 
 
@@ -44,7 +46,9 @@ open(sys.argv[1], "w").write(json.dumps([[sys.argv[2], code, modules]]))
 def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of a run that was planned and never started."""
     directory = tmp_path_factory.mktemp("runs")
-    plan = make_plan(RunSpec("distilbert", vendor="cpu"), load_plugins(), needs_worker=False)
+    spec, plugins = RunSpec("distilbert", vendor="cpu"), load_plugins()
+    with reach_nodes(spec, plugins) as fleet:
+        plan = make_plan(spec, plugins, fleet, needs_worker=False)
     run = Run(
         schema=STORE_SCHEMA,
         id=plan.job.run_id,
@@ -118,13 +122,21 @@ def test_the_agent_looks_at_a_cases_data_without_a_framework(tmp_path: Path, nam
         pytest.skip(f"case {name} reads no data")
     config = resolve(manifest, [Layer("profile tiny", manifest.profiles["tiny"].values)])
     request = CheckRequest(manifest.check_files, None, config.values)
-    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=HELLO + msgspec.json.encode(request).decode())
+    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=msgspec.json.encode(request).decode())
     assert too_heavy(loaded, HEAVY) == {}
 
 
 def test_the_agent_describes_its_node_without_a_framework(tmp_path: Path) -> None:
-    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin=HELLO + '{"with_memory": true}')
+    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin='{"with_memory": true}')
     assert too_heavy(loaded, HEAVY) == {}
+
+
+def test_the_agent_that_forks_them_has_only_what_it_needs(tmp_path: Path) -> None:
+    """It is started on every node, and forks without threads of a library."""
+    loaded = loaded_after(tmp_path, IN_AGENT, "rendezvous", stdin='{"address": "127.0.0.1"}')["serve"]
+    others = {"plan", "launch", "fleet", "report", "worker", "metrics", "cli", "builtin"}
+    assert not loaded & {f"flagperf.{name}" for name in others}
+    assert not loaded & {*HEAVY, "rich", "click", "pluggy"}
 
 
 def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:

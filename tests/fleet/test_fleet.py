@@ -22,7 +22,7 @@ HELLO = hello_line(core_version())
 
 def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:
     with open_fleet(allocation) as opened:
-        return opened.ask_all("describe", dict.fromkeys(range(len(allocation.nodes)), {}), answer, seconds)
+        return opened.ask_all("describe", {index: {} for index in range(len(allocation.nodes))}, answer, seconds)
 
 
 def why(*scripts: str, seconds: float = 60.0, **allocation: Any) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from flagperf.api import AgentProcess, Cluster, LaunchCommand, Node, Setting
-from flagperf.builtin.local import LocalCluster
+from agent_scripts import GREETING, ScriptAllocation, channels
+from flagperf.api import Allocation, LaunchCommand, Node, Setting
+from flagperf.builtin.local import LocalAllocation
 from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
-from flagperf.launch import OnProgress, agents, run_job, signals_restored
+from flagperf.fleet import channel as fleet_channel
+from flagperf.fleet import fleet, open_fleet
+from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
 from flagperf.messages import message
 from flagperf.plugins import core_version
@@ -27,15 +29,12 @@ from flagperf.store.run import Ending
 from flagperf.store.run import ended as ended_as
 from run_builders import make_run
 
-SILENT_HEAD = """
-import os, select, sys, time
-sys.stdin.readline(), sys.stdin.readline()
-def say(text):
-    print(text, flush=True)
-def closed(seconds):
-    return bool(select.select([sys.stdin], [], [], seconds)[0])
+TELL = """
+import sys
+def tell(text): data(text + "\\n")
+def close(code=0, error=""): say("ended", code=code, error=error)
+verb, order = asked()
 """
-HEAD = f"{SILENT_HEAD}say({hello_line(core_version()).decode().strip()!r})\n"
 
 
 @pytest.fixture(autouse=True)
@@ -45,59 +44,43 @@ def own_signals() -> Iterator[None]:
         yield
 
 
-class ScriptAgent(AgentProcess):
-    def __init__(self, script: str, flag: Path, head: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", head + script, str(flag)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
-
-    def wait(self, timeout_seconds: float | None = None) -> int | None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.process.wait(timeout_seconds)
-        return None
-
-    def kill(self) -> None:
-        self.process.kill()
-
-
-class ScriptCluster(Cluster):
-    """One script per node."""
-
-    name = "scripts"
-
-    def __init__(self, flag: Path, *scripts: str, head: str = HEAD) -> None:
-        self.flag, self.scripts, self.head = flag, scripts, head
-        self.agents: list[ScriptAgent] = []
-
-    def nodes(self, num_nodes: int) -> list[Node]:
-        return [Node(index, "127.0.0.1") for index in range(num_nodes)]
-
-    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        if not self.scripts[node.index]:
-            raise FileNotFoundError(2, "No such file or directory", "ssh")
-        self.agents.append(ScriptAgent(self.scripts[node.index], self.flag, self.head))
-        return self.agents[-1]
-
-    def collect(self, node: Node, directory: str) -> None:
-        pass
-
-
 class FinishedJob:
-    def __init__(self, folder: Path, *scripts: str, timeout_seconds: float | None = None, head: str = HEAD) -> None:
+    """Scripts follow a greeting and the work order; nodes are this machine unless it is said."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *scripts: str,
+        timeout_seconds: float | None = None,
+        on_progress: OnProgress | None = None,
+        allocation: Allocation | None = None,
+        share_host: bool = True,
+    ) -> None:
         run = make_run("a")
+        self.allocation = allocation or ScriptAllocation(
+            *scripts,
+            share_host=share_host,
+            greeting=f"FLAG = {str(folder / 'a/events/parent.jsonl')!r}\n{GREETING}{TELL}",
+        )
         part = run.job.nodes[0]
-        parts = tuple(msgspec.structs.replace(part, index=index) for index in range(len(scripts)))
+        parts = tuple(msgspec.structs.replace(part, index=index) for index in range(len(self.allocation.nodes)))
         job = msgspec.structs.replace(run.job, nodes=parts, timeout_seconds=timeout_seconds)
         self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
-        self.cluster = ScriptCluster(self.bundle / "events" / "parent.jsonl", *scripts, head=head)
         self.progress: list[Progress] = []
-        self.ending = run_job(job, self.cluster, self.bundle, lambda _node, progress: self.progress.append(progress))
-        self.codes = [agent.process.wait(300) for agent in self.cluster.agents]
+        self.channels: list[Any] = []
+        with open_fleet(self.allocation) as opened:
+            try:
+                self.ending = run_job(
+                    job, opened, self.bundle, on_progress or (lambda _node, each: self.progress.append(each))
+                )
+            finally:
+                self.channels = channels(opened)
+                STARTED[:] = self.channels
+        self.codes = [each.process.returncode for each in sorted(self.channels, key=lambda each: each.index)]
+
+
+STARTED: list[Any] = []
+"""The channels of the last job, also where it raised."""
 
 
 def ended(failure: Failure | None) -> str:
@@ -119,7 +102,7 @@ DEATH = Failure("failed", message("tool.words", words="rank 1: killed by SIGKILL
 
 
 def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, f"say({LAUNCHED!r}); say({PROGRESS!r}); say({ended(None)!r})")
+    finished = FinishedJob(tmp_path, f"tell({LAUNCHED!r}); tell({PROGRESS!r}); tell({ended(None)!r}); close(); rest()")
     assert finished.ending == Ending("succeeded")
     assert [progress.step for progress in finished.progress] == [3]
     events = read_record(finished.bundle).parent.events
@@ -131,89 +114,147 @@ def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
     assert not list((finished.bundle / "logs").iterdir())
 
 
+def test_every_node_gets_its_own_part_of_the_job(tmp_path: Path) -> None:
+    check = (
+        "nodes = order['job']['nodes']\n"
+        "assert verb == 'run' and [node['index'] for node in nodes] == [INDEX] == [order['node_index']], order\n"
+        "assert (order['num_nodes'], order['world_size'], order['first_rank']) == (2, 2, INDEX), order\n"
+        f"assert order['directory'] == {str(tmp_path / 'a')!r}, order\n"
+        f"tell({ended(None)!r}); close(); rest()"
+    )
+    finished = FinishedJob(tmp_path, *(check.replace("INDEX", str(index)) for index in range(2)))
+    assert finished.ending == Ending("succeeded")
+
+
+def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
+    line = f"{PROGRESS}\n{ended(None)}\n"
+    finished = FinishedJob(tmp_path, f"for each in {line!r}: data(each)\nclose(); rest()")
+    assert finished.ending == Ending("succeeded") and len(finished.progress) == 1
+
+
 def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 300.0)
     # The second agent finds its dead rank only after the parent has taken the first one's complaint.
     slow = f"""
-while "workers_ended" not in open(sys.argv[1]).read():
-    if closed(0.05): say({ended(STOPPED)!r}); sys.exit()
-say({ended(DEATH)!r})
+while "workers_ended" not in open(FLAG).read():
+    if told(0.05): tell({ended(STOPPED)!r}); close(3); sys.exit()
+tell({ended(DEATH)!r}); close(3); rest()
 """
-    finished = FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", slow)
+    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", slow)
     assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
-    patient = f"closed(300); say({ended(None)!r})"
-    assert FinishedJob(tmp_path, f"say({ended(COMPLAINT)!r})", patient).ending == ended_as("failed", COMPLAINT.reason)
+    patient = f"told(300); tell({ended(None)!r}); close(); rest()"
+    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", patient)
+    assert finished.ending == ended_as("failed", COMPLAINT.reason)
 
 
-def test_the_time_limit_closes_stdin(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, f"closed(300); say({ended(None)!r})", timeout_seconds=0.2)
+def test_the_time_limit_stops_the_run_and_keeps_the_agent(tmp_path: Path) -> None:
+    finished = FinishedJob(tmp_path, f"assert told(300); tell({ended(None)!r}); close(); rest()", timeout_seconds=0.2)
     assert said(finished.ending) == ("timed_out", "not finished within 0.2 s")
+    assert isinstance(read_record(finished.bundle).parent.events[1], WorkersEnded)
     assert finished.codes == [0]
 
 
-def test_an_agent_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_does_not_stop_is_given_up_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(fleet, "END_SECONDS", 0.1)
     finished = FinishedJob(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
     assert finished.ending.status == "timed_out"
-    assert finished.codes == [-signal.SIGKILL]
+    assert finished.codes == [-signal.SIGTERM]
 
 
-@pytest.mark.parametrize("last", ["say('this is no message'); closed(300)", "sys.exit(3)"])
-def test_an_agent_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Path, last: str) -> None:
-    finished = FinishedJob(tmp_path, f"print('one\\nOSError: no room', file=sys.stderr, flush=True); {last}")
+COMPLAIN = "print('one\\nOSError: no room', file=sys.stderr, flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ("tell('this is no message'); rest()", "it sent what is no message (JSON is malformed: "),
+        ("sys.exit(3)", "the agent on node 0 (host0) ended: OSError: no room; "),
+        ("close(1, 'Traceback\\nOSError: no memory'); rest()", "OSError: no memory; "),
+        ("close(-9); rest()", "killed by SIGKILL"),
+    ],
+)
+def test_a_node_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Path, last: str, why: str) -> None:
+    finished = FinishedJob(tmp_path, f"{COMPLAIN}; time.sleep(0.2); {last}")
     assert finished.ending.status == "failed"
-    assert finished.ending.reason == (
-        "the agent on node 0 ended without reporting how its workers ended; its last line: OSError: no room; "
-        "see logs/agent-000.log"
-    )
+    assert finished.ending.reason.startswith(f"node 0 was lost: {why}")
+    assert finished.ending.reason.endswith("; see logs/agent-000.log")
     assert (finished.bundle / "logs" / "agent-000.log").read_text() == "one\nOSError: no room\n"
+
+
+def test_a_node_that_is_lost_stops_the_others(tmp_path: Path) -> None:
+    finished = FinishedJob(
+        tmp_path, f"assert told(300); tell({ended(STOPPED)!r}); close(3); rest()", "sys.exit('reboot')"
+    )
+    assert said(finished.ending) == (
+        "failed", "node 1 was lost: the agent on node 1 (host1) ended: reboot; see logs/agent-001.log"
+    )  # fmt: skip
+    assert finished.codes[0] == 0
+
+
+def test_an_agent_that_somebody_else_tells_to_stop_ends_the_run_with_what_the_cluster_knows(tmp_path: Path) -> None:
+    leaving = f"say('leaving', signal='SIGTERM'); tell({ended(STOPPED)!r}); close(3); rest()"
+    finished = FinishedJob(tmp_path, leaving)
+    assert said(finished.ending) == ("failed", "the agent on node 0 was told to stop by SIGTERM")
+
+    class Slurm(ScriptAllocation):
+        def explain(self, node: Node) -> str:
+            return f"Slurm says: job 7 on {node.name} was cancelled"
+
+    other = tmp_path / "other"
+    other.mkdir()
+    explained = FinishedJob(other, allocation=Slurm(leaving, share_host=True, greeting=GREETING + TELL))
+    assert explained.ending.reason == (
+        "the agent on node 0 was told to stop by SIGTERM: Slurm says: job 7 on host0 was cancelled"
+    )
 
 
 def test_an_agent_of_another_version_ends_the_run_with_both_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real agent, which refuses this command as well."""
-    monkeypatch.setattr(agents, "core_version", lambda: "9.8.7")
-    run = make_run("a")
-    bundle = create_bundle(tmp_path, run, ())
-    ending = run_job(run.job, LocalCluster(), bundle, lambda _node, _progress: None)
-    address = run.job.nodes[0].address
-    assert said(ending) == (
+    monkeypatch.setattr(fleet_channel, "core_version", lambda: "9.8.7")
+    finished = FinishedJob(tmp_path, allocation=LocalAllocation(1))
+    assert said(finished.ending) == (
         "failed",
-        f"node 0 ({address}) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
+        f"node 0 (127.0.0.1) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
         f"version; install flagperf==9.8.7 there, or flagperf=={core_version()} here",
     )
-    assert "the command that started it has flagperf 9.8.7" in (bundle / "logs" / "agent-000.log").read_text()
-    assert not list((bundle / "samples").iterdir())
+    assert b"the command that started it has flagperf 9.8.7" in finished.channels[0].errors
+    assert not list((finished.bundle / "samples").iterdir())
 
 
-def test_an_agent_of_another_version_is_the_cause_where_another_agent_is_silent(tmp_path: Path) -> None:
-    other = f"os.write(1, {hello_line('9.8.7')!r}); closed(300)"
-    finished = FinishedJob(tmp_path, "closed(300)", other, head=SILENT_HEAD)
+def test_an_agent_of_another_version_is_the_cause_where_another_cannot_be_started(tmp_path: Path) -> None:
+    other = ScriptAllocation("", f"greet({hello_line('9.8.7')!r}); rest()", share_host=True, greeting="")
+    finished = FinishedJob(tmp_path, allocation=other)
     assert finished.ending.status == "failed"
-    assert finished.ending.reason.startswith("node 1 (") and "has flagperf 9.8.7" in finished.ending.reason
+    assert finished.ending.reason.startswith("node 1 (host1) has flagperf 9.8.7")
 
 
-def test_an_agent_that_cannot_be_started_ends_the_run_and_those_that_were(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, f"closed(300); say({ended(None)!r})", "")
+def test_an_agent_that_cannot_be_started_ends_the_run_before_any_other_works(tmp_path: Path) -> None:
+    finished = FinishedJob(tmp_path, "raise SystemExit('it was asked to work')", "")
     assert finished.ending.status == "failed"
     assert "the agent of node 1 was not started" in finished.ending.reason and "ssh" in finished.ending.reason
     assert finished.codes == [0]
+
+
+WORKING = f"tell({LAUNCHED!r}); tell({PROGRESS!r}); assert told(300); tell({ended(None)!r}); close(); rest()"
 
 
 def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
     def interrupt(_node: int, _progress: Progress) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
-    cluster, ending = start_job(tmp_path, interrupt)
-    assert said(ending) == ("interrupted", "stopped by SIGTERM")
-    assert cluster.agents[0].process.wait(300) == 0
+    finished = FinishedJob(tmp_path, WORKING, on_progress=interrupt)
+    assert said(finished.ending) == ("interrupted", "stopped by SIGTERM")
+    assert isinstance(read_record(finished.bundle).parent.events[2], WorkersEnded)
+    assert finished.codes == [0]
 
 
 def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,40 +266,49 @@ def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkey
         write(writer, event)
 
     monkeypatch.setattr(EventWriter, "write", full_disk)
-    started: list[ScriptCluster] = []
     with pytest.raises(BundleFailed, match="No space left on device"):
-        start_job(tmp_path, lambda _node, _progress: None, started)
-    assert started[0].agents[0].process.wait(300) == 0
+        FinishedJob(tmp_path, WORKING.replace("rest()", "sys.exit(5)"))
+    assert [each.process.returncode for each in STARTED] == [5]
 
 
-def start_job(
-    folder: Path, on_progress: OnProgress, started: list[ScriptCluster] | None = None
-) -> tuple[ScriptCluster, Ending]:
-    run = make_run("a")
-    bundle = create_bundle(folder, run, ())
-    cluster = ScriptCluster(bundle, f"say({LAUNCHED!r}); say({PROGRESS!r}); closed(300); say({ended(None)!r})")
-    if started is not None:
-        started.append(cluster)
-    return cluster, run_job(run.job, cluster, bundle, on_progress)
+# --- parts of the bundle ----------------------------------------------------------------------------------------------
 
 
-def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin(io.BytesIO):
-        pass
+def archive(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as writing:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            writing.addfile(member, io.BytesIO(text))
+    return content.getvalue()
 
-    def fail(*_args: object) -> None:
-        raise KeyError("the plugin's own words")
 
-    Stdin.write = fail  # type: ignore[method-assign,assignment]
-    initialize = ScriptAgent.__init__
+def fetching(ending: str, content: bytes) -> str:
+    """A node whose run ends so, and who then sends this archive."""
+    fetch = f"verb, body = asked(); assert (verb, body['run_id']) == ('fetch', 'a'); answer({content!r})"
+    return f"assert order['directory'] == ''\n{ending}\n{fetch}\nrest()"
 
-    def with_bad_stdin(self: ScriptAgent, script: str, flag: Path, head: str) -> None:
-        initialize(self, script, flag, head)
-        self.real_stdin, self.stdin = self.stdin, Stdin()  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(ScriptAgent, "__init__", with_bad_stdin)
-    monkeypatch.setattr(sys.modules[run_job.__module__], "STOP_SECONDS", 0.2)
-    job = FinishedJob(tmp_path, "sys.exit('gone')")
-    assert job.ending.status == "failed"
-    told = 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"'
-    assert told in job.ending.reason
+def test_parts_are_fetched_from_every_node_that_is_there_also_after_a_failure(tmp_path: Path) -> None:
+    failed = fetching(f"assert told(300); tell({ended(STOPPED)!r}); close(3)", archive({"logs/worker_0": b"first"}))
+    finished = FinishedJob(tmp_path, failed, "sys.exit('gone')", share_host=False)
+    assert finished.ending.reason.startswith("node 1 (host1) was lost: the agent on node 1 (host1) ended: gone")
+    assert (finished.bundle / "logs" / "worker_0").read_text() == "first"
+
+
+def test_parts_that_cannot_be_used_fail_the_run_and_name_the_node(tmp_path: Path) -> None:
+    good = fetching(f"tell({ended(None)!r}); close()", archive({"logs/one": b"1"}))
+    bad = fetching(f"tell({ended(None)!r}); close()", archive({"run.json": b"{}"}))
+    finished = FinishedJob(tmp_path, good, bad, share_host=False)
+    assert said(finished.ending) == (
+        "failed",
+        "what node 1 recorded was not collected: what node 1 sent cannot be used: 'run.json' has no place in a bundle",
+    )
+    assert (finished.bundle / "logs" / "one").read_text() == "1"
+
+
+def test_a_failure_of_the_run_goes_before_one_of_fetching(tmp_path: Path) -> None:
+    failed = fetching(f"tell({ended(DEATH)!r}); close(3)", b"no archive")
+    finished = FinishedJob(tmp_path, failed, share_host=False)
+    assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")

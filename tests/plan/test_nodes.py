@@ -79,7 +79,8 @@ def test_the_problem_of_any_node_counts() -> None:
 
 
 def test_the_ranks_meet_where_the_first_node_says() -> None:
-    told = "verb, body = asked(); assert (verb, body) == ('rendezvous', {'address': '10.0.0.0', 'interface': 'ib0'}), body;"
+    expected = {"address": "10.0.0.0", "interface": "ib0"}
+    told = f"verb, body = asked(); assert (verb, body) == ('rendezvous', {expected}), body;"
     answer = msgspec.json.encode(RendezvousAnswer("10.1.0.7", 4711)).decode()
     allocation = ScriptAllocation(f"{told} answer({answer!r}); rest()", "rest()")
     with open_fleet(allocation) as fleet:

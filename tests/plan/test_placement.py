@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 from plan_builders import Backend, node, vendor
 
-from flagperf.api import Cluster, Device, DeviceBackend, Node
+from flagperf.api import Device, DeviceBackend, Node
 from flagperf.errors import BadInput, MissingPart
 from flagperf.plan import UserFile, placement
 from flagperf.plan.placement import Placement, find_placement
@@ -31,15 +32,11 @@ class CpuBackend(Backend):
 
 
 class StandInPlugins:
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self) -> None:
         self._backends: dict[str, DeviceBackend] = {"cpu": CpuBackend(), "acme": Backend()}
 
     def vendor_word(self, word: str) -> str:
         return word
-
-    def cluster(self, name: str) -> Cluster:
-        return self._cluster
 
     def broken_adapters(self) -> list[str]:
         return []
@@ -51,18 +48,13 @@ class StandInPlugins:
         return self._backends[word]
 
 
-class NamedCluster(Cluster):
-    name = "named"
+class StandInFleet:
+    def __init__(self, num_nodes: int, share_host: bool) -> None:
+        self.nodes_share_host = share_host
+        self.nodes = tuple(Node(f"host{index}", f"10.0.0.{index}") for index in range(num_nodes))
 
-    def __init__(self, share_host: bool) -> None:
-        self.nodes_share_host = share_host  # type: ignore[misc]
-
-    def nodes(self, num_nodes: int) -> list[Node]:
-        return [Node(index, f"10.0.0.{index}") for index in range(num_nodes)]
-
-    def start_agent(self, node: Node, arguments: Any) -> Any: ...
-
-    def collect(self, node: Node, directory: str) -> None: ...
+    def python(self, index: int) -> str:
+        return sys.executable
 
 
 @pytest.fixture
@@ -70,8 +62,10 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Any:
     def find(*facts: NodeFacts, share_host: bool = False, user_file: UserFile = NO_FILE, **spec: Any) -> Placement:
         needs_worker = spec.pop("needs_worker", True)
         monkeypatch.setattr(placement, "describe_nodes", lambda *_, **__: facts)
-        plugins: Any = StandInPlugins(NamedCluster(share_host))
-        return find_placement(RunSpec("toy", nodes=len(facts), **spec), plugins, (), user_file, needs_worker)
+        plugins: Any = StandInPlugins()
+        fleet: Any = StandInFleet(len(facts), share_host)
+        request = RunSpec("toy", nodes=len(facts), cluster="named", **spec)
+        return find_placement(request, plugins, fleet, (), user_file, needs_worker)
 
     return find
 
@@ -132,5 +126,5 @@ def test_what_the_case_needs_and_a_node_lacks_comes_with_the_command(find: Any) 
 
 
 def test_what_the_owner_states_stands_in_the_facts(find: Any) -> None:
-    found = find(node(CPU), user_file=UserFile({"network": "none"}, {}, "flagperf.toml"))
+    found = find(node(CPU), user_file=UserFile({"network": "none"}, path="flagperf.toml"))
     assert found.facts[0].environment.facts["network"] == Fact("none", "stated")

@@ -20,14 +20,14 @@ def test_no_file_is_no_values() -> None:
 def test_the_file_of_this_folder_is_read_unasked() -> None:
     Path("flagperf.toml").write_text('[environment]\nmachine = "mine"\n[cases.toy.training]\nbatch_size = 8\n')
     found = read_user_file(None)
-    assert found == UserFile({"machine": "mine"}, {"toy": {"training": {"batch_size": 8}}}, "flagperf.toml")
+    assert found == UserFile({"machine": "mine"}, {"toy": {"training": {"batch_size": 8}}}, path="flagperf.toml")
 
 
 def test_a_file_that_is_asked_for_goes_before_the_one_of_this_folder(tmp_path: Path) -> None:
     Path("flagperf.toml").write_text("[cases.toy]\na = 1\n")
     other = tmp_path / "other.toml"
     other.write_text("[cases.toy]\na = 2\n")
-    assert read_user_file(str(other)) == UserFile({}, {"toy": {"a": 2}}, str(other))
+    assert read_user_file(str(other)) == UserFile({}, {"toy": {"a": 2}}, path=str(other))
 
 
 def test_an_empty_file_is_a_file() -> None:
@@ -42,7 +42,7 @@ def test_an_unknown_table_is_named_with_those_that_there_are(table: str) -> None
         read_user_file(None)
     message = str(caught.value)
     assert message.startswith("flagperf.toml: ") and table.partition(".")[0] in message
-    assert message.endswith("(it may have [environment] and [cases.NAME])")
+    assert message.endswith("(it may have [environment], [cases.NAME] and [clusters.NAME])")
 
 
 def test_path_is_no_key_of_the_file_either() -> None:

@@ -36,7 +36,7 @@ def test_an_error_for_the_user_stays_what_it_is() -> None:
         raise BadInput("there are 2 nodes, not 3")
 
     with pytest.raises(BadInput, match=r"^there are 2 nodes, not 3$"):
-        ask(ACME, "nodes", refuse, list[int], acts=True)
+        ask(ACME, "allocate", refuse, list[int], acts=True)
 
 
 def test_our_own_code_is_called_once_and_here() -> None:
@@ -47,9 +47,9 @@ def test_our_own_code_is_called_once_and_here() -> None:
 
 def test_a_fork_of_a_plugin_that_acts_may_leave_while_the_plugin_itself_may_not() -> None:
     leave = os._exit
-    assert ask(ACME, "start_agent", forking, int, acts=True) == 7
-    with pytest.raises(PluginFailed, match=r"flagperf-acme 1\.2\.3 failed: collect: SystemExit: os\._exit\(0\)"):
-        ask(ACME, "collect", lambda: os._exit(0), type(None), acts=True)
+    assert ask(ACME, "allocate", forking, int, acts=True) == 7
+    with pytest.raises(PluginFailed, match=r"flagperf-acme 1\.2\.3 failed: release: SystemExit: os\._exit\(0\)"):
+        ask(ACME, "release", lambda: os._exit(0), type(None), acts=True)
     assert os._exit is leave
 
 
@@ -63,8 +63,8 @@ def test_a_long_wait_for_a_cluster_is_explained(monkeypatch: pytest.MonkeyPatch)
             time.sleep(0.01)
         return []
 
-    ask(ACME, "nodes", queue, list[int], acts=True)
-    assert stderr.getvalue() == "flagperf: waiting for flagperf-acme 1.2.3: nodes\n"
+    ask(ACME, "allocate", queue, list[int], acts=True)
+    assert stderr.getvalue() == "flagperf: waiting for flagperf-acme 1.2.3: allocate\n"
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,9 @@ class Allocation(abc.ABC):
         """Give the nodes back. Called once, also after a failure."""
 
 
-class Cluster(abc.ABC):
-    """How the nodes of a site are had. Since HOOK_API 2 in this form."""
+class Cluster:
+    """How the nodes of a site are had. Since HOOK_API 2 in this form: one of HOOK_API 1 can still be made, so that the
+    rest of its plugin works, and is refused with the reason."""
 
     name: ClassVar[str]
     """What users type after --cluster."""
@@ -77,10 +78,10 @@ class Cluster(abc.ABC):
     """Container engines that are options of this cluster's own command, such as `pyxis`. Any engine that starts
     containers by a command works without being named here."""
 
-    @abc.abstractmethod
     def allocate(self, num_nodes: int, options: Any) -> Allocation:
         """The nodes of a command, `options` being of the type above. Raises BadInput where there are fewer. May wait in
-        a queue."""
+        a queue. Every cluster has to give it."""
+        raise NotImplementedError
 
     def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
         """Put a command into the cluster's queue, to be started on the first of its nodes, where `allocate` then gives

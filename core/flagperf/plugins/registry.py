@@ -14,7 +14,7 @@ import pluggy
 
 from flagperf.api import Allocation, CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, Node
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, PluginFailed, unknown_name
+from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
 from flagperf.plugins.load import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
@@ -146,8 +146,11 @@ class Plugins:
         try:
             _check_nodes(name, allocation, num_nodes)
             yield allocation
-        finally:
-            allocation.release()
+        except BaseException:
+            with contextlib.suppress(FlagPerfError):  # what went wrong first is what the user needs
+                allocation.release()
+            raise
+        allocation.release()
 
     def cluster_names(self) -> list[str]:
         return [provided.value.name for provided in self._by_word("flagperf_clusters", Cluster, "name")]
@@ -269,7 +272,7 @@ class Plugins:
         try:
             answer = list(cast("Iterable[Any]", implementation.function()))
         except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
-            problems.append(f"{hook} raised {type(error).__name__}: {error}{_changed(hook, error)}")
+            problems.append(f"{hook} raised {type(error).__name__}: {error}")
             return []
         wrong = [value for value in answer if not isinstance(value, kind)]
         if wrong:
@@ -279,7 +282,8 @@ class Plugins:
             return usable
         from flagperf.plugins.guard import wrong_attributes  # lazy: `cases list` needs none
 
-        wrong_ones = {id(value): found for value in usable if (found := wrong_attributes(value, kind))}
+        faults = {id(value): _of_old_form(value) or wrong_attributes(value, kind) for value in usable}
+        wrong_ones = {key: found for key, found in faults.items() if found}
         problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
         return [value for value in usable if id(value) not in wrong_ones]
 
@@ -334,10 +338,11 @@ def _check_nodes(name: str, allocation: Allocation, num_nodes: int) -> None:
         raise PluginFailed(f"cluster {name!r} was asked for {num_nodes} nodes and gave {found}")
 
 
-def _changed(hook: str, error: BaseException) -> str:
-    if hook == "flagperf_clusters" and "allocate" in str(error):
-        return ": it is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
-    return ""
+def _of_old_form(value: object) -> list[str]:
+    if not isinstance(value, Cluster) or type(value).allocate is not Cluster.allocate:
+        return []
+    what = "is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
+    return [f"{type(value).__name__} {what}"]
 
 
 def _case(reference: CaseReference, plugin: PluginStatus) -> Case:

@@ -1,24 +1,17 @@
 """Raises in one hook; what its other hook gives is good."""
 
-from collections.abc import Sequence
-
-from flagperf.api import AgentProcess, Cluster, DeviceBackend, Node
+from flagperf.api import Allocation, Cluster, DeviceBackend, NoOptions
 from flagperf.errors import BadInput
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 1
+FLAGPERF_HOOK_API = 2
 
 
 class BackYard(Cluster):
     name = "backyard"
 
-    def nodes(self, num_nodes: int) -> list[Node]:
+    def allocate(self, num_nodes: int, options: NoOptions) -> Allocation:
         raise BadInput("the back yard is empty")
-
-    def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        raise NotImplementedError
-
-    def collect(self, node: Node, directory: str) -> None: ...
 
 
 @hookimpl

@@ -1,0 +1,355 @@
+"""`agent serve`, seen from the command's end of its pipes. Verbs are a few lines of Python, in real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from flagperf.agent.processes import MARKER
+from flagperf.agent.watchdog import folder_prefix, output_folder
+from flagperf.plugins import core_version
+from flagperf.spec import hello_line
+from flagperf.spec.channel import AgentLine, Beat, ChannelLine, Data, Ended, Leaving, Request, Stop, encode_line
+
+HELLO = hello_line(core_version())
+RUN_ID = f"20260101T000000Z-demo-{os.getpid():06d}"
+ORDER = {"job": {"run_id": RUN_ID}, "node_index": 3}
+SERVE = """
+import os, subprocess, sys, time, types
+from flagperf.agent import serve
+from flagperf.agent.__main__ import main
+def verb(function):
+    '''Registers a verb of this name, also in place of a real one.'''
+    module = types.ModuleType(function.__name__)
+    module.main = function
+    sys.modules["flagperf.agent." + function.__name__] = module
+    serve.VERBS += (function.__name__,)
+{code}
+sys.exit(main(["serve"]))
+"""
+WAIT = """
+@verb
+def run(body, stdin, answer):
+    answer.write(b"at work\\n"), answer.flush()
+    while os.read(0, 100): pass
+    answer.write(b"stopped in order")
+    return 0
+@verb
+def wait(body, stdin, answer):
+    answer.write(b"at work\\n"), answer.flush()
+    time.sleep(600)
+"""
+
+
+class Agent:
+    def __init__(self, code: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE.format(code=code)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+        self.stdin.write(HELLO)
+        assert self.stdout.readline() == HELLO
+
+    def ask(self, verb: str, body: object = None) -> None:
+        self.say(Request(verb, msgspec.Raw(msgspec.json.encode(body))))
+
+    def start(self, verb: str) -> None:
+        """Until it is at work."""
+        self.ask(verb, ORDER)
+        assert self.hear() == b"at work\n"
+
+    def say(self, line: ChannelLine) -> None:
+        self.stdin.write(encode_line(line))
+        self.stdin.flush()
+
+    def hear(self) -> AgentLine | bytes:
+        line = msgspec.json.decode(self.stdout.readline(), type=AgentLine)
+        return self.stdout.read(line.size) if isinstance(line, Data) else line
+
+    def answer(self) -> tuple[bytes, Ended]:
+        content = b""
+        while not isinstance(line := self.hear(), Ended):
+            content += line if isinstance(line, bytes) else b""
+        return content, line
+
+    def end(self) -> tuple[int, str]:
+        """After its stdin was closed: its exit code, and what it said."""
+        self.stdin.close()
+        return self.left()
+
+    def left(self) -> tuple[int, str]:
+        said = self.stderr.read().decode()
+        return self.process.wait(60), said
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[str], Agent]]:
+    agents = []
+
+    def start(code: str) -> Agent:
+        agents.append(Agent(code))
+        return agents[-1]
+
+    yield start
+    for agent in agents:
+        agent.process.kill()
+        agent.process.wait()
+        for stream in (agent.stdin, agent.stdout, agent.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+Serve = Callable[[str], Agent]
+
+
+def test_verbs_follow_each_other_and_an_unknown_one_is_refused(serve: Serve) -> None:
+    agent = serve("@verb\ndef echo(body, stdin, answer):\n    answer.write(body)\n    return 0")
+    for body in ("one", {"two": 2}):
+        agent.ask("echo", body)
+        assert agent.answer() == (msgspec.json.encode(body), Ended(0))
+    agent.ask("dance")
+    assert agent.answer() == (b"", Ended(2, "unknown verb 'dance'"))
+    agent.ask("echo", 3)
+    assert agent.answer() == (b"3", Ended(0))
+    assert agent.end() == (0, "")
+
+
+def test_one_verb_works_at_a_time(serve: Serve) -> None:
+    agent = serve(WAIT)
+    agent.start("run")
+    agent.ask("wait")
+    assert agent.hear() == Ended(2, "asked for 'wait' while 'run' is at work")
+    agent.say(Stop())
+    assert agent.answer() == (b"stopped in order", Ended(0))
+
+
+def test_a_verb_that_fails_says_why_and_the_agent_goes_on(serve: Serve) -> None:
+    agent = serve("""
+@verb
+def refuse(*_):
+    from flagperf.errors import NodeFailed
+    raise NodeFailed("no such folder")
+@verb
+def burst(*_):
+    print("a vendor's library")
+    raise KeyError("x")
+@verb
+def die(*_):
+    os.kill(os.getpid(), 9)
+""")
+    agent.ask("refuse")
+    assert agent.answer() == (b"", Ended(3, "no such folder"))
+    agent.ask("burst")
+    content, ended = agent.answer()
+    assert (content, ended.code) == (b"", 1)
+    assert "Traceback" in ended.error and ended.error.endswith("KeyError: 'x'")
+    agent.ask("die")
+    assert agent.answer() == (b"", Ended(-signal.SIGKILL))
+    code, said = agent.end()
+    assert code == 0 and "a vendor's library" in said and "no such folder" in said
+
+
+def test_stop_ends_a_run_in_order_and_any_other_verb_at_once(serve: Serve) -> None:
+    agent = serve(WAIT)
+    agent.say(Stop())  # nothing is at work
+    agent.start("run")
+    agent.say(Stop())
+    assert agent.answer() == (b"stopped in order", Ended(0))
+    agent.start("wait")
+    agent.say(Stop())
+    assert agent.answer() == (b"", Ended(-signal.SIGKILL))
+
+
+def test_the_end_of_stdin_stops_the_run(serve: Serve, tmp_path: Path) -> None:
+    flag = tmp_path / "stopped"
+    note = f"open({str(flag)!r}, 'w').close(); return 0"
+    agent = serve(WAIT.replace("return 0", note))
+    agent.start("run")
+    assert agent.end() == (0, "")
+    assert flag.exists()
+
+
+def test_a_run_that_does_not_stop_is_killed_with_what_it_started(serve: Serve, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    agent = serve(f"""
+serve.GRACE_SECONDS = 0.3
+@verb
+def run(body, stdin, answer):
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+    answer.write(b"at work\\n"), answer.flush()
+    time.sleep(600)
+""")
+    agent.start("run")
+    agent.say(Stop())
+    assert agent.answer()[1] == Ended(-signal.SIGKILL)
+    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_sigterm_is_told_stops_the_run_and_leaves_time_to_fetch(serve: Serve) -> None:
+    agent = serve(f"{WAIT}\n@verb\ndef fetch(body, stdin, answer):\n    answer.write(b'parts')\n    return 0")
+    agent.start("run")
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.hear() == Leaving("SIGTERM")
+    assert agent.answer() == (b"stopped in order", Ended(0))
+    agent.process.send_signal(signal.SIGTERM)  # again: nothing new
+    agent.ask("fetch")
+    assert agent.answer() == (b"parts", Ended(0))
+    assert agent.end() == (0, "")
+
+
+def test_after_sigterm_the_agent_leaves_by_itself(serve: Serve) -> None:
+    agent = serve("serve.GRACE_SECONDS = 0.1")
+    agent.ask("dance")
+    agent.answer()
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.hear() == Leaving("SIGTERM")
+    assert agent.left() == (0, "")
+
+
+def test_a_command_that_has_beaten_and_falls_silent_is_gone(serve: Serve) -> None:
+    """As behind a cut network: the pipes stay open."""
+    agent = serve(f"serve.SILENT_SECONDS = 0.5\n{WAIT}")
+    agent.say(Beat())
+    agent.start("run")
+    assert agent.left() == (0, "nothing was heard from the command for 0.5 s: stopping\n")
+    assert not agent.stdin.closed
+
+
+def test_a_command_is_given_longer_where_nothing_is_at_work(serve: Serve) -> None:
+    agent = serve("serve.SILENT_SECONDS, serve.IDLE_SECONDS = 0.1, 0.6")
+    agent.say(Beat())
+    assert agent.left() == (0, "nothing was heard from the command for 0.6 s: stopping\n")
+
+
+def test_a_command_that_never_beats_may_be_silent(serve: Serve) -> None:
+    agent = serve(f"serve.SILENT_SECONDS = serve.IDLE_SECONDS = 0.1\n{WAIT}")
+    agent.start("run")
+    time.sleep(1.5)
+    agent.say(Stop())
+    assert agent.answer() == (b"stopped in order", Ended(0))
+
+
+def test_the_agent_beats_back(serve: Serve) -> None:
+    agent = serve(f"serve.BEAT_SECONDS = 0.1\n{WAIT}")
+    agent.say(Beat())
+    assert [agent.hear(), agent.hear()] == [Beat(), Beat()]
+
+
+@pytest.mark.parametrize(
+    "line", [b"no request\n", b'{"type":"dance"}\n', b"\xff\n", b'{"type":"request","verb":"run","body":{}}\n']
+)
+def test_what_is_no_request_stops_the_agent(serve: Serve, line: bytes) -> None:
+    agent = serve(WAIT)
+    agent.stdin.write(line)
+    agent.stdin.flush()
+    code, said = agent.left()
+    assert code == 0
+    assert said.startswith("the command sends what is no request (") and said.endswith("): stopping\n")
+
+
+BYTES = 5_000_000
+"""More than agent and pipes hold."""
+
+
+def test_much_output_arrives_unchanged_and_waits_for_a_slow_reader(serve: Serve, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    agent = serve(f"""
+@verb
+def flood(body, stdin, answer):
+    import hashlib, random
+    content = random.Random(7).randbytes({BYTES})
+    answer.write(content), answer.flush()
+    open({str(done)!r}, "w").write(hashlib.sha256(content).hexdigest())
+    return 0
+""")
+    agent.ask("flood")
+    time.sleep(0.5)
+    assert not done.exists()
+    content, ended = agent.answer()
+    assert (len(content), ended) == (BYTES, Ended(0))
+    assert hashlib.sha256(content).hexdigest() == done.read_text()
+
+
+def test_stderr_that_nobody_reads_stops_nothing(serve: Serve) -> None:
+    agent = serve("""
+@verb
+def complain(body, stdin, answer):
+    os.write(2, b"x" * 1_000_000)
+    os.write(2, b"\\nlast words")
+    return 1
+""")
+    agent.ask("complain")
+    _, ended = agent.answer()
+    assert ended.code == 1 and ended.error.endswith("x\nlast words")
+    assert len(ended.error) <= 1 << 16
+
+
+def test_a_tool_that_a_verb_leaves_behind_does_not_hold_its_answer(serve: Serve) -> None:
+    agent = serve("""
+@verb
+def leave(body, stdin, answer):
+    tool = subprocess.Popen(["sleep", "600"])
+    answer.write(str(tool.pid).encode())
+    return 0
+""")
+    agent.ask("leave")
+    content, ended = agent.answer()
+    os.kill(int(content), signal.SIGKILL)
+    assert ended == Ended(0)
+
+
+LEAVING_BEHIND = f"""
+import tempfile
+@verb
+def run(body, stdin, answer):
+    os.mkdir(tempfile.gettempdir() + "/{folder_prefix(RUN_ID, 3)}x")
+    os.mkdir("{output_folder(RUN_ID, 3)}")
+    marked = dict(os.environ, {MARKER}="{RUN_ID}/3/workers")
+    worker = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
+    answer.write(b"at work\\n"), answer.write(str(worker.pid).encode()), answer.flush()
+    while os.read(0, 100): pass
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("killed", ["run", "agent"])
+def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Serve, killed: str) -> None:
+    agent = serve(LEAVING_BEHIND)
+    agent.ask("run", ORDER)
+    content = agent.hear()
+    assert isinstance(content, bytes)
+    pid = int(content.splitlines()[1])
+    if killed == "run":
+        agent.say(Stop())
+        assert agent.answer()[1].code == -signal.SIGKILL
+        assert output_folder(RUN_ID, 3).is_dir()  # to be fetched from
+        code, said = agent.end()
+        assert code == 0
+    else:
+        agent.process.kill()
+        _, said = agent.left()  # to the end of the watchdog
+    assert said.startswith("the agent left behind: 1 processes, which were killed; removed: /")
+    assert not is_alive(pid)
+    assert not output_folder(RUN_ID, 3).exists()
+    assert not list(Path(tempfile.gettempdir()).glob(f"{folder_prefix(RUN_ID, 3)}*"))

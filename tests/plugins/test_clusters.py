@@ -1,0 +1,194 @@
+"""Clusters of plugins: their options, the nodes that they give and give back, and those of a contract that is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from distribution_builders import HEADER, Site, device_source, launcher_source
+
+from flagperf.api import Allocation, Cluster
+from flagperf.errors import BadInput, PluginFailed
+from flagperf.plan.reach import given_options
+from flagperf.plugins import Plugins
+from flagperf.plugins.load import load_entry_points
+from flagperf.plugins.registry import cluster_options
+from flagperf.spec import RunSpec
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.syspath_prepend(tmp_path)
+    return Site(tmp_path)
+
+
+def load(site: Site) -> Plugins:
+    return Plugins(load_entry_points(site.entry_points()))
+
+
+OLD_CLUSTER = """
+import subprocess
+from flagperf.api import AgentProcess, Cluster, Node
+
+class OldAgent(AgentProcess):
+    def __init__(self, arguments):
+        self.process = subprocess.Popen(arguments, stdin=-1, stdout=-1, stderr=-1)
+        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+    def wait(self, timeout_seconds=None): return self.process.wait(timeout_seconds)
+    def kill(self): self.process.kill()
+
+class OldYard(Cluster):
+    name = "oldyard"
+    nodes_share_host = False
+    def nodes(self, num_nodes): return [Node(index, f"10.0.0.{index}") for index in range(num_nodes)]
+    def start_agent(self, node, arguments): return OldAgent(["ssh", node.address, *arguments])
+    def collect(self, node, directory): ...
+
+yard = OldYard()
+
+@hookimpl
+def flagperf_clusters():
+    return [yard]
+"""
+
+
+def test_a_cluster_of_hook_api_1_is_refused_and_the_rest_of_its_plugin_works(site: Site) -> None:
+    source = device_source("clustertest1") + launcher_source("clustertest1") + OLD_CLUSTER
+    assert "FLAGPERF_HOOK_API = 1" in source
+    plugins = load(site.add("flagperf-clustertest1", source))
+    assert plugins.cluster_names() == []
+    (status,) = plugins.statuses()
+    assert status.problem == (
+        "flagperf_clusters: OldYard is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, "
+        "see docs/clusters.md"
+    )
+    with pytest.raises(BadInput, match=r"unknown cluster 'oldyard'.*flagperf_clustertest1"):
+        plugins.cluster("oldyard")
+    assert plugins.vendor_word("clustertest1") == "clustertest1"
+    assert plugins.broken_adapters() == []
+    assert plugins.launcher("clustertest1").name == "torchrun"
+
+
+def cluster_source(body: str = "") -> str:
+    return f"""{HEADER}
+import msgspec
+from flagperf.api import Allocation, Cluster, Node
+class Yard(Allocation):
+    def __init__(self, num_nodes):
+        self.nodes = tuple(Node(f"n{{index}}") for index in range(num_nodes))
+    def agent_command(self, node, command):
+        return ["reach", node.name, *command]
+    def release(self):
+        released.append(len(self.nodes))
+released = []
+class Yards(Cluster):
+    name = "yard"
+    def allocate(self, num_nodes, options):
+        return Yard(num_nodes)
+{body}
+@hookimpl
+def flagperf_clusters():
+    return [Yards()]
+"""
+
+
+def test_nodes_are_given_back_also_after_a_failure(site: Site) -> None:
+    plugins = load(site.add("clustertest2", cluster_source()))
+    with pytest.raises(KeyError), plugins.allocation("yard", 3) as allocation:
+        assert [node.name for node in allocation.nodes] == ["n0", "n1", "n2"]
+        assert allocation.agent_command(allocation.nodes[1], ["python"]) == ["reach", "n1", "python"]
+        raise KeyError("the command's own")
+    assert __import__("clustertest2").released == [3]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("Yards.allocate = lambda *_: Yard(1)", "cluster 'yard' was asked for 2 nodes and gave 1"),
+        ("Yards.allocate = lambda *_: [Node('a')]", "failed: allocate: TypeError: it gave list, not Allocation"),
+        ("Yards.allocate = lambda *_: 1 / 0", "failed: allocate: ZeroDivisionError: division by zero"),
+        ("Yard.__init__ = lambda *_: None", "cluster 'yard' gave no nodes that can be used: "),
+        ("Yard.nodes = property(lambda self: ['a', 'b'], lambda *_: None)", "gave no nodes that can be used: Expected"),
+    ],
+)
+def test_nodes_that_cannot_be_used_are_the_clusters_failure(
+    site: Site, request: pytest.FixtureRequest, body: str, words: str
+) -> None:
+    name = f"clustertest3{request.node.callspec.indices['body']}"
+    plugins = load(site.add(name, cluster_source(body)))
+    with pytest.raises(PluginFailed) as caught, plugins.allocation("yard", 2):
+        pass
+    assert words in str(caught.value)
+
+
+def test_an_agents_command_that_is_none_is_the_clusters_failure(site: Site) -> None:
+    plugins = load(site.add("clustertest4", cluster_source("Yard.agent_command = lambda *_: 'ssh host'")))
+    with plugins.allocation("yard", 1) as allocation, pytest.raises(PluginFailed, match="agent_command: TypeError"):
+        allocation.agent_command(allocation.nodes[0], ["python"])
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+class Queue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    partition: str
+    minutes: int = 60
+    exclusive: bool = False
+    extra: tuple[str, ...] = ()
+
+
+class Queued(Cluster):
+    name = "queued"
+    options = Queue
+
+    def allocate(self, num_nodes: int, options: Queue) -> Allocation:
+        raise BadInput("the queue is closed")
+
+
+class Plain(Cluster):
+    name = "plain"
+
+
+def test_options_have_their_types_also_where_they_are_given_as_text() -> None:
+    given = {"partition": "debug", "minutes": "5", "exclusive": "true", "extra": ["--qos=low"]}
+    assert cluster_options(Queued(), given) == Queue("debug", 5, True, ("--qos=low",))
+    assert cluster_options(Queued(), {"partition": "debug"}) == Queue("debug")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "given", "words"),
+    [
+        (Queued(), {"partitoin": "x"}, "unknown option of cluster queued 'partitoin'; did you mean partition?"),
+        (
+            Queued(),
+            {"partition": "x", "minutes": "soon"},
+            "options of cluster queued: Expected `int`, got `str` - at `$.minutes`",
+        ),
+        (Queued(), {"partition": ["x"]}, "options of cluster queued: Expected `str`, got `array` - at `$.partition`"),
+        (Queued(), {}, "options of cluster queued: Object missing required field `partition`"),
+        (Plain(), {"hosts": "a"}, "unknown option of cluster plain 'hosts'; there are none (it has none)"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(cluster: Cluster, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        cluster_options(cluster, given)
+    assert str(caught.value).startswith(words)
+
+
+def test_options_of_the_command_line_go_over_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flagperf.toml").write_text('[clusters.queued]\npartition = "all"\nminutes = 5\n[clusters.other]\nx = 1\n')
+    assert given_options(RunSpec("toy", cluster="queued")) == {"partition": "all", "minutes": 5}
+    spec = RunSpec("toy", cluster="queued", cluster_options=("partition=debug", "extra=['a', 'b=c']"))
+    assert given_options(spec) == {"partition": "debug", "minutes": 5, "extra": ["a", "b=c"]}
+    assert given_options(RunSpec("toy")) == {}
+    with pytest.raises(BadInput, match="--cluster-option takes key=value, for example partition=debug; got 'debug'"):
+        given_options(RunSpec("toy", cluster="queued", cluster_options=("debug",)))
+
+
+def test_a_table_of_a_cluster_has_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text('[clusters]\nssh = "node1"\n')
+    with pytest.raises(BadInput, match=r"f\.toml: Expected `object`, got `str` - at `\$\.clusters"):
+        given_options(RunSpec("toy", cluster="ssh", config=str(tmp_path / "f.toml")))
