@@ -14,8 +14,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -31,6 +32,7 @@ SUBMIT_SECONDS = 60.0
 QUEUE_SECONDS = 30.0
 """Between two questions why a job is still in the queue."""
 RELEASE_SECONDS = 10.0
+ENDING_SECONDS = 3.0
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -83,15 +85,11 @@ class SlurmAllocation(Allocation):
         ]
 
     def explain(self, node: Node) -> str:
-        found = _queue_entry(self.job)
-        if found is None:
-            return ""
-        words = "" if found.phase == "running" else found.sentence(self.job, was_running=True)
-        return "; ".join(filter(None, [words, _node_trouble(node.name)]))
+        return "; ".join(filter(None, [_job_trouble(self.job), _node_trouble(node.name)]))
 
     def release(self) -> None:
         if self._held is not None:
-            self._held.end(self.job)
+            self._held.end()
 
 
 class SlurmCluster(Cluster):
@@ -105,12 +103,11 @@ class SlurmCluster(Cluster):
             _check_running(own_job)
             return _allocation(own_job, os.environ.get("SLURM_JOB_NODELIST", ""), num_nodes, options, None)
         held = HeldJob(_request(num_nodes, options))
-        job = ""
         try:
             job, node_list = held.wait()
             return _allocation(job, node_list, num_nodes, options, held)
         except BaseException:  # Ctrl-C in the queue too
-            held.end(job)
+            held.end()
             raise
 
     def submit(self, command: Sequence[str], num_nodes: int, options: SlurmOptions, log: str) -> str:
@@ -132,9 +129,10 @@ class SlurmCluster(Cluster):
         return JobState(found.phase, found.sentence(job))
 
     def cancel(self, job: str) -> None:
-        output = run_tool(["scancel", _checked_job(job)], QUESTION_SECONDS)
-        if not output.ok:
-            raise BadInput(f"scancel did not end job {job}: {last_words(output)}")
+        state = self.job_state(job)
+        if state.phase in ("ended", "unknown"):  # scancel says nothing then
+            raise BadInput(f"there is nothing to cancel: {state.reason}")
+        _answer("scancel", job)
 
 
 def _check(cluster: str, options: SlurmOptions) -> None:
@@ -188,6 +186,7 @@ class HeldJob:
     _HOLD = ("sh", "-c", 'echo "$SLURM_JOB_ID $SLURM_JOB_NODELIST"; exec cat')
 
     def __init__(self, request: Sequence[str]) -> None:
+        self._granted = ""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
         self._process = subprocess.Popen(
             ["salloc", *request, *self._HOLD],
@@ -205,30 +204,34 @@ class HeldJob:
         told, seconds = "", 2.0
         while not select.select([self._process.stdout], [], [], seconds)[0]:
             told, seconds = self._tell_why(told), QUEUE_SECONDS
-        job, _, node_list = self._process.stdout.readline().strip().partition(" ")
-        if not job:
+        self._granted, _, node_list = self._process.stdout.readline().strip().partition(" ")
+        if not self._granted:
             raise self._failure()
-        return job, node_list
+        return self._granted, node_list
 
-    def end(self, job: str) -> None:
-        """Gives the nodes back. scancel as well: salloc may have been killed."""
-        job = job or self._pending_job()
-        if job:
-            run_tool(["scancel", job], QUESTION_SECONDS)
+    def end(self) -> None:
+        """Gives the nodes back, or takes the job out of the queue. scancel only after salloc has ended, in case that it
+        was killed: told by both at once, salloc (22.05) may never end."""
+        job = self._job()
         with self._process:  # closes its streams
             assert self._process.stdin
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+            self._process.stdin.close()
+            if not self._granted:
+                self._process.terminate()
             try:
                 self._process.wait(RELEASE_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+        if job:
+            run_tool(["scancel", job], QUESTION_SECONDS)
         self._errors.close()
 
     def _tell_why(self, told: str) -> str:
         """Whoever waits wants to know for what. A job that can never start is not waited for."""
-        job = self._pending_job()
-        found = _queue_entry(job) if job else None
+        job = self._job()
+        found = None
+        with contextlib.suppress(ToolFailed):  # asked again later
+            found = _queue_entry(job) if job else None
         if found is None or found.phase != "queued" or found.reason == told:
             return told
         if found.reason in _NEVER:
@@ -239,10 +242,12 @@ class HeldJob:
     def _failure(self) -> BadInput | NodeFailed:
         said = self._said().strip().splitlines() or ["salloc said nothing"]
         words = next((line for line in said if "error" in line.lower()), said[-1])
-        job = self._pending_job()
+        job = self._job()
         return NodeFailed(f"Slurm's job {job} gave no nodes: {words}") if job else BadInput(f"no nodes: {words}")
 
-    def _pending_job(self) -> str:
+    def _job(self) -> str:
+        if self._granted:
+            return self._granted
         found = re.search(r"job allocation (\d+)", self._said())
         return found[1] if found else ""
 
@@ -267,6 +272,7 @@ _SAID = {
     "BOOT_FAIL": "ended, because a node did not boot",
     "CANCELLED": "was cancelled",
     "COMPLETED": "has ended",
+    "COMPLETING": "is ending",
     "DEADLINE": "ended at its deadline",
     "FAILED": "has failed",
     "NODE_FAIL": "ended, because one of its nodes failed",
@@ -305,10 +311,14 @@ class QueueEntry(msgspec.Struct, frozen=True):
 
 
 def _queue_entry(job: str) -> QueueEntry | None:
-    """None where the controller does not answer, or has forgotten the job, as it does some minutes after its end."""
-    output = run_tool(["squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T|%l|%r"], QUESTION_SECONDS)
+    """None where the controller has forgotten the job, as it does some minutes after its end. Raises ToolFailed where
+    there is no answer."""
+    command = ["squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T|%l|%r"]
+    output = run_tool(command, QUESTION_SECONDS)
+    if not output.ok and "invalid job id" not in output.stderr.lower():
+        raise ToolFailed(f"Slurm does not say what became of job {job}: {last_words(output)}")
     fields = output.stdout.strip().split("|", 2)
-    return QueueEntry(*fields) if output.ok and len(fields) == 3 else None
+    return QueueEntry(*fields) if len(fields) == 3 else None
 
 
 def _check_running(job: str) -> None:
@@ -324,6 +334,17 @@ def _checked_job(job: str) -> str:
     return job
 
 
+def _job_trouble(job: str) -> str:
+    """Empty where the job goes on. Until all of its processes have ended, Slurm does not say how it ended."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    try:
+        while (found := _queue_entry(job)) and found.state == "COMPLETING" and time.monotonic() < deadline:
+            time.sleep(0.2)
+    except ToolFailed as error:
+        return str(error)
+    return found.sentence(job, was_running=True) if found and found.state not in ("CONFIGURING", "RUNNING") else ""
+
+
 def _node_trouble(name: str) -> str:
     """`*` after the state: it does not respond."""
     output = run_tool(["sinfo", "--noheader", f"--nodes={name}", "--format=%T|%E"], QUESTION_SECONDS)
@@ -334,7 +355,7 @@ def _node_trouble(name: str) -> str:
     return f"Slurm has node {name} as {state}{why}"
 
 
-def _answer(*command: str) -> Any:
+def _answer(*command: str) -> str:
     output = run_tool(command, QUESTION_SECONDS)
     if not output.ok:
         raise ToolFailed(f"{' '.join(command)} failed: {last_words(output)}")
