@@ -57,7 +57,7 @@ class User:
 
     @property
     def bundle(self) -> Path:
-        (bundle,) = (self.folder / "runs").iterdir()
+        (bundle,) = (path for path in (self.folder / "runs").iterdir() if path.name != "detached")
         return bundle
 
     @property

@@ -61,6 +61,31 @@ def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> N
 
 
 @runs.command()
+@click.argument("job")
+@runs_dir_option
+def attach(job: str, runs_dir: str | None) -> int:
+    """Follow a run that was started with --detach, until it ends; with its exit code. Ctrl-C leaves it running."""
+    from flagperf.cli.detached import attach as follow
+
+    return follow(job, runs_directory(runs_dir))
+
+
+@runs.command()
+@click.argument("job")
+@runs_dir_option
+@common
+def cancel(job: str, runs_dir: str | None, as_json: bool) -> None:
+    """End a run that was started with --detach. What it has measured is kept."""
+    from flagperf.cli.detached import cancel as end
+
+    submitted = end(job, runs_directory(runs_dir))
+    if as_json:
+        echo_json(submitted)
+    else:
+        echo(f"job {submitted.job} of cluster {submitted.cluster} is told to end")
+
+
+@runs.command()
 @click.argument("run", shell_complete=complete_run)
 @runs_dir_option
 @common

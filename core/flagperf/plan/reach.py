@@ -18,6 +18,9 @@ from flagperf.spec import Fact, NodeFacts, RunSpec, Values, absent_fact, parse_a
 
 IMAGE_SECONDS = 60.0
 
+CARDS_OPTION = "gres"
+"""The option of a cluster by which it is asked for cards, as a word and their number."""
+
 SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
 """That a container is part of an allocation is not known inside otherwise."""
 
@@ -28,14 +31,23 @@ def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
         if value < 1:
             raise BadInput(f"{name} must be at least 1; got {value}")
     wrapping = _wrapping(spec, plugins)
-    options = _given(
-        read_user_file(spec.config).clusters.get(spec.cluster, {}), spec.cluster_options, "--cluster-option"
-    )
+    options = given_cluster_options(spec, plugins)
     with (
         plugins.allocation(spec.cluster, spec.nodes, options) as allocation,
         open_fleet(allocation, wrapping) as fleet,
     ):
         yield fleet
+
+
+def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:
+    """Where a scheduler has to be asked for cards and the user does not say how, the launcher knows the word."""
+    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
+    given = _given(from_file, spec.cluster_options, "--cluster-option")
+    asks_for_cards = CARDS_OPTION in plugins.cluster(spec.cluster).options.__struct_fields__
+    if asks_for_cards and CARDS_OPTION not in given and spec.vendor is not None:
+        word = plugins.launcher(plugins.vendor_word(spec.vendor)).gres_word
+        return {**given, CARDS_OPTION: f"{word}:{spec.devices}"} if word else given
+    return given
 
 
 def _given(from_file: Values, assignments: Sequence[str], option: str) -> dict[str, Any]:
