@@ -23,6 +23,8 @@ from flagperf.store.bundle import environment_fingerprint, planned_fields, read_
 from flagperf.store.paths import PARENT_EVENTS, node_log, rank_events
 from flagperf.store.run import Ending, Status, ended
 
+MAX_EXPLAINED = 8
+
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
 
@@ -143,12 +145,18 @@ def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
     if supervision.told_to_stop:
         index = min(supervision.told_to_stop)
         said = message("ending.told_to_stop", node=_name(fleet, index), signal=supervision.told_to_stop[index])
-        why = fleet.explained(index)
+        why = _explained(fleet, [*supervision.told_to_stop, *supervision.lost])
         return ended("failed", message("ending.because", what=said, why=why) if why else said)
     if supervision.lost:
         return ended("failed", _loss(fleet, min(supervision.lost), supervision))
     failures = [last.failure for last in supervision.ended.values() if last.failure is not None]
     return _worst(failures) if failures else Ending("succeeded")
+
+
+def _explained(fleet: Fleet, indexes: Sequence[int]) -> str:
+    """What the cluster says of these nodes, each thing once. Not of all of a thousand: each takes a question."""
+    said = [fleet.explained(index) for index in sorted(set(indexes))[:MAX_EXPLAINED]]
+    return "; ".join(dict.fromkeys(part for words in said for part in words.split("; ") if part))
 
 
 def _loss(fleet: Fleet, index: int, supervision: Supervision) -> Message:

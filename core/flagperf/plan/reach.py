@@ -42,17 +42,23 @@ def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
 def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:
     """Where a scheduler has to be asked for cards and the user does not say how, the launcher knows the word."""
     from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
-    given = _given(from_file, spec.cluster_options, "--cluster-option")
-    asks_for_cards = CARDS_OPTION in plugins.cluster(spec.cluster).options.__struct_fields__
+    kind = plugins.cluster(spec.cluster).options
+    given = _given(from_file, spec.cluster_options, "--cluster-option", kind)
+    asks_for_cards = CARDS_OPTION in kind.__struct_fields__
     if asks_for_cards and CARDS_OPTION not in given and spec.vendor is not None:
         word = plugins.launcher(plugins.vendor_word(spec.vendor)).gres_word
         return {**given, CARDS_OPTION: f"{word}:{spec.devices}"} if word else given
     return given
 
 
-def _given(from_file: Values, assignments: Sequence[str], option: str) -> dict[str, Any]:
-    """The user's file, and the command line over it."""
-    return {**from_file, **dict(parse_assignment(text, option) for text in assignments)}
+def _given(from_file: Values, assignments: Sequence[str], option: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The user's file, and the command line over it. There, an option that is a text takes every value as it is."""
+    texts = {field.name for field in msgspec.structs.fields(kind) if field.type is str}
+    given = dict(from_file)
+    for text in assignments:
+        name, value = parse_assignment(text, option)
+        given[name] = text.partition("=")[2].strip() if name in texts else value
+    return given
 
 
 # --- containers -----------------------------------------------------------------------------------------------------
@@ -88,7 +94,7 @@ def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
 def _container(spec: RunSpec) -> Any:
     from flagperf.fleet.containers import Container
 
-    given = _given(read_user_file(spec.config).container, spec.container_options, "--container-option")
+    given = _given(read_user_file(spec.config).container, spec.container_options, "--container-option", Container)
     known = [name for name in Container.__struct_fields__ if name != "image"]
     for name in given:
         if name not in known:
