@@ -60,6 +60,17 @@ def test_an_agent_is_started_once_for_several_questions_and_anew_where_it_has_go
     assert all(channel.process.returncode == 0 for channel in started)
 
 
+def test_an_agent_that_goes_while_another_starts_is_named_too() -> None:
+    leaving = "asked(); answer('1'); time.sleep(0.2); sys.exit()"
+    allocation = ScriptAllocation(leaving, answering(2))
+    with open_fleet(allocation) as opened:
+        assert opened.ask_all("describe", {0: {}}, int, 60.0).all() == [1]
+        allocation.greeting = f"time.sleep(0.8)\n{allocation.greeting}"
+        found = opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0)
+    assert found.given == {1: 2}
+    assert str(found.failed[0]) == "the agent on node 0 (host0) ended (exit code 0)"
+
+
 def test_what_a_login_shell_prints_before_the_hello_is_skipped() -> None:
     junk = "os.write(1, b'Welcome to host0!\\n\\n{\"a\": 1}\\n\\xff\\nyou have mail: ')\n"
     allocation = ScriptAllocation(answering(5))
@@ -173,6 +184,15 @@ def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
 
     found = ask(Explaining("asked(); sys.exit(4)"))
     assert str(found.failed[0]) == ("the agent on node 0 (host0) ended (exit code 4). Slurm says that host0 is down")
+
+
+def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a shared connection of ssh, whose master keeps it. On this machine it is the watchdog, still at work."""
+    monkeypatch.setattr(fleet, "KILL_SECONDS", 3600.0)
+    holder = "(os.close(1), time.sleep(2), os.write(2, b'\\nremoved a folder'))"
+    script = f"asked(); sys.stderr.write('reset by peer'); sys.stderr.flush(); os.fork() or {holder}; os._exit(4)"
+    assert why(script) == "the agent on node 0 (host0) ended: reset by peer"
+    assert why(script, share_host=True) == "the agent on node 0 (host0) ended: removed a folder"
 
 
 def test_much_on_stderr_does_not_stop_the_answer() -> None:
