@@ -187,7 +187,7 @@ def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
 
 
 def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a shared connection of ssh, whose master keeps it. On this machine it is the watchdog, still at work."""
+    """As behind a shared connection of ssh, whose master keeps it. Here it is the watchdog, still at work."""
     monkeypatch.setattr(fleet, "KILL_SECONDS", 3600.0)
     holder = "(os.close(1), time.sleep(2), os.write(2, b'\\nremoved a folder'))"
     script = f"asked(); sys.stderr.write('reset by peer'); sys.stderr.flush(); os.fork() or {holder}; os._exit(4)"
