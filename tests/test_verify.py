@@ -33,11 +33,10 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.metrics import compute_metrics, metric_versions
-from flagperf.spec import Resolved, Target
+from flagperf.spec import Resolved, Target, WorkOrder, fingerprint, work_orders
 from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
-    job_fingerprints,
     planned_fields,
     read_bundle,
     read_record,
@@ -57,11 +56,17 @@ CLOCK = Clock("host", "boot", 1, "2026-01-01T00:00:00+00:00")
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """One rank, four steps, all written by the processes that write them in a run."""
+    return make_bundle(tmp_path)
+
+
+def make_bundle(folder: Path, num_nodes: int = 1, *, whole_jobs: bool = False) -> Path:
+    """A rank on each node. `whole_jobs`: every worker received the job with all nodes, as in older runs."""
     run = make_run("20260101T000000Z-demo-cpu-1x1-abc123")
     values = {"precision": "fp32", "training": {"batch_size": 4}}
-    job = msgspec.structs.replace(run.job, config=Resolved(values, {}, {}))
+    nodes = tuple(msgspec.structs.replace(run.job.nodes[0], index=index) for index in range(num_nodes))
+    job = msgspec.structs.replace(run.job, config=Resolved(values, {}, {}), nodes=nodes)
     run = msgspec.structs.replace(run, job=job, metric_versions=metric_versions(run.manifest))
-    path = create_bundle(tmp_path, run, ())
+    path = create_bundle(folder, run, ())
     write(
         path / "events" / "parent.jsonl",
         RunStarted(
@@ -71,26 +76,44 @@ def bundle(tmp_path: Path) -> Path:
             planned=planned_fields(path),
             environment=environment_fingerprint(path),
         ),
-        WorkersLaunched(2 * SECOND, node_index=0, node_t_ns=2 * SECOND, command=COMMAND),
-        WorkersEnded(19 * SECOND, node_index=0, node_t_ns=19 * SECOND, returncode=0),
+        *(
+            WorkersLaunched(2 * SECOND, node_index=index, node_t_ns=2 * SECOND, command=COMMAND)
+            for index in range(num_nodes)
+        ),
+        *(
+            WorkersEnded(19 * SECOND, node_index=index, node_t_ns=19 * SECOND, returncode=0)
+            for index in range(num_nodes)
+        ),
         RunEnded(20 * SECOND, "succeeded"),
     )
+    for order in work_orders(job):
+        given = job if whole_jobs else order.job
+        _write_node(path, order, fingerprint(msgspec.to_builtins(given)))
+    metrics = compute_metrics(run.job, run.manifest, read_record(path))
+    commands = (COMMAND,) * num_nodes
+    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=commands))
+    write_manifest(path, file_digests(path))
+    return path
+
+
+def _write_node(path: Path, order: WorkOrder, given_job: str) -> None:
+    (rank,) = order.ranks
     write(
-        path / "events" / "rank-00000.jsonl",
+        path / "events" / f"rank-{rank:05d}.jsonl",
         WorkerStarted(
             3 * SECOND,
             schema=EVENT_SCHEMA,
             clock=CLOCK,
-            rank=0,
+            rank=rank,
             local_rank=0,
-            node_index=0,
-            world_size=1,
+            node_index=order.node_index,
+            world_size=order.world_size,
             device_id="cpu:0",
             mapping="slot",
             timing="synchronize",
             precision="fp32",
             batch_size=4,
-            job=job_fingerprints(path)[0][0],
+            job=given_job,
         ),
         SpanBegan(4 * SECOND, "training", planned_steps=4),
         *(step(number) for number in range(1, 5)),
@@ -98,18 +121,20 @@ def bundle(tmp_path: Path) -> Path:
         WorkerEnded(10 * SECOND, "succeeded"),
     )
     write(
-        path / "samples" / "node-000.jsonl",
+        path / "samples" / f"node-{order.node_index:03d}.jsonl",
         ProbeStarted(
-            SECOND, schema=EVENT_SCHEMA, clock=CLOCK, node_index=0, vendor="cpu", probe="rss", interval_seconds=1.0
+            SECOND,
+            schema=EVENT_SCHEMA,
+            clock=CLOCK,
+            node_index=order.node_index,
+            vendor="cpu",
+            probe="rss",
+            interval_seconds=1.0,
         ),
         Sampled(2 * SECOND, (Reading("cpu:0", used_bytes=0, total_bytes=1 << 34),), baseline=True),
         Sampled(5 * SECOND, (Reading("cpu:0", used_bytes=1 << 30, total_bytes=1 << 34),)),
         ProbeEnded(19 * SECOND, cpu_seconds=0.1, wall_seconds=18.0),
     )
-    metrics = compute_metrics(run.job, run.manifest, read_record(path))
-    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
-    write_manifest(path, file_digests(path))
-    return path
 
 
 def write(path: Path, *events: Event) -> None:
@@ -239,6 +264,18 @@ def test_a_relabelled_run_is_named_by_what_its_processes_wrote(
     found = verify_bundle(bundle).problems
     for problem in problems:
         assert [each for each in found if problem in each], found
+
+
+@pytest.mark.parametrize("whole_jobs", [False, True])
+def test_workers_received_their_nodes_part_of_the_job_or_all_of_it(tmp_path: Path, whole_jobs: bool) -> None:
+    path = make_bundle(tmp_path, 2, whole_jobs=whole_jobs)
+    assert verify_bundle(path).problems == ()
+    change(path, lambda run: run["job"]["nodes"][1]["devices"][0].update(model="A much faster card"))
+    found = verify_bundle(path).problems
+    assert "run.json: job.nodes has changed since the run began" in " ".join(found)
+    differing = [problem for problem in found if "the job that it received differs from the one in run.json" in problem]
+    ranks = (0, 1) if whole_jobs else (1,)
+    assert differing == [f"rank {rank}: the job that it received differs from the one in run.json" for rank in ranks]
 
 
 def test_a_changed_environment_is_named(bundle: Path) -> None:

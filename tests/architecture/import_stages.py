@@ -23,6 +23,9 @@ STAGES = (
 )
 """A part of core may import itself and parts of earlier stages, never one of its own stage."""
 
+PROGRAMS = ("agent", "worker")
+"""They run in processes of their own, most of them on other machines: nothing of the command imports them."""
+
 STAGE_OF = {part: stage for stage, parts in enumerate(STAGES) for part in parts}
 DEFAULTS_OF = {"api": "kit"}
 """A method of the contract may do by default what the kit does: it imports that inside the function."""
@@ -102,6 +105,8 @@ def _refusal_by_stage(part: str, wanted: str) -> str:
     for name in (part, wanted):
         if name not in STAGE_OF:
             return f"{name or 'flagperf itself'} has no stage: find its place in STAGES"
+    if wanted in PROGRAMS:
+        return f"{wanted} is a program of its own, not a part of {part}"
     if STAGE_OF[wanted] < STAGE_OF[part]:
         return ""
     return f"{part} (stage {STAGE_OF[part]}) imports {wanted} (stage {STAGE_OF[wanted]})"

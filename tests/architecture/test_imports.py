@@ -63,14 +63,16 @@ def test_what_is_allowed(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source", "reason"),
     [
-        ("flagperf.spec.job", "from flagperf.plan import make_plan", "spec (stage 3) imports plan (stage 6)"),
+        ("flagperf.spec.job", "from flagperf.plan import make_plan", "spec (stage 3) imports plan (stage 7)"),
         ("flagperf.spec.job", "def late():\n    from flagperf.plan import make_plan", "imports plan"),
         ("flagperf.spec.job", "if TYPE_CHECKING:\n    from flagperf.plan import Plan", "imports plan"),
         ("flagperf.spec.job", "import flagperf.plan.placement as site", "imports plan"),
         ("flagperf.spec.job", "from flagperf import plan", "imports plan"),
         ("flagperf.spec.job", "from ..plan.placement import Placement", "imports plan"),
         ("flagperf.spec.job", "from .. import plan", "imports plan"),
-        ("flagperf.plan.plan", "from flagperf.agent.describe import describe", "(stage 6) imports agent (stage 6)"),
+        ("flagperf.plan.plan", "from flagperf.agent.describe import describe", "agent is a program of its own"),
+        ("flagperf.cli.run", "def late():\n    from flagperf.worker import context", "worker is a program of its own"),
+        ("flagperf.agent.run", "from flagperf.fleet import Fleet", "agent (stage 6) imports fleet (stage 6)"),
         ("flagperf.plugins.load", "from flagperf.store import Run", "plugins (stage 5) imports store (stage 5)"),
         ("flagperf.api.device", "from flagperf.kit import read_models", "api (stage 1) imports kit (stage 2)"),
         ("flagperf.kit.cpus", "from flagperf.events import Clock", "kit (stage 2) imports events (stage 2)"),

@@ -136,7 +136,7 @@ def test_the_agent_that_forks_them_has_only_what_it_needs(tmp_path: Path) -> Non
     loaded = loaded_after(tmp_path, IN_AGENT, "rendezvous", stdin='{"address": "127.0.0.1"}')["serve"]
     others = {"plan", "launch", "fleet", "report", "worker", "metrics", "cli", "builtin"}
     assert not loaded & {f"flagperf.{name}" for name in others}
-    assert not loaded & {*HEAVY, "rich", "click", "pluggy"}
+    assert not loaded & {*HEAVY, "rich", "click"}
 
 
 def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:

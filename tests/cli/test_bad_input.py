@@ -55,6 +55,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run distilbert --devices 65", 2, ["--devices 65", "64 visible cpu devices"]),
         ("run distilbert --config nowhere.toml", 2, ["nowhere.toml"]),
         ("run distilbert --cluster slurmm", 2, ["unknown cluster 'slurmm'", "known: local"]),
+        ("run distilbert --cluster-option hosts=a", 2, ["unknown option of cluster local 'hosts'; there are none"]),
+        ("plan distilbert --cluster-option hosts", 2, ["--cluster-option takes key=value", "got 'hosts'"]),
         ("run distilbert --runs-dir /proc/nothing", 2, ["/proc/nothing", "--runs-dir"]),
         ("run distilbert --timeout 0", 2, ["--timeout"]),
         ("run", 2, ["argument CASE is missing; see `", "flagperf run --help`"]),
@@ -99,7 +101,8 @@ def test_wrong_commands(
     [
         ("[cases.distilbert.training]\nbatch_sise = 4\n", ["batch_sise", "file flagperf.toml"]),
         ("[cases.distilbrt.training]\nbatch_size = 4\n", ["distilbrt", "[cases.distilbrt]"]),
-        ("[case.distilbert]\n", ["flagperf.toml: unknown table 'case'; did you mean cases?", "[cases.NAME]"]),
+        ("[case.distilbert]\n", ["flagperf.toml: unknown table 'case'; did you mean cases", "[cases.NAME]"]),
+        ("[clusters.local]\nhosts = 'a'\n", ["unknown option of cluster local 'hosts'; there are none (it has none)"]),
         ("[environment]\nnetwrk = 'x'\n", ["netwrk", "network"]),
         ("not toml at all", ["flagperf.toml is not valid TOML"]),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 
 from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
-from flagperf.errors import NodeFailed
+from flagperf.errors import NodeFailed, PluginFailed
 from flagperf.fleet import Answers, fleet, open_fleet
 from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, hello_line
 
 HELLO = hello_line(core_version())
+NOW = f"flagperf {core_version()}"
 
 
 def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:
@@ -60,6 +62,17 @@ def test_an_agent_is_started_once_for_several_questions_and_anew_where_it_has_go
     assert all(channel.process.returncode == 0 for channel in started)
 
 
+def test_an_agent_that_goes_while_another_starts_is_named_too() -> None:
+    leaving = "asked(); answer('1'); time.sleep(0.2); sys.exit()"
+    allocation = ScriptAllocation(leaving, answering(2))
+    with open_fleet(allocation) as opened:
+        assert opened.ask_all("describe", {0: {}}, int, 60.0).all() == [1]
+        allocation.greeting = f"time.sleep(0.8)\n{allocation.greeting}"
+        found = opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0)
+    assert found.given == {1: 2}
+    assert str(found.failed[0]) == "the agent on node 0 (host0) ended (exit code 0)"
+
+
 def test_what_a_login_shell_prints_before_the_hello_is_skipped() -> None:
     junk = "os.write(1, b'Welcome to host0!\\n\\n{\"a\": 1}\\n\\xff\\nyou have mail: ')\n"
     allocation = ScriptAllocation(answering(5))
@@ -75,6 +88,24 @@ def test_a_node_without_an_agent_says_why() -> None:
     assert why("sys.exit('ssh: no route\\nto host0')", greeting="") == f"{unreachable}to host0"
     assert why("sys.exit(127)", greeting="") == f"{unreachable}exit code 127"
     assert why("os.close(0); sys.exit('cannot import flagperf')", greeting="") == f"{unreachable}cannot import flagperf"
+
+
+def test_a_cluster_that_fails_for_one_node_leaves_the_others_their_agents() -> None:
+    class Failing(ScriptAllocation):
+        def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+            if node.name == "host0":
+                raise PluginFailed("adapter acme 1.0 failed: agent_command: KeyError: 'host0'")
+            return super().agent_command(node, command)
+
+    found = ask(Failing("rest()", answering(5)))
+    assert found.given == {1: 5}
+    assert str(found.failed[0]) == "adapter acme 1.0 failed: agent_command: KeyError: 'host0'"
+
+
+def test_what_is_no_hello_and_what_follows_one_of_another_version_is_not_read() -> None:
+    assert "did not send its flagperf version" in why("os.write(1, b'x' * 3_000_000); rest()", greeting="")
+    other = f"greet({hello_line('9.8.7')!r}); os.write(1, b'a new format'); sys.exit('new words')"
+    assert why(other, greeting="").startswith(f"node 0 (host0) has flagperf 9.8.7, this command has {NOW}: both need")
 
 
 def test_a_node_that_never_greets_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +204,15 @@ def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
 
     found = ask(Explaining("asked(); sys.exit(4)"))
     assert str(found.failed[0]) == ("the agent on node 0 (host0) ended (exit code 4). Slurm says that host0 is down")
+
+
+def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a shared connection of ssh, whose master keeps it. Here it is the watchdog, still at work."""
+    monkeypatch.setattr(fleet, "KILL_SECONDS", 3600.0)
+    holder = "(os.close(1), time.sleep(2), os.write(2, b'\\nremoved a folder'))"
+    script = f"asked(); sys.stderr.write('reset by peer'); sys.stderr.flush(); os.fork() or {holder}; os._exit(4)"
+    assert why(script) == "the agent on node 0 (host0) ended: reset by peer"
+    assert why(script, share_host=True) == "the agent on node 0 (host0) ended: removed a folder"
 
 
 def test_much_on_stderr_does_not_stop_the_answer() -> None:

@@ -33,6 +33,10 @@ TELL = """
 import sys
 def tell(text): data(text + "\\n")
 def close(code=0, error=""): say("ended", code=code, error=error)
+def record():
+    first, num_ranks = order["first_rank"], len(order["job"]["nodes"][0]["devices"])
+    for rank in range(first, first + num_ranks):
+        open(order["directory"] + f"/events/rank-{rank:05d}.jsonl", "w").close()
 verb, order = asked()
 """
 
@@ -102,7 +106,9 @@ DEATH = Failure("failed", message("tool.words", words="rank 1: killed by SIGKILL
 
 
 def test_messages_become_events_progress_and_an_ending(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, f"tell({LAUNCHED!r}); tell({PROGRESS!r}); tell({ended(None)!r}); close(); rest()")
+    finished = FinishedJob(
+        tmp_path, f"tell({LAUNCHED!r}); tell({PROGRESS!r}); record(); tell({ended(None)!r}); close(); rest()"
+    )
     assert finished.ending == Ending("succeeded")
     assert [progress.step for progress in finished.progress] == [3]
     events = read_record(finished.bundle).parent.events
@@ -120,7 +126,7 @@ def test_every_node_gets_its_own_part_of_the_job(tmp_path: Path) -> None:
         "assert verb == 'run' and [node['index'] for node in nodes] == [INDEX] == [order['node_index']], order\n"
         "assert (order['num_nodes'], order['world_size'], order['first_rank']) == (2, 2, INDEX), order\n"
         f"assert order['directory'] == {str(tmp_path / 'a')!r}, order\n"
-        f"tell({ended(None)!r}); close(); rest()"
+        f"record(); tell({ended(None)!r}); close(); rest()"
     )
     finished = FinishedJob(tmp_path, *(check.replace("INDEX", str(index)) for index in range(2)))
     assert finished.ending == Ending("succeeded")
@@ -128,7 +134,7 @@ def test_every_node_gets_its_own_part_of_the_job(tmp_path: Path) -> None:
 
 def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
     line = f"{PROGRESS}\n{ended(None)}\n"
-    finished = FinishedJob(tmp_path, f"for each in {line!r}: data(each)\nclose(); rest()")
+    finished = FinishedJob(tmp_path, f"for each in {line!r}: data(each)\nrecord(); close(); rest()")
     assert finished.ending == Ending("succeeded") and len(finished.progress) == 1
 
 

@@ -42,7 +42,7 @@ def test_an_unknown_table_is_named_with_those_that_there_are(table: str) -> None
         read_user_file(None)
     message = str(caught.value)
     assert message.startswith("flagperf.toml: ") and table.partition(".")[0] in message
-    assert message.endswith("(it may have [environment], [cases.NAME] and [clusters.NAME])")
+    assert "(it may have [environment], [cases.NAME]" in message and "[clusters.NAME]" in message
 
 
 def test_path_is_no_key_of_the_file_either() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import msgspec
 import pytest
 from distribution_builders import HEADER, Site, device_source, launcher_source
 
+from agent_scripts import ScriptAllocation
 from flagperf.api import Allocation, Cluster
 from flagperf.errors import BadInput, PluginFailed
-from flagperf.plan.reach import given_options
+from flagperf.plan import reach_nodes
 from flagperf.plugins import Plugins
 from flagperf.plugins.load import load_entry_points
 from flagperf.plugins.registry import cluster_options
@@ -177,18 +180,43 @@ def test_an_option_that_is_wrong_is_named(cluster: Cluster, given: dict[str, Any
     assert str(caught.value).startswith(words)
 
 
+class Recording:
+    """Plugins with the one cluster, and the options that it was asked with."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+
+    def cluster(self, name: str) -> Cluster:
+        return Queued()
+
+    @contextlib.contextmanager
+    def allocation(self, name: str, num_nodes: int, options: dict[str, Any]) -> Iterator[Allocation]:
+        self.options = options
+        yield ScriptAllocation()
+
+
+def options(*assignments: str, cluster: str = "queued", config: Path | None = None) -> dict[str, Any]:
+    plugins: Any = Recording()
+    spec = RunSpec("toy", cluster=cluster, cluster_options=assignments, config=str(config) if config else None)
+    with reach_nodes(spec, plugins):
+        pass
+    found: dict[str, Any] = plugins.options
+    return found
+
+
 def test_options_of_the_command_line_go_over_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flagperf.toml").write_text('[clusters.queued]\npartition = "all"\nminutes = 5\n[clusters.other]\nx = 1\n')
-    assert given_options(RunSpec("toy", cluster="queued")) == {"partition": "all", "minutes": 5}
-    spec = RunSpec("toy", cluster="queued", cluster_options=("partition=debug", "extra=['a', 'b=c']"))
-    assert given_options(spec) == {"partition": "debug", "minutes": 5, "extra": ["a", "b=c"]}
-    assert given_options(RunSpec("toy")) == {}
+    assert options() == {"partition": "all", "minutes": 5}
+    found = options("partition=debug", "extra=['a', 'b=c']")
+    assert found == {"partition": "debug", "minutes": 5, "extra": ["a", "b=c"]}
+    assert options(cluster="local") == {}
     with pytest.raises(BadInput, match="--cluster-option takes key=value, for example partition=debug; got 'debug'"):
-        given_options(RunSpec("toy", cluster="queued", cluster_options=("debug",)))
+        options("debug")
 
 
 def test_a_table_of_a_cluster_has_to_be_one(tmp_path: Path) -> None:
-    (tmp_path / "f.toml").write_text('[clusters]\nssh = "node1"\n')
+    file = tmp_path / "f.toml"
+    file.write_text('[clusters]\nqueued = "node1"\n')
     with pytest.raises(BadInput, match=r"f\.toml: Expected `object`, got `str` - at `\$\.clusters"):
-        given_options(RunSpec("toy", cluster="ssh", config=str(tmp_path / "f.toml")))
+        options(config=file)

@@ -140,7 +140,7 @@ def _work(request: Request, reading: int, writing: int, complaining: int) -> NoR
         traceback.print_exc()
         raise
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the verb has closed it
             sys.stderr.flush()
         os._exit(code)
 

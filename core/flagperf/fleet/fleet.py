@@ -350,10 +350,12 @@ class Fleet:
         return NodeFailed(f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({_how(channel)})"))
 
     def _drain_errors(self, channel: Channel) -> None:
-        """To its end: the agent's watchdog holds it open while it works."""
+        """To its end: on this machine the agent's watchdog holds it open while it works. A cluster's own command has
+        said all once it has ended; others may hold its stderr open for hours (a shared connection)."""
         deadline = time.monotonic() + KILL_SECONDS
         while time.monotonic() < deadline and channel.stderr in self._selector.get_map():
-            if not channel.receive_errors():
+            has_said_all = not self.nodes_share_host and channel.process.poll() is not None
+            if not channel.receive_errors() or has_said_all:
                 return
             time.sleep(0.02)
 
