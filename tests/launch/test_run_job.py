@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -266,23 +267,46 @@ def test_a_node_that_is_gone_does_not_keep_the_run_from_its_ending(
     assert ["was not swept up within 2 s" in log for log in logs] == [True, False]
 
 
-def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin(io.BytesIO):
-        pass
+class BadStdin(io.BytesIO):
+    """One of its methods raises; what is written reaches the agent."""
 
-    def fail(*_args: object) -> None:
-        raise KeyError("the plugin's own words")
+    def __init__(self, real: IO[bytes], raises: str) -> None:
+        super().__init__()
+        self.real, self.raises = real, raises
 
-    Stdin.write = fail  # type: ignore[method-assign,assignment]
+    def write(self, content: Any) -> int:
+        self._fail_in("write")
+        return self.real.write(content)
+
+    def flush(self) -> None:
+        self.real.flush()
+
+    def close(self) -> None:
+        self._fail_in("close")
+        self.real.close()
+
+    def _fail_in(self, method: str) -> None:
+        if method == self.raises:
+            raise KeyError("the plugin's own words")
+
+
+@pytest.mark.parametrize(("raises", "status"), [("write", "failed"), ("close", "timed_out")])
+def test_a_stdin_of_a_plugin_that_raises_is_told_and_keeps_no_run_from_its_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: str, status: str
+) -> None:
     initialize = ScriptAgent.__init__
 
     def with_bad_stdin(self: ScriptAgent, script: str, flag: Path, head: str) -> None:
         initialize(self, script, flag, head)
-        self.real_stdin, self.stdin = self.stdin, Stdin()  # type: ignore[attr-defined]
+        if script != SWEPT:
+            self.stdin = BadStdin(self.stdin, raises)
 
     monkeypatch.setattr(ScriptAgent, "__init__", with_bad_stdin)
-    monkeypatch.setattr(sys.modules[run_job.__module__], "STOP_SECONDS", 0.2)
-    job = FinishedJob(tmp_path, "sys.exit('gone')")
-    assert job.ending.status == "failed"
-    told = job.ending.reason + (job.bundle / "logs" / "agent-000.log").read_text()
-    assert 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"' in told
+    for module in (launch_supervision, sys.modules[run_job.__module__]):
+        monkeypatch.setattr(module, "STOP_SECONDS", 0.2)
+    job = FinishedJob(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
+    assert (job.ending.status, job.codes) == (status, [-signal.SIGKILL])
+    logs = [path.read_text() for path in (job.bundle / "logs").glob("agent-*.log")]
+    assert 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"' in "".join(
+        [job.ending.reason, *logs]
+    )

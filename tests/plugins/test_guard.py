@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,25 @@ def test_a_fork_of_a_plugin_that_acts_may_leave_while_the_plugin_itself_may_not(
     assert ask(ACME, "start_agent", forking, int, acts=True) == 7
     with pytest.raises(PluginFailed, match=r"flagperf-acme 1\.2\.3 failed: collect: SystemExit: os\._exit\(0\)"):
         ask(ACME, "collect", lambda: os._exit(0), type(None), acts=True)
+    assert os._exit is leave
+
+
+def test_of_two_calls_that_act_at_once_the_first_to_end_leaves_the_other_its_refusal() -> None:
+    leave = os._exit
+    both_act, first_has_ended = threading.Barrier(2, timeout=60), threading.Event()
+
+    def first() -> None:
+        ask(ACME, "collect", both_act.wait, int, acts=True)
+        first_has_ended.set()
+
+    def second() -> bool:
+        both_act.wait()
+        return first_has_ended.wait(60) and os._exit is not leave
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert ask(ACME, "collect", second, bool, acts=True), "os._exit is the process's own again while a call acts"
+    thread.join()
     assert os._exit is leave
 
 
