@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
-from flagperf.agent import processes, sweep
+from flagperf.agent import processes
 from flagperf.agent.processes import MARKER, kill_marked, marked_processes, set_when_closed, stop_workers
-from flagperf.agent.sweep import folder_prefix
-from flagperf.spec import SweepAnswer, SweepRequest
+from flagperf.agent.watchdog import folder_prefix
 
 RUN = f"run-{uuid.uuid4()}"
 ORPHANING = """
@@ -107,11 +103,30 @@ def test_a_process_that_cannot_be_killed_is_named(
     stays.wait()
 
 
-def test_sweeping_ends_stopped_and_deaf_processes_of_every_part_and_removes_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WATCHED = """
+import sys, time
+from flagperf.agent.watchdog import watched
+with watched(sys.argv[1], 0):
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("ends_orderly", [False, True])
+def test_the_watchdog_of_a_killed_agent_ends_stopped_and_deaf_processes_and_removes_the_folder(
+    tmp_path: Path, ends_orderly: bool
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    """Of every part of this node's share; and nothing where the agent came to its end, which has stopped all."""
     run_id = f"{RUN}-5-abcdef"
+    agent = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, run_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    assert agent.stdout and agent.stdout.readline() == b"up\n"
     deaf, stopped = start(DEAF, f"{run_id}/0/workers"), start(DEAF, f"{run_id}/0/probe")
     other = start(DEAF, f"{run_id}/01/workers")
     psutil.Process(stopped.pid).suspend()
@@ -119,10 +134,15 @@ def test_sweeping_ends_stopped_and_deaf_processes_of_every_part_and_removes_the_
     for folder in (mine, others):
         (folder / "inside").mkdir(parents=True)
     (tmp_path / f"{folder_prefix(run_id, 0)}link").symlink_to(others)
-    answer = io.BytesIO()
-    assert sweep.main(io.BytesIO(msgspec.json.encode(SweepRequest(run_id, 0))), answer) == 0
-    assert msgspec.json.decode(answer.getvalue(), type=SweepAnswer) == SweepAnswer(2, (str(mine),))
-    assert (deaf.wait(10), stopped.wait(10), other.poll()) == (-signal.SIGKILL, -signal.SIGKILL, None)
-    assert not mine.exists() and (others / "inside").exists()
-    other.kill()
-    other.wait()
+    if not ends_orderly:
+        os.killpg(agent.pid, signal.SIGKILL)  # with its whole session, as the command does
+    _, said = agent.communicate(timeout=60)
+    if ends_orderly:
+        assert (said, deaf.poll(), stopped.poll(), mine.exists()) == (b"", None, None, True)
+    else:
+        assert f"left behind: 2 processes, which were killed; removed: {mine}" in said.decode()
+        assert (deaf.wait(10), stopped.wait(10), mine.exists()) == (-signal.SIGKILL, -signal.SIGKILL, False)
+    assert other.poll() is None and (others / "inside").exists()
+    for process in (deaf, stopped, other):
+        process.kill()
+        process.wait()

@@ -78,15 +78,15 @@ def processes_of(bundle: Path) -> list[psutil.Process]:
 
 
 def agent_process(parent: subprocess.Popen[str], verb: str) -> psutil.Process:
-    """The one process below `parent` that is this verb of the agent."""
+    """The one process below `parent` that is this verb of the agent; not the agent's own forks."""
     children = psutil.Process(parent.pid).children(recursive=True)
-    (found,) = [child for child in children if is_agent(child, verb)]
+    (found,) = [child for child in children if is_agent(child, verb) and not is_agent(child.parent(), verb)]
     return found
 
 
-def is_agent(process: psutil.Process, verb: str) -> bool:
+def is_agent(process: psutil.Process | None, verb: str) -> bool:
     try:
-        command = process.cmdline()
+        command = process.cmdline() if process else []
     except psutil.Error:
         return False
     return command[-1:] == [verb] and "flagperf.agent" in " ".join(command)

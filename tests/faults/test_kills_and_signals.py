@@ -25,7 +25,7 @@ def worker_of(bundle: Path) -> psutil.Process:
 
 
 def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
-    """Until the command has started so many processes at once."""
+    """Until the command has started so many processes at once. An agent that runs a job comes with its watchdog."""
     deadline = time.monotonic() + 120
     while len(agents_of(cwd)) < count + 1 and process.poll() is None:
         assert time.monotonic() < deadline
@@ -44,7 +44,7 @@ def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path)
     assert (done.code, said(read_run(bundle))[0]) == (3, "failed")
     assert "ended without reporting" in done.stderr
     assert_nothing_left(tmp_path, bundle, seconds=2)  # gone by then: the command has waited for it
-    assert "it left behind: " in (bundle / "logs" / "agent-000.log").read_text()
+    assert "the agent left behind: " in (bundle / "logs" / "agent-000.log").read_text()
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
@@ -84,7 +84,7 @@ def test_a_probe_that_is_killed_before_it_is_ready_costs_its_figures_alone(tmp_p
     assert "the probe ended early (killed by SIGKILL" in used["detail"]
 
 
-@pytest.mark.parametrize("num_processes", [1, 2])
+@pytest.mark.parametrize("num_processes", [2, 3])
 def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_processes: int) -> None:
     """As soon as the agent of the run is there, and once it has started its probe."""
     process = start(tmp_path, *RUN, *mode("hang"))
@@ -97,9 +97,15 @@ def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_pr
     assert_nothing_left(tmp_path, bundle)
 
 
-def test_a_killed_command_takes_all_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_agent", [False, True])
+def test_a_killed_command_takes_all_with_it(tmp_path: Path, with_agent: bool) -> None:
+    """Also where its agent is killed in the same moment, while the launcher is stopped."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"))
     bundle = wait_for_step(tmp_path, process)
+    agent = agent_process(process, "run")
+    if with_agent:
+        worker_of(bundle).suspend()
+        agent.kill()
     process.kill()
     process.communicate(timeout=300)
     assert_nothing_left(tmp_path, bundle)
@@ -115,7 +121,7 @@ def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 2), (signal.SIGTERM, 3)]
+    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 3), (signal.SIGTERM, 4)]
 )
 def test_a_signal_at_any_moment_leaves_a_bundle_with_an_ending_or_none(
     tmp_path: Path, number: int, num_processes: int

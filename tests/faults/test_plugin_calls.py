@@ -89,7 +89,7 @@ def test_a_cluster_that_cannot_name_its_nodes_is_said_so(tmp_path: Path, way: st
     [
         ("start_agent:exit", "the agent of node 0 was not started: adapter flagperf-faulty 1.0 failed: start_agent"),
         ("collect:os_exit", "was not collected: adapter flagperf-faulty 1.0 failed: collect: SystemExit: os._exit(0)"),
-        ("activate:type", "rank 0: AttributeError: 'object' object has no attribute 'device_id'"),
+        ("activate:type", "rank 0: AttributeError: 'object' object has no attribute 'torch_device'"),
     ],
 )
 def test_a_run_whose_plugin_fails_has_an_ending(tmp_path: Path, fault: str, words: str) -> None:

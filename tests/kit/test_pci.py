@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.kit import PciFunction, pci_address, pci_functions, usable_nodes
+from flagperf.kit import PciFunction, pci_address, pci_functions, usable_nodes, with_render_node
 from flagperf.testing import MachineFolder
 
 
@@ -46,3 +46,16 @@ def test_nodes_that_the_kernel_refuses_are_not_usable(tmp_path: Path, monkeypatc
     assert usable_nodes(machine, "/dev/acme[0-9]*") == {"acme0", "acme1"}
     monkeypatch.setattr(os, "access", lambda path, mode: path.name == "acme1" and mode == os.R_OK | os.W_OK)
     assert usable_nodes(machine, "/dev/acme[0-9]*") == {"acme1"}
+
+
+def test_a_render_node_is_found_by_the_function_that_it_belongs_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = MachineFolder(tmp_path).node("/dev/dri/renderD128", "/dev/dri/renderD129")
+    for place, number in (("07", 128), ("08", 129), ("09", 130)):
+        folder.pci(f"0000:{place}:00.0", "10ab", "0a01", "0302")
+        folder.file(f"/sys/bus/pci/devices/0000:{place}:00.0/drm/renderD{number}/dev")
+    functions = pci_functions(folder.machine(), "10ab")
+    assert with_render_node(folder.machine(), functions) == functions[:2]
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "renderD128" and bool(mode))
+    assert with_render_node(folder.machine(), functions) == functions[1:2]

@@ -7,10 +7,8 @@ import io
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
 
 import msgspec
 import pytest
@@ -37,7 +35,6 @@ def say(text):
 def closed(seconds):
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 """
-SWEPT = """print('{"num_killed":0}')"""
 HEAD = f"{SILENT_HEAD}say({hello_line(core_version()).decode().strip()!r})\n"
 
 
@@ -81,8 +78,6 @@ class ScriptCluster(Cluster):
         return [Node(index, "127.0.0.1") for index in range(num_nodes)]
 
     def start_agent(self, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        if list(arguments) == ["sweep"]:
-            return ScriptAgent(SWEPT, self.flag, self.head)
         if not self.scripts[node.index]:
             raise FileNotFoundError(2, "No such file or directory", "ssh")
         self.agents.append(ScriptAgent(self.scripts[node.index], self.flag, self.head))
@@ -247,66 +242,23 @@ def start_job(
     return cluster, run_job(run.job, cluster, bundle, on_progress)
 
 
-def test_a_node_that_is_gone_does_not_keep_the_run_from_its_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The agent dies, and another one cannot even be started: the call never returns."""
-    released, start = threading.Event(), ScriptCluster.start_agent
+def test_a_stream_of_a_plugin_that_raises_is_an_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin(io.BytesIO):
+        pass
 
-    def start_agent(self: ScriptCluster, node: Node, arguments: Sequence[str]) -> AgentProcess:
-        if list(arguments) == ["sweep"] and node.index == 0:
-            released.wait(300)
-        return start(self, node, arguments)
+    def fail(*_args: object) -> None:
+        raise KeyError("the plugin's own words")
 
-    monkeypatch.setattr(ScriptCluster, "start_agent", start_agent)
-    monkeypatch.setattr(sys.modules[run_job.__module__], "SWEEP_SECONDS", 2.0)
-    job = FinishedJob(tmp_path, "sys.exit('gone')", "sys.exit('gone')")
-    released.set()
-    assert job.ending.status == "failed"
-    logs = [(job.bundle / "logs" / f"agent-00{index}.log").read_text() for index in range(2)]
-    assert ["was not swept up within 2 s" in log for log in logs] == [True, False]
-
-
-class BadStdin(io.BytesIO):
-    """One of its methods raises; what is written reaches the agent."""
-
-    def __init__(self, real: IO[bytes], raises: str) -> None:
-        super().__init__()
-        self.real, self.raises = real, raises
-
-    def write(self, content: Any) -> int:
-        self._fail_in("write")
-        return self.real.write(content)
-
-    def flush(self) -> None:
-        self.real.flush()
-
-    def close(self) -> None:
-        self._fail_in("close")
-        self.real.close()
-
-    def _fail_in(self, method: str) -> None:
-        if method == self.raises:
-            raise KeyError("the plugin's own words")
-
-
-@pytest.mark.parametrize(("raises", "status"), [("write", "failed"), ("close", "timed_out")])
-def test_a_stdin_of_a_plugin_that_raises_is_told_and_keeps_no_run_from_its_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: str, status: str
-) -> None:
+    Stdin.write = fail  # type: ignore[method-assign,assignment]
     initialize = ScriptAgent.__init__
 
     def with_bad_stdin(self: ScriptAgent, script: str, flag: Path, head: str) -> None:
         initialize(self, script, flag, head)
-        if script != SWEPT:
-            self.stdin = BadStdin(self.stdin, raises)
+        self.real_stdin, self.stdin = self.stdin, Stdin()  # type: ignore[attr-defined]
 
     monkeypatch.setattr(ScriptAgent, "__init__", with_bad_stdin)
-    for module in (launch_supervision, sys.modules[run_job.__module__]):
-        monkeypatch.setattr(module, "STOP_SECONDS", 0.2)
-    job = FinishedJob(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
-    assert (job.ending.status, job.codes) == (status, [-signal.SIGKILL])
-    logs = [path.read_text() for path in (job.bundle / "logs").glob("agent-*.log")]
-    assert 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"' in "".join(
-        [job.ending.reason, *logs]
-    )
+    monkeypatch.setattr(sys.modules[run_job.__module__], "STOP_SECONDS", 0.2)
+    job = FinishedJob(tmp_path, "sys.exit('gone')")
+    assert job.ending.status == "failed"
+    told = 'stdin of the agent on node 0 (127.0.0.1) failed: KeyError: "the plugin\'s own words"'
+    assert told in job.ending.reason

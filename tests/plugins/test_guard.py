@@ -136,6 +136,20 @@ def test_a_fork_that_is_watched_tries_nothing_in_a_fork_of_its_own(monkeypatch: 
     assert try_out([lambda: os._exit(3)]) == [""]
 
 
+def test_a_program_with_threads_of_its_own_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread holds would never be released in the fork."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        assert try_out([lambda: os._exit(3)]) == [""]
+        monkeypatch.setattr(trial, "_has_harmless_threads", True)  # as agents have
+        assert try_out([lambda: os._exit(3)]) == ["ended the process (exit code 3)"]
+    finally:
+        end.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", "1e9"])
 def test_a_limit_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(SECONDS_VARIABLE, text)

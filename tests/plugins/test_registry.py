@@ -165,3 +165,17 @@ backend = lambda word: type(word, (type(_made(word)),), dict({attribute}={value}
     words = f"flagperf_devices: {name}.{attribute} is not what the contract says"
     assert words in problem(plugins, f"flagperf_{name}")
     assert name not in [given.value.vendor for given in plugins.device_backends()]
+
+
+def test_a_plugin_that_did_not_come_back_is_not_asked_again(site: Site) -> None:
+    """Each time would take its whole limit."""
+    ending = """
+import os
+def flagperf_devices(): os._exit(3)
+flagperf_launchers = flagperf_memory_probes = hookimpl(flagperf_devices)
+flagperf_devices = hookimpl(flagperf_devices)
+"""
+    plugins = load(site.add("flagperf-registrytest10", device_source("registrytest10") + ending))
+    why = "flagperf_launchers ended the process (exit code 3)"  # asked first by `statuses`
+    assert problem(plugins, "flagperf_registrytest10") == why
+    assert plugins.broken_adapters() == [f"flagperf-registrytest10 1.0: {why}"]

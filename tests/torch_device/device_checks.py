@@ -201,11 +201,13 @@ def check_tf32_rounds_and_fp32_does_not() -> None:
     from flagperf_nova.device import NovaBackend
 
     from flagperf.api import precision
+    from flagperf.worker.precision_proof import prove_precision
 
     backend = NovaBackend()
     ones = torch.ones((32, 32), device="nova")
     for name, product in {"tf32": 32.0, "fp32": 32.0078125}.items():
-        backend.set_precision(precision(name))  # which proves it
+        backend.set_precision(precision(name))
+        prove_precision(precision(name), "nova:0", "nova")
         assert torch.matmul(ones + 2**-12, ones)[0, 0].item() == product
     assert torch.get_float32_matmul_precision() == "highest"
 

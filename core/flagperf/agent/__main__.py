@@ -15,15 +15,17 @@ from typing import IO
 
 from flagperf.errors import FlagPerfError
 from flagperf.plugins import core_version
+from flagperf.plugins.trial import allow_own_threads
 from flagperf.spec import check_hello, hello_line
 
-VERBS = ("describe", "check", "run", "probe", "sweep")
+VERBS = ("describe", "check", "run", "probe")
 
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in VERBS:
         print(f"usage: python -m flagperf.agent {'|'.join(VERBS)}  (requests come on stdin)", file=sys.stderr)
         return 2
+    allow_own_threads()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers do, no child would have an exit code
     # Whatever a vendor's library prints goes to stderr: stdout carries our answer alone.
     answer = os.fdopen(os.dup(1), "wb")

@@ -23,7 +23,7 @@ from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.simulation import node_machine
-from flagperf.agent.sweep import folder_prefix
+from flagperf.agent.watchdog import folder_prefix, watched
 from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
 from flagperf.errors import FlagPerfError, PluginFailed
@@ -47,6 +47,11 @@ POLL_SECONDS = 0.2
 
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(stdin.readline(), type=WorkOrder)
+    with watched(order.job.run_id, order.node_index):
+        return _run(order, stdin, stdout)
+
+
+def _run(order: WorkOrder, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     for folder in FOLDERS:
@@ -124,8 +129,13 @@ def _start_workers(
             env=environment,
             start_new_session=True,
             cwd=order_file.parent,
-            preexec_fn=die_with_parent,
+            preexec_fn=_die_with_agent,
         )
+
+
+def _die_with_agent() -> None:
+    """At once, also where it is stopped: nobody may be left to stop it. Its workers follow it."""
+    die_with_parent(signal.SIGKILL)
 
 
 def _describe(error: Exception) -> str:

@@ -189,7 +189,8 @@ class DeviceBackend(abc.ABC):
         the run, in the order of the local ranks."""
 
     def set_precision(self, precision: Precision) -> None:
-        """Set the framework's switches (TF32 and the like) so that `precision` is what really computes."""
+        """Set the framework's switches (TF32 and the like) so that `precision` is what really computes. fp32 and tf32
+        are then proved on the card: one that multiplies otherwise ends as unsupported."""
 
     @abc.abstractmethod
     def synchronize(self) -> None:

@@ -16,7 +16,7 @@ _MODULES = {
     "discovery": ("Card", "make_devices", "unlisted_card"),
     "host_limits": ("allowed_cores", "memory_limit_bytes", "memory_used_bytes"),
     "models_toml": ("find_model", "read_models"),
-    "pci": ("PciFunction", "pci_address", "pci_functions", "usable_nodes"),
+    "pci": ("PciFunction", "pci_address", "pci_functions", "usable_nodes", "with_render_node"),
     "presence": ("Evidence", "judge"),
     "process_tree": ("descendants",),
     "python_command": ("module_command",),
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flagperf.kit.discovery import Card, make_devices, unlisted_card
     from flagperf.kit.host_limits import allowed_cores, memory_limit_bytes, memory_used_bytes
     from flagperf.kit.models_toml import find_model, read_models
-    from flagperf.kit.pci import PciFunction, pci_address, pci_functions, usable_nodes
+    from flagperf.kit.pci import PciFunction, pci_address, pci_functions, usable_nodes, with_render_node
     from flagperf.kit.presence import Evidence, judge
     from flagperf.kit.process_tree import descendants
     from flagperf.kit.python_command import module_command
@@ -82,5 +82,6 @@ __all__ = [
     "usable_nodes",
     "visible_devices",
     "whole_lines",
+    "with_render_node",
     "write_cpu_list",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -40,6 +41,13 @@ def usable_nodes(machine: Machine, pattern: str) -> set[str]:
     """The names of device nodes that this process may open: not those of another job's cards, which a control group
     refuses. The kernel is asked, and no node is opened."""
     return {path.name for path in machine.glob(pattern) if os.access(path, os.R_OK | os.W_OK)}
+
+
+def with_render_node(machine: Machine, functions: Iterable[PciFunction]) -> list[PciFunction]:
+    """Those whose node /dev/dri/renderD* this process may open; sysfs says which one is whose."""
+    nodes = usable_nodes(machine, "/dev/dri/renderD*")
+    own = ((each, machine.glob(f"/sys/bus/pci/devices/{each.address}/drm/renderD*")) for each in functions)
+    return [each for each, paths in own if any(path.name in nodes for path in paths)]
 
 
 def pci_address(text: str) -> str:

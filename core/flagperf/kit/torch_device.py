@@ -14,15 +14,9 @@ from flagperf.api.precision import Precision
 from flagperf.errors import Unsupported
 from flagperf.kit.pci import pci_address
 
-ROUNDS = 2.0**-16
-"""A relative error above this is that of a format with fewer bits, and not fp32 that is put together from such."""
-
 
 class TorchDeviceBackend(DeviceBackend):
-    """Extend this: it does the worker's side of DeviceBackend for cards that torch reaches as `torch.<torch_type>`.
-
-    fp32 and tf32 are proved on the card before a run: one that multiplies otherwise ends as unsupported.
-    """
+    """Extend this: it does the worker's side of DeviceBackend for cards that torch reaches as `torch.<torch_type>`."""
 
     has_timing_events = True
 
@@ -72,8 +66,6 @@ class TorchDeviceBackend(DeviceBackend):
         for name in self.tf32_switches:
             owner, attribute = self._switch(name)
             setattr(owner, attribute, allowed)
-        if precision.compute in ("tf32", "float32"):
-            self._prove(precision.compute)
 
     def synchronize(self) -> None:
         self._module.synchronize()
@@ -119,36 +111,6 @@ class TorchDeviceBackend(DeviceBackend):
         module, _, path = name.rpartition(":")
         *owners, attribute = path.split(".")
         return functools.reduce(getattr, owners, importlib.import_module(module or "torch.backends")), attribute
-
-    def _prove(self, compute: str) -> None:
-        """By trying it: a build may ignore the switches, or round in fp32 by default where nobody looks for one."""
-        import torch
-
-        error = self._matmul_error()
-        this_torch = f"this torch ({torch.__version__})"
-        if compute == "tf32" and error < ROUNDS:
-            raise Unsupported(
-                f"tf32 is switched on, but {this_torch} multiplies in fp32 on {self.vendor} cards: "
-                "the result would be mislabelled; choose fp32"
-            )
-        if compute == "float32" and not error < ROUNDS:
-            raise Unsupported(
-                f"fp32 was asked for, but {this_torch} multiplies with a relative error of {error:.1g} on "
-                f"{self.vendor} cards, as TF32 does: the result would be mislabelled. Name the switch in the adapter's "
-                "tf32_switches, or choose another precision"
-            )
-
-    def _matmul_error(self) -> float:
-        """The largest relative error of a product with the identity: 0 in fp32, up to 2**-11 in TF32, 2**-12 in HF32.
-        The matrices are large enough for the kernels that real work uses."""
-        import torch
-
-        size = 1024
-        values = torch.linspace(1, 2, size * size).reshape(size, size)
-        product = torch.matmul(values.to(self.torch_type), torch.eye(size).to(self.torch_type)).cpu()
-        self._module.empty_cache()
-        self._module.reset_peak_memory_stats()
-        return float(((product - values) / values).abs().max())
 
     def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
         """Joined by UUID, else by PCI address; some versions of torch tell neither. Never by position: then the card is

@@ -15,14 +15,12 @@ from flagperf.errors import FlagPerfError
 from flagperf.messages import Message
 from flagperf.plan.nodes import agent_stream
 from flagperf.plugins import core_version
-from flagperf.spec import AgentMessage, VersionMismatch, WorkersEndedMessage, WorkOrder, check_hello, hello_line
+from flagperf.spec import AgentMessage, VersionMismatch, WorkOrder, check_hello, hello_line
 from flagperf.store.paths import node_log
 
 STDERR_SECONDS = 10.0
-"""How long to wait for the end of stderr after an agent has ended: another process may hold it open."""
-
-_ORDERLY = (0, 3)
-"""Exit codes of an agent that has stopped what it started."""
+"""How long to wait for the end of stderr after an agent has ended: its watchdog may be at work, and another process may
+hold it open."""
 
 _decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
@@ -40,7 +38,6 @@ class NodeAgent:
         self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""
         self._process = process
-        self._has_reported = False
         self._errors = b""
         self._problems: list[str] = []
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
@@ -67,16 +64,6 @@ class NodeAgent:
     def kill(self) -> None:
         with self._noted():
             self._process.kill()
-
-    def may_have_left_processes(self) -> bool:
-        """It did not come to its orderly end, in which it stops all that it started."""
-        if self.refusal:
-            return False  # it started nothing
-        try:
-            return not self._has_reported or self._process.wait(0.0) not in _ORDERLY
-        except FlagPerfError as error:
-            self.note(str(error))
-            return True
 
     def note(self, text: str) -> None:
         """For the agent's log."""
@@ -110,7 +97,6 @@ class NodeAgent:
             self._check_hello()
             for line in self._process.stdout:
                 message = _decoder.decode(line)
-                self._has_reported = self._has_reported or isinstance(message, WorkersEndedMessage)
                 messages.put(NodeMessage(self.node.index, message))
         except VersionMismatch as error:
             self.refusal = error.message

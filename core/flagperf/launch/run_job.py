@@ -1,13 +1,11 @@
 """run_job: starts one agent per node, follows their messages and returns how the run ended.
 
 A failing node, the time limit and Ctrl-C are handled in the same way: every agent's stdin is closed, each agent stops
-what it started, and the run's ending is whatever was noticed first. Where an agent was killed, another one (`sweep`)
-ends what it had started.
+what it started, and the run's ending is whatever was noticed first.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,14 +18,10 @@ from flagperf.launch.agents import NodeAgent
 from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.messages import Message, message
-from flagperf.plan.nodes import ask_node
-from flagperf.spec import Failure, Job, SweepAnswer, SweepRequest, WorkOrder
+from flagperf.spec import Failure, Job, WorkOrder
 from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
 from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
-
-SWEEP_SECONDS = 20.0
-"""For all nodes together: one that is gone must not keep the run from its ending."""
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -92,45 +86,10 @@ def _run_agents(
         ignore_signals()
         ending = ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
         _stop(agents)
-    _sweep(job, [agent for agent in agents if agent.may_have_left_processes()], cluster)
     with writing(bundle):
         for agent in agents:
             agent.keep_errors(bundle)
     return ending
-
-
-def _sweep(job: Job, agents: Sequence[NodeAgent], cluster: Cluster) -> None:
-    """All at once, in threads: starting an agent on a node that is gone may never return."""
-    found: dict[int, str] = {}
-
-    def sweep(node: Node) -> None:
-        found[node.index] = _swept(SweepRequest(job.run_id, node.index), node, cluster)
-
-    threads = [threading.Thread(target=sweep, args=(agent.node,), daemon=True) for agent in agents]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + SWEEP_SECONDS
-    for agent, thread in zip(agents, threads, strict=True):
-        thread.join(max(0.0, deadline - time.monotonic()))
-        unanswered = f"what it may have left behind was not swept up within {SWEEP_SECONDS:g} s"
-        text = found.get(agent.node.index, unanswered)
-        if text:
-            agent.note(text)
-
-
-def _swept(request: SweepRequest, node: Node, cluster: Cluster) -> str:
-    """What an agent left behind, or why that is not known."""
-    try:
-        swept = ask_node(cluster, node, "sweep", request, SweepAnswer, SWEEP_SECONDS)
-    except (FlagPerfError, OSError) as error:
-        return f"what it may have left behind was not swept up: {error}"
-    texts = []
-    if swept.num_killed or swept.folders:
-        folders = ", ".join(swept.folders) or "no folder"
-        texts.append(f"it left behind: {swept.num_killed} processes, which were killed; removed: {folders}")
-    if swept.left_pids:
-        texts.append(f"still there, and could not be killed: {', '.join(map(str, swept.left_pids))}")
-    return "\n".join(texts)
 
 
 def _run_started(bundle: Path) -> RunStarted:

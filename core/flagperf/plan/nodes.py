@@ -12,7 +12,7 @@ import msgspec
 
 from flagperf.api import Cluster, Node
 from flagperf.errors import NodeFailed, PluginFailed
-from flagperf.plugins import core_version
+from flagperf.plugins import core_version, trial_seconds
 from flagperf.spec import CheckAnswer, CheckRequest, DescribeRequest, NodeFacts, check_hello, hello_line
 from flagperf.units import exit_status
 
@@ -20,7 +20,7 @@ ADAPTER_SECONDS = 30.0
 """Time limit of an adapter's search for its cards."""
 
 DESCRIBE_SECONDS = 60.0
-"""Time limit of `describe`: longer than that of any adapter."""
+"""Time limit of `describe`, without what plugins may take that hang: longer than that of any adapter."""
 
 CHECK_SECONDS = 3600.0
 """Time limit of `check`: hashing a large checkpoint is slow."""
@@ -39,7 +39,8 @@ def describe_nodes(
     """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     asked = nodes[:1] if cluster.nodes_share_host else nodes
-    facts = [ask_node(cluster, node, "describe", request, NodeFacts, DESCRIBE_SECONDS) for node in asked]
+    limit = DESCRIBE_SECONDS + trial_seconds()
+    facts = [ask_node(cluster, node, "describe", request, NodeFacts, limit) for node in asked]
     return tuple(facts if len(facts) == len(nodes) else facts * len(nodes))
 
 
@@ -65,14 +66,15 @@ def ask_node(cluster: Cluster, node: Node, verb: str, request: Any, answer: type
         code = agent.wait(timeout_seconds)
     finally:
         agent.kill()  # with everything that still holds its pipes; on Ctrl-C too
+    said, complaint = output.content(), errors.content()
     if code is None:
         raise NodeFailed(f"node {node.index} ({node.address}) did not answer `{verb}` within {timeout_seconds:g} s")
-    hello, _, content = output.content().partition(b"\n")
+    hello, _, content = said.partition(b"\n")
     if hello or code == 0:
         other = f"node {node.index} ({node.address})"
         check_hello(hello, other=other, own="this command", own_version=core_version())
     if code != 0:
-        why = errors.content().decode(errors="replace").strip()
+        why = complaint.decode(errors="replace").strip()
         raise NodeFailed(f"the agent on node {node.index} ({node.address}) failed: {why or exit_status(code)}")
     try:
         return msgspec.json.decode(content, type=answer)

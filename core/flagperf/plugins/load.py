@@ -84,6 +84,16 @@ def _refused(foreign: Sequence[EntryPoint], manager: pluggy.PluginManager) -> di
     }
 
 
+def trial_seconds() -> float:
+    """What the plugins of other distributions take at most where all of them hang: none is asked again after that."""
+    num_foreign = sum(not is_own(each) for each in entry_points(GROUP))
+    if not num_foreign:
+        return 0.0
+    from flagperf.plugins.trial import limit_seconds  # lazy: many installations have no other plugin
+
+    return num_foreign * limit_seconds()
+
+
 def _status(entry_point: EntryPoint) -> PluginStatus:
     return PluginStatus(entry_point.name, entry_point.distribution.name, entry_point.distribution.version)
 

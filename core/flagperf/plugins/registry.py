@@ -62,6 +62,8 @@ class Plugins:
         for status in loaded.statuses:
             if status.problem:
                 self._problems[status.key].append(status.problem)
+        self._hanging: set[str] = set()
+        """Keys of plugins that did not come back from a hook. They are not asked again: each time takes its limit."""
         self._provided: dict[str, list[Provided]] = {}
         self._cases: dict[str, Case] | None = None
         self._broken_cases: dict[str, str] = {}
@@ -186,10 +188,12 @@ class Plugins:
         return [*asked, *self._without_entry_point()]
 
     def _with_problems(self, hook: str) -> list[PluginStatus]:
-        """Those that could not be loaded, or where this hook went wrong, each with these reasons alone."""
+        """Those that could not be loaded or asked, or where this hook went wrong, each with these reasons alone."""
         found = []
         for key, status in self._plugins.items():
-            reasons = [each for each in self._problems.get(key, ()) if each == status.problem or each.startswith(hook)]
+            known = self._problems.get(key, ())
+            reasons = [each for each in known if each == status.problem or each.startswith(hook)]
+            reasons = reasons or (list(known) if key in self._hanging else [])
             if reasons:
                 found.append(msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(reasons))))
         return found
@@ -206,7 +210,9 @@ class Plugins:
                 self._problems[each.plugin.key].append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
 
     def _has_failed(self, plugin: PluginStatus, hook: str) -> bool:
-        return any(problem.startswith(hook) for problem in self._problems.get(plugin.key, ()))
+        return plugin.key in self._hanging or any(
+            problem.startswith(hook) for problem in self._problems.get(plugin.key, ())
+        )
 
     def _hint(self) -> str:
         broken = [status.name for status in self.statuses() if status.problem]
@@ -228,7 +234,8 @@ class Plugins:
 
     def _returning(self, hook: str, kind: type) -> list[pluggy.HookImpl]:
         """Without those that hang or end the process."""
-        implementations = list(reversed(getattr(self._manager.hook, hook).get_hookimpls()))
+        found = reversed(getattr(self._manager.hook, hook).get_hookimpls())
+        implementations = [each for each in found if each.plugin_name not in self._hanging]
         own = [each for each in implementations if self._is_own(each) or not self._trial]
         foreign = [each for each in implementations if each not in own]
         if not foreign:
@@ -239,6 +246,7 @@ class Plugins:
         for each, problem in zip(foreign, problems, strict=True):
             if problem:
                 self._problems[each.plugin_name].append(f"{hook} {problem}")
+                self._hanging.add(each.plugin_name)
         return [*own, *(each for each, problem in zip(foreign, problems, strict=True) if not problem)]
 
     def _is_own(self, implementation: pluggy.HookImpl) -> bool:

@@ -4,6 +4,9 @@ An import that loops, a hook that calls os._exit and a library that crashes cann
 command without a word. In the fork they cost nothing but the fork. What came back there is called again here, so only
 code that may be called twice is tried. A verdict is not kept between commands: what an import does depends on more than
 the plugin's files (the environment, a driver, a network drive), and a fork takes 2 ms.
+
+A program with threads is not forked: what another thread holds at that moment (an import, a lock) would never be
+released in the fork, and an innocent plugin would look hung. There it is called as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -22,11 +26,12 @@ SECONDS_VARIABLE = "FLAGPERF_PLUGIN_SECONDS"
 DEFAULT_SECONDS = 10.0
 
 _is_apart = False
+_has_harmless_threads = False
 
 
 def try_out(calls: Sequence[Callable[[], object]]) -> list[str]:
     """Of each call why it did not come back; empty where it did. What it gave or raised does not matter here."""
-    if _is_apart:
+    if _is_apart or (threading.active_count() > 1 and not _has_harmless_threads):
         return [""] * len(calls)
     problems: list[str] = []
     while len(problems) < len(calls):
@@ -39,6 +44,12 @@ def set_apart() -> None:
     """Said by a fork with a time limit, where nothing needs to be tried: a fork of its own would outlive it."""
     global _is_apart  # a fact about the process
     _is_apart = True
+
+
+def allow_own_threads() -> None:
+    """Said by the agent, whose threads only wait for a pipe or a child: they hold nothing that a fork would miss."""
+    global _has_harmless_threads  # a fact about the process
+    _has_harmless_threads = True
 
 
 def limit_seconds() -> float:

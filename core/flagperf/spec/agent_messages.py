@@ -60,20 +60,6 @@ class ProbeRequest(msgspec.Struct, frozen=True):
     """The only plugins to load, beside our own."""
 
 
-class SweepRequest(msgspec.Struct, frozen=True):
-    """Read by `agent sweep` from stdin: whose processes and temporary folder are to go."""
-
-    run_id: str
-    node_index: int
-
-
-class SweepAnswer(msgspec.Struct, frozen=True):
-    num_killed: int
-    folders: tuple[str, ...] = ()
-    left_pids: tuple[int, ...] = ()
-    """Of processes that could not be killed."""
-
-
 class WireMessage(msgspec.Struct, frozen=True, tag_field="type"):
     """A line that `agent run` prints."""
 

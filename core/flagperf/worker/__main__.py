@@ -20,11 +20,13 @@ from flagperf.api import AllocatorMemory, DeviceBackend
 from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.kinds import KINDS
+from flagperf.kit.process_tree import die_with_parent
 from flagperf.plugins import load_plugins
 from flagperf.spec import Job, WorkOrder, fingerprint
 from flagperf.store.paths import rank_events, rank_log
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
+from flagperf.worker.precision_proof import prove_precision
 from flagperf.worker.simulated import worker_backend
 
 SAVE_SECONDS = 10.0
@@ -34,6 +36,7 @@ SAVE_SECONDS = 10.0
 def main() -> int:
     given = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes())
     order = msgspec.convert(given, WorkOrder)
+    _die_with_launcher()
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / rank_log(rank))
     faulthandler.enable()
@@ -51,12 +54,21 @@ def main() -> int:
     return 0 if ended.status == "succeeded" else 1
 
 
+def _die_with_launcher() -> None:
+    """torch.distributed.run is killed with the agent, and then stops nobody. It starts its workers in its main thread;
+    another launcher may do so in a thread that ends early, which would count as its death."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent(signal.SIGKILL)
+
+
 def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> Context:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
     node = job.nodes[order.node_index]
     bind_to_cpus(node.devices[local_rank].near_cpus)
     activation = backend.activate(local_rank, job.share(node).num_threads, node.devices)
     backend.set_precision(job.precision)
+    if activation.torch_device != "cpu":  # where fp32 is exact, and simulated cards have no tf32
+        prove_precision(job.precision, activation.torch_device, backend.vendor)
     writer.write(
         WorkerStarted(
             t_ns=time.monotonic_ns(),

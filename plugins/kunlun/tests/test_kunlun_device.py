@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,10 +125,37 @@ def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here
     assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
 
 
-def test_a_state_of_nobody_knows_which_card_blames_none(tmp_path: Path) -> None:
+def one_of_two_listed(tmp_path: Path) -> Machine:
+    """The first card, whose node is /dev/xpu1; the other node, /dev/xpu0, is in error."""
+    lines, details = transcript("machine_p800").splitlines(keepends=True), transcript("query_p800")
+    at = details.index("XPU 00000000:B4")
+    said = [Answer(("-m",), lines[0]), Answer(("-q",), details[:at].replace(": 2\n", ": 1\n"))]
+    return in_error(machine_with_tool(tmp_path, said), 0)
+
+
+def test_a_node_in_error_that_no_listed_card_has_is_a_lost_card(tmp_path: Path) -> None:
+    machine = one_of_two_listed(tmp_path)
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.id, whole.problem, lost.id) == (UUIDS[0], "", ADDRESSES[1])
+    assert "on the bus" in lost.problem and "/proc/xpu/dev0/state is ERROR" in lost.problem
+
+
+def test_a_node_in_error_stands_for_its_card_where_the_bus_has_lost_it_too(tmp_path: Path) -> None:
+    machine = one_of_two_listed(tmp_path)
+    shutil.rmtree(machine.root / "sys/bus/pci/devices" / ADDRESSES[1])
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.problem, lost.id, lost.model, lost.physical_index) == ("", "/dev/xpu0", "Kunlunxin card", -1)
+    assert lost.problem.startswith("/proc/xpu/dev0/state is ERROR") and "lists no card with this node" in lost.problem
+    (machine.root / "dev/xpu0").unlink()  # another container's
+    assert [device.id for device in BACKEND.devices(machine)] == [UUIDS[0]]
+    assert "/proc/xpu/dev0/state is ERROR" in BACKEND.presence(machine).evidence
+
+
+def test_a_state_of_nobody_knows_which_card_blames_none_and_is_shown(tmp_path: Path) -> None:
     machine = in_error(machine_with_tool(tmp_path, answers()[:1]), 1)
-    assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]
-    assert "/proc/xpu/dev1/state is ERROR" in BACKEND.presence(machine).evidence
+    *listed, unknown = BACKEND.devices(machine)
+    assert [device.problem for device in listed] == ["", ""]
+    assert unknown.id == "/dev/xpu1" and "does not tell which card has this node" in unknown.problem
 
 
 # --- identity --------------------------------------------------------------------------------------------------------

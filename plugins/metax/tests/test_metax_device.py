@@ -128,6 +128,31 @@ def test_a_card_that_is_not_mapped_is_there_with_its_problem(tmp_path: Path) -> 
     assert (other.id, other.problem) == (FIRST, "MetaX Sysfs File Unaccessible")
 
 
+@pytest.mark.parametrize("form", ["list", "table"])
+def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here(tmp_path: Path, form: str) -> None:
+    listed = Answer(("-L",), transcript("list").partition("GPU#1")[0])
+    answers = replaced(ANSWERS, listed) if form == "list" else (Answer((), transcript("table_c_sgpu")),)
+    folder = metax_folder(tmp_path)
+    machine = with_tool(folder, answers)
+    assert [device.pci_address for device in BACKEND.devices(machine)] == [FIRST]
+    folder.file(f"/sys/bus/pci/devices/{SECOND}/drm/renderD129/dev", "226:129\n")
+    assert [device.pci_address for device in BACKEND.devices(machine)] == [FIRST]
+    folder.node("/dev/dri/renderD129")
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.problem, lost.id, lost.model, lost.physical_index) == ("", SECOND, "MetaX card", -1)
+    assert "mx-smi does not list it" in lost.problem
+
+
+@pytest.mark.parametrize("answers", [ANSWERS, replaced(ANSWERS, Answer(("-L",), transcript("list_one_mapped")))])
+def test_a_listed_card_with_its_node_is_not_lost(tmp_path: Path, answers: tuple[Answer, ...]) -> None:
+    folder = metax_folder(tmp_path).node("/dev/dri/renderD128", "/dev/dri/renderD129")
+    for number, address in ((128, FIRST), (129, SECOND)):
+        folder.file(f"/sys/bus/pci/devices/{address}/drm/renderD{number}/dev")
+    devices = BACKEND.devices(with_tool(folder, answers))
+    assert sorted(device.pci_address for device in devices) == [FIRST, SECOND]
+    assert not any("does not list it" in device.problem for device in devices)
+
+
 def test_a_slice_is_the_device_in_place_of_its_card_and_has_its_own_memory(tmp_path: Path) -> None:
     part, other = devices(tmp_path, SLICED_ANSWERS)
     assert (part.id, part.pci_address, part.memory_bytes) == (SLICE_UUID, FIRST, 32000 * MIB)

@@ -281,6 +281,21 @@ def test_cards_of_the_host_that_are_not_mapped_are_not_lost(tmp_path: Path) -> N
     assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
 
 
+def test_where_nothing_says_whose_the_nodes_are_lost_cards_are_counted(tmp_path: Path) -> None:
+    folder = machine_folder(tmp_path, 8)
+    for index in (0, 1, 3, 4, 6):
+        (tmp_path / f"dev/nvidia{index}").unlink()
+    whole, *lost = devices_by_nvml(tmp_path, nvml_text([nvml_card(5)]))
+    assert (whole.problem, [device.id for device in lost]) == ("", ["unlisted-1", "unlisted-2"])
+    assert "NVML lists 1 of the 3 cards whose nodes are here (/dev/nvidia2, /dev/nvidia5, " in lost[0].problem
+    refused = nvml_card(2, errors="nvmlDeviceGetHandleByIndex_v2:4")
+    assert len(devices_by_nvml(tmp_path, nvml_text([nvml_card(5), refused]))) == 2
+    listed = [nvml_card(5), nvml_card(2, errors="nvmlDeviceGetHandleByIndex_v2:15"), nvml_card(7)]
+    assert len(devices_by_nvml(tmp_path, nvml_text(listed))) == 3
+    tell_minors(folder, {address(5): 5})
+    assert [device.id for device in devices_by_nvml(tmp_path, nvml_text([nvml_card(5)]))] == [uuid(5)]
+
+
 def test_a_card_that_another_driver_holds_or_that_is_excluded_is_not_lost(tmp_path: Path) -> None:
     folder = tell_minors(machine_folder(tmp_path, 2), {address(0): 0})
     assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
@@ -415,6 +430,15 @@ def test_compute_instances_of_one_gpu_instance_say_that_they_share_its_memory(tm
     first, second, third = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)], [*parts, alone]))
     assert first.slice == second.slice and first.slice.startswith(f"{name}, memory shared with the other compute")
     assert third.slice == "MIG 1g.5gb"
+
+
+def test_slices_count_as_their_card_among_the_nodes(tmp_path: Path) -> None:
+    machine_folder(tmp_path, 3)
+    (tmp_path / "dev/nvidia2").unlink()
+    large, small, last = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1), nvml_card(1)], SLICES))
+    assert (large.pci_address, small.pci_address, last.id) == (address(0), address(0), uuid(1))
+    _, _, last = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)], SLICES))
+    assert last.id == "unlisted-1"
 
 
 def test_slices_have_the_problem_of_their_card(tmp_path: Path) -> None:
@@ -635,7 +659,6 @@ def test_both_switches_of_tf32_follow_the_precision(name: str, monkeypatch: pyte
     torch = pytest.importorskip("torch")
     backend = NvidiaBackend()
     monkeypatch.setattr(backend, "_module", SimpleNamespace(get_device_capability=lambda: (8, 0)))
-    monkeypatch.setattr(backend, "_prove", lambda compute: None)
     try:
         backend.set_precision(PRECISIONS[name])
         switches = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32

@@ -19,7 +19,7 @@ from flagperf.kit import (
     make_devices,
     pci_functions,
     unlisted_card,
-    usable_nodes,
+    with_render_node,
 )
 from flagperf_hygon.launcher import OTHER_VISIBILITY_VARIABLES, VISIBILITY_VARIABLE, dtk_script
 from flagperf_hygon.memory import HY_SMI, JSON, TABLE, TEXT
@@ -174,13 +174,9 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
 
 def _lost_cards(machine: Machine, cards: Sequence[Card], on_bus: Mapping[str, PciFunction]) -> list[Card]:
     """Cards of the bus that the tool leaves out though their node is here. The table has no addresses to compare."""
-    listed, nodes = {card.pci_address for card in cards}, usable_nodes(machine, "/dev/dri/renderD*")
-    own = {
-        address: {path.name for path in machine.glob(f"/sys/bus/pci/devices/{address}/drm/renderD*")}
-        for address in on_bus
-        if address not in listed and "" not in listed
-    }
-    return [unlisted_card("Hygon card", on_bus[address], "hy-smi") for address, names in own.items() if names & nodes]
+    listed = {card.pci_address for card in cards}
+    others = [each for each in on_bus.values() if each.address not in listed and "" not in listed]
+    return [unlisted_card("Hygon card", each, "hy-smi") for each in with_render_node(machine, others)]
 
 
 def _slice(environ: Mapping[str, str], reading: Reading) -> str:

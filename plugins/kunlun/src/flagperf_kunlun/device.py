@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from flagperf.api import Device, Machine, Presence, Reading
 from flagperf.errors import BadInput
 from flagperf.kit import (
@@ -81,9 +83,10 @@ class KunlunBackend(TorchDeviceBackend):
         refuse_bad_variables(machine.environ)
         readings = ask_any(XPU_SMI, machine, (MACHINE, DETAILS), (TABLE, DETAILS))
         on_bus = {function.address: function for function in cards_on_bus(machine)}
-        problems = _problems(machine, readings)
+        told = [*ask_first(XPU_SMI, machine, (TABLE,)), *readings]
+        problems = _problems(machine, told)
         cards = [_card(each, on_bus, problems.get(each.properties["index"], "")) for each in readings]
-        return make_devices(self, machine, [*cards, *_lost_cards(machine, cards)])
+        return make_devices(self, machine, [*cards, *_lost_cards(machine, cards, _errors_of_no_card(machine, told))])
 
     def versions(self, machine: Machine) -> dict[str, str]:
         """By the table alone: what -q calls XPU-RT has another number, whose meaning is not known."""
@@ -170,23 +173,47 @@ def _in_error(machine: Machine) -> dict[str, str]:
     return {number: f"{path} is ERROR" for number, path in paths.items() if machine.read(path) == "ERROR"}
 
 
-def _problems(machine: Machine, readings: Sequence[Reading]) -> dict[str, str]:
-    """By the tool's number: what -q or the table says, and the state of the card's node. Its number may differ from the
-    tool's: -q tells it, or the table of XRE 4. Where neither does, a card in error is among the evidence alone."""
-    told = [*ask_first(XPU_SMI, machine, (TABLE,)), *readings]
-    numbers = {each.properties.get("node"): each.properties.get("index", "") for each in told}
+def _problems(machine: Machine, told: Sequence[Reading]) -> dict[str, str]:
+    """By the tool's number: what -q or the table says, and the state of the card's node."""
+    numbers = _tool_numbers(told)
     by_tool = {each.properties["index"]: each.properties["problem"] for each in told if "problem" in each.properties}
     by_driver = {numbers[node]: problem for node, problem in _in_error(machine).items() if node in numbers}
     return {**by_tool, **by_driver}
 
 
-def _lost_cards(machine: Machine, cards: Sequence[Card]) -> list[Card]:
+def _tool_numbers(told: Sequence[Reading]) -> dict[str, str]:
+    """By the number of a card's node, which may differ from the tool's: -q tells it, or the table of XRE 4."""
+    return {each.properties["node"]: each.properties.get("index", "") for each in told if "node" in each.properties}
+
+
+def _errors_of_no_card(machine: Machine, told: Sequence[Reading]) -> dict[str, str]:
+    """By its node, for nodes that are ours: what is in error and is no card of the tool's, as far as it tells."""
+    numbers, nodes = _tool_numbers(told), usable_nodes(machine, "/dev/xpu[0-9]*")
+    if {each.properties["index"] for each in told} <= set(numbers.values()):
+        why = "xpu-smi lists no card with this node"
+    else:
+        why = "xpu-smi does not tell which card has this node: one that it lists, or a lost one"
+    errors = {number: problem for number, problem in _in_error(machine).items() if number not in numbers}
+    return {
+        f"/dev/xpu{number}": f"{problem} (/dev/xpu{number}), and {why}"
+        for number, problem in errors.items()
+        if f"xpu{number}" in nodes
+    }
+
+
+def _lost_cards(machine: Machine, cards: Sequence[Card], errors: Mapping[str, str]) -> list[Card]:
     """Cards of the bus that the tool leaves out, if there is a node for each: a container shows the host's bus, and the
-    nodes of its own cards only."""
+    nodes of its own cards only. `errors`, by node, are theirs as far as is known; without such a card, a node in error
+    stands for its own."""
     listed = {card.pci_address for card in cards}
     others = [each for each in cards_on_bus(machine) if each.address not in listed]
     num_nodes = len(usable_nodes(machine, "/dev/xpu[0-9]*"))
-    return [unlisted_card(UNNAMED, each, "xpu-smi") for each in others if len(cards) + len(others) <= num_nodes]
+    if not others or len(cards) + len(others) > num_nodes:
+        log = "; see the kernel's log"
+        return [Card(-1, (UNNAMED,), problem=problem + log, identity=node) for node, problem in errors.items()]
+    said = "".join(f"; {problem}" for problem in errors.values())
+    lost = [unlisted_card(UNNAMED, each, "xpu-smi") for each in others]
+    return [msgspec.structs.replace(card, problem=card.problem + said) for card in lost]
 
 
 def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:

@@ -4,6 +4,7 @@ presence comes from the bus, the device node and the kernel module alone."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from flagperf.kit import (
     judge,
     make_devices,
     pci_functions,
+    unlisted_card,
+    with_render_node,
 )
 from flagperf_metax.launcher import VISIBILITY_VARIABLES
 from flagperf_metax.memory import BOARD_POWER, DEVICE_NODE, JSON, MEMORY, MX_SMI, PCI_VENDOR, TABLE, is_metax_machine
@@ -91,12 +94,21 @@ def _cards_on_the_bus(machine: Machine) -> list[PciFunction]:
 
 
 def _cards(machine: Machine) -> list[Card]:
-    """In the tool's order. A card that is cut into slices is not itself a device: its memory and time are theirs."""
+    """In the tool's order. A card that is cut into slices is not itself a device: its memory and time are theirs. Last,
+    the lost ones."""
     known = {reading.device_id: reading for reading in _described(machine)}
     sliced = {reading.properties["pci_address"] for reading in known.values() if "slice" in reading.properties}
-    return [
+    cards = [
         _card(reading, known[reading.properties["pci_address"]]) for key, reading in known.items() if key not in sliced
     ]
+    return [*cards, *_lost_cards(machine, cards)]
+
+
+def _lost_cards(machine: Machine, cards: Iterable[Card]) -> list[Card]:
+    """Cards of the bus that the tool leaves out though their node is here. It lists those that are not mapped."""
+    listed = {card.pci_address for card in cards}
+    others = [each for each in _cards_on_the_bus(machine) if each.address not in listed]
+    return [unlisted_card("MetaX card", each, "mx-smi") for each in with_render_node(machine, others)]
 
 
 def _described(machine: Machine) -> list[Reading]:

@@ -149,15 +149,22 @@ def _expected(machine: Machine) -> list[PciFunction]:
     """The cards on the bus that are ours: sysfs also shows those that are not mapped into the container, that another
     job has, or that another driver holds. The driver says which node a card has, and whether an administrator has
     excluded it; where its list is not here, all of them are ours if there is a node for each."""
-    nodes, on_bus = usable_nodes(machine, "/dev/nvidia[0-9]*"), _on_bus(machine)
-    folder = "/proc/driver/nvidia/gpus"
-    told = {
-        path.name.lower(): machine.read(f"{folder}/{path.name}/information") for path in machine.glob(f"{folder}/*")
-    }
+    nodes, on_bus, told = _nodes(machine), _on_bus(machine), _told_by_driver(machine)
     minors = {place: _MINOR.search(text) for place, text in told.items() if text and not _EXCLUDED.search(text)}
     if not told:
         return on_bus if len(nodes) >= len(on_bus) else []
     return [each for each in on_bus if (minor := minors.get(each.address)) and f"nvidia{minor[1]}" in nodes]
+
+
+def _nodes(machine: Machine) -> set[str]:
+    return usable_nodes(machine, "/dev/nvidia[0-9]*")
+
+
+def _told_by_driver(machine: Machine) -> dict[str, str | None]:
+    """By address, what it says of each card; nothing where its list is not mapped into the container."""
+    folder = "/proc/driver/nvidia/gpus"
+    names = [path.name for path in machine.glob(f"{folder}/*")]
+    return {name.lower(): machine.read(f"{folder}/{name}/information") for name in names}
 
 
 def _software(machine: Machine) -> tuple[str, ...]:
@@ -180,15 +187,38 @@ def find_cards(machine: Machine) -> list[Card]:
     try:
         with Nvml() as nvml:
             found, num_refused = _nvml_cards(nvml)
-            return _with_lost_cards(found, _expected(machine), num_refused, "NVML")
+            return _with_lost_cards(machine, found, num_refused, "NVML")
     except ToolFailed as nvml_error:
         try:
-            return _with_lost_cards(_smi_cards(machine), _expected(machine), 0, "nvidia-smi")
+            return _with_lost_cards(machine, _smi_cards(machine), 0, "nvidia-smi")
         except ToolFailed as smi_error:
             raise ToolFailed(f"neither NVML nor nvidia-smi lists the cards: {nvml_error}; {smi_error}") from None
 
 
-def _with_lost_cards(cards: Sequence[Card], expected: Sequence[PciFunction], num_refused: int, by: str) -> list[Card]:
+def _with_lost_cards(machine: Machine, cards: Sequence[Card], num_refused: int, by: str) -> list[Card]:
+    placed = _with_cards_of_the_bus(cards, _expected(machine), num_refused, by)
+    return [*placed, *_lost_by_number(machine, placed, num_refused, by)]
+
+
+def _lost_by_number(machine: Machine, cards: Sequence[Card], num_refused: int, by: str) -> list[Card]:
+    """Where some of the bus's cards have no node here and the driver's list is not here either, nothing says whose the
+    nodes are: that there are more nodes than cards is all that can be known."""
+    nodes = _nodes(machine)
+    if _told_by_driver(machine) or len(nodes) >= len(_on_bus(machine)):
+        return []
+    num_listed = len({card.pci_address or card.physical_index for card in cards})
+    problem = (
+        f"{by} lists {num_listed} of the {len(nodes)} cards whose nodes are here "
+        f"({', '.join(f'/dev/{name}' for name in sorted(nodes))}): one seems to be lost, which one cannot be told; see "
+        "the kernel's log"
+    )
+    num_lost = len(nodes) - num_listed - num_refused
+    return [Card(-1, (UNNAMED,), problem=problem, identity=f"unlisted-{count + 1}") for count in range(num_lost)]
+
+
+def _with_cards_of_the_bus(
+    cards: Sequence[Card], expected: Sequence[PciFunction], num_refused: int, by: str
+) -> list[Card]:
     """With every card of the bus that is not listed. A listed one that has no name is one of these: where there are as
     many of them, in their order. Those that are refused to us have none either."""
     nameless = [card for card in cards if not card.uuid and not card.pci_address]
