@@ -21,7 +21,18 @@ from flagperf.plan.settings import CaseSettings, make_settings, missing_data, re
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Case, Plugins
-from flagperf.spec import WORKER_MODULE, CheckAnswer, CheckRequest, Job, Layer, Manifest, NodeFacts, Resolved, RunSpec
+from flagperf.spec import (
+    WORKER_MODULE,
+    CheckAnswer,
+    CheckRequest,
+    Job,
+    Layer,
+    Manifest,
+    NodeFacts,
+    Resolved,
+    RunSpec,
+    check_counts,
+)
 
 YEAR_SECONDS = 365 * 24 * 3600.0
 
@@ -82,9 +93,7 @@ def _raise_problem(problem: str) -> None:
 
 
 def _check_shape(spec: RunSpec) -> None:
-    for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
-        if value < 1:
-            raise BadInput(f"{name} must be at least 1; got {value}")
+    check_counts(spec)
     if spec.timeout_seconds is not None and not 0 < spec.timeout_seconds <= YEAR_SECONDS:
         raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
     if not 0 < spec.sample_seconds <= YEAR_SECONDS:
