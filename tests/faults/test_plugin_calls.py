@@ -16,11 +16,13 @@ from faulty_flagperf import RUN, assert_nothing_left, environment, flagperf
 HOOKS = ("flagperf_devices", "flagperf_memory_probes", "flagperf_launchers", "flagperf_clusters", "flagperf_cases")
 METHODS = ("models", "peaks", "unsupported", "tuning_folder", "command", "estimate")
 LISTING = ("models", "peaks", "tuning_folder")
-WAYS = ("raise", "exit", "os_exit", "crash")
+WAYS = ("raise", "base", "interrupt", "exit", "os_exit", "crash")
 OF_HOOKS = [*product(("import",), WAYS), *product(HOOKS, (*WAYS, "type")), ("import", "loop"), (HOOKS[0], "loop")]
 OF_METHODS = [*product(METHODS, (*WAYS, "type")), ("peaks", "loop"), ("command", "loop")]
 WORDS = {
     "raise": "ZeroDivisionError: the plugin's own words",
+    "base": "OwnBase: the plugin's own words",
+    "interrupt": "raised KeyboardInterrupt",
     "exit": "SystemExit",
     "os_exit": "ended the process (exit code 0)",
     "crash": "ended the process (killed by SIGABRT)",
@@ -62,11 +64,12 @@ def is_told(found: dict[str, Any]) -> bool:
     return (is_unlisted or found["code"] == 3) and is_named and WORDS.get(way, "it gave object, not ") in words
 
 
-@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit"])
+@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit", "presence:base"])
 def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str) -> None:
     done = flagperf(tmp_path, "vendors", "list", fault=fault)
     assert "flagperf-faulty 1.0" in done.stdout + done.stderr
     assert "cpu" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
     assert done.code == 3
 
 

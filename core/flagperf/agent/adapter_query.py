@@ -50,7 +50,7 @@ def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memo
         return msgspec.structs.replace(
             _no_findings(given), error=str(error)
         )  # for the user to fix: the adapter is not at fault
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         return _failed(given, f"{type(error).__name__}: {error}")
 
 
@@ -146,5 +146,5 @@ def _memory_now(
         return "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items()), ()
     try:
         return choice.probe.name, tuple(choice.probe.sample(devices, None))
-    except Exception as error:  # noqa: BLE001  a plugin boundary: the cards are there, their memory is not known
+    except BaseException as error:  # noqa: BLE001  a plugin boundary: the cards are there, their memory is not known
         return f"{choice.probe.name}: {type(error).__name__}: {error}", ()

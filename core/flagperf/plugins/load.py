@@ -126,7 +126,9 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
         manager.check_pending()
     except PluginRefused as refused:
         return msgspec.structs.replace(status, problem=str(refused))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: pluggy looks at everything in a module
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a plugin boundary: pluggy looks at everything in a module
         if manager.has_plugin(status.key):
             manager.unregister(name=status.key)
         return msgspec.structs.replace(status, problem=f"does not fit the contract: {error}")
@@ -136,7 +138,9 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
 def _import(entry_point: EntryPoint) -> object:
     try:
         return entry_point.load()
-    except (Exception, SystemExit) as error:  # whatever its import does becomes this plugin's reason
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever its import does becomes this plugin's reason
         raise PluginRefused(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 

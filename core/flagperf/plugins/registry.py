@@ -256,7 +256,9 @@ class Plugins:
         problems = self._problems[implementation.plugin_name]
         try:
             answer = list(cast("Iterable[Any]", implementation.function()))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{hook} raised {type(error).__name__}: {error}")
             return []
         wrong = [value for value in answer if not isinstance(value, kind)]
