@@ -73,6 +73,26 @@ def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, faul
     assert done.code == 3
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("flagperf_launchers:raise", "flagperf_launchers raised ZeroDivisionError: the plugin's own words"),
+        ("flagperf_devices:raise", "flagperf_devices raised ZeroDivisionError: the plugin's own words"),
+        ("env_script:raise", "env_script: ZeroDivisionError: the plugin's own words"),
+        ("presence:base", "OwnBase: the plugin's own words"),
+    ],
+)
+def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault: str, words: str) -> None:
+    done = flagperf(tmp_path, "plan", "sleeper", "--vendor", "faulty", fault=fault)
+    assert done.code == 3 and done.stdout == ""
+    assert "flagperf-faulty 1.0" in done.stderr and done.stderr.endswith(f"{words}\n")
+    if "flagperf_devices" not in fault:  # which leaves no vendor to list
+        (row,) = [
+            line for line in flagperf(tmp_path, "vendors", "list", fault=fault).stdout.splitlines() if "faulty" in line
+        ]
+        assert row.endswith(words)
+
+
 def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:
     done = flagperf(tmp_path, "devices", "--json", fault="import:os_exit")
     assert done.code == 3

@@ -13,7 +13,7 @@ import pluggy
 
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, unknown_name
+from flagperf.errors import BadInput, PluginFailed, unknown_name
 from flagperf.plugins.load import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
@@ -88,9 +88,12 @@ class Plugins:
     def _refuse_broken(self, word: str) -> None:
         """An installed plugin of this name that gives no such vendor says why itself."""
         status = self.plugin_named(word)
-        if status is not None:
-            problem = status.problem or "it gives no device backend for this word"
-            raise BadInput(f"vendor {word!r} cannot be used: {status.adapter}: {problem}")
+        if status is None:
+            return
+        what = f"vendor {word!r} cannot be used: {status.adapter}"
+        if status.problem:
+            raise PluginFailed(f"{what}: {status.problem}")
+        raise BadInput(f"{what}: it gives no device backend for this word")
 
     def plugin_named(self, word: str) -> PluginStatus | None:
         """The plugin that should have given a vendor: by its entry point or its distribution."""
@@ -99,7 +102,10 @@ class Plugins:
         return next((each for each in found if each.distribution != OWN_DISTRIBUTION), None)
 
     def provided_backend(self, vendor: str) -> Provided:
-        return self._one(self.device_backends(), vendor, "vendor", "device backend")
+        backends = self.device_backends()
+        if vendor not in [given.value.vendor for given in backends]:
+            self._refuse_broken(vendor)
+        return self._one(backends, vendor, "vendor", "device backend")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
         """Itself, for a process of its own: a worker."""
@@ -118,6 +124,9 @@ class Plugins:
             if each.value.vendor == vendor and each.plugin == owner:
                 launcher: Launcher = each.guarded(Launcher)
                 return launcher
+        failed = [each.problem for each in self._with_problems("flagperf_launchers") if each.key == owner.key]
+        if failed:
+            raise PluginFailed(f"adapter {owner.adapter} failed: {failed[0]}")
         raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
