@@ -78,8 +78,13 @@ class RunSuite(Suite):
 
 def _flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:
     done = _run(simulation, folder, *arguments)
-    assert done.returncode == 0, f"flagperf {arguments[0]}: {said_last(done.stderr)}\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"flagperf {arguments[0]}: {_cause(done.stderr)}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def _cause(stderr: str) -> str:
+    """Errors begin with the command's name. Notes may follow them, such as what to do next."""
+    return said_last("\n".join(line for line in stderr.splitlines() if line.startswith("flagperf: ")) or stderr)
 
 
 def _run(simulation: Simulation, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
