@@ -195,3 +195,14 @@ flagperf_devices = hookimpl(flagperf_devices)
     why = "flagperf_launchers ended the process (exit code 3)"  # asked first by `statuses`
     assert problem(plugins, "flagperf_registrytest10") == why
     assert plugins.broken_adapters() == [f"flagperf-registrytest10 1.0: {why}"]
+
+
+def test_a_distribution_whose_metadata_are_gone_is_listed_by_its_folders_name(site: Site) -> None:
+    (site.folder / "flagperf_registrytest33-1.0.dist-info").mkdir()
+    plugins = load_plugins()
+    status = plugins.plugin_named("registrytest33")
+    assert status is not None and status.adapter == "flagperf-registrytest33 1.0"
+    with pytest.raises(
+        PluginFailed, match=r"flagperf-registrytest33 1\.0: .* has no METADATA either: install it again"
+    ):
+        plugins.vendor_word("registrytest33")

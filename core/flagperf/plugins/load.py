@@ -100,9 +100,15 @@ def _status(entry_point: EntryPoint) -> PluginStatus:
 
 def plugins_without_entry_point() -> list[PluginStatus]:
     """Installed distributions that are named like an adapter, and that nothing can find."""
-    problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
+    advice = f"add [project.entry-points.{GROUP}] to its pyproject.toml"
+    problem = f"it has no entry point of the group `{GROUP}`: "
     return [
-        PluginStatus(each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem)
+        PluginStatus(
+            each.name.removeprefix(ADAPTER_PREFIX),
+            each.name,
+            each.version,
+            problem + (advice if each.has_metadata else "it has no METADATA either: install it again"),
+        )
         for each in without_entry_point(GROUP, ADAPTER_PREFIX)
     ]
 
