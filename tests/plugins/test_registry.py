@@ -202,7 +202,5 @@ def test_a_distribution_whose_metadata_are_gone_is_listed_by_its_folders_name(si
     plugins = load_plugins()
     status = plugins.plugin_named("registrytest33")
     assert status is not None and status.adapter == "flagperf-registrytest33 1.0"
-    with pytest.raises(
-        PluginFailed, match=r"flagperf-registrytest33 1\.0: .* has no METADATA either: install it again"
-    ):
+    with pytest.raises(PluginFailed, match=r"flagperf-registrytest33 1\.0: it has neither METADATA nor"):
         plugins.vendor_word("registrytest33")

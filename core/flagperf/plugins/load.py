@@ -100,14 +100,11 @@ def _status(entry_point: EntryPoint) -> PluginStatus:
 
 def plugins_without_entry_point() -> list[PluginStatus]:
     """Installed distributions that are named like an adapter, and that nothing can find."""
-    advice = f"add [project.entry-points.{GROUP}] to its pyproject.toml"
-    problem = f"it has no entry point of the group `{GROUP}`: "
+    empty = f"it has neither METADATA nor an entry point of the group `{GROUP}`: install it again"
+    problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
     return [
         PluginStatus(
-            each.name.removeprefix(ADAPTER_PREFIX),
-            each.name,
-            each.version,
-            problem + (advice if each.has_metadata else "it has no METADATA either: install it again"),
+            each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem if each.has_metadata else empty
         )
         for each in without_entry_point(GROUP, ADAPTER_PREFIX)
     ]
