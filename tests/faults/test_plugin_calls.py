@@ -122,3 +122,12 @@ def test_a_run_whose_plugin_fails_has_an_ending(tmp_path: Path, fault: str, word
     assert words in said(read_run(bundle))[1]
     assert (bundle / "MANIFEST").exists()
     assert_nothing_left(tmp_path, bundle)
+
+
+def test_a_card_that_never_answers_its_single_rank_ends_the_run_at_the_time_limit(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, *RUN, "--timeout", "3", fault="synchronize:loop")
+    bundle = bundle_of(tmp_path)
+    run = read_run(bundle)
+    assert (done.code, said(run)[0], run["job"]["nodes"][0]["devices"][1:]) == (5, "timed_out", [])
+    assert (bundle / "MANIFEST").exists()
+    assert_nothing_left(tmp_path, bundle)
