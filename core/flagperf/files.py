@@ -38,6 +38,10 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
+def is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def kind_of(path: Path) -> str:
     return _kind(path.lstat().st_mode)
 

@@ -17,3 +17,11 @@ def test_only_1_simulates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("FLAGPERF_SIMULATE", "yes")
     with pytest.raises(BadInput, match="FLAGPERF_SIMULATE='yes'"):
         is_simulated()
+
+
+@pytest.mark.parametrize("root", ["nowhere", "/" + "a" * 5_000])
+def test_a_root_that_is_no_folder_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: str) -> None:
+    monkeypatch.setenv("FLAGPERF_SIMULATE", "1")
+    monkeypatch.setenv("FLAGPERF_SIMULATE_ROOT", str(tmp_path / root))
+    with pytest.raises(BadInput, match=r"FLAGPERF_SIMULATE_ROOT=.* is not a folder"):
+        node_machine()

@@ -38,6 +38,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run distilbert --precision tf32", 6, ["vendor cpu does not support precision tf32"]),
         ("run distilbert --precision fp16", 6, ["does not support precision fp16"]),
         ("run distilbert --nodes 0", 2, ["--nodes: 0 is not in the range x>=1; see `"]),
+        ("run distilbert --nodes 9999999", 2, ["--nodes must be at least 1 and at most 100,000; got 9999999"]),
+        ("plan distilbert --device-model C500 --devices 9999999", 2, ["--devices must be at least 1 and at most"]),
         ("run distilbert --parallel TP2", 2, ["has one layout", "leave --parallel out"]),
         ("run llama2_70b --parallel 4x8", 2, ["--parallel takes TP, PP and DP", "'4x8'"]),
         ("run llama2_70b --vendor cpu --parallel TP2PP2", 2, ["needs a multiple of 4 devices", "--devices 1 is 1"]),
@@ -93,6 +95,27 @@ def test_wrong_commands(
     for word in words:
         assert word in printed.err
     assert printed.err.startswith("flagperf: ") and printed.err.count("\n") == 1
+    assert list(empty_folder.iterdir()) == []
+
+
+LONG = "a" * 5_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"vendors new {LONG}",
+        f"vendors new {LONG[:250]}",
+        f"vendors new acme --folder {LONG}",
+        f"vendors new acme --folder {LONG}/package",
+        f"vendors check cpu --tests {LONG}",
+    ],
+)
+def test_names_beyond_the_systems_limit(command: str, capfd: pytest.CaptureFixture[str], empty_folder: Path) -> None:
+    assert run_cli(command.split()) == 2
+    said = capfd.readouterr().err
+    assert "cannot be written: File name too long" in said or "is not a folder" in said
+    assert said.startswith("flagperf: ") and said.count("\n") == 1 and len(said) < 600
     assert list(empty_folder.iterdir()) == []
 
 

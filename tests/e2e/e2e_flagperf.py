@@ -103,15 +103,19 @@ def wait_until_gone(bundle: Path, seconds: float = 120) -> None:
 
 
 def wait_for_step(cwd: Path, process: subprocess.Popen[str], seconds: float = 300) -> Path:
-    """Until the run has its bundle and rank 0 has written a step. A run that ends before that is shown at once."""
+    return wait_for_event(cwd, process, "step_finished", seconds=seconds)
+
+
+def wait_for_event(cwd: Path, process: subprocess.Popen[str], kind: str, rank: int = 0, seconds: float = 300) -> Path:
+    """Until the run has its bundle and this rank has written such an event. A run that ends before is shown at once."""
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
-        for events in (cwd / "runs").glob("*/events/rank-00000.jsonl"):
-            if "step_finished" in events.read_text():
+        for events in (cwd / "runs").glob(f"*/events/rank-{rank:05}.jsonl"):
+            if kind in events.read_text():
                 return events.parent.parent
         time.sleep(0.1)
     process.kill()
-    raise AssertionError(f"no step was written, exit code {process.returncode}: {process.communicate()}")
+    raise AssertionError(f"no {kind} was written, exit code {process.returncode}: {process.communicate()}")
 
 
 def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:

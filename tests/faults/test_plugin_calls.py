@@ -16,11 +16,13 @@ from faulty_flagperf import RUN, assert_nothing_left, environment, flagperf
 HOOKS = ("flagperf_devices", "flagperf_memory_probes", "flagperf_launchers", "flagperf_clusters", "flagperf_cases")
 METHODS = ("models", "peaks", "unsupported", "tuning_folder", "command", "estimate")
 LISTING = ("models", "peaks", "tuning_folder")
-WAYS = ("raise", "exit", "os_exit", "crash")
+WAYS = ("raise", "base", "interrupt", "exit", "os_exit", "crash")
 OF_HOOKS = [*product(("import",), WAYS), *product(HOOKS, (*WAYS, "type")), ("import", "loop"), (HOOKS[0], "loop")]
 OF_METHODS = [*product(METHODS, (*WAYS, "type")), ("peaks", "loop"), ("command", "loop")]
 WORDS = {
     "raise": "ZeroDivisionError: the plugin's own words",
+    "base": "OwnBase: the plugin's own words",
+    "interrupt": "raised KeyboardInterrupt",
     "exit": "SystemExit",
     "os_exit": "ended the process (exit code 0)",
     "crash": "ended the process (killed by SIGABRT)",
@@ -62,12 +64,33 @@ def is_told(found: dict[str, Any]) -> bool:
     return (is_unlisted or found["code"] == 3) and is_named and WORDS.get(way, "it gave object, not ") in words
 
 
-@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit"])
+@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit", "presence:base"])
 def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str) -> None:
     done = flagperf(tmp_path, "vendors", "list", fault=fault)
     assert "flagperf-faulty 1.0" in done.stdout + done.stderr
     assert "cpu" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
     assert done.code == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("flagperf_launchers:raise", "flagperf_launchers raised ZeroDivisionError: the plugin's own words"),
+        ("flagperf_devices:raise", "flagperf_devices raised ZeroDivisionError: the plugin's own words"),
+        ("env_script:raise", "env_script: ZeroDivisionError: the plugin's own words"),
+        ("presence:base", "OwnBase: the plugin's own words"),
+    ],
+)
+def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault: str, words: str) -> None:
+    done = flagperf(tmp_path, "plan", "sleeper", "--vendor", "faulty", fault=fault)
+    assert done.code == 3 and done.stdout == ""
+    assert "flagperf-faulty 1.0" in done.stderr and done.stderr.endswith(f"{words}\n")
+    if "flagperf_devices" not in fault:  # which leaves no vendor to list
+        (row,) = [
+            line for line in flagperf(tmp_path, "vendors", "list", fault=fault).stdout.splitlines() if "faulty" in line
+        ]
+        assert row.endswith(words)
 
 
 def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:
@@ -97,5 +120,14 @@ def test_a_run_whose_plugin_fails_has_an_ending(tmp_path: Path, fault: str, stat
     bundle = bundle_of(tmp_path)
     assert (done.code, said(read_run(bundle))[0]) == (3, status)
     assert words in done.stderr
+    assert (bundle / "MANIFEST").exists()
+    assert_nothing_left(tmp_path, bundle)
+
+
+def test_a_card_that_never_answers_its_single_rank_ends_the_run_at_the_time_limit(tmp_path: Path) -> None:
+    done = flagperf(tmp_path, *RUN, "--timeout", "3", fault="synchronize:loop")
+    bundle = bundle_of(tmp_path)
+    run = read_run(bundle)
+    assert (done.code, said(run)[0], run["job"]["nodes"][0]["devices"][1:]) == (5, "timed_out", [])
     assert (bundle / "MANIFEST").exists()
     assert_nothing_left(tmp_path, bundle)

@@ -4,7 +4,7 @@ import pytest
 from plan_builders import node, vendor
 
 from flagperf.api import Presence
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, PluginFailed
 from flagperf.plan import choose_vendor, describe_finding
 
 CPU = vendor("cpu")
@@ -51,6 +51,12 @@ def test_what_the_user_can_mend_is_not_called_a_failure_of_the_adapter() -> None
     mistaken = vendor("acme", "error", error="A=0 and B=1 disagree: set them equal")
     assert refusal(CPU, mistaken, asked="acme").endswith("on host1. A=0 and B=1 disagree: set them equal")
     assert "acme: A=0 and B=1 disagree: set them equal. Repair it" in refusal(CPU, mistaken)
+
+
+def test_an_adapter_that_failed_is_the_cause_where_its_vendor_is_asked_for() -> None:
+    failed = vendor("acme", "error", error="its adapter flagperf-acme 1.0 failed: OSError: tool broke", has_failed=True)
+    with pytest.raises(PluginFailed, match=r"on host1: its adapter flagperf-acme 1\.0 failed: OSError: tool broke$"):
+        choose_vendor(node(CPU, failed), "acme", ["cpu"])
 
 
 def test_cards_whose_adapter_raised_later_are_not_usable() -> None:

@@ -92,9 +92,9 @@ def test_entries_of_the_path_that_are_not_there_or_cannot_be_read_are_passed_ove
 @pytest.mark.parametrize(
     "metadata", ["", "Metadata-Version: 2.1\nSummary: nameless\n", "Summary: x\n\nName: below\nVersion: 1\n"]
 )
-def test_metadata_without_a_name_is_that_of_an_unknown_distribution(tmp_path: Path, metadata: str) -> None:
+def test_without_a_name_in_its_metadata_a_distribution_is_called_as_its_folder(tmp_path: Path, metadata: str) -> None:
     found = entry_points("flagperf", [str(write_info(tmp_path / "acme_cards-1.5.dist-info", metadata))])
-    assert {each.distribution for each in found} == {Distribution("unknown", "")}
+    assert {each.distribution for each in found} == {Distribution("acme-cards", "1.5", has_metadata=False)}
 
 
 def test_requirements_are_those_of_the_head_alone(tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ def test_a_fork_of_a_plugin_that_acts_may_leave_while_the_plugin_itself_may_not(
     assert os._exit is leave
 
 
+def test_of_two_calls_that_act_at_once_the_first_to_end_leaves_the_other_its_refusal() -> None:
+    leave = os._exit
+    both_act, first_has_ended = threading.Barrier(2, timeout=60), threading.Event()
+
+    def first() -> None:
+        ask(ACME, "collect", both_act.wait, int, acts=True)
+        first_has_ended.set()
+
+    def second() -> bool:
+        both_act.wait()
+        return first_has_ended.wait(60) and os._exit is not leave
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert ask(ACME, "collect", second, bool, acts=True), "os._exit is the process's own again while a call acts"
+    thread.join()
+    assert os._exit is leave
+
+
 def test_a_long_wait_for_a_cluster_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "WAIT_NOTE_SECONDS", 0.01)
     stderr = io.StringIO()

@@ -84,7 +84,7 @@ def test_the_text_of_vendors_list_says_the_same(crowded: FlagPerf) -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_checking_a_bad_plugin_gives_its_own_problem(crowded: FlagPerf, name: str) -> None:
     ended = crowded("vendors", "check", name.replace("_", "-"))
-    assert ended.returncode == 2
+    assert ended.returncode == 3
     assert PROBLEMS[name] in ended.stderr and "unknown vendor" not in ended.stderr
 
 

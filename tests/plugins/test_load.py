@@ -148,8 +148,8 @@ def test_a_readme_in_the_metadata_changes_nothing(site: Site) -> None:
     assert statuses(site)["loadtest_readme"] == PluginStatus("loadtest_readme", "loadtest-readme", "1.0")
 
 
-def test_a_distribution_without_metadata_is_loaded_as_unknown(site: Site) -> None:
+def test_a_distribution_without_metadata_is_loaded_by_its_folders_name(site: Site) -> None:
     site.add("loadtest-nameless", device_source("nameless"))
     (metadata_file,) = site.folder.glob("loadtest_nameless-*/METADATA")
     metadata_file.unlink()
-    assert statuses(site)["loadtest_nameless"] == PluginStatus("loadtest_nameless", "unknown", "")
+    assert statuses(site)["loadtest_nameless"] == PluginStatus("loadtest_nameless", "loadtest-nameless", "1.0")

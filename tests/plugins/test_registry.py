@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distribution_builders import HEADER, Site, device_source, launcher_source
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, PluginFailed
 from flagperf.plugins import Plugins, load_plugins
 from flagperf.plugins.load import load_entry_points
 
@@ -41,6 +41,22 @@ def test_a_vendor_without_a_launcher_says_so(site: Site) -> None:
     plugins = load(site.add("flagperf-registrytest3", device_source("registrytest3")))
     with pytest.raises(BadInput, match=r"flagperf-registrytest3 1\.0 gives no launcher for its vendor 'registrytest3'"):
         plugins.launcher("registrytest3")
+
+
+def test_a_launcher_hook_that_fails_is_the_cause(site: Site) -> None:
+    source = device_source("registrytest31") + "\n@hookimpl\ndef flagperf_launchers():\n    raise OSError('no tool')\n"
+    plugins = load(site.add("flagperf-registrytest31", source))
+    with pytest.raises(
+        PluginFailed, match=r"^adapter flagperf-registrytest31 1\.0 failed: flagperf_launchers raised OSError: no tool$"
+    ):
+        plugins.launcher("registrytest31")
+
+
+def test_a_backend_of_a_plugin_that_is_not_loaded_is_that_plugins_problem(site: Site) -> None:
+    source = device_source("registrytest32").replace("FLAGPERF_HOOK_API = 1", 'FLAGPERF_HOOK_API = "2"')
+    plugins = load(site.add("flagperf-registrytest32", source))
+    with pytest.raises(PluginFailed, match=r"flagperf-registrytest32 1\.0: its FLAGPERF_HOOK_API has to be an int"):
+        plugins.device_backend("registrytest32")
 
 
 def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> None:
@@ -179,3 +195,12 @@ flagperf_devices = hookimpl(flagperf_devices)
     why = "flagperf_launchers ended the process (exit code 3)"  # asked first by `statuses`
     assert problem(plugins, "flagperf_registrytest10") == why
     assert plugins.broken_adapters() == [f"flagperf-registrytest10 1.0: {why}"]
+
+
+def test_a_distribution_whose_metadata_are_gone_is_listed_by_its_folders_name(site: Site) -> None:
+    (site.folder / "flagperf_registrytest33-1.0.dist-info").mkdir()
+    plugins = load_plugins()
+    status = plugins.plugin_named("registrytest33")
+    assert status is not None and status.adapter == "flagperf-registrytest33 1.0"
+    with pytest.raises(PluginFailed, match=r"flagperf-registrytest33 1\.0: it has neither METADATA nor"):
+        plugins.vendor_word("registrytest33")

@@ -9,18 +9,21 @@ from pathlib import Path
 
 import pytest
 from adapter_builders import TESTS, make_adapter
+from e2e_flagperf import bundle_of, processes_of, read_run, said
+
+from flagperf.verify import verify_bundle
 
 RIG = f"{TESTS}:AcmeRig"
 
 
-def simulate(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def simulate(package: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (package / "tmp").mkdir()
     return subprocess.run(
         [sys.executable, "-m", "flagperf.testing.simulate", *arguments],
         cwd=package,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(package / "src"), "TMPDIR": str(package / "tmp")},
+        env={**os.environ, "PYTHONPATH": str(package / "src"), "TMPDIR": str(package / "tmp"), **variables},
         check=False,
     )
 
@@ -37,6 +40,21 @@ def test_its_exit_code_is_that_of_the_command(tmp_path: Path) -> None:
     done = simulate(make_adapter(tmp_path / "package"), RIG, "plan", "distilbert", "--vendor", "acme", "--devices", "3")
     assert done.returncode == 2
     assert "has 2 visible acme devices" in done.stderr
+
+
+@pytest.mark.run
+def test_a_fault_of_a_simulated_card_ends_the_run_as_it_would_on_a_real_one(tmp_path: Path) -> None:
+    package = make_adapter(tmp_path / "package")
+    done = simulate(package, RIG, "run", "llama2_70b", "--vendor", "acme", FLAGPERF_TEST_DEVICE="error_at=100")
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    bundle = bundle_of(package)
+    record = read_run(bundle)
+    assert record["simulated"] is True
+    why = "AcceleratorError: an illegal memory access was encountered in operator 100"
+    assert said(record) == ("failed", f"rank 0: {why}; see logs/rank-00000.log")
+    assert not verify_bundle(bundle).problems
+    assert list((package / "tmp").iterdir()) == [] and processes_of(bundle) == []
 
 
 @pytest.mark.parametrize(

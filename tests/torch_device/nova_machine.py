@@ -36,13 +36,19 @@ class NovaMachine:
         self.environ["NOVA_MACHINE"] = made.stdout.strip()
 
     def flagperf(self, *arguments: str, **variables: str) -> Done:
-        process = self.start([sys.executable, "-m", "flagperf", *arguments], **variables)
-        stdout, stderr = process.communicate(timeout=600)
-        return Done(process.returncode, stdout, stderr)
+        return finished(self.start_flagperf(*arguments, **variables))
+
+    def start_flagperf(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        return self.start([sys.executable, "-m", "flagperf", *arguments], **variables)
 
     def start(self, command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=self.folder, env={**self.environ, **variables}, **pipes)
+
+
+def finished(process: subprocess.Popen[str]) -> Done:
+    stdout, stderr = process.communicate(timeout=600)
+    return Done(process.returncode, stdout, stderr)
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -6,22 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_flagperf import Done, bundle_of, metric, read_run, said
-from nova_machine import MIB, NovaMachine
+from e2e_flagperf import Done, bundle_of, metric, processes_of, read_run, said, wait_for_event
+from nova_machine import MIB, NovaMachine, finished
 
+from flagperf.events import StepFinished, WorkerEnded, read_events
+from flagperf.store.paths import rank_events
 from flagperf.testing.torch_device.memory import CONTEXT_BYTES
 
 pytestmark = pytest.mark.run
 
 CASE = ("llama2_70b", "--vendor", "nova")
+TWO_CARDS = (*CASE, "--devices", "2", "--set", "training.warmup_steps=1")
+"""The first step is written when it is done. Operators 1,715 to 3,261 are the second."""
 
 
 def ended(machine: NovaMachine, done: Done, code: int) -> tuple[Path, Any]:
-    """The bundle is kept and verifies, whatever the ending."""
+    """The bundle is kept and verifies, and no process is left, whatever the ending."""
     assert done.code == code, done.stderr
     assert "Traceback" not in done.stderr
     assert machine.flagperf("runs", "verify", "latest").code == 0
     bundle = bundle_of(machine.folder)
+    assert not processes_of(bundle)
     return bundle, read_run(bundle)
 
 
@@ -48,16 +53,33 @@ def test_out_of_memory_is_4_with_what_the_allocator_had(nova_site: Path, tmp_pat
     assert 0 < metric(run, "mem_allocator")["value"] <= 16 * MIB
 
 
-def test_a_device_error_is_3_with_what_the_device_said(nova: NovaMachine) -> None:
-    done = nova.flagperf("run", *CASE, FLAGPERF_TEST_DEVICE="error_at=3000")
-    _, run = ended(nova, done, 3)
-    assert said(run)[0] == "failed"
-    assert "AcceleratorError: an illegal memory access was encountered in operator 3000" in said(run)[1]
+def test_a_hang_and_an_error_of_the_second_of_two_cards(nova_site: Path, tmp_path: Path) -> None:
+    """One run hangs until its time limit. The other one, with the error, fills that time."""
+    stuck, broken = (NovaMachine(nova_site, tmp_path / name) for name in ("stuck", "broken"))
+    hanging = stuck.start_flagperf("run", *TWO_CARDS, "--timeout", "30", FLAGPERF_TEST_DEVICE="hang_at=100,rank=1")
+    wait_for_event(stuck.folder, hanging, "data_described", rank=1)
+    done = broken.flagperf("run", *TWO_CARDS, FLAGPERF_TEST_DEVICE="error_at=3000,rank=1")
+    check_error(broken, done)
+    check_hang(stuck, finished(hanging))
 
 
-def test_a_hang_ends_at_the_time_limit_with_5_and_its_stack_in_the_log(nova: NovaMachine) -> None:
-    done = nova.flagperf("run", *CASE, "--timeout", "30", FLAGPERF_TEST_DEVICE="hang_at=100")
-    bundle, run = ended(nova, done, 5)
-    assert said(run)[0] == "timed_out"
-    log = (bundle / "logs" / "rank-00000.log").read_text()
+def check_error(machine: NovaMachine, done: Done) -> None:
+    """It is 3, with what the device said and the rank that it said it to, although the other one complains too. The
+    steps before the one that broke the device are written."""
+    bundle, run = ended(machine, done, 3)
+    log = "logs/rank-00001.log"
+    why = "AcceleratorError: an illegal memory access was encountered in operator 3000"
+    assert said(run) == ("failed", f"rank 1: {why}; see {log}")
+    assert "torch.AcceleratorError" in (bundle / log).read_text()
+    events = read_events(bundle / rank_events(1)).events
+    assert [event.reason for event in events if isinstance(event, WorkerEnded)] == [why]
+    assert [event.step for event in events if isinstance(event, StepFinished)] == [1]
+
+
+def check_hang(machine: NovaMachine, done: Done) -> None:
+    """It is 5, with the place where it was in the log."""
+    bundle, run = ended(machine, done, 5)
+    assert said(run) == ("timed_out", "not finished within 30 s")
+    log = (bundle / "logs" / "rank-00001.log").read_text()
     assert "in synchronize" in log and "llama2_70b/case.py" in log
+    assert "in synchronize" not in (bundle / "logs" / "rank-00000.log").read_text()

@@ -19,7 +19,7 @@ from flagperf.agent.probe import choose_probe
 from flagperf.agent.processes import kill_group
 from flagperf.agent.simulation import is_simulated
 from flagperf.api import Device, DeviceBackend, Machine, Reading
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, PluginFailed
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.plugins import Plugins, Provided
@@ -46,11 +46,11 @@ def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memo
                 probe, readings = _memory_now(backend, devices, machine, plugins)
                 facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
         return msgspec.json.decode(msgspec.json.encode(facts), type=VendorFacts)  # as the command will get them
-    except BadInput as error:
-        return msgspec.structs.replace(
-            _no_findings(given), error=str(error)
-        )  # for the user to fix: the adapter is not at fault
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BadInput as error:  # for the user to fix: the adapter is not at fault
+        return msgspec.structs.replace(_no_findings(given), error=str(error))
+    except PluginFailed as error:  # names the adapter already
+        return msgspec.structs.replace(_no_findings(given), error=f"its {error}", has_failed=True)
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         return _failed(given, f"{type(error).__name__}: {error}")
 
 
@@ -132,7 +132,8 @@ def _no_findings(given: Provided) -> VendorFacts:
 
 
 def _failed(given: Provided, error: str) -> VendorFacts:
-    return msgspec.structs.replace(_no_findings(given), error=f"its adapter {given.adapter} failed: {error}")
+    words = f"its adapter {given.adapter} failed: {error}"
+    return msgspec.structs.replace(_no_findings(given), error=words, has_failed=True)
 
 
 def _memory_now(
@@ -146,5 +147,5 @@ def _memory_now(
         return "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items()), ()
     try:
         return choice.probe.name, tuple(choice.probe.sample(devices, None))
-    except Exception as error:  # noqa: BLE001  a plugin boundary: the cards are there, their memory is not known
+    except BaseException as error:  # noqa: BLE001  a plugin boundary: the cards are there, their memory is not known
         return f"{choice.probe.name}: {type(error).__name__}: {error}", ()

@@ -28,7 +28,7 @@ def check(request: CheckRequest) -> CheckAnswer:
         return CheckAnswer(typed(files, tuple[DataFile, ...]))
     except BadInput as error:
         return CheckAnswer(problem=str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} ({place.filename} line {place.lineno})"
         return CheckAnswer(problem=f"{request.check_files}, the case's check of its data, failed: {what}")

@@ -58,7 +58,7 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
     for probe in probes:
         try:
             availability = typed(probe.available(machine), Availability)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
+        except BaseException as error:  # noqa: BLE001  a plugin boundary: becomes this probe's reason
             reasons[probe.name] = f"{type(error).__name__}: {error}"
             continue
         if availability.available:
@@ -150,7 +150,7 @@ def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWrit
     """Who else is on the cards. Only at the start and at the end: it costs more than a sample."""
     try:
         processes = typed(probe.processes(request.devices), tuple[ProcessReading, ...])
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         writer.write(ProcessesListed(time.monotonic_ns(), (), problem=f"{type(error).__name__}: {error}"))
         return
     if processes:
@@ -161,7 +161,7 @@ def _close(probe: MemoryProbe) -> None:
     """By now every figure is written: what happens here is for the log alone."""
     try:
         probe.close()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         print(f"close: {type(error).__name__}: {error}", file=sys.stderr)
 
 
@@ -180,7 +180,7 @@ def _sample(
     try:
         given = typed(probe.sample(request.devices, launcher_pid), tuple[Reading, ...])
         readings = tuple(declared(reading, probe) for reading in given)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         writer.write(SampleMissed(time.monotonic_ns(), f"{type(error).__name__}: {error}"))
         print(f"sample missed: {type(error).__name__}: {error}", file=sys.stderr)
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flagperf.api import Machine
 from flagperf.errors import BadInput
+from flagperf.files import is_folder
 
 SIMULATE = "FLAGPERF_SIMULATE"
 ROOT = "FLAGPERF_SIMULATE_ROOT"
@@ -26,4 +27,9 @@ def is_simulated() -> bool:
 
 def node_machine() -> Machine:
     """This machine as adapters see it."""
-    return Machine(root=Path(os.environ.get(ROOT, "/"))) if is_simulated() else Machine()
+    if not is_simulated():
+        return Machine()
+    root = Path(os.environ.get(ROOT, "/"))
+    if not is_folder(root):
+        raise BadInput(f"{ROOT}={root} is not a folder")
+    return Machine(root=root)

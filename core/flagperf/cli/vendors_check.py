@@ -19,6 +19,7 @@ from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.output import echo, echo_text
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput, MissingPart
+from flagperf.files import is_folder
 from flagperf.kit import module_command
 from flagperf.plan import describe_finding, describe_machine
 from flagperf.plugins import load_plugins
@@ -54,7 +55,7 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     vendor = load_plugins().vendor_word(name)
     if importlib.util.find_spec("pytest") is None:
         raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")
-    if tests is not None and not Path(tests).is_dir():
+    if tests is not None and not is_folder(Path(tests)):
         raise BadInput(f"--tests {tests} is not a folder")
     whose = _cards(vendor).shown_vendor if hardware else vendor
     results = [_run_tier(vendor, "offline", tests)]

@@ -15,6 +15,7 @@ from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.output import echo_path
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput
+from flagperf.files import exists, is_folder
 from flagperf.plugins import core_version, load_plugins
 
 TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
@@ -50,12 +51,12 @@ def _check_word(name: str) -> None:
 
 def write_adapter(name: str, target: Path) -> list[str]:
     """Writes all files or none."""
-    if target.exists():
+    if exists(target):
         raise BadInput(f"{target} already exists; choose another folder with --folder, or remove it")
-    if not target.parent.is_dir():
+    if not is_folder(target.parent):
         raise BadInput(f"{target.parent} is not a folder; create it, or choose another with --folder")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as beside:
+        with tempfile.TemporaryDirectory(prefix=".flagperf-new-", dir=target.parent) as beside:
             files = _write_files(name, Path(beside) / "package")
             (Path(beside) / "package").rename(target)
     except OSError as error:

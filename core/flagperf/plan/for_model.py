@@ -15,7 +15,7 @@ from flagperf.plan.settings import make_settings, published_profile, refuse_unsu
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
 from flagperf.plugins import Plugins
-from flagperf.spec import WORKER_MODULE, PublishedResult, Resolved, RunSpec
+from flagperf.spec import WORKER_MODULE, PublishedResult, Resolved, RunSpec, check_counts
 
 UNKNOWN = "?"
 """In place of a value that depends on the node."""
@@ -57,6 +57,7 @@ class ModelPlan(msgspec.Struct, frozen=True):
 
 def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelPlan:
     """With the published profile unless another was asked for, and with the vendor's tuning for this model."""
+    check_counts(spec)
     case = plugins.case(spec.case)
     manifest = case.manifest
     card = find_model(plugins, device_model, spec.vendor)

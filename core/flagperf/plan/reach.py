@@ -14,7 +14,7 @@ from flagperf.errors import BadInput, NodeFailed, UnknownLayout, unknown_name
 from flagperf.fleet import Fleet, Wrapping, open_fleet
 from flagperf.plan.userfile import read_user_file
 from flagperf.plugins import Plugins
-from flagperf.spec import Fact, NodeFacts, RunSpec, Values, absent_fact, parse_assignment
+from flagperf.spec import Fact, NodeFacts, RunSpec, Values, absent_fact, check_counts, parse_assignment
 
 IMAGE_SECONDS = 60.0
 
@@ -27,9 +27,7 @@ SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
 
 @contextlib.contextmanager
 def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
-    for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
-        if value < 1:
-            raise BadInput(f"{name} must be at least 1; got {value}")
+    check_counts(spec)
     wrapping = _wrapping(spec, plugins)
     options = given_cluster_options(spec, plugins)
     with (

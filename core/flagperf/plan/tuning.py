@@ -18,6 +18,7 @@ import msgspec
 
 from flagperf.api import DeviceBackend
 from flagperf.errors import BadInput
+from flagperf.files import exists
 from flagperf.plan.settings import choose_profile
 from flagperf.spec import Layer, Manifest, RunSpec, Values, read_toml
 
@@ -47,7 +48,7 @@ def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Ma
 def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices: int, profile: str) -> Tuning | None:
     """The entry that fits best: one that names the shape goes before one that does not."""
     path = folder / f"{case}.toml" if folder else None
-    if path is None or not path.exists():
+    if path is None or not exists(path):
         return None
     fitting = [
         entry

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, PluginFailed
 from flagperf.spec import NodeFacts, VendorFacts
 
 
@@ -44,6 +44,8 @@ def choose_vendor(
 def _asked_for(node: NodeFacts, asked: str) -> VendorFacts:
     facts = next(facts for facts in node.vendors if facts.vendor == asked)
     if _state(facts) != "present":
+        if facts.has_failed:
+            raise PluginFailed(f"--vendor {asked}: nothing is known of its cards on {node.host}: {facts.error}")
         raise BadInput(f"--vendor {asked}: no usable card on {node.host}. {describe_finding(facts)}")
     return facts
 

@@ -15,11 +15,12 @@ import msgspec
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """`name` is lower case with hyphens, `unknown` where the metadata does not say it."""
+    """`name` is lower case with hyphens. Without metadata, name and version are those of the folder, else `unknown`."""
 
     name: str
     version: str
     requirements: tuple[str, ...] = ()
+    has_metadata: bool = True
 
 
 class EntryPoint(msgspec.Struct, frozen=True):
@@ -70,8 +71,10 @@ def installed_version(name: str) -> str:
 class _Folder:
     """A dist-info or egg-info folder."""
 
-    def __init__(self, key: str, path: str) -> None:
-        self.key, self._path = _normalised(key), path
+    def __init__(self, name: str, path: str) -> None:
+        """`name` is that of the folder: `flagperf_acme-1.0`, perhaps with more after another hyphen."""
+        key, version, *_ = [*name.split("-"), ""]
+        self.key, self.version, self._path = _normalised(key), version, path
 
     def read(self, file: str) -> str:
         try:
@@ -86,6 +89,7 @@ class _Archived:
 
     def __init__(self, found: Any) -> None:
         self._found = found
+        self.key = self.version = "unknown"
         self.key = _distribution(self).name
 
     def read(self, file: str) -> str:
@@ -114,9 +118,9 @@ def _installed_in(entry: str) -> Iterator[_Folder | _Archived]:
     for child in children:
         stem, _, kind = child.rpartition(".")
         if kind in ("dist-info", "egg-info"):
-            yield _Folder(stem.partition("-")[0], f"{entry}/{child}")
+            yield _Folder(stem, f"{entry}/{child}")
         elif child == "EGG-INFO" and entry.endswith(".egg"):
-            yield _Folder(entry.rpartition("/")[2].partition("-")[0], f"{entry}/{child}")
+            yield _Folder(entry.rpartition("/")[2], f"{entry}/{child}")
 
 
 # --- what they say ----------------------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ def _distribution(metadata: _Folder | _Archived) -> Distribution:
         name, _, value = line.partition(":")
         headers.setdefault(name.lower(), []).append(value.strip())
     if "name" not in headers or "version" not in headers:
-        return Distribution("unknown", "")
+        return Distribution(metadata.key, metadata.version or "unknown", has_metadata=False)
     return Distribution(_normalised(headers["name"][0]), headers["version"][0], tuple(headers.get("requires-dist", ())))
 
 

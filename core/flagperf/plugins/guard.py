@@ -1,7 +1,8 @@
 """Every call into a plugin's code outside its own process goes through `ask`.
 
 What it raises (sys.exit too), an answer of another type than the contract says, a call that never returns and one that
-takes the process with it become PluginFailed, with the plugin's name and what was called.
+takes the process with it become PluginFailed, with the plugin's name and what was called. KeyboardInterrupt alone
+passes, because it is Ctrl-C; one that a plugin raises by itself is found where the call is tried (`trial`).
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def ask(plugin: PluginStatus, what: str, call: Callable[[], Any], answer: Any, *
     try:
         with _acting(plugin, what) if acts else contextlib.nullcontext():
             return _conforming(call(), answer)
-    except FlagPerfError:
+    except (FlagPerfError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise PluginFailed(f"adapter {plugin.adapter} failed: {what}: {type(error).__name__}: {error}") from error
 
 
@@ -86,7 +87,9 @@ def wrong_attributes(value: object, contract: type) -> list[str]:
             typed(getattr(value, name), typing.get_args(hint)[0])
         except AttributeError:
             problems.append(f"{type(value).__name__} has no {name!r}")
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{type(value).__name__}.{name} is not what the contract says: {error}")
     return problems
 

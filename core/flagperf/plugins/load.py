@@ -100,9 +100,12 @@ def _status(entry_point: EntryPoint) -> PluginStatus:
 
 def plugins_without_entry_point() -> list[PluginStatus]:
     """Installed distributions that are named like an adapter, and that nothing can find."""
+    empty = f"it has neither METADATA nor an entry point of the group `{GROUP}`: install it again"
     problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
     return [
-        PluginStatus(each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem)
+        PluginStatus(
+            each.name.removeprefix(ADAPTER_PREFIX), each.name, each.version, problem if each.has_metadata else empty
+        )
         for each in without_entry_point(GROUP, ADAPTER_PREFIX)
     ]
 
@@ -126,7 +129,9 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
         manager.check_pending()
     except PluginRefused as refused:
         return msgspec.structs.replace(status, problem=str(refused))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary: pluggy looks at everything in a module
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a plugin boundary: pluggy looks at everything in a module
         if manager.has_plugin(status.key):
             manager.unregister(name=status.key)
         return msgspec.structs.replace(status, problem=f"does not fit the contract: {error}")
@@ -136,7 +141,9 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
 def _import(entry_point: EntryPoint) -> object:
     try:
         return entry_point.load()
-    except (Exception, SystemExit) as error:  # whatever its import does becomes this plugin's reason
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever its import does becomes this plugin's reason
         raise PluginRefused(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -89,9 +89,12 @@ class Plugins:
     def _refuse_broken(self, word: str) -> None:
         """An installed plugin of this name that gives no such vendor says why itself."""
         status = self.plugin_named(word)
-        if status is not None:
-            problem = status.problem or "it gives no device backend for this word"
-            raise BadInput(f"vendor {word!r} cannot be used: {status.adapter}: {problem}")
+        if status is None:
+            return
+        what = f"vendor {word!r} cannot be used: {status.adapter}"
+        if status.problem:
+            raise PluginFailed(f"{what}: {status.problem}")
+        raise BadInput(f"{what}: it gives no device backend for this word")
 
     def plugin_named(self, word: str) -> PluginStatus | None:
         """The plugin that should have given a vendor: by its entry point or its distribution."""
@@ -100,7 +103,10 @@ class Plugins:
         return next((each for each in found if each.distribution != OWN_DISTRIBUTION), None)
 
     def provided_backend(self, vendor: str) -> Provided:
-        return self._one(self.device_backends(), vendor, "vendor", "device backend")
+        backends = self.device_backends()
+        if vendor not in [given.value.vendor for given in backends]:
+            self._refuse_broken(vendor)
+        return self._one(backends, vendor, "vendor", "device backend")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
         """Itself, for a process of its own: a worker."""
@@ -119,6 +125,9 @@ class Plugins:
             if each.value.vendor == vendor and each.plugin == owner:
                 launcher: Launcher = each.guarded(Launcher)
                 return launcher
+        failed = [each.problem for each in self._with_problems("flagperf_launchers") if each.key == owner.key]
+        if failed:
+            raise PluginFailed(f"adapter {owner.adapter} failed: {failed[0]}")
         raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
@@ -271,7 +280,9 @@ class Plugins:
         problems = self._problems[implementation.plugin_name]
         try:
             answer = list(cast("Iterable[Any]", implementation.function()))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a plugin boundary
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  a plugin boundary
             problems.append(f"{hook} raised {type(error).__name__}: {error}")
             return []
         wrong = [value for value in answer if not isinstance(value, kind)]

@@ -25,6 +25,9 @@ from flagperf.units import exit_status
 SECONDS_VARIABLE = "FLAGPERF_PLUGIN_SECONDS"
 DEFAULT_SECONDS = 10.0
 
+_RETURNED, _INTERRUPTED = b".", b"^"
+"""What the fork writes of each call."""
+
 _is_apart = False
 _has_harmless_threads = False
 
@@ -35,8 +38,7 @@ def try_out(calls: Sequence[Callable[[], object]]) -> list[str]:
         return [""] * len(calls)
     problems: list[str] = []
     while len(problems) < len(calls):
-        num_returned, problem = _try_in_fork(calls[len(problems) :])
-        problems += [""] * num_returned + ([problem] if problem else [])
+        problems += _try_in_fork(calls[len(problems) :])
     return problems
 
 
@@ -64,8 +66,8 @@ def limit_seconds() -> float:
     return seconds
 
 
-def _try_in_fork(calls: Sequence[Callable[[], object]]) -> tuple[int, str]:
-    """How many came back, one after the other, and why the next one did not."""
+def _try_in_fork(calls: Sequence[Callable[[], object]]) -> list[str]:
+    """Of the calls up to the first that ended the fork or never ended."""
     seconds = limit_seconds()
     reading, writing = os.pipe()
     try:
@@ -75,19 +77,22 @@ def _try_in_fork(calls: Sequence[Callable[[], object]]) -> tuple[int, str]:
     if pid == 0:
         _call_all(calls, writing, seconds)
     os.close(writing)
-    num_returned, is_late, has_ended = 0, False, False
+    problems: list[str] = []
+    is_late = has_ended = False
     try:
-        while num_returned < len(calls) and not (is_late or has_ended):
+        while len(problems) < len(calls) and not (is_late or has_ended):
             is_late = not select.select([reading], [], [], seconds)[0]
             marks = b"" if is_late else os.read(reading, 4096)
             has_ended = not is_late and not marks
-            num_returned += len(marks)
+            problems += ["raised KeyboardInterrupt" if mark in _INTERRUPTED else "" for mark in marks]
     finally:
         os.close(reading)
         status = _end(pid)
     if is_late:
-        return num_returned, f"did not return within {seconds:g} s (${SECONDS_VARIABLE} allows more)"
-    return num_returned, f"ended the process ({status})" if has_ended else ""
+        problems.append(f"did not return within {seconds:g} s (${SECONDS_VARIABLE} allows more)")
+    elif has_ended:
+        problems.append(f"ended the process ({status})")
+    return problems
 
 
 def _call_all(calls: Sequence[Callable[[], object]], writing: int, seconds: float) -> NoReturn:
@@ -108,12 +113,15 @@ def _call_all(calls: Sequence[Callable[[], object]], writing: int, seconds: floa
 
 
 def _mark_of(call: Callable[[], object]) -> bytes:
-    """That it came back. What it raises is reported where it is called again."""
+    """What it raises is reported where it is called again. A KeyboardInterrupt would be taken for Ctrl-C there. Ctrl-C
+    does not reach the fork's session, so here it is the plugin's own."""
     try:
         call()
-    except (Exception, SystemExit):  # noqa: BLE001  a plugin boundary
-        return b"!"
-    return b"."
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BaseException:  # noqa: BLE001  a plugin boundary
+        pass
+    return _RETURNED
 
 
 def _end(pid: int) -> str:

@@ -41,7 +41,7 @@ from flagperf.spec.manifest import (
     read_manifest,
     with_counts,
 )
-from flagperf.spec.runspec import RunSpec
+from flagperf.spec.runspec import RunSpec, check_counts
 from flagperf.spec.stated_environment import state_environment
 from flagperf.spec.toml_reading import read_toml
 from flagperf.spec.values import (
@@ -96,6 +96,7 @@ __all__ = [
     "WorkersEndedMessage",
     "WorkersLaunchedMessage",
     "absent_fact",
+    "check_counts",
     "check_hello",
     "fingerprint",
     "flatten",

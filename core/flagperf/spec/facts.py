@@ -52,7 +52,7 @@ ENVIRONMENT_FACTS = (
 
 
 class VendorFacts(msgspec.Struct, frozen=True):
-    """One installed adapter on this node. `error` is set if its code raised."""
+    """One installed adapter on this node."""
 
     vendor: str
     adapter: str
@@ -68,6 +68,9 @@ class VendorFacts(msgspec.Struct, frozen=True):
     """Current memory use, if requested."""
     probe: str = ""
     error: str = ""
+    """Why nothing is known of its cards."""
+    has_failed: bool = False
+    """The error is the adapter's own, and not one for the user to fix."""
 
     @property
     def shown_vendor(self) -> str:

@@ -7,6 +7,9 @@ import msgspec
 from flagperf.errors import BadInput
 from flagperf.escapes import is_utf8
 
+MAX_COUNT = 100_000
+"""Of nodes, and of devices of each: more than any site has, and few enough to be planned in seconds."""
+
 
 class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     case: str
@@ -40,3 +43,9 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for text in value if isinstance(value, tuple) else (value,):
                 if isinstance(text, str) and not is_utf8(text):
                     raise BadInput(f"--{name.replace('_', '-')} {text!r} is not UTF-8, so it cannot be recorded")
+
+
+def check_counts(spec: RunSpec) -> None:
+    for name, value in (("--nodes", spec.nodes), ("--devices", spec.devices)):
+        if not 1 <= value <= MAX_COUNT:
+            raise BadInput(f"{name} must be at least 1 and at most {MAX_COUNT:,}; got {value}")

@@ -151,11 +151,10 @@ class DeviceSuite(Suite):
 
     @pytest.mark.hardware
     def test_tool_and_torch_count_the_same_cards(self, site: Site) -> None:
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            devices = self.devices(process)
-            assert devices
-            assert process.ask("count") == len(devices)
-            in_torch = process.ask("capacities")
+        devices = self.devices(site.worker)
+        assert devices
+        assert site.worker.ask("count") == len(devices)
+        in_torch = site.worker.ask("capacities")
         told = [device.memory_bytes for device in devices if device.memory_bytes is not None]
         if in_torch and len(told) == len(devices):  # torch may leave out what the driver keeps, and never sees more
             assert max(in_torch) <= 1.01 * max(told), f"torch sees {max(in_torch)} bytes, the tool {max(told)}"
@@ -164,9 +163,8 @@ class DeviceSuite(Suite):
     def test_visibility_really_hides(self, site: Site, backend: DeviceBackend) -> None:
         if not backend.visibility_variables:
             pytest.skip("this vendor has no visibility variable")
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            devices = self.devices(process)
-            last, joined = devices[-1], process.ask("activate", local_rank=len(devices) - 1)
+        devices = self.devices(site.worker)
+        last, joined = devices[-1], site.worker.ask("activate", local_rank=len(devices) - 1)
         only = dict.fromkeys(backend.visibility_variables, self.rig.expected_name(last))
         with adapter_process(self.rig.vendor, site.environ(**only), site.folder) as process:
             assert [device.id for device in self.devices(process)] == [last.id]
@@ -177,19 +175,17 @@ class DeviceSuite(Suite):
 
     @pytest.mark.hardware
     def test_each_rank_gets_its_own_card_and_says_how_it_was_joined(self, site: Site) -> None:
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            devices = self.devices(process)
-            activations = [process.ask("activate", local_rank=rank) for rank in range(len(devices))]
+        devices = self.devices(site.worker)
+        activations = [site.worker.ask("activate", local_rank=rank) for rank in range(len(devices))]
         # As sets: without the launcher's settings torch may number cards of several models in another order.
         assert sorted(each["device_id"] for each in activations) == sorted(device.id for device in devices)
         assert {each["mapping"] for each in activations} <= {"uuid", "pci", "runtime_order", "slot", "none"}
 
     @pytest.mark.hardware
     def test_synchronize_makes_a_long_kernel_visible(self, site: Site, backend: DeviceBackend) -> None:
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            process.ask("activate", local_rank=0)
-            process.ask("kernel", seconds=0.05)
-            times = process.ask("kernel", seconds=1.5)
+        site.worker.ask("activate", local_rank=0)
+        site.worker.ask("kernel", seconds=0.05)
+        times = site.worker.ask("kernel", seconds=1.5)
         assert times["done_seconds"] >= 2 * times["queued_seconds"], "synchronize came back before the work was done"
         if backend.has_timing_events:
             assert times["device_seconds"] >= 0.5 * (times["done_seconds"] - times["queued_seconds"])

@@ -168,28 +168,27 @@ class MemorySuite(Suite):
 
     @pytest.mark.hardware
     def test_the_probe_rises_by_what_is_allocated_and_falls_again(self, site: Site) -> None:
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            device_id = process.ask("activate", local_rank=0)["device_id"]
-            process.ask("allocate", num_bytes=1 << 20, local_rank=0)  # what the framework takes for itself comes first
-            before = _used(process, device_id)
-            process.ask("allocate", num_bytes=GIB, local_rank=0)
-            during = _used(process, device_id)
-            process.ask("free")
-            after = _used(process, device_id)
+        device_id = site.worker.ask("activate", local_rank=0)["device_id"]
+        site.worker.ask("allocate", num_bytes=1 << 20, local_rank=0)  # what the framework takes for itself comes first
+        before = _used(site.worker, device_id)
+        site.worker.ask("allocate", num_bytes=GIB, local_rank=0)
+        during = _used(site.worker, device_id)
+        site.worker.ask("free")
+        after = _used(site.worker, device_id)
         assert during - before == pytest.approx(GIB, rel=0.02)
         assert after <= before + GIB // 50
 
     @pytest.mark.hardware
     def test_allocating_on_one_card_leaves_the_others_alone(self, site: Site) -> None:
-        with adapter_process(self.rig.vendor, site.environ(), site.folder) as process:
-            devices = self.devices(process)
-            if len(devices) < 2:
-                pytest.skip("needs two cards")
-            process.ask("activate", local_rank=1)
-            process.ask("allocate", num_bytes=1 << 20, local_rank=1)
-            before = _used(process, devices[0].id), _used(process, devices[1].id)
-            process.ask("allocate", num_bytes=GIB, local_rank=1)
-            after = _used(process, devices[0].id), _used(process, devices[1].id)
+        devices = self.devices(site.worker)
+        if len(devices) < 2:
+            pytest.skip("needs two cards")
+        site.worker.ask("activate", local_rank=1)
+        site.worker.ask("allocate", num_bytes=1 << 20, local_rank=1)
+        before = _used(site.worker, devices[0].id), _used(site.worker, devices[1].id)
+        site.worker.ask("allocate", num_bytes=GIB, local_rank=1)
+        after = _used(site.worker, devices[0].id), _used(site.worker, devices[1].id)
+        site.worker.ask("free")
         assert after[0] - before[0] < GIB // 50
         assert after[1] - before[1] == pytest.approx(GIB, rel=0.02)
 

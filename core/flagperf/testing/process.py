@@ -31,8 +31,9 @@ class AdapterProcess:
 
     def ask(self, do: str, **arguments: Any) -> Any:
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended: it says why below
+            self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
         ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
         assert ready, f"the adapter did not answer {do!r} within {ANSWER_SECONDS:g} s"
         line = self._process.stdout.readline()

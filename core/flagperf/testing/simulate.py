@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flagperf.errors import BadInput, FlagPerfError
+from flagperf.files import is_file
 from flagperf.kit import module_command
 from flagperf.testing.rig import Rig
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def load_rig(place: str) -> Rig:
     file, _, name = place.rpartition(":")
-    if not Path(file).is_file():
+    if not is_file(Path(file)):
         raise BadInput(f"{file or place} is not a file. {USAGE}")
     sys.path.insert(0, str(Path(file).parent))  # where its helper modules stand
     try:

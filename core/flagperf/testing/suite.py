@@ -9,6 +9,7 @@ test that an adapter cannot pass yet is overridden by one that calls it and is m
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,12 +28,14 @@ from flagperf.testing.rig import Rig, Simulation
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where hardware tests run: on this machine's cards, or on simulated ones."""
+    """Where the hardware tests of a class run: on this machine's cards, or on simulated ones."""
 
     folder: Path
+    worker: AdapterProcess
+    """The adapter at work there, in one process for all of them: each import of torch takes seconds."""
     simulation: Simulation | None
-    inherited: Mapping[str, str] = {}
-    """Of real cards: what workers get, with what the vendor's env script makes of it. torch may not import without."""
+    inherited: Mapping[str, str]
+    """What workers get, with what the vendor's env script makes of it. torch may not import without."""
 
     def environ(self, **variables: str) -> dict[str, str]:
         return self.simulation.environ(**variables) if self.simulation else {**self.inherited, **variables}
@@ -55,18 +58,8 @@ class Suite:
             yield process
 
     @pytest.fixture
-    def site(self, request: pytest.FixtureRequest, backend: DeviceBackend, tmp_path: Path) -> Site:
-        if request.config.getoption("--flagperf-hardware"):
-            if backend.is_fallback:
-                pytest.skip(f"{backend.vendor} has no cards: its slots share the host")
-            inherited = worker_environment(load_plugins().launcher(self.rig.vendor), node_machine())
-            skip_without_torch(inherited, tmp_path)
-            return Site(tmp_path, None, inherited)
-        simulation = self.rig.lay_out(tmp_path / "machine")
-        if simulation is None:
-            pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
-        skip_without_torch(simulation.environ(), tmp_path)
-        return Site(tmp_path, simulation)
+    def site(self, flagperf_site: Site) -> Site:
+        return flagperf_site
 
     @pytest.fixture
     def plugins(self) -> Plugins:
@@ -96,6 +89,28 @@ class Suite:
             if own is not standard:
                 marks = [mark for mark in getattr(own, "pytestmark", []) if mark.name == "xfail"]
                 assert marks and marks[0].kwargs.get("reason"), f"{name} is replaced without an xfail that says why"
+
+
+@contextlib.contextmanager
+def open_site(rig: Rig, folder: Path, on_real_cards: bool) -> Iterator[Site]:
+    simulation, environ = (None, _of_this_machine(rig)) if on_real_cards else _simulated(rig, folder)
+    skip_without_torch(environ, folder)
+    with adapter_process(rig.vendor, environ, folder) as worker:
+        yield Site(folder, worker, simulation, environ)
+
+
+def _of_this_machine(rig: Rig) -> Mapping[str, str]:
+    plugins = load_plugins()
+    if plugins.device_backend(rig.vendor).is_fallback:
+        pytest.skip(f"{rig.vendor} has no cards: its slots share the host")
+    return worker_environment(plugins.launcher(rig.vendor), node_machine())
+
+
+def _simulated(rig: Rig, folder: Path) -> tuple[Simulation, Mapping[str, str]]:
+    simulation = rig.lay_out(folder / "machine")
+    if simulation is None:
+        pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
+    return simulation, simulation.environ()
 
 
 _FIND_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"

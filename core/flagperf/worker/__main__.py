@@ -119,7 +119,9 @@ def _outcome(
             _leave_group()
         peak = backend.allocator_memory() if backend.has_allocator else None
         return _with_peak(WorkerEnded(time.monotonic_ns(), "succeeded"), peak)
-    except (Exception, SystemExit) as error:  # noqa: BLE001
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001
         traceback.print_exc()
         return _failed(backend, writer, context, error)
 
@@ -162,7 +164,7 @@ def _peak_after_failure(backend: DeviceBackend) -> AllocatorMemory | None:
     """It shows how far a run came that ran out of memory. It may have failed before it had an allocator."""
     try:
         return backend.allocator_memory() if backend.has_allocator else None
-    except (Exception, SystemExit):  # noqa: BLE001  a vendor's code on a device that has failed: the failure counts
+    except BaseException:  # noqa: BLE001  a vendor's code on a device that has failed: the failure counts
         traceback.print_exc()
         return None
 
@@ -172,7 +174,7 @@ def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
         return "unsupported"
     try:
         return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
-    except (Exception, SystemExit):  # noqa: BLE001  a plugin boundary: the first error counts
+    except BaseException:  # noqa: BLE001  a plugin boundary: the first error counts
         traceback.print_exc()
         return "failed"
 

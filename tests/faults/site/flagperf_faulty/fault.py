@@ -9,6 +9,10 @@ import time
 from typing import Any
 
 
+class OwnBase(BaseException):
+    """As some libraries have it: no Exception, and no request to leave either."""
+
+
 def answer(call: str, honest: Any) -> Any:
     """What the call gives: `honest`, unless it is the one that misbehaves."""
     faulty, _, behaviour = os.environ.get("FLAGPERF_FAULT", "").partition(":")
@@ -16,6 +20,10 @@ def answer(call: str, honest: Any) -> Any:
         return honest
     if behaviour == "raise":
         raise ZeroDivisionError("the plugin's own words")
+    if behaviour == "base":
+        raise OwnBase("the plugin's own words")
+    if behaviour == "interrupt":
+        raise KeyboardInterrupt
     if behaviour == "exit":
         sys.exit(0)
     if behaviour == "os_exit":
