@@ -106,7 +106,7 @@ def test_options_become_words_of_the_request(commands: Commands) -> None:
         "--partition=a b; $(c)",
         "--account=team",
         "--gres=gpu:8",
-        "--time=01:00:00",
+        "--time=60",
         "--constraint=ib&hdr",
         "--reservation=r",
         "--nodelist=n[1-2]",
@@ -119,7 +119,7 @@ def test_options_become_words_of_the_request(commands: Commands) -> None:
     assert words == [
         "--job-name=flagperf",
         "--nodes=1",
-        "--time=01:00:00",
+        "--time=60",
         "--parsable",
         "--no-requeue",
         "--output=log",

@@ -18,7 +18,7 @@ from wheel_builders import (
     write_wheel,
 )
 
-LIGHT = ("click", "msgspec", "packaging", "pluggy", "psutil", "rich")
+LIGHT = ("ClusterShell", "click", "msgspec", "packaging", "pluggy", "psutil", "rich")
 VENDOR_TORCHES = ("1.13.1+git7d2dd01.abi0.dtk2310", "2.1.0+metax2.29")
 
 

@@ -59,6 +59,8 @@ def refusal(key: str, value: Any) -> str:
         ("rows=1_000", ("rows", 1000)),
         ("shuffle=True", ("shuffle", "True")),
         ("date=hello # no comment", ("date", "hello # no comment")),
+        ("time=01:30:00", ("time", "01:30:00")),
+        ("day=2026-11-17", ("day", "2026-11-17")),
     ],
 )
 def test_an_assignment_is_a_key_and_a_toml_value_or_a_bare_word(text: str, pair: tuple[str, Any]) -> None:

@@ -43,8 +43,9 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     gres: str = ""
     """Cards of each node, such as `gpu:8`. Empty: the vendor's word with the number of cards, where there is one.
     `none`: not asked for, for sites whose Slurm knows no cards."""
-    time: str = "01:00:00"
-    """When Slurm ends the job, whatever happened to flagperf. As Slurm reads it: minutes, or hours:minutes:seconds."""
+    time: int | str = 60
+    """When Slurm ends the job, whatever happened to flagperf: minutes, or a text as Slurm reads it, such as
+    `1-12:00:00`."""
     constraint: str = ""
     """Features that the nodes must have."""
     reservation: str = ""
@@ -95,6 +96,7 @@ class SlurmAllocation(Allocation):
 class SlurmCluster(Cluster):
     name = "slurm"
     options = SlurmOptions
+    container_options = ("pyxis",)
 
     def allocate(self, num_nodes: int, options: SlurmOptions) -> Allocation:
         _check(self.name, options)

@@ -6,6 +6,7 @@ that the case does not have is an error in every layer.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -124,11 +125,16 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
         example = "training.batch_size=8" if option == "--set" else "partition=debug"
         raise BadInput(f"{option} takes key=value, for example {example}; got {text!r}")
     try:
-        return key, parse_toml(f"value = {raw}")["value"]
+        return key, _without_dates(parse_toml(f"value = {raw}")["value"], raw)
     except NotToml:
         return key, raw
     except ValueError as error:
         raise BadInput(f"{option} {key}: {error}; got {raw!r}") from None
+
+
+def _without_dates(value: Any, raw: str) -> Any:
+    """No value is a date or a time of day: to the user, 01:30:00 is a text."""
+    return raw if isinstance(value, (datetime.date, datetime.time)) else value
 
 
 def page_name(manifest: Manifest, key: str) -> str:

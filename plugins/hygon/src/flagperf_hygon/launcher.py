@@ -16,6 +16,7 @@ OTHER_VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 class HygonLauncher(TorchrunLauncher):
     vendor = "hygon"
+    gres_word = "dcu"
     visibility_variables = (VISIBILITY_VARIABLE,)
     forbidden_variables = (
         *OTHER_VISIBILITY_VARIABLES,

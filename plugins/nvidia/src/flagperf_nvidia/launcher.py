@@ -9,6 +9,7 @@ from flagperf.kit import TorchrunLauncher
 
 class NvidiaLauncher(TorchrunLauncher):
     vendor = "nvidia"
+    gres_word = "gpu"
     visibility_variables = ("CUDA_VISIBLE_DEVICES",)
     forbidden_variables = ("CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
     """The first makes every kernel wait, so that steps take longer than they do; the others compute in TF32, or not,
