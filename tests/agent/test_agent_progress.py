@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flagperf.agent.progress import GrowingFile, ProgressFollower
-from flagperf.api import Reading
+from flagperf.api import Device, Reading
 from flagperf.events import (
     Clock,
     EvaluationAdvanced,
@@ -17,7 +18,7 @@ from flagperf.events import (
     SpanEnded,
     StepFinished,
 )
-from flagperf.spec import EvaluationProgress, Progress
+from flagperf.spec import EvaluationProgress, Progress, RankPace
 
 SECOND = 1_000_000_000
 
@@ -107,7 +108,7 @@ def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
     samples = tmp_path / "node.jsonl"
     follower = ProgressFollower([tmp_path / "none.jsonl"], samples)
     with EventWriter(samples) as writer:
-        for readings, shown in (((0, 0), None), ((7, 0), 7), ((0, None), None)):
+        for readings, shown in (((7, 0), 7), ((0, 0), None), ((0, 5), 5), ((0, None), None)):
             writer.write(
                 Sampled(0, tuple(Reading(f"cpu:{slot}", used_bytes=each) for slot, each in enumerate(readings)))
             )
@@ -159,3 +160,57 @@ def test_before_the_second_step_there_is_no_throughput(tmp_path: Path) -> None:
     assert progress is not None
     assert progress.samples_per_second is None
     assert progress.seconds_left is None
+
+
+def power(follower: ProgressFollower) -> float | None:
+    progress = follower.poll()
+    assert progress is not None
+    return progress.power_watts
+
+
+def test_power_is_that_of_all_cards_and_a_board_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 0)
+    cards = [Device(name, "Card A", "A", 0, board=board) for name, board in (("a", "first"), ("b", "first"), ("c", ""))]
+    whole, shared = tmp_path / "whole.jsonl", tmp_path / "shared.jsonl"
+    sampled = Sampled(
+        0, (Reading("a", power_watts=300.0), Reading("b", power_watts=300.5), Reading("c", power_watts=9))
+    )
+    with EventWriter(whole) as writer:
+        writer.write(probe_started(1.0), sampled)
+    with EventWriter(shared) as writer:
+        writer.write(msgspec.structs.replace(probe_started(1.0), board_figures=("power_watts",)), sampled)
+    assert power(ProgressFollower([tmp_path / "none.jsonl"], whole, cards)) == 609.5
+    assert power(ProgressFollower([tmp_path / "none.jsonl"], shared, cards)) == 309.5
+
+
+def test_power_that_was_not_read_of_every_card_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 0)
+    samples = tmp_path / "node.jsonl"
+    with EventWriter(samples) as writer:
+        writer.write(Sampled(0, (Reading("a", power_watts=300.0), Reading("b", used_bytes=1))))
+    assert power(ProgressFollower([tmp_path / "none.jsonl"], samples)) is None
+
+
+def paces(tmp_path: Path, *ends: dict[int, float]) -> tuple[float | None, RankPace | None]:
+    """Of a node whose ranks 4 and up finished these steps at these seconds."""
+    files = [tmp_path / f"rank-{index}.jsonl" for index in range(len(ends))]
+    for file, of_rank in zip(files, ends, strict=True):
+        with EventWriter(file) as writer:
+            for number, seconds in of_rank.items():
+                writer.write(msgspec.structs.replace(step(number), t_ns=round(seconds * SECOND)))
+    progress = ProgressFollower(files, tmp_path / "none.jsonl", first_rank=4).poll()
+    assert progress is not None
+    return progress.median_step_seconds, progress.slowest
+
+
+def test_the_slowest_rank_is_the_one_whose_same_steps_took_longest(tmp_path: Path) -> None:
+    ahead = {1: 0.0, 2: 1.0, 3: 2.0, 4: 60.0}  # an evaluation after step 3, which the others have before them
+    assert paces(tmp_path, ahead, {1: 0.0, 2: 1.0, 3: 3.0}, {2: 5.0, 3: 6.0}) == (1.0, RankPace(5, 2.0))
+
+
+def test_ranks_that_are_far_apart_are_compared_by_their_last_steps(tmp_path: Path) -> None:
+    assert paces(tmp_path, {81: 0.0, 82: 1.0}, {11: 0.0, 12: 3.0}) == (2.0, RankPace(5, 3.0))
+
+
+def test_without_two_steps_of_every_rank_none_is_the_slowest(tmp_path: Path) -> None:
+    assert paces(tmp_path, {1: 0.0, 2: 1.0}, {1: 0.0}) == (None, None)

@@ -21,7 +21,7 @@ from flagperf.fleet import channel as fleet_channel
 from flagperf.fleet import fleet, open_fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
-from flagperf.messages import message
+from flagperf.messages import message, render
 from flagperf.plugins import core_version
 from flagperf.spec import Failure, Progress, WorkersEndedMessage, WorkersLaunchedMessage, hello_line
 from flagperf.store.bundle import create_bundle, read_record
@@ -149,14 +149,14 @@ while "workers_ended" not in open(FLAG).read():
 tell({ended(DEATH)!r}); close(3); rest()
 """
     finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", slow)
-    assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
+    assert said(finished.ending) == ("failed", "node 1: rank 1: killed by SIGKILL")
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
     patient = f"told(300); tell({ended(None)!r}); close(); rest()"
     finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", patient)
-    assert finished.ending == ended_as("failed", COMPLAINT.reason)
+    assert finished.ending == ended_as("failed", message("ending.on_node", node="0", what=COMPLAINT.reason))
 
 
 def test_the_time_limit_stops_the_run_and_keeps_the_agent(tmp_path: Path) -> None:
@@ -318,3 +318,13 @@ def test_a_failure_of_the_run_goes_before_one_of_fetching(tmp_path: Path) -> Non
     failed = fetching(f"tell({ended(DEATH)!r}); close(3)", b"no archive")
     finished = FinishedJob(tmp_path, failed, share_host=False)
     assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
+
+
+def test_the_first_error_of_several_nodes_names_node_and_host(tmp_path: Path) -> None:
+    stopped = fetching(f"assert told(300); tell({ended(STOPPED)!r}); close(3)", archive({"logs/one": b"1"}))
+    failed = fetching(f"tell({ended(DEATH)!r}); close(3)", archive({"logs/two": b"2"}))
+    finished = FinishedJob(tmp_path, stopped, failed, share_host=False)
+    assert said(finished.ending) == ("failed", "node 1 (host1): rank 1: killed by SIGKILL")
+    assert (
+        finished.ending.message and render(finished.ending.message, "zh") == "节点1 (host1)：rank 1: killed by SIGKILL"
+    )

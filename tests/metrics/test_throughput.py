@@ -306,6 +306,7 @@ def test_oversubscribed_marks_speeds():
         "step_time_p50",
         "step_time_p90",
         "step_time_p99",
+        "rank_spread",
     }
 
 
@@ -322,3 +323,19 @@ def test_unit_of_the_throughputs(sample_unit, counts, unit):
     record = record_of(rank_file(began(0), step(1, 0, 1), ended(1)))
     metrics = metrics_of(make_job(), record, make_manifest(sample_unit=sample_unit, counts=counts))
     assert metrics["p_core"].unit == metrics["p_whole_all"].unit == unit
+
+
+def test_the_slowest_rank_is_compared_with_the_median_one():
+    """Three ranks need 4, 4 and 6 s for four steps, of which the last waits 2 s for its data."""
+    files = []
+    for rank, seconds in enumerate((1, 1, 1.5)):
+        steps = [step(n, (n - 1) * seconds, n * seconds, wait=seconds - 1) for n in (1, 2, 3, 4)]
+        files.append(rank_file(began(0), *steps, ended(4 * seconds), rank=rank))
+    spread = metrics_of(make_job([3]), record_of(*files))["rank_spread"]
+    assert spread.value == 1.5
+    assert spread.inputs == {"rank": 2, "step_seconds": [1.0, 1.0, 1.5], "wait_seconds": [0.0, 0.0, 0.5]}
+
+
+def test_one_rank_has_no_spread():
+    metrics = one_rank(began(0), *steps_of_a_second(2), ended(2))
+    assert (metrics["rank_spread"].value, metrics["rank_spread"].reason) == (None, "not_applicable")

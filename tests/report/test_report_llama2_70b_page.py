@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from report_builders import GIB, changed, job, metric, metrics, recorded
+from report_builders import GIB, changed, device, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, value
 
 from flagperf.api import DataFile, Peak, precision
@@ -80,7 +80,7 @@ def run_of(run_id, *, set_values, tokens):
     for formula, flops in (("nominal-6n", 420_000_000_000), ("palm", 446_072_143_872)):
         share = tokens * flops / 240e12
         figures[f"mfu_{formula}"] = metric(f"mfu_{formula}", share, inputs={"formula": formula})
-    per_device = {f"{node}/{card}": (61.7 - node) * GIB for node in range(4) for card in range(8)}
+    per_device = {f"{node}/{device(card).id}": (61.7 - node) * GIB for node in range(4) for card in range(8)}
     figures["mem_used"] = changed(figures["mem_used"], inputs={**figures["mem_used"].inputs, "per_device": per_device})
     reserved = {name: used - 2 * GIB for name, used in per_device.items()}
     figures["mem_allocator"] = metric(

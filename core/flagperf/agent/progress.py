@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from flagperf.api import Device, Reading
 from flagperf.errors import BadInput
 from flagperf.events import (
     AnyEvent,
@@ -19,13 +20,14 @@ from flagperf.events import (
     StepFinished,
     decode_events,
 )
-from flagperf.spec import EvaluationProgress, Progress
+from flagperf.metrics.robust import median
+from flagperf.spec import EvaluationProgress, Progress, RankPace
 
 _WINDOW_STEPS = 50
 """Throughput and ETA are over the last steps, so that a slow start does not distort them."""
 
 _SILENT_INTERVALS, _SILENT_SECONDS = 15, 10.0
-"""A memory figure that is older than both is not shown: the probe is silent."""
+"""Figures of cards that are older than both are not shown: the probe is silent."""
 
 
 class GrowingFile:
@@ -77,8 +79,14 @@ class RankSteps:
     def last(self) -> StepFinished | None:
         return self._steps[-1] if self._steps else None
 
-    def seconds_per_step(self) -> float | None:
-        return self._span_seconds() / (len(self._steps) - 1) if len(self._steps) > 1 else None
+    @property
+    def numbers(self) -> list[int]:
+        return [step.step for step in self._steps]
+
+    def seconds_per_step(self, among: Collection[int] | None = None) -> float | None:
+        """Of the last steps, or of those `among` them."""
+        ends_ns = [step.t_ns for step in self._steps if among is None or step.step in among]
+        return (ends_ns[-1] - ends_ns[0]) / 1e9 / (len(ends_ns) - 1) if len(ends_ns) > 1 else None
 
     def samples_per_second(self) -> float | None:
         """0 for a rank that leaves the counting to another one, with which it shares its samples."""
@@ -89,29 +97,73 @@ class RankSteps:
         return (self._steps[-1].t_ns - self._steps[0].t_ns) / 1e9
 
 
+class CardFigures:
+    """The last figures of a node's cards, for as long as its probe is not silent."""
+
+    def __init__(self, samples: Path, devices: Sequence[Device]) -> None:
+        self._file = GrowingFile(samples)
+        self._boards = {device.id: device.board for device in devices}
+        self._is_power_of_board = False
+        self._last: Sampled | None = None
+        self._silent_seconds = _SILENT_SECONDS
+
+    def read(self) -> None:
+        for event in self._file.new_events():
+            if isinstance(event, Sampled) and not event.baseline:
+                self._last = event
+            elif isinstance(event, ProbeStarted):
+                self._silent_seconds = max(_SILENT_SECONDS, _SILENT_INTERVALS * event.interval_seconds)
+                self._is_power_of_board = "power_watts" in event.board_figures
+            elif isinstance(event, ProbeFailed):
+                self._last = None
+
+    @property
+    def used_bytes(self) -> int | None:
+        """Of the card that uses most. Workers that are not there yet, or not any more, have no figure."""
+        return max((reading.used_bytes or 0 for reading in self._readings()), default=0) or None
+
+    @property
+    def power_watts(self) -> float | None:
+        """Of all cards, each board counted once where its chips share a figure. None unless all were read."""
+        watts: dict[str, float] = {}
+        for reading in self._readings():
+            if reading.power_watts is None:
+                return None
+            board = self._boards.get(reading.device_id) if self._is_power_of_board else None
+            watts[board or reading.device_id] = reading.power_watts
+        return sum(watts.values()) if watts else None
+
+    def _readings(self) -> Sequence[Reading]:
+        last = self._last
+        if last is None or time.monotonic_ns() > last.t_ns + round(self._silent_seconds * 1e9):
+            return ()
+        return last.readings
+
+
 class ProgressFollower:
     """Follows the ranks of a node and its probe. Steps are those of its first rank."""
 
-    def __init__(self, events: Sequence[Path], samples: Path) -> None:
+    def __init__(
+        self, events: Sequence[Path], samples: Path, devices: Sequence[Device] = (), first_rank: int = 0
+    ) -> None:
         self._ranks = [RankSteps(path) for path in events]
-        self._samples = GrowingFile(samples)
+        self._first_rank = first_rank
+        self._cards = CardFigures(samples, devices)
+        self._shown: tuple[int | None, float | None] = (None, None)
         self._planned_steps: int | None = None
-        self._used_bytes: int | None = None
-        self._used_until_ns = 0
-        self._shown_bytes: int | None = None
-        self._silent_seconds = _SILENT_SECONDS
         self._phase = "starting"
         self._measured_span = ""
 
     def poll(self) -> Progress | None:
         """The new state, or None where nothing has changed."""
         new = [event for rank in self._ranks for event in rank.new_events()]
-        new.extend(self._samples.new_events())
         for event in new:
             self._apply(event)
-        if not new and self._current_bytes() == self._shown_bytes:
+        self._cards.read()
+        figures = self._cards.used_bytes, self._cards.power_watts
+        if not new and figures == self._shown:
             return None
-        self._shown_bytes = self._current_bytes()
+        self._shown = figures
         return self._progress()
 
     def _apply(self, event: AnyEvent) -> None:
@@ -119,32 +171,38 @@ class ProgressFollower:
             self._planned_steps, self._phase, self._measured_span = event.planned_steps, event.name, event.name
         elif isinstance(event, SpanEnded) and event.name == self._measured_span:
             self._phase = "finishing"
-        elif isinstance(event, Sampled) and not event.baseline:
-            # Workers that are not there yet, or not any more, have no figure: nothing to show.
-            self._used_bytes = max((reading.used_bytes or 0 for reading in event.readings), default=0) or None
-            self._used_until_ns = event.t_ns + round(self._silent_seconds * 1e9)
-        elif isinstance(event, ProbeStarted):
-            self._silent_seconds = max(_SILENT_SECONDS, _SILENT_INTERVALS * event.interval_seconds)
-        elif isinstance(event, ProbeFailed):
-            self._used_bytes = None
-
-    def _current_bytes(self) -> int | None:
-        return self._used_bytes if time.monotonic_ns() <= self._used_until_ns else None
 
     def _progress(self) -> Progress:
         last = self._ranks[0].last
         speeds = [speed for rank in self._ranks if (speed := rank.samples_per_second()) is not None]
         losses = [rank.last.loss for rank in self._ranks if rank.last and rank.last.loss is not None]
+        used_bytes, power_watts = self._shown
+        paces = self._paces()
         return Progress(
             step=last.step if last else 0,
             planned_steps=self._planned_steps,
             samples_per_second=sum(speeds) if speeds else None,
             loss=losses[0] if losses else None,
-            used_bytes=self._shown_bytes,
+            used_bytes=used_bytes,
             seconds_left=self._seconds_left(),
             phase=self._phase,
             evaluation=self._ranks[0].evaluation,
+            power_watts=power_watts,
+            median_step_seconds=median(pace.step_seconds for pace in paces) if paces else None,
+            slowest=max(paces, key=lambda pace: pace.step_seconds) if paces else None,
         )
+
+    def _paces(self) -> list[RankPace]:
+        """Over the same steps on every rank, because at any moment some have finished one more than others. Ranks that
+        do not wait for each other may have no such steps any more: then over the last steps of each."""
+        common = set(self._ranks[0].numbers).intersection(*(rank.numbers for rank in self._ranks[1:]))
+        is_apart = not common and all(rank.last for rank in self._ranks)
+        paces = [
+            RankPace(number, seconds)
+            for number, rank in enumerate(self._ranks, start=self._first_rank)
+            if (seconds := rank.seconds_per_step(None if is_apart else common)) is not None
+        ]
+        return paces if len(paces) == len(self._ranks) else []
 
     def _seconds_left(self) -> float | None:
         first = self._ranks[0]

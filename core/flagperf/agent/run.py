@@ -45,6 +45,9 @@ from flagperf.store.paths import FOLDERS, node_log, node_samples, rank_events
 
 POLL_SECONDS = 0.2
 
+PROGRESS_SECONDS = 1.0
+"""A node reports at most this often: the command reads the reports of all nodes."""
+
 
 def main(request: bytes, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(request, type=WorkOrder)
@@ -169,14 +172,19 @@ def _follow(
     follower = ProgressFollower(
         [directory / rank_events(rank) for rank in order.ranks],
         directory / node_samples(order.node_index),
+        order.node.devices,
+        order.first_rank,
     )
-    ended, is_running = _set_at_end(workers), True
+    ended, is_running, due = _set_at_end(workers), True, time.monotonic()
     while is_running and not stop.is_set():
         is_running = not ended.wait(POLL_SECONDS)  # before reading, so that their last events are read too
         probe.poll()
+        if is_running and time.monotonic() < due:
+            continue
         progress = follower.poll()
         if progress is not None:
             _send(stdout, progress)
+            due = time.monotonic() + PROGRESS_SECONDS
 
 
 def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:

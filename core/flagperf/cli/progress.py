@@ -15,11 +15,17 @@ from flagperf.cli.output import echo
 from flagperf.escapes import one_line
 from flagperf.kinds import Kind
 from flagperf.launch import OnProgress
-from flagperf.spec import EvaluationProgress, Progress
+from flagperf.metrics.robust import median
+from flagperf.spec import EvaluationProgress, Progress, RankPace
 from flagperf.units import gib, per_second, seconds
 from flagperf.units import loss as loss_text
 
 PLAIN_LINE_SECONDS = 5.0
+BAR_SECONDS = 0.2
+
+SLOW_SHARE = 0.1
+"""The slowest rank is named if its steps take this much longer than those of the median rank. Below that, an average
+over the last steps says little."""
 
 
 @contextlib.contextmanager
@@ -47,9 +53,24 @@ def describe(progress: Progress, kind: Kind) -> str:
         parts.append(f"loss {loss_text(progress.loss)}")
     if progress.used_bytes is not None:
         parts.append(f"mem {gib(progress.used_bytes)} GiB")
+    if progress.power_watts is not None:
+        parts.append(f"power {_power(progress.power_watts)}")
+    if progress.slowest is not None and progress.median_step_seconds:
+        parts.extend(_slowest_text(progress.slowest, progress.median_step_seconds))
     if progress.seconds_left is not None:
         parts.append(_eta(progress.seconds_left))  # at most: a case may stop once it reaches its target
     return "  ".join(parts)
+
+
+def _power(watts: float) -> str:
+    return f"{watts:.0f} W" if watts < 10_000 else f"{watts / 1000:.1f} kW"
+
+
+def _slowest_text(slowest: RankPace, median_seconds: float) -> Iterator[str]:
+    """Nothing where ranks wait for each other in every step, and so take the same time."""
+    excess = slowest.step_seconds / median_seconds - 1
+    if excess >= SLOW_SHARE:
+        yield f"slowest rank {slowest.rank} (+{excess:.0%})"
 
 
 def _evaluation_text(evaluation: EvaluationProgress) -> str:
@@ -69,28 +90,52 @@ class CombinedProgress:
     def __init__(self) -> None:
         self._by_node: dict[int, Progress] = {}
 
-    def update(self, node_index: int, progress: Progress) -> Progress:
+    def update(self, node_index: int, progress: Progress) -> None:
+        """Cheap: a thousand nodes report every second."""
         self._by_node[node_index] = progress
+
+    def combined(self) -> Progress:
+        """Needs a node that has reported."""
         nodes = [self._by_node[index] for index in sorted(self._by_node)]
         speeds = [node.samples_per_second for node in nodes if node.samples_per_second is not None]
+        watts = [node.power_watts for node in nodes if node.power_watts is not None]
+        paces = [node.median_step_seconds for node in nodes if node.median_step_seconds is not None]
+        slowest = [node.slowest for node in nodes if node.slowest is not None]
         return msgspec.structs.replace(
             nodes[0],
             samples_per_second=sum(speeds) if speeds else None,
             loss=next((node.loss for node in nodes if node.loss is not None), None),
             used_bytes=max((node.used_bytes for node in nodes if node.used_bytes is not None), default=None),
+            power_watts=sum(watts) if len(watts) == len(nodes) else None,
+            median_step_seconds=median(paces) if paces else None,
+            slowest=max(slowest, key=lambda pace: pace.step_seconds, default=None),
         )
 
 
+class _Due:
+    """When the next text is due: what many nodes report is not put together for each report."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def is_now(self) -> bool:
+        return time.monotonic() >= self._at
+
+    def again_in(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+
 def _plain_lines(kind: Kind) -> OnProgress:
-    last = -PLAIN_LINE_SECONDS
-    nodes = CombinedProgress()
+    nodes, due = CombinedProgress(), _Due()
 
     def update(node_index: int, progress: Progress) -> None:
-        nonlocal last
-        shown = nodes.update(node_index, progress)
+        nodes.update(node_index, progress)
+        if not due.is_now():
+            return
+        shown = nodes.combined()
         is_known = shown.step or shown.evaluation
-        if is_known and time.monotonic() - last >= PLAIN_LINE_SECONDS:
-            last = time.monotonic()
+        due.again_in(PLAIN_LINE_SECONDS if is_known else BAR_SECONDS)
+        if is_known:
             echo(describe(shown, kind), err=True)
 
     return update
@@ -114,13 +159,17 @@ class _Bar:
             console=Console(stderr=True),
             transient=True,
         )
-        self._nodes = CombinedProgress()
+        self._nodes, self._due = CombinedProgress(), _Due()
         self._rich.start()
         self._task = self._rich.add_task("starting", total=None)
         return self
 
     def update(self, node_index: int, progress: Progress) -> None:
-        shown = self._nodes.update(node_index, progress)
+        self._nodes.update(node_index, progress)
+        if not self._due.is_now():
+            return
+        self._due.again_in(BAR_SECONDS)
+        shown = self._nodes.combined()
         self._rich.update(
             self._task, total=shown.planned_steps, completed=shown.step, description=describe(shown, self._kind)
         )

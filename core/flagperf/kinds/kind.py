@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-RESULTS = ("results", "batch_sizes", "general", "performance", "rows", "published", "notes")
+RESULTS = ("results", "batch_sizes", "general", "performance", "rows", "published", "spread", "notes")
 """The last sections of every page."""
 
 Text = dict[str, str]

@@ -7,7 +7,7 @@ started, and the run's ending is whatever was noticed first. What the nodes wrot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -149,8 +149,8 @@ def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
         return ended("failed", message("ending.because", what=said, why=why) if why else said)
     if supervision.lost:
         return ended("failed", _loss(fleet, min(supervision.lost), supervision))
-    failures = [last.failure for last in supervision.ended.values() if last.failure is not None]
-    return _worst(failures) if failures else Ending("succeeded")
+    failures = {index: last.failure for index, last in supervision.ended.items() if last.failure is not None}
+    return _worst(failures, fleet) if failures else Ending("succeeded")
 
 
 def _explained(fleet: Fleet, indexes: Sequence[int]) -> str:
@@ -172,7 +172,10 @@ def _name(fleet: Fleet, index: int) -> str:
     return str(index) if fleet.nodes_share_host else f"{index} ({fleet.nodes[index].name})"
 
 
-def _worst(failures: Sequence[Failure]) -> Ending:
-    """A rank that died without recording a reason is the cause; else the first node's failure counts."""
-    failure = next((failure for failure in failures if failure.died), failures[0])
-    return ended(cast("Status", failure.status), failure.reason)
+def _worst(failures: Mapping[int, Failure], fleet: Fleet) -> Ending:
+    """A rank that died without recording a reason is the cause; else the failure that was reported first counts."""
+    index = next((index for index, failure in failures.items() if failure.died), next(iter(failures)))
+    failure, reason = failures[index], failures[index].reason
+    if len(fleet.nodes) > 1:
+        reason = message("ending.on_node", node=_name(fleet, index), what=reason)
+    return ended(cast("Status", failure.status), reason)

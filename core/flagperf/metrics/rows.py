@@ -9,6 +9,7 @@ import msgspec
 from flagperf.events import RowMeasured, WorkerStarted
 from flagperf.metrics.metric import Record
 from flagperf.metrics.ranks import of
+from flagperf.metrics.robust import median
 
 
 class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,9 +43,4 @@ def _row(rank: int, row: RowMeasured) -> MeasuredRow:
     found = MeasuredRow(row.name, row.labels, row.unit, rank, len(row.values), work=row.work, problem=row.problem)
     if not row.values or not all(map(math.isfinite, row.values)):
         return found
-    return msgspec.structs.replace(found, median=_median(row.values), low=min(row.values), high=max(row.values))
-
-
-def _median(values: tuple[float, ...]) -> float:
-    ordered, middle = sorted(values), len(values) // 2
-    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return msgspec.structs.replace(found, median=median(row.values), low=min(row.values), high=max(row.values))

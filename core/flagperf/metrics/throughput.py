@@ -11,6 +11,7 @@ from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_seco
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
+from flagperf.metrics.robust import median
 from flagperf.metrics.spans import Loop
 from flagperf.metrics.window import RankWindow, Window
 from flagperf.units import SECOND_NS
@@ -107,6 +108,21 @@ def _step_time(percent: int) -> Formula:
 def data_wait_share(window: Window, _run: Observed) -> Finding:
     waiting = max(window.ranks, key=lambda rank: rank.wait_ns / rank.train_ns)
     return Found(min(1.0, waiting.wait_ns / waiting.train_ns), {"rank": waiting.rank})
+
+
+def rank_spread(window: Window, _run: Observed) -> Finding:
+    """How much longer the steps of the slowest rank take than those of the median rank."""
+    if len(window.ranks) == 1:
+        return absent("not_applicable", "throughput.one_rank")
+    num_steps = len(window.step_periods_ns)
+    step_seconds = [rank.train_ns / num_steps / SECOND_NS for rank in window.ranks]
+    slowest = max(window.ranks, key=lambda rank: rank.train_ns)
+    inputs = {
+        "rank": slowest.rank,
+        "step_seconds": step_seconds,
+        "wait_seconds": [rank.wait_ns / num_steps / SECOND_NS for rank in window.ranks],
+    }
+    return Found(max(step_seconds) / median(step_seconds), inputs)
 
 
 def padding_ratio(window: Window, _run: Observed) -> Finding:
@@ -209,6 +225,20 @@ METRICS = (
         format=units.percent,
         title={"en": "Waiting for data", "zh": "数据等待占比"},
         remark={"en": "share of the training time, worst rank", "zh": "占训练时间的比例，取最差的rank"},
+    ),
+    MetricEntry(
+        name="rank_spread",
+        unit="ratio",
+        group="steps",
+        scope="rank",
+        formula=of_window(rank_spread),
+        format=units.fraction,
+        marks=SPEED,
+        title={"en": "Slowest rank", "zh": "最慢的rank"},
+        remark={
+            "en": "its step time, divided by that of the median rank",
+            "zh": "其单步时间÷各rank单步时间的中位数",
+        },
     ),
     MetricEntry(
         name="padding_ratio",

@@ -14,6 +14,7 @@ from flagperf.report.sections.notes import notes
 from flagperf.report.sections.page_runs import PageRuns, page_runs
 from flagperf.report.sections.published import published
 from flagperf.report.sections.rows import check_layout
+from flagperf.report.sections.spread import spread
 from flagperf.report.sections.strategies import batch_sizes, strategies
 from flagperf.report.sections.subject import engine, machine, results, subject
 from flagperf.report.sections.tables import general, performance
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Section] = {
     "performance": performance,
     "rows": measured,
     "published": published,
+    "spread": spread,
     "notes": notes,
 }
 

@@ -139,18 +139,31 @@ class EvaluationProgress(msgspec.Struct, frozen=True):
         return (self.planned_rows - self.rows) / self.rows_per_second
 
 
-class Progress(WireMessage, frozen=True, tag="progress"):
-    """Progress of this node's first rank, throughput of all its ranks, and memory use of its cards."""
+class RankPace(msgspec.Struct, frozen=True):
+    """How long a rank's last steps took on average."""
+
+    rank: int
+    step_seconds: float
+
+
+class Progress(WireMessage, frozen=True, tag="progress", omit_defaults=True):
+    """Progress of this node's first rank, throughput of all its ranks, and memory and power of its cards."""
 
     step: int
     planned_steps: int | None
     samples_per_second: float | None
     loss: float | None
     used_bytes: int | None
+    """Of the card that uses most."""
     seconds_left: float | None
     phase: str
     evaluation: EvaluationProgress | None = None
     """The evaluation in progress, if its progress is known."""
+    power_watts: float | None = None
+    """Of all cards together, if the power of each was read."""
+    median_step_seconds: float | None = None
+    """Median over the ranks, like `slowest` over the last steps that all of them have finished."""
+    slowest: RankPace | None = None
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from flagperf.report.sections.sentences import (
     shown_unit,
     target_sentence,
 )
+from flagperf.report.sections.spread import spread_blocks
 from flagperf.report.texts import say
 from flagperf.spec import Quality
 from flagperf.store.run import RecordedRun, Run
@@ -42,6 +43,7 @@ def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
     yield Facts(tuple(facts))
     yield from (Paragraph(problem) for problem in card_problems(recorded, "en"))
     yield from measured_tables(run, "en")
+    yield from spread_blocks(run, "en")
     if published:
         yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")
     yield Paragraph(f"bundle: {recorded.path}")

@@ -1,0 +1,211 @@
+"""How figures spread over the devices and nodes of a run, and which devices stand out: docs/metrics.md, Spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf import units
+from flagperf.messages import words
+from flagperf.metrics.finding import NAMED_AT_MOST, named
+from flagperf.metrics.registry import ENTRIES
+from flagperf.metrics.robust import median, standing_out
+from flagperf.report.document import Block, Bullets, Head, Table, Text
+from flagperf.report.sections.cells import has_results
+from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.texts import Lang, choose, label, say
+from flagperf.spec import Job
+from flagperf.store.run import Run
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    metric: str
+    per: str = "per_device"
+    """The input of the metric that has the figure of every device, or a list with that of every rank."""
+    label: str = ""
+    """Its name [default: the metric's title]."""
+    unit: str = ""
+    """[default: as the metric is shown]"""
+    form: Callable[[Any], str] | None = None
+    """[default: as the metric is shown]"""
+    worse: int = 0
+    """1: higher is worse, -1: lower is. 0: no device stands out."""
+    least: float = 0.03
+    """A device stands out only if it is worse than the median by more than this share of the median."""
+    share_of: str = ""
+    """Another input, of whose median it is the share."""
+
+    def title(self, lang: Lang) -> str:
+        return label(self.label, lang) if self.label else choose(ENTRIES[self.metric].title, lang)
+
+    def number(self, value: float) -> str:
+        return (self.form or ENTRIES[self.metric].format)(value)
+
+    @property
+    def shown_unit(self) -> str:
+        entry = ENTRIES[self.metric]
+        return self.unit or entry.shown_unit or str(entry.unit)
+
+
+def _of_rank(per: str, name: str, **more: Any) -> Figure:
+    return Figure(metric="rank_spread", per=per, label=name, unit="ms", form=units.milliseconds, worse=1, **more)
+
+
+FIGURES = (
+    _of_rank("step_seconds", "spread_step_time"),
+    _of_rank("wait_seconds", "spread_data_wait", share_of="step_seconds"),
+    Figure(metric="mem_used"),  # the stages of a pipeline differ
+    Figure(metric="power_mean", worse=-1),
+    Figure(metric="clock_mean", worse=-1),
+    Figure(metric="temperature_max", worse=1, least=0.1),
+)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Whose figure it is: a device, or a board whose chips share the figure (it has no rank)."""
+
+    node: int
+    id: str
+    rank: int | None
+
+
+Figures = Mapping[Place, float]
+
+NodeNames = Mapping[int, str]
+
+
+def spread(page: PageRuns) -> Iterator[Block]:
+    for number, recorded in enumerate(page.runs, start=1):
+        mark = say("this_row", page.lang, row=number) if len(page.runs) > 1 else ""
+        yield from spread_blocks(recorded.run, page.lang, mark)
+
+
+def spread_blocks(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
+    """For runs of several nodes. For several devices of one node, only if one of them stands out."""
+    if not has_results(run):
+        return
+    found = {figure: figures for figure in FIGURES if len(figures := _figures(run, figure)) > 1}
+    nodes = _node_names(run.job, lang)
+    lines = [line for figure, figures in found.items() for line in _outstanding(run, figure, figures, nodes, lang)]
+    has_nodes = len(nodes) > 1
+    if not found or not (has_nodes or lines):
+        return
+    title = label("spread_nodes" if has_nodes else "spread_devices", lang)
+    heads = tuple(Head(label(f"head_{name}", lang)) for name in ("figure", "over", "lowest", "median", "highest"))
+    rows = tuple(row for figure, figures in found.items() for row in _rows(figure, figures, nodes, lang))
+    is_judged = any(figure.worse and len(figures) > 2 for figure, figures in found.items())
+    remark = say("none_stands_out", lang) if is_judged and not lines else ""
+    yield Table(heads, rows, say("line", lang, label=title, value=mark) if mark else title, remark)
+    if lines:
+        yield Bullets(tuple(map(Text, lines)), label("stand_out", lang))
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+def _figures(run: Run, figure: Figure) -> Figures:
+    """From the inputs that were recorded with the metric."""
+    places, recorded = _places(run.job), _recorded(run, figure.metric, figure.per)
+    if isinstance(recorded, list):
+        return dict(zip(places.values(), recorded, strict=False))
+    found: dict[Place, float] = {}
+    for key, value in recorded.items():
+        node, _, device = key.partition("/")
+        found[places.get((int(node), device), Place(int(node), device, None))] = value
+    return found
+
+
+def _recorded(run: Run, metric: str, name: str) -> Any:
+    """Empty if the metric has no value, or none of that input."""
+    found = run.metric(metric)
+    return found.inputs.get(name, {}) if found is not None and found.value is not None else {}
+
+
+def _places(job: Job) -> dict[tuple[int, str], Place]:
+    """In the order of the ranks."""
+    cards = [(node.index, device.id) for node in job.nodes for device in node.devices]
+    return {card: Place(*card, rank) for rank, card in enumerate(cards)}
+
+
+def _by_node(figures: Figures) -> dict[int, list[float]]:
+    nodes: dict[int, list[float]] = {}
+    for place, value in figures.items():
+        nodes.setdefault(place.node, []).append(value)
+    return nodes
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def _rows(figure: Figure, figures: Figures, names: NodeNames, lang: Lang) -> Iterator[tuple[Text, ...]]:
+    """Over devices, and over nodes, of which each has the mean of its devices."""
+    parts = "over_boards" if any(place.rank is None for place in figures) else "over_devices"
+    title = say("with_unit", lang, text=figure.title(lang), unit=figure.shown_unit)
+    devices = {_short(place, names[place.node], lang): value for place, value in figures.items()}
+    yield _row(figure, title, say(parts, lang, count=len(figures)), devices, lang)
+    nodes = {names[node]: _mean(values) for node, values in _by_node(figures).items()}
+    if len(nodes) > 1:
+        yield _row(figure, title, say("over_nodes", lang, count=len(nodes)), nodes, lang)
+
+
+def _row(figure: Figure, title: str, over: str, values: Mapping[str, float], lang: Lang) -> tuple[Text, ...]:
+    """Lowest and highest name whose figure it is, unless they are shown as equal."""
+    ordered = sorted(values.items(), key=lambda item: item[1])
+    ends = [(figure.number(value), who) for who, value in (ordered[0], ordered[-1])]
+    (low, _), (high, _) = ends
+    lowest, highest = (low if low == high else say("value_of", lang, value=value, who=who) for value, who in ends)
+    return Text(title), Text(over), Text(lowest), Text(figure.number(median(values.values()))), Text(highest)
+
+
+def _short(place: Place, node: str, lang: Lang) -> str:
+    return _long(place, node, lang) if place.rank is None else words(named("rank", [place.rank]), lang)
+
+
+def _node_names(job: Job, lang: Lang) -> NodeNames:
+    """With their hosts, unless several nodes were one machine."""
+    is_shared = len({node.host for node in job.nodes}) < len(job.nodes)
+    names = {node.index: words(named("node", [node.index]), lang) for node in job.nodes}
+    if is_shared:
+        return names
+    return {node.index: say("node_on_host", lang, node=names[node.index], host=node.host) for node in job.nodes}
+
+
+# --- what stands out ------------------------------------------------------------------------------------------------
+
+
+def _outstanding(run: Run, figure: Figure, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[str]:
+    """The worst first."""
+    scale = _recorded(run, figure.metric, figure.share_of) if figure.share_of else figures.values()
+    values = [figure.worse * value for value in figures.values()]
+    indices = standing_out(values, figure.least * median(scale)) if figure.worse else []
+    places = list(figures)
+    bad = {places[index]: figures[places[index]] for index in indices}
+    owners = sorted(_owners(bad, figures, nodes, lang), key=lambda line: figure.worse * line[1], reverse=True)
+    middle = figure.number(median(figures.values()))
+    for who, value in owners[:NAMED_AT_MOST]:
+        numbers = {"value": figure.number(value), "median": middle, "unit": figure.shown_unit}
+        yield say("stands_out", lang, figure=figure.title(lang), who=who, **numbers)
+    if len(owners) > NAMED_AT_MOST:
+        yield say("more_stand_out", lang, figure=figure.title(lang), count=len(owners) - NAMED_AT_MOST)
+
+
+def _owners(bad: Figures, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[tuple[str, float]]:
+    """Where all devices of a node stand out, the node is named instead, with their mean."""
+    of_node = _by_node(figures)
+    for node, values in _by_node(bad).items():
+        if len(values) == len(of_node[node]) > 1:
+            yield say("all_of_node", lang, node=nodes[node]), _mean(values)
+        else:
+            yield from ((_long(place, nodes[node], lang), value) for place, value in bad.items() if place.node == node)
+
+
+def _long(place: Place, node: str, lang: Lang) -> str:
+    if place.rank is None:
+        return say("board_of_node", lang, board=place.id, node=node)
+    return say("device_of_node", lang, device=place.id, rank=place.rank, node=node)
