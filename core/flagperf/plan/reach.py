@@ -28,14 +28,21 @@ def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
         if value < 1:
             raise BadInput(f"{name} must be at least 1; got {value}")
     wrapping = _wrapping(spec, plugins)
-    options = _given(
-        read_user_file(spec.config).clusters.get(spec.cluster, {}), spec.cluster_options, "--cluster-option"
-    )
     with (
-        plugins.allocation(spec.cluster, spec.nodes, options) as allocation,
+        plugins.allocation(spec.cluster, spec.nodes, _cluster_options(spec)) as allocation,
         open_fleet(allocation, wrapping) as fleet,
     ):
         yield fleet
+
+
+def count_nodes(spec: RunSpec, plugins: Plugins) -> int:
+    """How many the cluster's options name, for a request that does not say."""
+    return plugins.num_nodes(spec.cluster, _cluster_options(spec))
+
+
+def _cluster_options(spec: RunSpec) -> dict[str, Any]:
+    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
+    return _given(from_file, spec.cluster_options, "--cluster-option")
 
 
 def _given(from_file: Values, assignments: Sequence[str], option: str) -> dict[str, Any]:
