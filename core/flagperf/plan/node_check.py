@@ -78,7 +78,7 @@ class NodesReport(msgspec.Struct, frozen=True):
 def check_nodes_of(spec: RunSpec, plugins: Plugins, fleet: Fleet) -> NodesReport:
     vendor = plugins.vendor_word(spec.vendor) if spec.vendor else None
     fallbacks = [given.value.vendor for given in plugins.device_backends() if given.value.is_fallback]
-    states, clocks, failed = _ask(spec, vendor, fleet)
+    said, failed = _ask(spec, vendor, fleet)
 
     def choice(state: NodeState) -> VendorChoice:
         return choose_vendor(state.facts, vendor, fallbacks, state.broken_adapters)
@@ -86,7 +86,7 @@ def check_nodes_of(spec: RunSpec, plugins: Plugins, fleet: Fleet) -> NodesReport
     nodes = [
         _unreached(index, fleet, failed[index])
         if index in failed
-        else _checked(index, fleet, states[index], clocks[index], choice, spec.data_dir)
+        else _checked(index, fleet, *said[index], choice, spec.data_dir)
         for index in asked_nodes(fleet)
     ]
     if fleet.nodes_share_host:
@@ -112,7 +112,7 @@ def _with_differences(node: CheckedNode, common: Mapping[str, str]) -> CheckedNo
 
 def _ask(
     spec: RunSpec, vendor: str | None, fleet: Fleet
-) -> tuple[dict[int, NodeState], dict[int, ClockOffset], dict[int, NodeFailed]]:
+) -> tuple[dict[int, tuple[NodeState, ClockOffset]], dict[int, NodeFailed]]:
     """All nodes at once. The first one's address comes before, so that the others can look for the way to it."""
     failed = fleet.start(asked_nodes(fleet))
     first_address, why_none = "", ""
@@ -130,37 +130,37 @@ def _ask(
     limit = DESCRIBE_SECONDS + trial_seconds()
     answers = fleet.ask_all("inspect", dict.fromkeys(indexes, request), type(None), limit, conversation.take)
     failed.update(answers.failed)
-    states = {}
+    said = {}
     for index in answers.given:
         try:
-            states[index] = conversation.state(index)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            failed[index] = NodeFailed(f"answered `inspect` with what is no answer ({error})")
-    if why_none and 0 in states:
-        states[0] = msgspec.structs.replace(states[0], network_problem=why_none)
-    return states, conversation.clocks, failed
+            said[index] = conversation.said(index)
+        except ValueError as error:
+            failed[index] = NodeFailed(f"it answered `inspect` with what is no answer ({error})")
+    if why_none and 0 in said:
+        state, clock = said[0]
+        said[0] = msgspec.structs.replace(state, network_problem=why_none), clock
+    return said, failed
 
 
 class _Conversation:
     """What the nodes say, and when the first word of each came."""
 
     def __init__(self) -> None:
-        self.clocks: dict[int, ClockOffset] = {}
         self._asked_ns = time.time_ns()
+        self._heard_ns: dict[int, int] = {}
         self._contents: dict[int, bytearray] = {}
 
     def take(self, index: int, content: bytes) -> None:
-        heard = self._contents.setdefault(index, bytearray())
-        heard += content
-        if index not in self.clocks and b"\n" in heard:
-            now_ns = time.time_ns()
-            clock_ns = int(heard.partition(b"\n")[0])
-            offset_ns = clock_ns - (self._asked_ns + now_ns) / 2
-            self.clocks[index] = ClockOffset(offset_ns / SECOND_NS, (now_ns - self._asked_ns) / 2 / SECOND_NS)
+        self._heard_ns.setdefault(index, time.time_ns())
+        self._contents.setdefault(index, bytearray()).extend(content)
 
-    def state(self, index: int) -> NodeState:
-        answer = self._contents.get(index, bytearray()).partition(b"\n")[2]
-        return msgspec.json.decode(answer, type=NodeState)
+    def said(self, index: int) -> tuple[NodeState, ClockOffset]:
+        """Raises ValueError for what is no answer, as decoding does."""
+        clock, _, state = bytes(self._contents.get(index, b"")).partition(b"\n")
+        decoded = msgspec.json.decode(state, type=NodeState)
+        heard_ns = self._heard_ns[index]
+        offset_ns = int(clock) - (self._asked_ns + heard_ns) / 2
+        return decoded, ClockOffset(offset_ns / SECOND_NS, (heard_ns - self._asked_ns) / 2 / SECOND_NS)
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
