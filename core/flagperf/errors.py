@@ -13,7 +13,8 @@
     |- Unsupported       exit 6   this card, torch or case cannot do what was asked
     `- DoesNotFit        exit 8   a plan needs more memory than the card has
 
-`devices` and `vendors list` print what they found and end with 3 if an adapter failed, `vendors check` if a test did.
+`devices` and `vendors list` print what they found and end with 3 if an adapter failed, `vendors check` if a test did,
+`nodes check` if a node cannot be used.
 Only `cli` turns these into exit codes. Any other uncaught exception is a bug in flagperf: traceback, exit 1.
 """
 

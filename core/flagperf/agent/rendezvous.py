@@ -26,16 +26,14 @@ def main(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
 def _address(request: RendezvousRequest) -> str:
     """By the interface that the user gave, else as the cluster says, else the address that the command itself came by,
     else the only one that there is."""
-    found = _addresses()
     if request.interface:
-        if request.interface not in found:
-            raise NodeFailed(f"no interface {request.interface!r} with an address; there are {_listed(found)}")
-        return found[request.interface][0]
+        return address_of(request.interface)
     if _is_ip(request.address):
         return request.address
     came_by = os.environ.get("SSH_CONNECTION", "").split()[2:3]
     if came_by and _is_ip(came_by[0]) and not ipaddress.ip_address(came_by[0]).is_loopback:
         return came_by[0]
+    found = _addresses()
     outside = {name: given for name, given in found.items() if not ipaddress.ip_address(given[0]).is_loopback}
     if len(outside) != 1:
         raise NodeFailed(f"which address the nodes reach this one by is not clear: {_listed(found)}; give --interface")
@@ -44,17 +42,29 @@ def _address(request: RendezvousRequest) -> str:
 
 def interface_to(address: str) -> str:
     """The name of the interface by which this node reaches an address; empty on the loopback interface, which gloo
-    finds by itself. Nothing is sent."""
+    finds by itself."""
+    own = own_address_to(address)
+    if ipaddress.ip_address(own).is_loopback:
+        return ""
+    return next((name for name, given in _addresses().items() if own in given), "")
+
+
+def own_address_to(address: str) -> str:
+    """This node's address as the other one would see it. Nothing is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((address, 9))
         except OSError as error:
             raise NodeFailed(f"no way to the first node, {address}: {error.strerror}") from None
-        own = str(probe.getsockname()[0])
-    if ipaddress.ip_address(own).is_loopback:
-        return ""
-    return next((name for name, given in _addresses().items() if own in given), "")
+        return str(probe.getsockname()[0])
+
+
+def address_of(interface: str) -> str:
+    found = _addresses()
+    if interface not in found:
+        raise NodeFailed(f"no interface {interface!r} with an address; there are {_listed(found)}")
+    return found[interface][0]
 
 
 def free_port(address: str) -> int:

@@ -37,7 +37,7 @@ from flagperf.spec.channel import (
     encode_line,
 )
 
-VERBS = ("describe", "check", "rendezvous", "run", "fetch")
+VERBS = ("describe", "inspect", "check", "rendezvous", "run", "fetch")
 
 GRACE_SECONDS = 15.0
 """For a run to end by itself once it was told to, and for a command to fetch what there is from an agent that has to

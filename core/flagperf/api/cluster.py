@@ -83,6 +83,11 @@ class Cluster:
         a queue. Every cluster has to give it."""
         raise NotImplementedError
 
+    def num_nodes(self, options: Any) -> int:
+        """How many nodes the options name, or are there already; asked where a command is to have all of them. Without
+        an answer of the cluster: one. Since HOOK_API 2."""
+        return 1
+
     def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
         """Put a command into the cluster's queue, to be started on the first of its nodes, where `allocate` then gives
         them. What it prints goes into the file `log`. Gives the job's id. Since HOOK_API 2."""

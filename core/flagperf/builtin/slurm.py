@@ -112,6 +112,11 @@ class SlurmCluster(Cluster):
             held.end()
             raise
 
+    def num_nodes(self, options: SlurmOptions) -> int:
+        """Inside an allocation all of it is there."""
+        given = os.environ.get("SLURM_JOB_NUM_NODES", "")
+        return int(given) if given.isdecimal() else 1
+
     def submit(self, command: Sequence[str], num_nodes: int, options: SlurmOptions, log: str) -> str:
         """Needs a folder that the nodes share: what the command writes is written on the first node."""
         _check(self.name, options)

@@ -92,6 +92,9 @@ class SshCluster(Cluster):
         safe_starts = _safe_starts(ssh, hosts[0])
         return SshAllocation(nodes, ssh, options.max_starts or safe_starts)
 
+    def num_nodes(self, options: SshOptions) -> int:
+        return max(1, len(_hosts(options)))
+
 
 def _ssh(options: SshOptions) -> list[str]:
     """ssh with all that comes before the host."""
@@ -128,6 +131,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 _BETWEEN_SETS = re.compile(r",(?![^\[]*\])")
 _OPERATOR = re.compile(r"[!&^]")
+_RANGE = re.compile(r"(?<=[\[,])(\d+)-(\d+)")
+
+MAX_HOSTS = 100_000
+"""ClusterShell makes every name of a range: a slip of the finger would take all memory."""
 
 
 def _hosts(options: SshOptions) -> list[str]:
@@ -155,9 +162,15 @@ def _names(where: str, text: str) -> Iterator[str]:
     # Not at the top: it takes 30 ms, and other commands need none of it.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+    too_many = BadInput(f"{where}: {text!r} names more than {MAX_HOSTS:,} hosts")
+    if any(len(last) > 12 or int(last) - int(first) >= MAX_HOSTS for first, last in _RANGE.findall(text)):
+        raise too_many
     try:
         for part in [text] if _OPERATOR.search(text) else _BETWEEN_SETS.split(text):
-            for name in NodeSet(part, resolver=RESOLVER_NOGROUP):
+            names = NodeSet(part, resolver=RESOLVER_NOGROUP)
+            if len(names) > MAX_HOSTS:
+                raise too_many
+            for name in names:
                 yield _checked(where, name)
     except NodeSetException as error:
         raise BadInput(f"{where}: {text!r} is no list of hosts: {error}") from None

@@ -16,6 +16,7 @@ COMMANDS = {
     "cases": "flagperf.cli.cases:cases",
     "vendors": "flagperf.cli.vendors:vendors",
     "devices": "flagperf.cli.devices:devices",
+    "nodes": "flagperf.cli.nodes:nodes",
     "env": "flagperf.cli.env:env",
     "plan": "flagperf.cli.plan:plan",
     "run": "flagperf.cli.run:run",

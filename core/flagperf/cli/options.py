@@ -51,14 +51,71 @@ def runs_dir_option(function: F) -> F:
     )(function)
 
 
+vendor_option = click.option(
+    "--vendor",
+    metavar="WORD",
+    shell_complete=complete_vendor,
+    help="Vendor to use [default: auto-detected].",
+)
+
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="File with your values [default: ./flagperf.toml, if it exists].",
+)
+
+data_dir_option = click.option(
+    "--data-dir",
+    shell_complete=complete_folder,
+    metavar="DIR",
+    help="Folder with real data and checkpoints.",
+)
+
+_REACH = (
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        default="local",
+        show_default=True,
+        shell_complete=complete_cluster,
+        help="How to reach the nodes.",
+    ),
+    click.option(
+        "--cluster-option",
+        "cluster_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Option of the cluster, over [clusters.NAME] of flagperf.toml; repeatable.",
+    ),
+    click.option(
+        "--hosts",
+        metavar="NAMES",
+        help="The same as --cluster ssh --cluster-option hosts=NAMES, for example node[01-16].",
+    ),
+    click.option(
+        "--container",
+        metavar="IMAGE",
+        help="Run the agents, and so the workers, in this image on every node; needs --vendor.",
+    ),
+    click.option(
+        "--container-option",
+        "container_options",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="engine, python, mounts and others, over [container] of flagperf.toml; repeatable.",
+    ),
+    click.option(
+        "--interface",
+        metavar="NAME",
+        help="Network interface between the nodes [default: the one that reaches the first node].",
+    ),
+)
+"""Which nodes, and how they are reached."""
+
 _RUN_REQUEST = (
     click.argument("case", shell_complete=complete_case),
-    click.option(
-        "--vendor",
-        metavar="WORD",
-        shell_complete=complete_vendor,
-        help="Vendor to use [default: auto-detected].",
-    ),
+    vendor_option,
     click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
     click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Devices per node."),
     click.option(
@@ -85,18 +142,8 @@ _RUN_REQUEST = (
         shell_complete=complete_assignment,
         help="Change values; can be repeated.",
     ),
-    click.option(
-        "--config",
-        metavar="FILE",
-        shell_complete=complete_file,
-        help="File with your values [default: ./flagperf.toml, if it exists].",
-    ),
-    click.option(
-        "--data-dir",
-        shell_complete=complete_folder,
-        metavar="DIR",
-        help="Folder with real data and checkpoints.",
-    ),
+    config_option,
+    data_dir_option,
     click.option(
         "--timeout",
         "timeout_seconds",
@@ -111,38 +158,7 @@ _RUN_REQUEST = (
         show_default=True,
         help="Interval between memory samples.",
     ),
-    click.option(
-        "--cluster",
-        metavar="NAME",
-        default="local",
-        show_default=True,
-        shell_complete=complete_cluster,
-        help="How to reach the nodes.",
-    ),
-    click.option(
-        "--cluster-option",
-        "cluster_options",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="Option of the cluster, over [clusters.NAME] of flagperf.toml; repeatable.",
-    ),
-    click.option(
-        "--container",
-        metavar="IMAGE",
-        help="Run the agents, and so the workers, in this image on every node; needs --vendor.",
-    ),
-    click.option(
-        "--container-option",
-        "container_options",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="engine, python, mounts and others, over [container] of flagperf.toml; repeatable.",
-    ),
-    click.option(
-        "--interface",
-        metavar="NAME",
-        help="Network interface between the nodes [default: the one that reaches the first node].",
-    ),
+    *_REACH,
     click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
 )
 """The options that `run` and `plan` share. Their names are the fields of RunSpec."""
@@ -153,12 +169,38 @@ def no_published_option(function: F) -> F:
 
 
 def run_request(function: F) -> F:
-    for option in reversed(_RUN_REQUEST):
+    return _with(function, _RUN_REQUEST)
+
+
+def nodes_request(function: F) -> F:
+    """The options of a command that only asks nodes. A NodesCommand has them."""
+    return _with(function, (vendor_option, config_option, data_dir_option, *_REACH))
+
+
+def _with(function: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
         function = option(function)
     return function
 
 
-class RunRequestCommand(click.Command):
+class NodesCommand(click.Command):
+    """`--hosts NAMES` means `--cluster ssh --cluster-option hosts=NAMES`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        hosts = ctx.params.pop("hosts", None)
+        if hosts is not None and not ctx.resilient_parsing:
+            is_given = ctx.get_parameter_source("cluster") is not click.core.ParameterSource.DEFAULT
+            if is_given and ctx.params["cluster"] != "ssh":
+                raise BadInput(f"--hosts is an option of cluster ssh; leave out --cluster {ctx.params['cluster']}")
+            if not hosts.strip():
+                raise BadInput("--hosts names no host; give for example --hosts node[01-16]")
+            ctx.params["cluster"] = "ssh"
+            ctx.params["cluster_options"] = (*ctx.params["cluster_options"], f"hosts={hosts}")
+        return rest
+
+
+class RunRequestCommand(NodesCommand):
     """`--set a=1 b=2` means `--set a=1 --set b=2`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -3,21 +3,26 @@
 from flagperf.plan.device_models import known_models
 from flagperf.plan.estimate import MemoryEstimate
 from flagperf.plan.for_model import UNKNOWN, ModelPlan, plan_for_model
+from flagperf.plan.node_check import CheckedNode, NodesReport, check_nodes_of
 from flagperf.plan.nodes import describe_machine, with_meeting_place
 from flagperf.plan.parallel import layout_text, num_devices
 from flagperf.plan.plan import Plan, make_plan
-from flagperf.plan.reach import reach_nodes
+from flagperf.plan.reach import count_nodes, reach_nodes
 from flagperf.plan.userfile import UserFile, read_user_file, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor, describe_finding
 
 __all__ = [
     "UNKNOWN",
+    "CheckedNode",
     "MemoryEstimate",
     "ModelPlan",
+    "NodesReport",
     "Plan",
     "UserFile",
     "VendorChoice",
+    "check_nodes_of",
     "choose_vendor",
+    "count_nodes",
     "describe_finding",
     "describe_machine",
     "known_models",

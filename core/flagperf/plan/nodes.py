@@ -35,22 +35,26 @@ def describe_nodes(
     """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     limit = DESCRIBE_SECONDS + trial_seconds()
-    facts = fleet.ask_all("describe", dict.fromkeys(_asked(fleet), request), NodeFacts, limit).all()
+    facts = fleet.ask_all("describe", dict.fromkeys(asked_nodes(fleet), request), NodeFacts, limit).all()
     return tuple(facts * len(fleet.nodes) if fleet.nodes_share_host else facts)
 
 
 def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
     """Every node must have the case's data. The files of the first node are recorded."""
-    requests = dict.fromkeys(_asked(fleet), request)
+    requests = dict.fromkeys(asked_nodes(fleet), request)
     answers = fleet.ask_all("check", requests, CheckAnswer, CHECK_SECONDS).all()
     return next((answer for answer in answers if answer.problem), answers[0])
 
 
 def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
     """The job with the address and port where its ranks meet, chosen on the first node right before the start."""
+    place = meeting_place(fleet, interface)
+    return msgspec.structs.replace(job, master_address=place.address, master_port=place.port)
+
+
+def meeting_place(fleet: Fleet, interface: str | None) -> RendezvousAnswer:
     request = RendezvousRequest(fleet.nodes[0].address, "" if fleet.nodes_share_host else interface or "")
-    answer = fleet.ask_all("rendezvous", {0: request}, RendezvousAnswer, MEETING_SECONDS).all()[0]
-    return msgspec.structs.replace(job, master_address=answer.address, master_port=answer.port)
+    return fleet.ask_all("rendezvous", {0: request}, RendezvousAnswer, MEETING_SECONDS).all()[0]
 
 
 def describe_machine(plugins: Plugins, with_memory: bool = False) -> NodeFacts:
@@ -59,5 +63,5 @@ def describe_machine(plugins: Plugins, with_memory: bool = False) -> NodeFacts:
         return describe_nodes(fleet, with_memory=with_memory)[0]
 
 
-def _asked(fleet: Fleet) -> range:
+def asked_nodes(fleet: Fleet) -> range:
     return range(1 if fleet.nodes_share_host else len(fleet.nodes))

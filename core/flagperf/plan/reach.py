@@ -29,12 +29,16 @@ SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
 def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
     check_counts(spec)
     wrapping = _wrapping(spec, plugins)
-    options = given_cluster_options(spec, plugins)
     with (
-        plugins.allocation(spec.cluster, spec.nodes, options) as allocation,
+        plugins.allocation(spec.cluster, spec.nodes, given_cluster_options(spec, plugins)) as allocation,
         open_fleet(allocation, wrapping) as fleet,
     ):
         yield fleet
+
+
+def count_nodes(spec: RunSpec, plugins: Plugins) -> int:
+    """How many the cluster's options name, for a request that does not say."""
+    return plugins.num_nodes(spec.cluster, given_cluster_options(spec, plugins))
 
 
 def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:

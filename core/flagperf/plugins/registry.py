@@ -161,6 +161,11 @@ class Plugins:
             raise
         allocation.release()
 
+    def num_nodes(self, name: str, options: Mapping[str, Any]) -> int:
+        """How many nodes these options of a cluster name."""
+        cluster = self.cluster(name)
+        return cluster.num_nodes(cluster_options(cluster, options))
+
     def cluster_names(self) -> list[str]:
         return [provided.value.name for provided in self._by_word("flagperf_clusters", Cluster, "name")]
 

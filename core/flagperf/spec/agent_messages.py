@@ -9,6 +9,7 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, NodeShare
 from flagperf.messages import Message
+from flagperf.spec.facts import NodeFacts
 from flagperf.spec.job import Job, PlannedNode
 from flagperf.spec.values import Values
 
@@ -97,6 +98,39 @@ class RendezvousRequest(msgspec.Struct, frozen=True):
 class RendezvousAnswer(msgspec.Struct, frozen=True):
     address: str
     port: int
+
+
+class InspectRequest(msgspec.Struct, frozen=True):
+    """What the verb `inspect` takes. It prints its clock at once (nanoseconds since 1970, a line), then a NodeState."""
+
+    describe: DescribeRequest
+    data_dir: str | None = None
+    first_address: str = ""
+    """Of the first node, where it is known."""
+    interface: str = ""
+    """The network interface to use. Empty: the one that reaches the first node."""
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """What decides whether a node can be part of a run."""
+
+    facts: NodeFacts
+    python: str
+    """The interpreter's path."""
+    broken_adapters: tuple[str, ...] = ()
+    interface: str = ""
+    address: str = ""
+    """Its own, by which it reaches the first node."""
+    network_problem: str = ""
+    """Why it cannot reach the first node, or has no free port."""
+    data_problem: str = ""
+    shm_bytes: int = 0
+    """Of /dev/shm."""
+    locked_bytes: int | None = None
+    """How much memory a process may lock; None without a limit."""
+    max_files: int | None = None
+    """How many files a process may have open; None without a limit."""
+    has_rdma: bool = False
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
