@@ -25,7 +25,7 @@ from flagperf.units import exit_status
 SECONDS_VARIABLE = "FLAGPERF_PLUGIN_SECONDS"
 DEFAULT_SECONDS = 10.0
 
-_RETURNED, _INTERRUPTED = b".", b"^"
+_RETURNED, _RAISED, _INTERRUPTED = b".", b"!", b"^"
 """What the fork writes of each call."""
 
 _is_apart = False
@@ -120,7 +120,7 @@ def _mark_of(call: Callable[[], object]) -> bytes:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException:  # noqa: BLE001  a plugin boundary
-        pass
+        return _RAISED
     return _RETURNED
 
 
