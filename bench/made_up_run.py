@@ -137,7 +137,12 @@ def _write_parent(bundle: Path, job: Job) -> None:
 
 
 def _command(index: int) -> LaunchCommand:
-    variables = {"MASTER_ADDR": "10.0.0.0", "MASTER_PORT": "29500", "OMP_NUM_THREADS": "24", "GLOO_SOCKET_IFNAME": "ib0"}
+    variables = {
+        "MASTER_ADDR": "10.0.0.0",
+        "MASTER_PORT": "29500",
+        "OMP_NUM_THREADS": "24",
+        "GLOO_SOCKET_IFNAME": "ib0",
+    }
     settings = tuple(Setting(name, value, "of the launcher") for name, value in variables.items())
     arguments = ("--nnodes", "1000", "--node-rank", str(index), "--nproc-per-node", "8", "-m", "flagperf.worker")
     return LaunchCommand(("/opt/venv/bin/python", "-m", "torch.distributed.run", *arguments), settings)

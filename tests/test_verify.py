@@ -32,7 +32,7 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import compute_metrics, metric_versions
+from flagperf.metrics import Observed, compute_metrics, metric_versions
 from flagperf.spec import Resolved, Target
 from flagperf.store.bundle import (
     create_bundle,
@@ -106,7 +106,7 @@ def bundle(tmp_path: Path) -> Path:
         Sampled(5 * SECOND, (Reading("cpu:0", used_bytes=1 << 30, total_bytes=1 << 34),)),
         ProbeEnded(19 * SECOND, cpu_seconds=0.1, wall_seconds=18.0),
     )
-    metrics = compute_metrics(run.job, run.manifest, read_record(path))
+    metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=(COMMAND,)))
     write_manifest(path, file_digests(path))
     return path
@@ -408,7 +408,7 @@ def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
     """The reason inside the reason comes back from JSON as a plain object."""
     run = read_bundle(bundle).run
     manifest = msgspec.structs.replace(run.manifest, target=Target("p_core", "no.such_key", gates=True))
-    metrics = compute_metrics(run.job, manifest, read_record(bundle))
+    metrics = compute_metrics(Observed(run.job, manifest, read_record(bundle)))
     gated_run = msgspec.structs.replace(run, manifest=manifest, metrics=metrics)
     ending = gated(Ending("succeeded"), gated_run)
     assert ending.reason == "p_core was not measured: the configuration has no number at no.such_key"

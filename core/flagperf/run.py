@@ -2,20 +2,20 @@
 
     RunSpec --plan--> Job --launch--> Worker(Case) --writes--> Events + Samples --measure--> Metrics --save--> Run
 
-Everything from `read_record` on depends only on files, so it can be repeated later and on another machine.
+Everything from `measure` on depends only on files, so it can be repeated later and on another machine.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.events import EventFile
 from flagperf.launch import OnProgress, run_job, signals_restored
-from flagperf.metrics import Record, compute_metrics, measured_rows, metric_versions
+from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan
 from flagperf.plugins import Plugins, core_version, load_plugins
 from flagperf.report import check_layout
@@ -24,14 +24,13 @@ from flagperf.store.bundle import (
     check_writable,
     create_bundle,
     read_bundle,
-    read_record,
     remove_unstarted,
     seal,
     write_run,
 )
-from flagperf.store.commands import launched_commands
 from flagperf.store.listing import runs_directory
-from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
+from flagperf.store.measure import Measured, measure
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
@@ -69,26 +68,20 @@ def execute(
     cluster = plugins.cluster(plan.spec.cluster)
     try:
         bundle = create_bundle(runs_dir, run, plan.nodes)
-        ending = run_job(plan.job, cluster, bundle, on_progress)
+        measured = functools.cache(functools.partial(measure, bundle, plan.job, plan.manifest))
+        ending = run_job(plan.job, cluster, bundle, on_progress, lambda: measured().damage)
     except KeyboardInterrupt:  # before the run began; from then on it ends as interrupted
         remove_unstarted(runs_dir / run.id)
         raise
-    record = _readable_record(bundle)
-    metrics = compute_metrics(plan.job, plan.manifest, record)
-    measured = msgspec.structs.replace(
-        run, metrics=metrics, rows=measured_rows(record), commands=launched_commands(record)
-    )
-    write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
-    seal(bundle)
+    end_run(bundle, run, ending, measured())
     return read_bundle(bundle)
 
 
-def _readable_record(bundle: Path) -> Record:
-    """Nothing where a file was damaged during the run: the ending says so."""
-    try:
-        return read_record(bundle)
-    except BadInput:
-        return Record(parent=EventFile(()), ranks=(), samples=())
+def end_run(bundle: Path, run: Run, ending: Ending, measured: Measured) -> None:
+    """Complete run.json and seal the bundle."""
+    found = msgspec.structs.replace(run, metrics=measured.metrics, rows=measured.rows, commands=measured.commands)
+    write_run(bundle, msgspec.structs.replace(found, ending=gated(ending, found)))
+    seal(bundle)
 
 
 def _now() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,7 @@ from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
 from flagperf.files import read_regular
 
 MAX_EVENT_BYTES = 2 << 30
-"""About ten million steps. The whole file is in memory while metrics are computed."""
+"""About ten million steps. A file is in memory as a whole while it is read."""
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
@@ -119,8 +119,16 @@ def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Dec
     return EventFile(tuple(events))
 
 
-def read_all(paths: Iterable[Path], measured_span: str = "") -> tuple[EventFile, ...]:
-    return tuple(read_events(path, measured_span) for path in sorted(paths))
+class EventFiles:
+    """Event files in the order of their names. They are read while they are iterated over, one at a time: those of a
+    large run do not fit into memory together."""
+
+    def __init__(self, paths: Iterable[Path], measured_span: str = "") -> None:
+        self._paths = sorted(paths)
+        self._measured_span = measured_span
+
+    def __iter__(self) -> Iterator[EventFile]:
+        return (read_events(path, self._measured_span) for path in self._paths)
 
 
 def this_clock() -> Clock:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import cast
 
 from flagperf.api import Cluster, Node
-from flagperf.errors import BadInput, FlagPerfError, PluginFailed
+from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.launch.agents import NodeAgent
 from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import STOP_SECONDS, OnProgress, Supervision
 from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, WorkOrder
-from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
+from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
 from flagperf.store.paths import PARENT_EVENTS, node_log
 from flagperf.store.run import Ending, Status, ended
 
@@ -27,8 +27,18 @@ Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
 
 
-def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -> Ending:
-    """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed)."""
+def run_job(
+    job: Job,
+    cluster: Cluster,
+    bundle: Path,
+    on_progress: OnProgress,
+    find_damage: Callable[[], Message | None] = lambda: None,
+) -> Ending:
+    """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed).
+
+    `find_damage` reads the record when the agents have ended. What was damaged during the run makes it a failed one: no
+    figure can be made of it.
+    """
     nodes = [Node(part.index, part.address) for part in job.nodes]
     with writing(bundle):
         writer = EventWriter(bundle / PARENT_EVENTS)
@@ -39,7 +49,7 @@ def run_job(job: Job, cluster: Cluster, bundle: Path, on_progress: OnProgress) -
 
     with writer:
         ending = _run_agents(job, nodes, cluster, bundle, note, on_progress)
-        ending = _first_problem(ending, _collect(nodes, cluster, bundle), _unreadable(bundle))
+        ending = _first_problem(ending, _collect(nodes, cluster, bundle), _failed(find_damage()))
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
 
@@ -61,13 +71,8 @@ def _collect(nodes: Sequence[Node], cluster: Cluster, bundle: Path) -> Ending | 
     return failed[0] if failed else None
 
 
-def _unreadable(bundle: Path) -> Ending | None:
-    """A record that was damaged during the run is a failed run: no figure can be made of it."""
-    try:
-        read_record(bundle)
-    except BadInput as error:
-        return ended("failed", message("ending.record_unreadable", why=str(error)))
-    return None
+def _failed(why: Message | None) -> Ending | None:
+    return None if why is None else ended("failed", why)
 
 
 def _run_agents(

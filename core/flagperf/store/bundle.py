@@ -15,11 +15,11 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.escapes import is_utf8
-from flagperf.events import read_all, read_events
-from flagperf.events.files import MAX_EVENT_BYTES, EventFile
+from flagperf.events import EventFile, EventFiles, read_events
+from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import kind_of, read_regular
 from flagperf.kinds import KINDS
-from flagperf.metrics import Record
+from flagperf.metrics import Observed, Record
 from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store import schema1
 from flagperf.store.paths import (
@@ -134,7 +134,7 @@ def read_bundle(path: Path) -> RecordedRun:
 
 def _with_messages(run: Run, path: Path) -> Run:
     try:
-        return schema1.with_messages(run, read_record(path))
+        return schema1.with_messages(run, Observed(run.job, run.manifest, read_record(path)))
     except (BadInput, ArithmeticError):  # damaged: show the stored text; `runs verify` reports the damage
         return run
 
@@ -147,12 +147,13 @@ def _converted(path: Path, content: Any, upgrade: Callable[[Any], Any], kind: An
 
 
 def read_record(path: Path) -> Record:
-    """Reads the raw files. A missing parent file counts as empty: the run ended before it was created."""
+    """The raw files; those of ranks and nodes are read when somebody iterates over them. A missing parent file counts
+    as empty: the run ended before it was created."""
     parent, span = path / PARENT_EVENTS, _measured_span(path)
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=read_all(path.glob(str(ALL_RANK_EVENTS)), span),
-        samples=read_all(path.glob(str(ALL_NODE_SAMPLES))),
+        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS)), span),
+        samples=EventFiles(path.glob(str(ALL_NODE_SAMPLES))),
     )
 
 
