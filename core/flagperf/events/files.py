@@ -109,13 +109,14 @@ def _schema_of(lines: Sequence[bytes]) -> int:
 
 def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Decoder[Any]) -> EventFile:
     events: list[AnyEvent] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            events.append(decoder.decode(line))
-        except _UNDECODABLE as error:
-            if number == len(lines) and not line.endswith(b"\n"):
-                return EventFile(tuple(events), torn=True)
-            raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
+    try:
+        for event in map(decoder.decode, lines):
+            events.append(event)  # one by one: their number is the place of an error
+    except _UNDECODABLE as error:
+        number = len(events) + 1
+        if number == len(lines) and not lines[-1].endswith(b"\n"):
+            return EventFile(tuple(events), torn=True)
+        raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
     return EventFile(tuple(events))
 
 

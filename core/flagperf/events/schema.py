@@ -265,7 +265,7 @@ class ProbeStarted(Event, frozen=True):
     """Figures that all chips of a board share. Sums count them once for each board."""
 
 
-class CpuUse(msgspec.Struct, frozen=True):
+class CpuUse(msgspec.Struct, frozen=True, gc=False):
     """Cumulative CPU seconds on the cores that the run may use: of all processes, and of the run's processes. Only
     differences are meaningful."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -18,9 +19,9 @@ class EventsByType:
     """All types at once, where a file is long: `events[StepFinished]`. Each type in the order of the file."""
 
     def __init__(self, events: Iterable[AnyEvent]) -> None:
-        self._events: dict[type, list[Any]] = {}
+        self._events: defaultdict[type, list[Any]] = defaultdict(list)
         for event in events:
-            self._events.setdefault(type(event), []).append(event)
+            self._events[type(event)].append(event)
 
     def __getitem__(self, kind: type[E]) -> list[E]:
         return self._events.get(kind, [])

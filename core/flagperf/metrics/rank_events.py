@@ -22,6 +22,7 @@ from flagperf.events import (
 )
 from flagperf.kinds import Kind
 from flagperf.metrics.by_type import EventsByType
+from flagperf.metrics.steps import Steps, steps_of
 
 
 class RankEvents(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class RankEvents(msgspec.Struct, frozen=True):
     loop_began: Sequence[SpanBegan]
     """Start of the measured span; `loop_ended` is its end. A valid record has one of each."""
     warmups: Sequence[WarmupEnded]
-    steps: Sequence[StepFinished]
+    steps: Steps
     pauses: Sequence[SpanEnded]
     loop_ended: Sequence[SpanEnded]
     rows: Sequence[RowMeasured]
@@ -56,7 +57,7 @@ def rank_events(file: EventFile, kind: Kind) -> RankEvents | None:
         data=events[DataDescribed],
         loop_began=[span for span in events[SpanBegan] if span.name == kind.name],
         warmups=events[WarmupEnded],
-        steps=events[StepFinished],
+        steps=steps_of(events[StepFinished]),
         pauses=[span for span in spans if span.name in kind.pauses],
         loop_ended=[span for span in spans if span.name == kind.name],
         rows=events[RowMeasured],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -63,27 +64,25 @@ def rank_loop(events: RankEvents, warmup: Warmup) -> RankLoop | Absent:
     problem = _unusable(events) or _disorder(events) or _warmup_mismatch(events, warmup)
     if problem:
         return problem
-    span = Span(events.loop_began[0].t_ns, events.loop_ended[0].t_ns)
-    steps = events.steps
+    span, steps = Span(events.loop_began[0].t_ns, events.loop_ended[0].t_ns), events.steps
     if events.warmups:
-        opened_ns, last_dropped = events.warmups[0].t_ns, events.warmups[0].step
-        kept = [step for step in steps if step.step > last_dropped]
+        opened_ns, dropped = events.warmups[0].t_ns, bisect_right(steps.numbers, events.warmups[0].step)
     elif warmup.steps:
-        opened_ns, kept = span.ended_ns, []
+        opened_ns, dropped = span.ended_ns, len(steps)
     else:
-        opened_ns, kept = span.began_ns, list(steps)
+        opened_ns, dropped = span.began_ns, 0
     window = Span(opened_ns, span.ended_ns)
     return RankLoop(
         rank=events.rank,
         timing=events.started.timing,
         span=span,
         window=window,
-        first_step=steps[0].step if steps else 0,
-        steps_dropped=len(steps) - len(kept),
-        samples=integers([step.samples for step in steps]),
-        losses=floats([math.nan if step.loss is None else step.loss for step in steps]),
-        diverged=frozenset(step.step for step in steps if step.diverged),
-        kept=rank_window(events.rank, window, kept, events.pauses),
+        first_step=steps.numbers[0] if steps else 0,
+        steps_dropped=dropped,
+        samples=integers(steps.work.get("samples") or [0] * len(steps)),
+        losses=floats(math.nan if loss is None else loss for loss in steps.losses),
+        diverged=frozenset(steps.diverged),
+        kept=rank_window(events.rank, window, steps, dropped, events.pauses),
     )
 
 
@@ -113,32 +112,33 @@ def _disorder(events: RankEvents) -> Absent | None:
 
 
 def _step_disorder(events: RankEvents, began_ns: int, ended_ns: int) -> Absent | None:
-    previous_ns, number = began_ns, None
-    for step in events.steps:
-        if not previous_ns <= step.began_ns <= step.t_ns <= ended_ns:
-            moments = {"began": step.began_ns, "ended": step.t_ns}
-            return invalid(events.rank, "loop.step_out_of_order", step=step.step, **moments)
-        if number is not None and step.step != number + 1:
-            return invalid(events.rank, "loop.step_after_step", step=step.step, before=number)
-        if min(step.compute_ns, step.wait_ns, *step.work.values()) < 0:
-            return invalid(events.rank, "loop.negative", step=step.step)
-        previous_ns, number = step.t_ns, step.step
+    steps, previous_ns, before = events.steps, began_ns, None
+    lowest = map(min, steps.computes_ns, steps.waits_ns, *steps.work.values())
+    for number, start_ns, end_ns, low in zip(steps.numbers, steps.began_ns, steps.ended_ns, lowest, strict=True):
+        if not previous_ns <= start_ns <= end_ns <= ended_ns:
+            return invalid(events.rank, "loop.step_out_of_order", step=number, began=start_ns, ended=end_ns)
+        if before is not None and number != before + 1:
+            return invalid(events.rank, "loop.step_after_step", step=number, before=before)
+        if low < 0:
+            return invalid(events.rank, "loop.negative", step=number)
+        previous_ns, before = end_ns, number
     return None
 
 
 def _warmup_mismatch(events: RankEvents, configured: Warmup) -> Absent | None:
-    """Warm-up is configured, never detected: the record must have as many warm-up steps as the configuration."""
+    """Warm-up is configured, never detected: the record must have as many warm-up steps as the configuration. Requires
+    that step numbers increase."""
     rank, steps = events.rank, events.steps
     if not events.warmups:
         if configured.steps and len(steps) > configured.steps:
             return invalid(rank, "loop.warmup_missing", count=len(steps), warmup=configured.steps)
         return None
     warmup = events.warmups[0]
-    dropped = sum(step.step <= warmup.step for step in steps)
+    dropped = bisect_right(steps.numbers, warmup.step)
     if dropped != configured.steps:
         return invalid(rank, "loop.warmup_differs", count=dropped, key=configured.key, warmup=configured.steps)
-    late = any(step.t_ns > warmup.t_ns for step in steps if step.step <= warmup.step)
-    early = any(step.began_ns < warmup.t_ns for step in steps if step.step > warmup.step)
+    late = any(t_ns > warmup.t_ns for t_ns in steps.ended_ns[:dropped])
+    early = any(t_ns < warmup.t_ns for t_ns in steps.began_ns[dropped:])
     if late or early:
         return invalid(rank, "loop.step_across_warmup", at=warmup.t_ns)
     return None

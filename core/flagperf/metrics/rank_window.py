@@ -6,14 +6,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
+from operator import itemgetter, sub
 
 import msgspec
 
-from flagperf.events import WORK, SpanEnded, StepFinished
+from flagperf.events import SpanEnded
 from flagperf.messages import message
 from flagperf.metrics.columns import integers
 from flagperf.metrics.finding import Absent, absent
 from flagperf.metrics.span import Span
+from flagperf.metrics.steps import Steps
 
 DRIFT = 1e-3
 """Maximum relative drift between the clocks of device and host. Crystals drift by about 20 ppm, so a larger difference
@@ -32,67 +34,64 @@ class RankWindow(msgspec.Struct, frozen=True):
     core_ns: int
     wait_ns: int
     work: Mapping[str, Sequence[int]]
-    """Amount of work (a key of WORK) -> its count in each kept step. Amounts that no step has are omitted."""
+    """Amount of work (a key of WORK) -> its count in each kept step, for those that a step has."""
     computes_ns: Sequence[int]
     """Per kept step: its compute time."""
     periods_ns: Sequence[int]
     """Per kept step: from the end of the previous step to the end of this one, without evaluation and logging."""
 
 
-def rank_window(
-    rank: int, window: Span, kept: Sequence[StepFinished], spans: Sequence[SpanEnded]
-) -> RankWindow | Absent:
-    """`spans` are the pauses of the rank, in the window and outside."""
+Pauses = Sequence[tuple[int, int]]
+"""Start and end of each, in nanoseconds."""
+
+
+def rank_window(rank: int, window: Span, steps: Steps, dropped: int, spans: Sequence[SpanEnded]) -> RankWindow | Absent:
+    """All steps but the first, which are dropped. `spans` are the pauses of the rank, in the window and outside."""
     pauses = _pauses(spans, window)
-    computes_ns = [step.compute_ns for step in kept]
-    train_ns = window.length_ns - sum(pause.length_ns for pause in pauses)
+    computes_ns = steps.computes_ns[dropped:]
+    train_ns = window.length_ns - sum(ended_ns - began_ns for began_ns, ended_ns in pauses)
     found = RankWindow(
         rank=rank,
         whole_ns=window.length_ns,
         train_ns=train_ns,
         core_ns=min(train_ns, sum(computes_ns)),
-        wait_ns=sum(step.wait_ns for step in kept),
-        work=_work(kept),
+        wait_ns=sum(steps.waits_ns[dropped:]),
+        work={amount: integers(column[dropped:]) for amount, column in steps.work.items()},
         computes_ns=integers(computes_ns),
-        periods_ns=integers(_periods_ns(window, kept, pauses)),
+        periods_ns=integers(_periods_ns(window.began_ns, steps.ended_ns[dropped:], pauses)),
     )
     return _overlap(rank, pauses) or _broken_nesting(found, sum(computes_ns)) or found
 
 
-def _pauses(spans: Sequence[SpanEnded], window: Span) -> list[Span]:
+def _pauses(spans: Sequence[SpanEnded], window: Span) -> Pauses:
     """Evaluation and logging inside the window, in order."""
-    clipped = (Span(span.began_ns, span.t_ns).clipped(window) for span in spans)
-    return sorted((span for span in clipped if span.length_ns > 0), key=lambda span: span.began_ns)
+    first_ns, last_ns = window.began_ns, window.ended_ns
+    clipped = [(max(span.began_ns, first_ns), min(span.t_ns, last_ns)) for span in spans]
+    return sorted((pause for pause in clipped if pause[0] < pause[1]), key=itemgetter(0))
 
 
-def _work(kept: Sequence[StepFinished]) -> dict[str, Sequence[int]]:
-    columns = {amount: [step.work.get(amount, 0) for step in kept] for amount in WORK}
-    return {amount: integers(column) for amount, column in columns.items() if any(column)}
+def _periods_ns(began_ns: int, ended_ns: Sequence[int], pauses: Pauses) -> list[int]:
+    moments = [began_ns, *ended_ns]
+    running = list(map(sub, moments, _paused_until(pauses, moments)))
+    return list(map(sub, running[1:], running))
 
 
-def _periods_ns(window: Span, kept: Sequence[StepFinished], pauses: Sequence[Span]) -> list[int]:
-    moments = [window.began_ns, *(step.t_ns for step in kept)]
-    running = [moment - pause for moment, pause in zip(moments, _paused_until(pauses, moments), strict=True)]
-    return [later - earlier for earlier, later in pairwise(running)]
-
-
-def _paused_until(pauses: Sequence[Span], moments: Sequence[int]) -> list[int]:
+def _paused_until(pauses: Pauses, moments: Sequence[int]) -> list[int]:
     """For each moment, the total time paused before it."""
-    began = [pause.began_ns for pause in pauses]
-    before = [0, *accumulate(pause.length_ns for pause in pauses)]
+    began, ended = [pause[0] for pause in pauses], [pause[1] for pause in pauses]
+    before = [0, *accumulate(map(sub, ended, began))]
     paused: list[int] = []
     for moment in moments:
         index = bisect_right(began, moment)
-        not_yet = max(0, pauses[index - 1].ended_ns - moment) if index else 0
-        paused.append(before[index] - not_yet)
+        is_paused = index > 0 and moment < ended[index - 1]
+        paused.append(before[index] - (ended[index - 1] - moment if is_paused else 0))
     return paused
 
 
-def _overlap(rank: int, pauses: Sequence[Span]) -> Absent | None:
-    for earlier, later in pairwise(pauses):
-        if later.began_ns < earlier.ended_ns:
-            moments = {"began": later.began_ns, "ended": earlier.ended_ns}
-            return absent("invalid_telemetry", "window.pauses_overlap", rank=rank, **moments)
+def _overlap(rank: int, pauses: Pauses) -> Absent | None:
+    for (_, ended_ns), (began_ns, _) in pairwise(pauses):
+        if began_ns < ended_ns:
+            return absent("invalid_telemetry", "window.pauses_overlap", rank=rank, began=began_ns, ended=ended_ns)
     return None
 
 

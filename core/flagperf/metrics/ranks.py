@@ -75,7 +75,7 @@ def _rank_record(events: RankEvents, warmup: Warmup) -> RankRecord:
         data=tuple(events.data),
         began_ns=tuple(span.t_ns for span in events.loop_began),
         loop=rank_loop(events, warmup),
-        last_step=events.steps[-1].step if events.steps else None,
+        last_step=events.steps.numbers[-1] if events.steps else None,
         rows=tuple(measured_row(events.rank, row) for row in events.rows),
         reports=tuple(events.reports) if is_first else (),
         parts=tuple(events.parts) if is_first else (),

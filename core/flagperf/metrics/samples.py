@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from operator import sub
 
 import msgspec
 
@@ -87,7 +87,9 @@ def card_samples(
     # For host memory, a reading without a figure is no gap: the probe ran, but the worker had no process.
     watched_ns = found.times_ns if is_host else [t_ns for t_ns, _ in timed]
     moments_ns = sorted((*watched_ns, *edges_ns))
-    peak_ns, peak = max(timed, key=lambda each: each[1].used_bytes or 0)
+    used = [reading.used_bytes or 0 for _, reading in timed]
+    peak_ns, peak = timed[used.index(max(used))]
+    utilisations = [reading.utilisation_percent or 0 for _, reading in timed]
     totals = (reading.total_bytes for _, reading in ((peak_ns, peak), *timed))
     return DeviceSamples(
         card=card,
@@ -101,7 +103,7 @@ def card_samples(
         peak=peak,
         total_bytes=next((total for total in totals if total is not None), None),
         implausible=_implausible(timed),
-        has_bad_utilisation=any(not 0 <= (reading.utilisation_percent or 0) <= 100 for _, reading in timed),
+        has_bad_utilisation=not 0 <= min(utilisations) <= max(utilisations) <= 100,
         baseline=found.baseline,
     )
 
@@ -115,8 +117,9 @@ def _with_used(found: CardReadings) -> Timed:
 
 
 def _largest_gap(moments_ns: Sequence[int]) -> SampleGap:
-    longest = max(pairwise(moments_ns), key=lambda pair: pair[1] - pair[0], default=(moments_ns[0], moments_ns[0]))
-    return SampleGap(*longest)
+    gaps_ns = list(map(sub, moments_ns[1:], moments_ns)) or [0]
+    first = gaps_ns.index(max(gaps_ns))
+    return SampleGap(moments_ns[first], moments_ns[first] + gaps_ns[first])
 
 
 def _implausible(timed: Timed) -> MemoryUse | None:

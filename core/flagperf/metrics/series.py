@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from operator import gt, lt, sub
+from operator import attrgetter, gt, lt, sub
 from typing import Any
 
 import msgspec
@@ -50,7 +50,7 @@ NodeWindows = Mapping[tuple[int, str], Span]
 def card_series(card: DeviceKey, found: CardReadings, window: Span) -> Iterator[tuple[str, Series]]:
     """Figure (a field of Reading) -> its series, for those that were read inside the window."""
     for figure in (*NUMBERS, THROTTLING):
-        curve = _curve(found.times_ns, [getattr(reading, figure) for reading in found.readings], window)
+        curve = _curve(found.times_ns, list(map(attrgetter(figure), found.readings)), window)
         if curve.inside:
             yield (
                 figure,
@@ -80,10 +80,11 @@ def _series(card: DeviceKey, curve: _Curve, energy: Callable[[_Curve], float] | 
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where the window is among the times of readings: `times_ns[first:end]` are inside."""
+    """Where the window is among the times of readings."""
 
-    first: int
-    end: int
+    inside: slice
+    between: slice
+    """Without readings at the very start and end of the window."""
     largest_gap_seconds: float
 
 
@@ -97,7 +98,7 @@ class _Curve(msgspec.Struct, frozen=True):
 
     @property
     def inside(self) -> Sequence[Any]:
-        return self.values[self.place.first : self.place.end]
+        return self.values[self.place.inside]
 
     def at(self, t_ns: int) -> float:
         """Linear interpolation between neighbours; linear extrapolation outside the readings."""
@@ -121,13 +122,14 @@ def _curve(times_ns: Sequence[int], values: Sequence[Any], window: Span) -> _Cur
 @functools.lru_cache(maxsize=16)
 def _place(times_ns: tuple[int, ...], window: Span) -> _Place:
     """Cached because the figures of a node's cards are read at the same times."""
-    after_began, at_end = bisect_right(times_ns, window.began_ns), bisect_left(times_ns, window.ended_ns)
-    before = times_ns[:after_began][-1:] or (window.began_ns,)
+    at_start, after_start = bisect_left(times_ns, window.began_ns), bisect_right(times_ns, window.began_ns)
+    at_end, after_end = bisect_left(times_ns, window.ended_ns), bisect_right(times_ns, window.ended_ns)
+    before = times_ns[:after_start][-1:] or (window.began_ns,)
     after = times_ns[at_end:][:1] or (window.ended_ns,)
-    moments = (*before, *times_ns[after_began:at_end], *after)
+    moments = (*before, *times_ns[after_start:at_end], *after)
     return _Place(
-        first=bisect_left(times_ns, window.began_ns),
-        end=bisect_right(times_ns, window.ended_ns),
+        inside=slice(at_start, after_end),
+        between=slice(after_start, at_end),
         largest_gap_seconds=max(map(sub, moments[1:], moments)) / SECOND_NS,
     )
 
@@ -139,11 +141,11 @@ def _counted(curve: _Curve) -> float:
 def _integrated(curve: _Curve) -> float:
     """Trapezoidal rule. Power at the edges of the window is interpolated, or taken from the nearest sample."""
     window, first, last = curve.window, curve.times_ns[0], curve.times_ns[-1]
-    edges = {t_ns: curve.at(min(max(t_ns, first), last)) for t_ns in (window.began_ns, window.ended_ns)}
-    pairs = zip(curve.times_ns, curve.values, strict=True)
-    inside = {t_ns: value for t_ns, value in pairs if window.began_ns < t_ns < window.ended_ns}
-    points = sorted({**inside, **edges}.items())
-    return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairwise(points)))
+    start, end = (curve.at(min(max(t_ns, first), last)) for t_ns in (window.began_ns, window.ended_ns))
+    between = dict(zip(curve.times_ns[curve.place.between], curve.values[curve.place.between], strict=True))
+    points = {window.began_ns: start, **between, window.ended_ns: end}  # the last of several at one moment
+    pairs = pairwise(points.items())
+    return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairs))
 
 
 _ENERGY: dict[str, Callable[[_Curve], float]] = {"energy_joules": _counted, "power_watts": _integrated}
