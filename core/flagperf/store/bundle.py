@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import stat
@@ -22,6 +23,7 @@ from flagperf.kinds import KINDS
 from flagperf.metrics import Observed, Record
 from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store import schema1
+from flagperf.store.environment import resolved, with_references
 from flagperf.store.paths import (
     ALL_NODE_SAMPLES,
     ALL_RANK_EVENTS,
@@ -47,7 +49,7 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     try:
         for folder in FOLDERS:
             (path / folder).mkdir(parents=True)
-        write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
+        write_atomically(path / ENVIRONMENT_FILE, _pretty(with_references(nodes)))
         write_atomically(path / RUN_FILE, _pretty(run))
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
@@ -121,8 +123,11 @@ def read_bundle(path: Path) -> RecordedRun:
     if not isinstance(schema, int) or schema < 1:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: its schema is {schema!r}")
     nodes = read_json(path / ENVIRONMENT_FILE, list)
-    run = _converted(path / RUN_FILE, content, schema1.upgraded_run, Run, schema)
-    facts = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes, tuple[NodeFacts, ...], schema)
+    if schema == 1:
+        content = _converted(path / RUN_FILE, content, schema1.upgraded_run)
+        nodes = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes)
+    run: Run = _converted(path / RUN_FILE, content, functools.partial(msgspec.convert, type=Run))
+    facts: tuple[NodeFacts, ...] = _converted(path / ENVIRONMENT_FILE, nodes, resolved)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: a node has no devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
@@ -139,9 +144,9 @@ def _with_messages(run: Run, path: Path) -> Run:
         return run
 
 
-def _converted(path: Path, content: Any, upgrade: Callable[[Any], Any], kind: Any, schema: int) -> Any:
+def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
     try:
-        return msgspec.convert(upgrade(content) if schema == 1 else content, kind)
+        return convert(content)
     except (msgspec.ValidationError, LookupError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is not a valid run record: {error}") from None
 
