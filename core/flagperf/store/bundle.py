@@ -39,7 +39,7 @@ from flagperf.store.witness import file_digests, witness_files
 ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
 """Fields of run.json that are filled in when a run ends."""
 MAX_JSON_BYTES = 64 << 20
-"""Limit for run.json, environment.json and MANIFEST. A run on a thousand cards needs less than 1 MiB."""
+"""Limit for run.json, environment.json and MANIFEST. A run on 8,000 cards needs up to 11 MB."""
 MAX_LOG_BYTES = 64 << 30
 
 
