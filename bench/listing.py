@@ -11,7 +11,7 @@ import msgspec
 
 from bench.measure import Figure, NotMeasured, interleaved
 from flagperf.events import EventFile
-from flagperf.metrics import Record, compute_metrics
+from flagperf.metrics import Observed, Record, compute_metrics
 from flagperf.plan import make_plan, reach_nodes
 from flagperf.plugins import core_version, load_plugins
 from flagperf.spec import RunSpec
@@ -55,7 +55,7 @@ def _run_json() -> bytes:
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created="2025-01-02T03:04:05+00:00", flagperf_version=core_version(),
         spec=plan.spec, job=plan.job, manifest=plan.manifest, ending=Ending("succeeded"),
-        metrics=compute_metrics(plan.job, plan.manifest, Record(nothing, (nothing,), (nothing,))),
+        metrics=compute_metrics(Observed(plan.job, plan.manifest, Record(nothing, (nothing,), (nothing,)))),
     )  # fmt: skip
     return msgspec.json.format(msgspec.json.encode(run), indent=1)
 

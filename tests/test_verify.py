@@ -32,7 +32,7 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import compute_metrics, metric_versions
+from flagperf.metrics import Observed, compute_metrics, metric_versions
 from flagperf.spec import Resolved, Target, WorkOrder, fingerprint, work_orders
 from flagperf.store.bundle import (
     create_bundle,
@@ -89,7 +89,7 @@ def make_bundle(folder: Path, num_nodes: int = 1, *, whole_jobs: bool = False) -
     for order in work_orders(job):
         given = job if whole_jobs else order.job
         _write_node(path, order, fingerprint(msgspec.to_builtins(given)))
-    metrics = compute_metrics(run.job, run.manifest, read_record(path))
+    metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
     commands = (COMMAND,) * num_nodes
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=Ending("succeeded"), commands=commands))
     write_manifest(path, file_digests(path))
@@ -445,7 +445,7 @@ def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
     """The reason inside the reason comes back from JSON as a plain object."""
     run = read_bundle(bundle).run
     manifest = msgspec.structs.replace(run.manifest, target=Target("p_core", "no.such_key", gates=True))
-    metrics = compute_metrics(run.job, manifest, read_record(bundle))
+    metrics = compute_metrics(Observed(run.job, manifest, read_record(bundle)))
     gated_run = msgspec.structs.replace(run, manifest=manifest, metrics=metrics)
     ending = gated(Ending("succeeded"), gated_run)
     assert ending.reason == "p_core was not measured: the configuration has no number at no.such_key"

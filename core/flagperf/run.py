@@ -2,21 +2,21 @@
 
     RunSpec --plan--> Job --launch--> Worker(Case) --writes--> Events + Samples --measure--> Metrics --save--> Run
 
-Everything from `read_record` on depends only on files, so it can be repeated later and on another machine.
+Everything from `measure` on depends only on files, so it can be repeated later and on another machine.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.events import EventFile
 from flagperf.fleet import Fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
-from flagperf.metrics import Record, compute_metrics, measured_rows, metric_versions
+from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan, reach_nodes, with_meeting_place
 from flagperf.plugins import core_version, load_plugins
 from flagperf.report import check_layout
@@ -25,14 +25,13 @@ from flagperf.store.bundle import (
     check_writable,
     create_bundle,
     read_bundle,
-    read_record,
     remove_unstarted,
     seal,
     write_run,
 )
-from flagperf.store.commands import launched_commands
 from flagperf.store.listing import runs_directory
-from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, gated
+from flagperf.store.measure import Measured, measure
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
@@ -71,26 +70,21 @@ def execute(
     check_layout(plan.manifest)
     try:
         bundle = create_bundle(runs_dir, run, plan.nodes)
-        ending = run_job(job, fleet, bundle, on_progress, plan.spec.interface or "")
+        measured = functools.cache(functools.partial(measure, bundle, job, plan.manifest))
+        interface = plan.spec.interface or ""
+        ending = run_job(job, fleet, bundle, on_progress, interface, lambda: measured().damage)
     except KeyboardInterrupt:  # before the run began; from then on it ends as interrupted
         remove_unstarted(runs_dir / run.id)
         raise
-    record = _readable_record(bundle)
-    metrics = compute_metrics(job, plan.manifest, record)
-    measured = msgspec.structs.replace(
-        run, metrics=metrics, rows=measured_rows(record), commands=launched_commands(record)
-    )
-    write_run(bundle, msgspec.structs.replace(measured, ending=gated(ending, measured)))
-    seal(bundle)
+    end_run(bundle, run, ending, measured())
     return read_bundle(bundle)
 
 
-def _readable_record(bundle: Path) -> Record:
-    """Nothing where a file was damaged during the run: the ending says so."""
-    try:
-        return read_record(bundle)
-    except BadInput:
-        return Record(parent=EventFile(()), ranks=(), samples=())
+def end_run(bundle: Path, run: Run, ending: Ending, measured: Measured) -> None:
+    """Complete run.json and seal the bundle."""
+    found = msgspec.structs.replace(run, metrics=measured.metrics, rows=measured.rows, commands=measured.commands)
+    write_run(bundle, msgspec.structs.replace(found, ending=gated(ending, found)))
+    seal(bundle)
 
 
 def _now() -> str:

@@ -10,10 +10,9 @@ from typing import Any, cast
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.events import ProbeStarted, RunEnded, RunStarted, Sampled, WorkerStarted
-from flagperf.kinds import KINDS
-from flagperf.metrics import Metric, Record, measured_rows, recompute_metrics
-from flagperf.metrics.ranks import failure_of, of, rank_records
+from flagperf.events import EventFile, RunEnded, RunStarted, WorkerStarted
+from flagperf.metrics import Metric, Observed, recompute_metrics
+from flagperf.metrics.by_type import of
 from flagperf.metrics.registry import REMOVED
 from flagperf.plugins import core_version
 from flagperf.spec import Job, PlannedNode
@@ -68,7 +67,7 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
         if not (path / RUN_FILE).exists():
             return [f"{RUN_FILE} is missing", *problems], None
         run = read_bundle(path).run
-        problems.extend(_problems(path, run, read_record(path), digests))  # keeps those before an error
+        problems.extend(_problems(path, run, digests))  # keeps those before an error
     except BadInput as error:
         problems.append(str(error))
     except OSError as error:
@@ -80,19 +79,22 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
     return problems, run
 
 
-def _problems(path: Path, run: Run, record: Record, digests: Mapping[str, str]) -> Iterator[str]:
+def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]:
+    observed = Observed(run.job, run.manifest, read_record(path))
+    observed.read_files()
+    parent = observed.record.parent
     if run.ending is None:
         if (path / MANIFEST_FILE).exists():
             yield f"{RUN_FILE} has no ending: the run was never finished"
         return
-    yield from witness_problems(path, record.parent, digests)
-    yield from _metric_problems(run, record)
-    yield from _row_problems(run, record)
-    yield from _ending_problems(run, record)
-    yield from _plan_problems(path, record)
-    yield from _command_problems(run, record)
-    yield from _worker_problems(run.job, job_fingerprints(path), record)
-    yield from _probe_problems(run.job, record)
+    yield from witness_problems(path, parent, digests)
+    yield from _metric_problems(run, observed)
+    yield from _row_problems(run, observed)
+    yield from _ending_problems(run, observed)
+    yield from _plan_problems(path, parent)
+    yield from _command_problems(run, parent)
+    yield from _worker_problems(job_fingerprints(path), observed)
+    yield from _probe_problems(observed)
 
 
 def _unchecked_signature(path: Path) -> list[str]:
@@ -102,7 +104,7 @@ def _unchecked_signature(path: Path) -> list[str]:
 # --- metrics and ending ---------------------------------------------------------------------------------------------
 
 
-def _metric_problems(run: Run, record: Record) -> Iterator[str]:
+def _metric_problems(run: Run, observed: Observed) -> Iterator[str]:
     """Recompute each stored metric with the formula version stored with it. An older run does not need metrics that a
     later flagperf added."""
     stored = {metric.name: metric for metric in run.metrics}
@@ -110,7 +112,7 @@ def _metric_problems(run: Run, record: Record) -> Iterator[str]:
         yield f"run.json: {len(run.metrics) - len(stored)} metrics are duplicates"
     yield from _version_problems(run.metric_versions, stored)
     versions = {name: metric.version for name, metric in stored.items()}
-    again = {metric.name: metric for metric in recompute_metrics(run.job, run.manifest, record, versions)}
+    again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
     for name, metric in stored.items():
         if name in again:
             yield from _field_problems(metric, again[name], _compared_fields(run))
@@ -153,8 +155,8 @@ def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -
             yield f"{stored.name}: stored {field} {_text(before)}, recomputed {_text(again)}"
 
 
-def _row_problems(run: Run, record: Record) -> Iterator[str]:
-    again = measured_rows(record)
+def _row_problems(run: Run, observed: Observed) -> Iterator[str]:
+    again = observed.rows
     if len(run.rows) != len(again):
         yield f"run.json has {len(run.rows)} measured rows, the raw files have {len(again)}"
     for stored, recomputed in zip(run.rows, again, strict=False):
@@ -173,16 +175,16 @@ def _text(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _ending_problems(run: Run, record: Record) -> Iterator[str]:
+def _ending_problems(run: Run, observed: Observed) -> Iterator[str]:
     assert run.ending is not None
-    raw = of(record.parent.events, RunEnded)
+    raw = of(observed.record.parent.events, RunEnded)
     if len(raw) != 1:
         yield f"ending: {PARENT_EVENTS} has {len(raw)} endings, a finished run has one"
         return
     ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
     if not _is_same(run, ending):
         yield f"ending: stored {_ending(run.ending)}, recomputed {_ending(ending)}"
-    unhappy = failure_of(run.job, rank_records(record.ranks, KINDS[run.manifest.kind]))
+    unhappy = observed.failure
     if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
         yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
 
@@ -206,8 +208,8 @@ def _ending(ending: Ending) -> str:
 # --- what was run ---------------------------------------------------------------------------------------------------
 
 
-def _plan_problems(path: Path, record: Record) -> Iterator[str]:
-    started = of(record.parent.events, RunStarted)
+def _plan_problems(path: Path, parent: EventFile) -> Iterator[str]:
+    started = of(parent.events, RunStarted)
     if not started or not started[0].planned:
         yield f"{PARENT_EVENTS} does not record what was planned"
         return
@@ -220,29 +222,31 @@ def _plan_problems(path: Path, record: Record) -> Iterator[str]:
         yield "environment.json has changed since the run began"
 
 
-def _command_problems(run: Run, record: Record) -> Iterator[str]:
+def _command_problems(run: Run, parent: EventFile) -> Iterator[str]:
     """Older versions stored the planned commands; `_plan_problems` compares those."""
-    was_planned = any("commands" in event.planned for event in of(record.parent.events, RunStarted))
-    if not was_planned and run.commands != launched_commands(record):
+    was_planned = any("commands" in event.planned for event in of(parent.events, RunStarted))
+    if not was_planned and run.commands != launched_commands(parent):
         yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
-def _worker_problems(job: Job, fingerprints: Mapping[int, Collection[str]], record: Record) -> Iterator[str]:
-    for rank in rank_records(record.ranks, KINDS[job.kind]):
+def _worker_problems(fingerprints: Mapping[int, Collection[str]], observed: Observed) -> Iterator[str]:
+    job, nodes = observed.job, _planned_nodes(observed.job)
+    planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
+    for rank in observed.ranks:
         started = rank.started
-        named = list(_named_differences(job, started))
+        named = list(_named_differences(planned, nodes.get(started.node_index), started))
         yield from (f"rank {started.rank}: {difference}" for difference in named)
         if started.job not in fingerprints.get(started.node_index, ()) and not named:
             yield f"rank {started.rank}: the job that it received differs from the one in run.json"
 
 
-def _named_differences(job: Job, started: WorkerStarted) -> Iterator[str]:
+def _named_differences(
+    planned: Mapping[str, object], node: PlannedNode | None, started: WorkerStarted
+) -> Iterator[str]:
     said = {"precision": started.precision, "batch size": started.batch_size, "world size": started.world_size}
-    planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
     for name, value in planned.items():
         if said[name] != value:
             yield f"run.json has {name} {value}, but the worker used {said[name]}"
-    node = _node(job, started.node_index)
     if node is None or started.local_rank >= len(node.devices):
         yield f"run.json has no device for local rank {started.local_rank} of node {started.node_index}"
         return
@@ -253,18 +257,19 @@ def _named_differences(job: Job, started: WorkerStarted) -> Iterator[str]:
         yield f"run.json has devices {', '.join(devices)}, but the worker used {started.device_id}"
 
 
-def _probe_problems(job: Job, record: Record) -> Iterator[str]:
-    for file in record.samples:
-        for started in of(file.events, ProbeStarted):
-            node = _node(job, started.node_index)
+def _probe_problems(observed: Observed) -> Iterator[str]:
+    job, nodes = observed.job, _planned_nodes(observed.job)
+    for record in observed.nodes:
+        for started in record.starts:
+            node = nodes.get(started.node_index)
             if node is None or started.vendor != job.vendor:
                 yield f"node {started.node_index}: its probe read cards of {started.vendor}, not those of this job"
                 continue
             known = {device.id for device in node.devices}
-            readings = {reading.device_id for event in of(file.events, Sampled) for reading in event.readings}
-            if readings - known:
-                yield f"node {node.index}: run.json has no device {', '.join(sorted(readings - known))}"
+            if record.read_ids - known:
+                yield f"node {node.index}: run.json has no device {', '.join(sorted(record.read_ids - known))}"
 
 
-def _node(job: Job, index: int) -> PlannedNode | None:
-    return next((node for node in job.nodes if node.index == index), None)
+def _planned_nodes(job: Job) -> dict[int, PlannedNode]:
+    """By their index. Of several with one index, the first."""
+    return {node.index: node for node in reversed(job.nodes)}

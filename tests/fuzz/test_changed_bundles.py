@@ -99,13 +99,13 @@ LIMITED = """
 import msgspec
 import sys
 from flagperf.cli import run_cli
-from flagperf.metrics import compute_metrics
+from flagperf.metrics import Observed, compute_metrics
 from flagperf.store.bundle import read_bundle, read_record
 from pathlib import Path
 bundle = Path(sys.argv[1])
 codes = [run_cli(["runs", "verify", str(bundle)]), run_cli(["report", str(bundle), "--format", "md"])]
 run = read_bundle(bundle).run
-metrics = compute_metrics(run.job, run.manifest, read_record(bundle))  # as at the end of a run
+metrics = compute_metrics(Observed(run.job, run.manifest, read_record(bundle)))  # as at the end of a run
 assert msgspec.json.encode(metrics) == msgspec.json.encode(run.metrics)
 print(codes)
 """

@@ -28,7 +28,7 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import Metric, Record, compute_metrics
+from flagperf.metrics import Metric, Observed, Record, compute_metrics
 from flagperf.spec import Job, Manifest, PlannedNode, Quality, Resolved, Target, nest
 from run_builders import minimal_job, minimal_manifest
 
@@ -194,4 +194,4 @@ def record_of(*ranks: EventFile, parent: EventFile = EMPTY, samples: Iterable[Ev
 
 
 def metrics_of(job: Job, record: Record, manifest: Manifest | None = None) -> dict[str, Metric]:
-    return {metric.name: metric for metric in compute_metrics(job, manifest or make_manifest(), record)}
+    return {metric.name: metric for metric in compute_metrics(Observed(job, manifest or make_manifest(), record))}

@@ -55,7 +55,7 @@ def recorded_again(path: Path, more: dict[str, int]) -> Path:
     """The same raw files, as a run whose plan had these metrics as well."""
     run = read_bundle(path).run
     versions = {**run.metric_versions, **more}
-    metrics = recompute_metrics(run.job, run.manifest, read_record(path), versions)
+    metrics = recompute_metrics(Observed(run.job, run.manifest, read_record(path)), versions)
     write_run(path, msgspec.structs.replace(run, metrics=metrics, metric_versions=versions))
     write_manifest(path, file_digests(path))
     return path

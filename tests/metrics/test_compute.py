@@ -12,7 +12,7 @@ from write_metrics_docs import with_index
 
 from flagperf.events import EventFile
 from flagperf.kinds import KINDS
-from flagperf.metrics import Metric, Record, compute_metrics
+from flagperf.metrics import Metric, Observed, Record, compute_metrics
 from flagperf.metrics.flops import FORMULAS
 from flagperf.metrics.metric import Mark, Reason
 from flagperf.metrics.registry import ENTRIES, kind_entries
@@ -26,7 +26,7 @@ def headings():
 
 def test_names_are_those_of_the_kind_and_in_order():
     for job, kind in itertools.product((make_job(), make_job([2, 2])), KINDS.values()):
-        metrics = compute_metrics(job, make_manifest(kind=kind.name), record_of())
+        metrics = compute_metrics(Observed(job, make_manifest(kind=kind.name), record_of()))
         assert [metric.name for metric in metrics] == [*(entry.name for entry in kind_entries(kind)), "acc", "target"]
 
 

@@ -17,7 +17,7 @@ from test_replays import JOB, replay_record
 
 from flagperf.api import DataFile
 from flagperf.events import DataDescribed, EventFile
-from flagperf.metrics import CurveData, CurvePoint, loss_curve
+from flagperf.metrics import CurveData, CurvePoint, Observed, loss_curve
 
 
 def curve_of(*ranks, events=(), job=None, **manifest):
@@ -26,7 +26,7 @@ def curve_of(*ranks, events=(), job=None, **manifest):
     for rank, pairs in enumerate(ranks):
         steps = [step(n, n, n + 1, loss=loss, samples=samples) for n, (loss, samples) in enumerate(pairs, start=1)]
         files.append(rank_file(*events, began(1), *steps, ended(99), rank=rank))
-    return loss_curve(job or make_job([len(files)]), make_manifest(**manifest), record_of(*files))
+    return loss_curve(Observed(job or make_job([len(files)]), make_manifest(**manifest), record_of(*files)))
 
 
 def test_a_loss_is_the_mean_over_the_samples_of_all_ranks():
@@ -37,7 +37,7 @@ def test_a_loss_is_the_mean_over_the_samples_of_all_ranks():
 
 def test_warm_up_belongs_to_the_curve():
     """Ten steps, two of them warm-up; the last one (0.5 x 3 + 0.9 x 1) / 4 = 0.6."""
-    curve = loss_curve(JOB, make_manifest(), replay_record("clean-2-ranks"))
+    curve = loss_curve(Observed(JOB, make_manifest(), replay_record("clean-2-ranks")))
     assert (curve.first_step, curve.last_step) == (1, 10)
     assert curve.points[0] == CurvePoint(1, 2.5, 8)
     assert curve.points[-1] == CurvePoint(10, pytest.approx(0.6), 4)
@@ -45,7 +45,7 @@ def test_warm_up_belongs_to_the_curve():
 
 @pytest.mark.parametrize("name", ["one-rank-dead", "torn-last-line", "empty"])
 def test_a_run_that_was_not_finished_has_no_curve_but_a_reason(name):
-    assert loss_curve(JOB, make_manifest(), replay_record(name)).reason == "run_failed"
+    assert loss_curve(Observed(JOB, make_manifest(), replay_record(name))).reason == "run_failed"
 
 
 def test_a_step_without_a_loss_stays_in_the_curve_with_the_reason():
@@ -55,7 +55,7 @@ def test_a_step_without_a_loss_stays_in_the_curve_with_the_reason():
 
 def test_a_run_that_diverged_has_a_curve_that_says_so():
     steps = [step(n, n, n + 1, diverged=True) for n in (1, 2)]
-    curve = loss_curve(make_job(), make_manifest(), record_of(rank_file(began(1), *steps, ended(9))))
+    curve = loss_curve(Observed(make_job(), make_manifest(), record_of(rank_file(began(1), *steps, ended(9)))))
     assert [point.loss for point in curve.points] == [None, None]
     assert curve.points[1].remark == "training diverged: the loss of step 2 is not a finite number"
 
@@ -93,4 +93,7 @@ def test_a_simulated_run_is_called_so():
 
 def test_a_missing_rank_is_named():
     record = record_of(EventFile((started(0), began(1), step(1, 1, 2, loss=1.0), ended(2))))
-    assert loss_curve(make_job([2]), make_manifest(), record).detail == "no record of rank 1: 1 of 2 ranks started"
+    assert (
+        loss_curve(Observed(make_job([2]), make_manifest(), record)).detail
+        == "no record of rank 1: 1 of 2 ranks started"
+    )

@@ -17,7 +17,7 @@ from metric_builders import (
 )
 
 from flagperf.events import EventFile, PartsReported
-from flagperf.metrics import compute_metrics
+from flagperf.metrics import Observed, compute_metrics
 from flagperf.spec import Quality, Resolved, Target
 
 
@@ -78,7 +78,7 @@ def test_a_quality_called_loss_takes_the_place_of_the_step_loss():
     metrics = reports(began(0), step(1, 0, 1, loss=5.0), ended(1), reported(loss=1.5), manifest=manifest)
     assert (metrics["loss"].value, metrics["loss"].unit, metrics["loss"].definition) == (1.5, "nats", "quality")
     assert metrics["loss_first"].value == 5.0
-    names = [metric.name for metric in compute_metrics(make_job(), manifest, record_of())]
+    names = [metric.name for metric in compute_metrics(Observed(make_job(), manifest, record_of()))]
     assert names.count("loss") == 1
     assert names[-2:] == ["loss", "target"]
 

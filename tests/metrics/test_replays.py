@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from metric_builders import GIB, make_job, metrics_of
 
-from flagperf.events import read_all, read_events
+from flagperf.events import EventFiles, read_events
 from flagperf.metrics import Record
 
 REPLAYS = Path(__file__).parent.parent / "replays"
@@ -64,8 +64,8 @@ def replay_record(name):
     folder = REPLAYS / name
     return Record(
         parent=read_events(folder / "events" / "parent.jsonl"),
-        ranks=read_all(folder.glob("events/rank-*.jsonl"), "training"),
-        samples=read_all(folder.glob("samples/node-*.jsonl")),
+        ranks=tuple(EventFiles(folder.glob("events/rank-*.jsonl"), "training")),
+        samples=tuple(EventFiles(folder.glob("samples/node-*.jsonl"))),
     )
 
 

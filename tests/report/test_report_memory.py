@@ -19,7 +19,7 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.messages import message
-from flagperf.metrics import Record, compute_metrics
+from flagperf.metrics import Observed, Record, compute_metrics
 from flagperf.report import page
 from flagperf.store.run import Ending
 
@@ -72,7 +72,7 @@ def run_of(*more, mapping="pci"):
         (EventFile((probe, *SAMPLES, *more)),),
     )
     plan = job(devices=NUM_CARDS)
-    measured = {metric.name: metric for metric in compute_metrics(plan, recorded().run.manifest, record)}
+    measured = {metric.name: metric for metric in compute_metrics(Observed(plan, recorded().run.manifest, record))}
     figures = {name: metric for name, metric in measured.items() if name.startswith("mem_")}
     return recorded(plan=plan, figures={**metrics(), **figures})
 

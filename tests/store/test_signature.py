@@ -18,7 +18,7 @@ from flagperf.cli import run_cli
 from flagperf.errors import BadInput
 from flagperf.events import EVENT_SCHEMA, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.messages import message
-from flagperf.metrics import compute_metrics, metric_versions
+from flagperf.metrics import Observed, compute_metrics, metric_versions
 from flagperf.store import signature
 from flagperf.store.bundle import (
     create_bundle,
@@ -57,7 +57,7 @@ def bundle(tmp_path: Path) -> Path:
             1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path), seals=True
         )
         writer.write(started, RunEnded(2, ending.status, ending.reason, ending.message))
-    metrics = compute_metrics(run.job, run.manifest, read_record(path))
+    metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=ending))
     seal(path)
     return path

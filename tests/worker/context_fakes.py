@@ -7,7 +7,7 @@ from typing import Any
 from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEvent, precision
 from flagperf.events import Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
-from flagperf.metrics import Metric, Record, compute_metrics
+from flagperf.metrics import Metric, Observed, Record, compute_metrics
 from flagperf.spec import Resolved
 from flagperf.worker import Context
 from run_builders import minimal_job, minimal_manifest
@@ -173,4 +173,4 @@ def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> 
     rank = EventFile((started, *world.events, WorkerEnded(world.now_ns, "succeeded")))  # type: ignore[arg-type]
     record = Record(EventFile(()), (rank,), ())
     job = minimal_job(config=Resolved({"training": {"warmup_steps": warmup_steps}}, {}, {}), memory_scope="device")
-    return {metric.name: metric for metric in compute_metrics(job, minimal_manifest(), record)}
+    return {metric.name: metric for metric in compute_metrics(Observed(job, minimal_manifest(), record))}

@@ -13,7 +13,7 @@ from flagperf.api.device import Device
 from flagperf.api.machine import Machine
 
 
-class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
+class Reading(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One card at one moment. Integer bytes; what could not be read is None with its reason in `missing`, never 0."""
 
     device_id: str

@@ -1,6 +1,6 @@
 """The record of a run: typed events and the files that contain them."""
 
-from flagperf.events.files import EventFile, EventWriter, decode_events, read_all, read_events, this_clock
+from flagperf.events.files import EventFile, EventFiles, EventWriter, decode_events, read_events, this_clock
 from flagperf.events.schema import (
     EVENT_SCHEMA,
     WORK,
@@ -44,6 +44,7 @@ __all__ = [
     "EvaluationAdvanced",
     "Event",
     "EventFile",
+    "EventFiles",
     "EventWriter",
     "ModelDescribed",
     "PartsReported",
@@ -66,7 +67,6 @@ __all__ = [
     "WorkersEnded",
     "WorkersLaunched",
     "decode_events",
-    "read_all",
     "read_events",
     "this_clock",
 ]

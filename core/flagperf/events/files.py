@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,7 @@ from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
 from flagperf.files import read_regular
 
 MAX_EVENT_BYTES = 2 << 30
-"""About ten million steps. The whole file is in memory while metrics are computed."""
+"""About ten million steps. A file is in memory as a whole while it is read."""
 
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.json.Encoder()
@@ -109,18 +109,27 @@ def _schema_of(lines: Sequence[bytes]) -> int:
 
 def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Decoder[Any]) -> EventFile:
     events: list[AnyEvent] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            events.append(decoder.decode(line))
-        except _UNDECODABLE as error:
-            if number == len(lines) and not line.endswith(b"\n"):
-                return EventFile(tuple(events), torn=True)
-            raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
+    try:
+        for event in map(decoder.decode, lines):
+            events.append(event)  # one by one: their number is the place of an error
+    except _UNDECODABLE as error:
+        number = len(events) + 1
+        if number == len(lines) and not lines[-1].endswith(b"\n"):
+            return EventFile(tuple(events), torn=True)
+        raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
     return EventFile(tuple(events))
 
 
-def read_all(paths: Iterable[Path], measured_span: str = "") -> tuple[EventFile, ...]:
-    return tuple(read_events(path, measured_span) for path in sorted(paths))
+class EventFiles:
+    """Event files in the order of their names. They are read while they are iterated over, one at a time: those of a
+    large run do not fit into memory together."""
+
+    def __init__(self, paths: Iterable[Path], measured_span: str = "") -> None:
+        self._paths = sorted(paths)
+        self._measured_span = measured_span
+
+    def __iter__(self) -> Iterator[EventFile]:
+        return (read_events(path, self._measured_span) for path in self._paths)
 
 
 def this_clock() -> Clock:

@@ -28,7 +28,9 @@ def snake_case(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, tag_field="type", tag=snake_case, omit_defaults=True, gc=False):
+    """The garbage collector need not look at events, of which there are many: they hold plain values."""
+
     t_ns: int
     """When the event was recorded; for a span, when it ended."""
 
@@ -263,7 +265,7 @@ class ProbeStarted(Event, frozen=True):
     """Figures that all chips of a board share. Sums count them once for each board."""
 
 
-class CpuUse(msgspec.Struct, frozen=True):
+class CpuUse(msgspec.Struct, frozen=True, gc=False):
     """Cumulative CPU seconds on the cores that the run may use: of all processes, and of the run's processes. Only
     differences are meaningful."""
 

@@ -7,11 +7,11 @@ started, and the run's ending is whatever was noticed first. What the nodes wrot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from flagperf.errors import BadInput, FlagPerfError
+from flagperf.errors import FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.fleet import Fleet
 from flagperf.launch.collect import collect_parts
@@ -19,7 +19,7 @@ from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
 from flagperf.spec import Failure, Job, work_orders
-from flagperf.store.bundle import environment_fingerprint, planned_fields, read_record, writing
+from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
 from flagperf.store.paths import PARENT_EVENTS, node_log, rank_events
 from flagperf.store.run import Ending, Status, ended
 
@@ -29,8 +29,19 @@ Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
 
 
-def run_job(job: Job, fleet: Fleet, bundle: Path, on_progress: OnProgress, interface: str = "") -> Ending:
-    """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed)."""
+def run_job(
+    job: Job,
+    fleet: Fleet,
+    bundle: Path,
+    on_progress: OnProgress,
+    interface: str = "",
+    find_damage: Callable[[], Message | None] = lambda: None,
+) -> Ending:
+    """Always returns an ending. Raises only where the bundle itself cannot be written (BundleFailed).
+
+    `find_damage` reads the record when the agents have ended. What was damaged during the run makes it a failed one: no
+    figure can be made of it.
+    """
     with writing(bundle):
         writer = EventWriter(bundle / PARENT_EVENTS)
 
@@ -43,7 +54,7 @@ def run_job(job: Job, fleet: Fleet, bundle: Path, on_progress: OnProgress, inter
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
         collected = _collect(job, fleet, bundle)
         ignore_signals()  # the run has ended: nothing is left to interrupt
-        ending = _first_problem(ending, collected, _incomplete(job, bundle), _unreadable(bundle))
+        ending = _first_problem(ending, collected, _incomplete(job, bundle), _failed(find_damage()))
         _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
@@ -76,13 +87,8 @@ def _incomplete(job: Job, bundle: Path) -> Ending | None:
     return ended("failed", message("ending.ranks_missing", rank=missing[0], count=len(missing))) if missing else None
 
 
-def _unreadable(bundle: Path) -> Ending | None:
-    """A record that was damaged during the run is a failed run: no figure can be made of it."""
-    try:
-        read_record(bundle)
-    except BadInput as error:
-        return ended("failed", message("ending.record_unreadable", why=str(error)))
-    return None
+def _failed(why: Message | None) -> Ending | None:
+    return None if why is None else ended("failed", why)
 
 
 def _keep_errors(fleet: Fleet, bundle: Path) -> None:

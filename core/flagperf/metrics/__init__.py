@@ -23,7 +23,8 @@ _MODULES = {
     "compute": ("compute_metrics", "metric_versions", "recompute_metrics"),
     "curve": ("CurveData", "CurvePoint", "LossCurve", "loss_curve"),
     "metric": ("Interval", "Mark", "Metric", "Reason", "Record"),
-    "rows": ("MeasuredRow", "measured_rows"),
+    "observed": ("Observed",),
+    "rows": ("MeasuredRow",),
 }
 """Module -> the names that it gives."""
 
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
     from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
     from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
-    from flagperf.metrics.rows import MeasuredRow, measured_rows
+    from flagperf.metrics.observed import Observed
+    from flagperf.metrics.rows import MeasuredRow
 else:
     __getattr__ = lazy_modules(__name__, _MODULES)
 
@@ -59,6 +61,7 @@ __all__ = [
     "Mark",
     "MeasuredRow",
     "Metric",
+    "Observed",
     "Reason",
     "Record",
     "Rule",
@@ -70,7 +73,6 @@ __all__ = [
     "compute_metrics",
     "loss_aligned",
     "loss_curve",
-    "measured_rows",
     "metric_versions",
     "obstacles",
     "recompute_metrics",

@@ -7,22 +7,21 @@ from collections.abc import Iterable, Mapping
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, absent
 from flagperf.metrics.host_load import is_busy_host
-from flagperf.metrics.metric import Mark, Metric, Record
+from flagperf.metrics.metric import Mark, Metric
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import target_entry
-from flagperf.metrics.ranks import RankRecord
 from flagperf.metrics.registry import entries_of, entry_of
-from flagperf.spec import Job, Manifest
+from flagperf.spec import Manifest
 
 TARGET = "target"
 
 
-def compute_metrics(job: Job, manifest: Manifest, record: Record) -> tuple[Metric, ...]:
+def compute_metrics(run: Observed) -> tuple[Metric, ...]:
     """Always the same metrics in the same order: those of the case's kind, its qualities, the target.
 
     Never raises for an incomplete record: a metric that cannot be computed has a reason instead of a value.
     """
-    return recompute_metrics(job, manifest, record, metric_versions(manifest))
+    return recompute_metrics(run, metric_versions(run.manifest))
 
 
 def metric_versions(manifest: Manifest) -> dict[str, int]:
@@ -30,9 +29,9 @@ def metric_versions(manifest: Manifest) -> dict[str, int]:
     return {**{entry.name: entry.version for entry in entries_of(manifest)}, TARGET: target_entry({}).version}
 
 
-def recompute_metrics(job: Job, manifest: Manifest, record: Record, versions: Mapping[str, int]) -> tuple[Metric, ...]:
+def recompute_metrics(run: Observed, versions: Mapping[str, int]) -> tuple[Metric, ...]:
     """Compute each metric with the requested formula version. Metrics without such a formula are omitted."""
-    run = Observed(job, manifest, record)
+    manifest = run.manifest
     marks = run_marks(run)
     findings: dict[str, Finding] = {}
     metrics: list[Metric] = []
@@ -61,19 +60,13 @@ def _of_another_kind(run: Observed, entry: MetricEntry) -> Absent | None:
 
 def run_marks(run: Observed) -> tuple[Mark, ...]:
     marks: list[Mark] = []
-    record = run.record
     if run.job.oversubscribed:
         marks.append("oversubscribed")
     if is_busy_host(run):
         marks.append("busy_host")
-    if any(rank.started.mapping == "none" or not _has_device(run.job, rank) for rank in run.ranks):
+    assigned = {(node.index, device.id) for node in run.job.nodes for device in node.devices}
+    if any(rank.started.mapping == "none" or rank.card not in assigned for rank in run.ranks):
         marks.append("unverified_mapping")
-    if any(file.torn for file in (record.parent, *record.ranks, *record.samples)):
+    if run.has_torn_file:
         marks.append("torn_record")
     return tuple(marks)
-
-
-def _has_device(job: Job, rank: RankRecord) -> bool:
-    """Whether the card that the worker reports is assigned to its node by the job."""
-    node = next((node for node in job.nodes if node.index == rank.started.node_index), None)
-    return node is not None and rank.started.device_id in {device.id for device in node.devices}

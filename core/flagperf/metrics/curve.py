@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from flagperf.events import DataDescribed, ModelDescribed, StepFinished
 from flagperf.metrics.finding import Absent, absent
-from flagperf.metrics.metric import Record
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import global_loss
-from flagperf.metrics.ranks import of
-from flagperf.spec import Job, Manifest
+from flagperf.metrics.ranks import RankRecord
+from flagperf.metrics.spans import Loop
+from flagperf.spec import Job
 
 MODEL_FIELDS = ("parameters", "layers", "heads", "sequence")
 
@@ -61,17 +60,17 @@ class LossCurve(msgspec.Struct, frozen=True):
         return self.points[-1].step
 
 
-def loss_curve(job: Job, manifest: Manifest, record: Record) -> LossCurve | Absent:
-    run = Observed(job, manifest, record)
+def loss_curve(run: Observed) -> LossCurve | Absent:
+    job = run.job
     if "losses" not in run.kind.metrics:
         return absent("not_applicable", "kind.not_measured", kind=run.kind.name)
     if isinstance(run.loop, Absent):
         return run.loop
-    steps = run.loop.steps
-    if not steps:
+    loop = run.loop
+    if not loop.num_steps:
         return absent("not_measured", "quality.no_step")
-    points = tuple(map(_point, steps))
-    has_diverged = any(one.diverged for ranks in steps for one in ranks)
+    points = tuple(_point(loop, index) for index in range(loop.num_steps))
+    has_diverged = any(rank.diverged for rank in loop.ranks)
     if not has_diverged and all(point.loss is None for point in points):
         return absent("not_measured", "quality.no_loss_at_any_step")
     return LossCurve(
@@ -83,26 +82,26 @@ def loss_curve(job: Job, manifest: Manifest, record: Record) -> LossCurve | Abse
         device=job.device_model.short_name,
         shape=job.shape,
         profile=job.profile,
-        model=_model(record),
-        data=_data(job, record),
+        model=_model(run.ranks),
+        data=_data(job, run.ranks),
         values=run.values,
     )
 
 
-def _point(steps: Sequence[StepFinished]) -> CurvePoint:
-    samples = sum(step.samples for step in steps)
-    finding = global_loss(steps)
+def _point(loop: Loop, index: int) -> CurvePoint:
+    number, samples = loop.first_step + index, sum(rank.samples[index] for rank in loop.ranks)
+    finding = global_loss(loop, index)
     if isinstance(finding, Absent):
-        return CurvePoint(steps[0].step, None, samples, finding.detail)
-    return CurvePoint(steps[0].step, float(finding.value), samples)
+        return CurvePoint(number, None, samples, finding.detail)
+    return CurvePoint(number, float(finding.value), samples)
 
 
-def _model(record: Record) -> dict[str, int]:
-    described = [model for file in record.ranks for model in of(file.events, ModelDescribed)]
-    return {name: getattr(described[0], name) for name in MODEL_FIELDS} if described else {}
+def _model(ranks: Sequence[RankRecord]) -> dict[str, int]:
+    described = next((model for rank in ranks for model in rank.models), None)
+    return {name: getattr(described, name) for name in MODEL_FIELDS} if described else {}
 
 
-def _data(job: Job, record: Record) -> tuple[CurveData, ...]:
+def _data(job: Job, ranks: Sequence[RankRecord]) -> tuple[CurveData, ...]:
     """The data that the workers reported, else the files that were checked before the run."""
-    described = {CurveData(e.name, e.sha256) for file in record.ranks for e in of(file.events, DataDescribed)}
+    described = {CurveData(data.name, data.sha256) for rank in ranks for data in rank.data}
     return tuple(sorted(described or {CurveData(file.path, file.sha256) for file in job.data_files}))

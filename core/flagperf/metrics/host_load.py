@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from flagperf import units
-from flagperf.events import CpuUse, ProbeEnded, Sampled
+from flagperf.events import CpuUse
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.ranks import of
-from flagperf.metrics.samples import probe_files
 from flagperf.units import SECOND_NS
 
 BUSY_SHARE = 0.10
@@ -31,11 +29,11 @@ def cpu_others(run: Observed) -> Finding:
     """The share on the busiest machine. Nodes on the same machine do not count as other processes."""
     machines: dict[str, list[_Rates]] = {}
     seen: set[int] = set()
-    for started, file in probe_files(run.record.samples):
-        rates = _rates([(sample.t_ns, sample.cpu) for sample in of(file.events, Sampled) if sample.cpu is not None])
-        if rates is not None:
-            machines.setdefault(started.clock.boot_id, []).append(rates)
-            seen.add(started.node_index)
+    for node in run.nodes:
+        rates = _rates(node.cpu)
+        if node.started is not None and rates is not None:
+            machines.setdefault(node.started.clock.boot_id, []).append(rates)
+            seen.add(node.started.node_index)
     missing = [node.index for node in run.job.nodes if node.index not in seen]
     if missing:
         return absent("not_measured", "host.cores_not_sampled", nodes=named("node", missing))
@@ -70,12 +68,14 @@ def _share(nodes: Sequence[_Rates]) -> float:
 
 def probe_cost(run: Observed) -> Finding:
     costs: dict[str, float] = {}
-    for started, file in probe_files(run.record.samples):
-        for ended in of(file.events, ProbeEnded)[:1]:
-            if ended.wall_seconds <= 0 or ended.cpu_seconds < 0:
-                nodes = named("node", [started.node_index])
-                return absent("invalid_telemetry", "host.probe_time", nodes=nodes, seconds=ended.wall_seconds)
-            costs[str(started.node_index)] = ended.cpu_seconds / ended.wall_seconds
+    for node in run.nodes:
+        if node.started is None or node.ended is None:
+            continue
+        index, ended = node.started.node_index, node.ended
+        if ended.wall_seconds <= 0 or ended.cpu_seconds < 0:
+            nodes = named("node", [index])
+            return absent("invalid_telemetry", "host.probe_time", nodes=nodes, seconds=ended.wall_seconds)
+        costs[str(index)] = ended.cpu_seconds / ended.wall_seconds
     missing = [node.index for node in run.job.nodes if str(node.index) not in costs]
     if missing:
         return absent("not_measured", "host.probe_without_end", nodes=named("node", missing))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flagperf.kinds.kind import Text
 from flagperf.metrics.entry import Formula, MetricEntry, speed_entry, work_per_second
 from flagperf.metrics.finding import Finding, absent
@@ -14,9 +16,8 @@ def by_framework(_run: Observed) -> Finding:
     return absent("not_applicable", "inference.engine_alone")
 
 
-def _work(window: Window, run: Observed) -> list[int]:
-    in_tokens = run.manifest.counts == "tokens"
-    return window.per_step(lambda step: step.tokens if in_tokens else step.samples)
+def _work(window: Window, run: Observed) -> Sequence[int]:
+    return window.per_step("tokens" if run.manifest.counts == "tokens" else "samples")
 
 
 def p_infer_whole(window: Window, run: Observed) -> Finding:
@@ -32,8 +33,7 @@ def p_infer_core(window: Window, run: Observed) -> Finding:
 def p_infer_padded(window: Window, run: Observed) -> Finding:
     if run.manifest.counts != "tokens":
         return absent("not_applicable", "throughput.no_tokens_counted")
-    positions = window.per_step(lambda step: step.tokens + step.padded_tokens)
-    return throughput(window, positions, lambda rank: rank.core_ns, window.step_computes_ns)
+    return throughput(window, window.positions_per_step, lambda rank: rank.core_ns, window.step_computes_ns)
 
 
 def _engine(run: Observed) -> str:

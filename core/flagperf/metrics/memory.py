@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +10,14 @@ import msgspec
 from flagperf import units
 from flagperf.api import Reading
 from flagperf.kinds.kind import Text
+from flagperf.metrics.card_readings import DeviceKey
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.metric import Mark, Scope
+from flagperf.metrics.nodes import NodeRecord, card_name
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.samples import DeviceKey, DeviceSamples, card_name, missing_words
+from flagperf.metrics.samples import DeviceSamples, MemoryUse, missing_words
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
 
@@ -49,7 +50,7 @@ def mem_used(devices: Devices, run: Observed) -> Finding:
 def mem_total(devices: Devices, _run: Observed) -> Finding:
     device = fullest_of(devices)
     if device.total_bytes is None:
-        return _unread("memory.no_total", device.card, device.peak[1], "total_bytes")
+        return _unread("memory.no_total", device.card, device.peak, "total_bytes")
     if device.total_bytes <= 0:
         return absent("invalid_telemetry", "memory.bad_total", card=card_name(device.card), total=device.total_bytes)
     return Found(device.total_bytes, {"device_id": device.card[1]})
@@ -76,8 +77,8 @@ def mem_allocator(run: Observed) -> Finding:
     if silent:
         return run.failure or absent("not_measured", "memory.no_allocator_peak", who=named("rank", silent))
     fullest = max(run.ranks, key=lambda record: _reserved(record) or 0)
-    node_index, device_id = _card(fullest)
-    figures = per_device({_card(record): _reserved(record) or 0 for record in run.ranks})
+    node_index, device_id = fullest.card
+    figures = per_device({record.card: _reserved(record) or 0 for record in run.ranks})
     inputs = {"rank": fullest.rank, "node_index": node_index, "device_id": device_id, "per_device": figures}
     return Found(_reserved(fullest) or 0, inputs)
 
@@ -95,7 +96,7 @@ def fullest_of(devices: Devices) -> DeviceSamples:
 
 
 def _implausible_memory(devices: Devices, run: Observed) -> Absent | None:
-    return _implausible(devices) or _pool_overdrawn(run.job, devices) or _below_allocator(devices, run.ranks)
+    return _implausible(devices) or _pool_overdrawn(run.nodes) or _below_allocator(devices, run.ranks)
 
 
 def device_marks(job: Job, devices: Devices) -> tuple[Mark, ...]:
@@ -105,7 +106,7 @@ def device_marks(job: Job, devices: Devices) -> tuple[Mark, ...]:
     for device in devices.values():
         if device.has_gap:
             marks["telemetry_gap"] = None
-        if any(not 0 <= (reading.utilisation_percent or 0) <= 100 for _, reading in device.readings):
+        if device.has_bad_utilisation:
             marks["implausible_utilisation"] = None
         capacity = capacities.get(device.card) if job.memory_scope == "device" else None
         if capacity and device.peak_bytes > capacity * ROUNDING:
@@ -121,11 +122,11 @@ def _inputs(fullest: DeviceSamples, devices: Devices, ranks: Sequence[RankRecord
     return {
         "node_index": fullest.card[0],
         "device_id": fullest.card[1],
-        "t_ns": fullest.peak[0],
+        "t_ns": fullest.peak_ns,
         "peak_seconds": _since_training_seconds(fullest, ranks),
         "probe": fullest.probe,
         "interval_seconds": fullest.interval_seconds,
-        "num_samples": len(fullest.readings),
+        "num_samples": fullest.num_readings,
         "largest_gap_seconds": fullest.gap.seconds,
         "per_device": per_device({card: device.peak_bytes for card, device in devices.items()}),
     }
@@ -135,12 +136,12 @@ def _since_training_seconds(device: DeviceSamples, ranks: Sequence[RankRecord]) 
     """Time of the peak relative to the first start of the measured span on that node; negative if before it. None if no
     rank started the span on that machine's clock: clocks of two machines are never compared."""
     began_ns = [
-        began.t_ns
+        t_ns
         for record in ranks
         if record.started.node_index == device.card[0] and record.started.clock.boot_id == device.boot_id
-        for began in record.loop_began
+        for t_ns in record.began_ns
     ]
-    return (device.peak[0] - min(began_ns)) / SECOND_NS if began_ns else None
+    return (device.peak_ns - min(began_ns)) / SECOND_NS if began_ns else None
 
 
 def per_device(figures: Mapping[DeviceKey, Any]) -> dict[str, Any]:
@@ -167,9 +168,9 @@ def _remainder(devices: Devices, allocator: Found, run: Observed) -> Finding:
     if remainder < -TOLERANCE_BYTES:
         return _below(device, rank, int(allocator.value))
     figures = {
-        _card(record): devices[_card(record)].peak_bytes - (_reserved(record) or 0)
+        record.card: devices[record.card].peak_bytes - (_reserved(record) or 0)
         for record in run.ranks
-        if _card(record) in devices
+        if record.card in devices
     }
     return Found(remainder, {**allocator.inputs, "per_device": per_device(figures)})
 
@@ -179,33 +180,29 @@ def _implausible(devices: Devices) -> Absent | None:
         if device.peak_bytes <= 0:
             peak = {"card": card_name(device.card), "used": device.peak_bytes}
             return absent("invalid_telemetry", "memory.peak_not_positive", **peak)
-        for t_ns, reading in device.readings:
-            used, total = reading.used_bytes or 0, reading.total_bytes
-            if used < 0 or (total is not None and used > total):
-                figures = {"used": used, "total": total, "at": t_ns}
-                return absent("invalid_telemetry", "memory.over_total", card=card_name(device.card), **figures)
+        if device.implausible is not None:
+            return absent(
+                "invalid_telemetry", "memory.over_total", card=card_name(device.card), **_use(device.implausible)
+            )
     return None
 
 
-def _pool_overdrawn(job: Job, devices: Devices) -> Absent | None:
-    """Slots that share a node's memory each report its total. Together they cannot use more than that."""
-    if job.memory_scope != "host":
-        return None
-    used: Counter[tuple[int, int]] = Counter()
-    for device in devices.values():
-        for t_ns, reading in device.readings:
-            moment = (device.card[0], t_ns)
-            used[moment] += reading.used_bytes or 0
-            if reading.total_bytes is not None and used[moment] > reading.total_bytes:
-                figures = {"used": used[moment], "total": reading.total_bytes, "at": t_ns}
-                return absent("invalid_telemetry", "memory.pool_overdrawn", node=device.card[0], **figures)
+def _pool_overdrawn(nodes: Sequence[NodeRecord]) -> Absent | None:
+    for node in nodes:
+        if node.started is not None and node.overdrawn is not None:
+            used = _use(node.overdrawn)
+            return absent("invalid_telemetry", "memory.pool_overdrawn", node=node.started.node_index, **used)
     return None
+
+
+def _use(use: MemoryUse) -> dict[str, Any]:
+    return {"used": use.used, "total": use.total, "at": use.t_ns}
 
 
 def _below_allocator(devices: Devices, ranks: Sequence[RankRecord]) -> Absent | None:
     """Ranks without a verified mapping to a card are skipped."""
     for record in ranks:
-        device = devices.get(_card(record))
+        device = devices.get(record.card)
         reserved = _reserved(record)
         if device is None or reserved is None or record.started.mapping == "none":
             continue
@@ -221,10 +218,6 @@ def _below(device: DeviceSamples, rank: int, reserved: int) -> Absent:
 
 def _reserved(record: RankRecord) -> int | None:
     return record.ended.allocator_peak_reserved_bytes if record.ended else None
-
-
-def _card(record: RankRecord) -> DeviceKey:
-    return record.started.node_index, record.started.device_id
 
 
 def _entry(name: str, scope: Scope, formula: Formula, title: Text, remark: Text) -> MetricEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -60,8 +61,9 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The content of all raw files of a run."""
+    """The raw files of a run. Those of ranks and nodes may be read while they are iterated over, one by one: together
+    they need not fit into memory."""
 
     parent: EventFile
-    ranks: tuple[EventFile, ...]
-    samples: tuple[EventFile, ...]
+    ranks: Iterable[EventFile]
+    samples: Iterable[EventFile]

@@ -1,5 +1,9 @@
-"""Observed: everything about a run that a formula may use. Shared intermediate results are computed lazily and
-cached."""
+"""Observed: everything about a run that a formula may use. Shared intermediate results are computed lazily and cached.
+
+The files of ranks are read once, when the first formula asks for them, and so are those of nodes. Of each file, only a
+summary is kept (RankRecord, NodeRecord), so the memory that a run needs does not grow with what its files hold but for
+a few numbers per step.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flagperf.kinds import KINDS, Kind
+from flagperf.metrics.card_readings import DeviceKey
 from flagperf.metrics.finding import Absent
 from flagperf.metrics.flops import ModelFacts, model_facts
 from flagperf.metrics.metric import Record
-from flagperf.metrics.ranks import RankRecord, failure_of, rank_records
-from flagperf.metrics.samples import DeviceKey, DeviceSamples, device_samples
-from flagperf.metrics.series import Series, node_windows, series_of
-from flagperf.metrics.spans import Loop, loop_of
+from flagperf.metrics.nodes import NodeRecord, device_samples, node_records, series_of
+from flagperf.metrics.rank_loop import warmup_of
+from flagperf.metrics.ranks import RankFile, RankRecord, failure_of, rank_files
+from flagperf.metrics.rows import MeasuredRow
+from flagperf.metrics.samples import DeviceSamples
+from flagperf.metrics.series import Series
+from flagperf.metrics.spans import Loop, loop_of, node_windows
 from flagperf.metrics.window import Window, window_of
 from flagperf.spec import Job, Manifest, flatten
 
@@ -36,8 +44,35 @@ class Observed:
         return dict(flatten(self.job.config.values))
 
     @functools.cached_property
+    def rank_files(self) -> Sequence[RankFile]:
+        return rank_files(self.record.ranks, self.kind, warmup_of(self.job, self.kind.values))
+
+    @functools.cached_property
     def ranks(self) -> Sequence[RankRecord]:
-        return rank_records(self.record.ranks, self.kind)
+        """Sorted by rank."""
+        records = (file.record for file in self.rank_files if file.record is not None)
+        return sorted(records, key=lambda record: record.rank)
+
+    @functools.cached_property
+    def nodes(self) -> Sequence[NodeRecord]:
+        """What the probe of each node recorded."""
+        has_window = not isinstance(self.loop, Absent) and not isinstance(self.window, Absent)
+        windows = node_windows(self.ranks) if has_window else {}
+        return node_records(self.job, self.record.parent, self.record.samples, windows)
+
+    @property
+    def has_torn_file(self) -> bool:
+        of_parent, of_ranks = self.record.parent.torn, any(file.torn for file in self.rank_files)
+        return of_parent or of_ranks or any(node.torn for node in self.nodes)
+
+    def read_files(self) -> None:
+        """Read every file now. Raises BadInput if one is damaged."""
+        _ = self.rank_files, self.nodes
+
+    @property
+    def rows(self) -> tuple[MeasuredRow, ...]:
+        """Rows that the case measured besides steps: rank by rank, in the order of measurement."""
+        return tuple(row for rank in self.ranks for row in rank.rows)
 
     @functools.cached_property
     def failure(self) -> Absent | None:
@@ -47,7 +82,7 @@ class Observed:
     @functools.cached_property
     def loop(self) -> Loop | Absent:
         """The measured span of every rank."""
-        return self.failure or loop_of(self.job, self.kind, self.ranks)
+        return self.failure or loop_of(self.ranks)
 
     @functools.cached_property
     def window(self) -> Window | Absent:
@@ -57,7 +92,7 @@ class Observed:
     @functools.cached_property
     def devices(self) -> dict[DeviceKey, DeviceSamples] | Absent:
         """The samples of every card."""
-        return device_samples(self.job, self.record.parent, self.record.samples)
+        return device_samples(self.job, self.record.parent, self.nodes)
 
     @functools.cached_property
     def model(self) -> ModelFacts | Absent:
@@ -75,4 +110,4 @@ class Observed:
             return self.loop
         if isinstance(self.window, Absent):
             return self.window
-        return series_of(self.job, self.record.samples, node_windows(self.ranks, self.loop), field)
+        return series_of(self.job, self.nodes, field)

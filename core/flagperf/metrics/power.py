@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from flagperf import units
 from flagperf.kinds.kind import Text
+from flagperf.metrics.card_readings import DeviceKey
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.memory import per_device
+from flagperf.metrics.nodes import card_name
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.samples import DeviceKey, card_name
 from flagperf.metrics.series import Series
 from flagperf.metrics.window import Window
-from flagperf.units import SECOND_NS
 
 MIN_SAMPLES = 60
 MAX_GAP_SECONDS = 3.0
@@ -49,7 +48,7 @@ def _of_boards(finding: Finding, cards: Mapping[DeviceKey, Series]) -> Finding:
 
 
 def power_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
-    means = {card: sum(one.inside) / len(one.inside) for card, one in cards.items()}
+    means = {card: one.mean for card, one in cards.items()}
     return _negative(cards) or Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
@@ -67,7 +66,7 @@ def energy(run: Observed) -> Finding:
     problem = _rule_broken(best) or (_falling(best) if best is counted else _negative(best))
     if problem:
         return problem
-    joules = {card: (_counted if best is counted else _integrated)(one) for card, one in best.items()}
+    joules = {card: one.joules for card, one in best.items()}
     grade = "board counter" if best is counted else "board sampled"
     finding = Found(sum(joules.values()), {"grade": grade, **_inputs(best, joules)})
     if best is counted and not isinstance(sampled, Absent) and _contradicts(sampled, joules):
@@ -94,8 +93,8 @@ def energy_per(amount: str) -> Formula:
 
 def _rule_broken(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
-        if len(one.inside) < MIN_SAMPLES:
-            counts = {"count": len(one.inside), "needed": MIN_SAMPLES}
+        if one.num_inside < MIN_SAMPLES:
+            counts = {"count": one.num_inside, "needed": MIN_SAMPLES}
             return absent("not_measured", "power.few_samples", card=card_name(one.card), **counts)
         if one.largest_gap_seconds > MAX_GAP_SECONDS:
             spans = {"seconds": f"{one.largest_gap_seconds:.1f}", "allowed": f"{MAX_GAP_SECONDS:g}"}
@@ -105,37 +104,23 @@ def _rule_broken(cards: Mapping[DeviceKey, Series]) -> Absent | None:
 
 def _negative(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
-        if min(one.values) < 0:
-            return absent("invalid_telemetry", "power.negative", card=card_name(one.card), value=min(one.values))
+        if one.lowest < 0:
+            return absent("invalid_telemetry", "power.negative", card=card_name(one.card), value=one.lowest)
     return None
 
 
 def _falling(cards: Mapping[DeviceKey, Series]) -> Absent | None:
     for one in cards.values():
-        if any(later < earlier for earlier, later in pairwise(one.values)):
+        if one.falls:
             return absent("invalid_telemetry", "power.counter_fell", card=card_name(one.card))
     return None
-
-
-def _counted(one: Series) -> float:
-    return one.at(one.window.ended_ns) - one.at(one.window.began_ns)
-
-
-def _integrated(one: Series) -> float:
-    """Trapezoidal rule. Power at the edges of the window is interpolated, or taken from the nearest sample."""
-    window, first, last = one.window, one.times_ns[0], one.times_ns[-1]
-    edges = {t_ns: one.at(min(max(t_ns, first), last)) for t_ns in (window.began_ns, window.ended_ns)}
-    pairs = zip(one.times_ns, one.values, strict=True)
-    inside = {t_ns: value for t_ns, value in pairs if window.began_ns < t_ns < window.ended_ns}
-    points = sorted({**inside, **edges}.items())
-    return float(sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairwise(points)))
 
 
 def _contradicts(sampled: Mapping[DeviceKey, Series], joules: Mapping[DeviceKey, float]) -> bool:
     """Only where both are of the same cards, and sampled well enough. A board's power is not that of its chips."""
     if sampled.keys() != joules.keys() or _rule_broken(sampled):
         return False
-    return any(abs(_integrated(one) - joules[card]) > MISMATCH * joules[card] for card, one in sampled.items())
+    return any(abs(one.joules - joules[card]) > MISMATCH * joules[card] for card, one in sampled.items())
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
@@ -143,15 +128,15 @@ def _contradicts(sampled: Mapping[DeviceKey, Series], joules: Mapping[DeviceKey,
 
 def utilisation_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     for one in cards.values():
-        if not 0 <= min(one.inside) <= max(one.inside) <= 100:
-            figures = {"low": min(one.inside), "high": max(one.inside)}
+        if not 0 <= one.low <= one.high <= 100:
+            figures = {"low": one.low, "high": one.high}
             return absent("invalid_telemetry", "power.bad_utilisation", card=card_name(one.card), **figures)
-    means = {card: sum(one.inside) / len(one.inside) / 100 for card, one in cards.items()}
+    means = {card: one.mean / 100 for card, one in cards.items()}
     return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
 def clock_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
-    means = {card: sum(one.inside) / len(one.inside) for card, one in cards.items()}
+    means = {card: one.mean for card, one in cards.items()}
     return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
@@ -161,22 +146,24 @@ def temperature_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Findin
 
 def throttled_share(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     """Of the samples of the card that was throttled most."""
-    shares = {card: sum(map(bool, one.inside)) / len(one.inside) for card, one in cards.items()}
+    shares = {card: one.mean for card, one in cards.items()}
     worst = max(cards, key=lambda card: shares[card])
-    reasons = Counter(reason for one in cards.values() for words in one.inside for reason in words)
+    reasons: Counter[str] = Counter()
+    for one in cards.values():
+        reasons.update(one.reasons)
     inputs = {"device_id": worst[1], "reasons": dict(reasons), **_inputs(cards, shares)}
     return Found(shares[worst], inputs)
 
 
 def _highest(cards: Mapping[DeviceKey, Series]) -> Found:
-    highest = {card: max(one.inside) for card, one in cards.items()}
+    highest = {card: one.high for card, one in cards.items()}
     card = max(highest, key=lambda each: highest[each])
     return Found(highest[card], {"node_index": card[0], "device_id": card[1], **_inputs(cards, highest)})
 
 
 def _inputs(cards: Mapping[DeviceKey, Series], figures: Mapping[DeviceKey, float]) -> dict[str, Any]:
     return {
-        "num_samples": min(len(one.inside) for one in cards.values()),
+        "num_samples": min(one.num_inside for one in cards.values()),
         "largest_gap_seconds": max(one.largest_gap_seconds for one in cards.values()),
         "per_device": per_device(figures),
     }

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from flagperf import units
-from flagperf.events import StepFinished
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
@@ -18,28 +17,33 @@ from flagperf.spec import Manifest, Quality
 
 def loss(loop: Loop) -> Finding:
     """Loss of the last step."""
-    return global_loss(loop.steps[-1]) if loop.steps else absent("not_measured", "quality.no_step")
+    return _loss_of(loop, loop.num_steps - 1)
 
 
 def loss_first(loop: Loop) -> Finding:
-    return global_loss(loop.steps[0]) if loop.steps else absent("not_measured", "quality.no_step")
+    return _loss_of(loop, 0)
 
 
-def global_loss(steps: Sequence[StepFinished]) -> Finding:
-    """Loss of one step: the mean over all real samples of all ranks. `steps` is indexed by rank; ranks without samples
-    are ignored."""
-    counted = [(rank, step) for rank, step in enumerate(steps) if step.samples]
-    silent = [rank for rank, step in counted if step.loss is None or not math.isfinite(step.loss)]
+def _loss_of(loop: Loop, index: int) -> Finding:
+    return global_loss(loop, index) if loop.num_steps else absent("not_measured", "quality.no_step")
+
+
+def global_loss(loop: Loop, index: int) -> Finding:
+    """Loss of one step: the mean over all real samples of all ranks. Ranks without samples are ignored."""
+    number = loop.first_step + index
+    counted = [
+        (rank, one.losses[index], one.samples[index]) for rank, one in enumerate(loop.ranks) if one.samples[index]
+    ]
+    silent = [rank for rank, loss, _ in counted if not math.isfinite(loss)]
     if silent or not counted:
-        return _no_loss(steps, silent)
-    total = sum((step.loss or 0.0) * step.samples for _, step in counted)
-    samples = sum(step.samples for _, step in counted)
-    return Found(total / samples, {"step": steps[0].step, "samples": samples})
+        return _no_loss(loop, number, silent)
+    total = sum((loss or 0.0) * samples for _, loss, samples in counted)
+    samples = sum(samples for _, _, samples in counted)
+    return Found(total / samples, {"step": number, "samples": samples})
 
 
-def _no_loss(steps: Sequence[StepFinished], silent: Sequence[int]) -> Absent:
-    number = steps[0].step
-    if any(step.diverged for step in steps):
+def _no_loss(loop: Loop, number: int, silent: Sequence[int]) -> Absent:
+    if any(number in rank.diverged for rank in loop.ranks):
         return absent("not_measured", "quality.diverged", step=number)
     if not silent:
         return absent("not_measured", "quality.no_loss_anywhere", step=number)

@@ -6,9 +6,7 @@ import math
 
 import msgspec
 
-from flagperf.events import RowMeasured, WorkerStarted
-from flagperf.metrics.metric import Record
-from flagperf.metrics.ranks import of
+from flagperf.events import RowMeasured
 from flagperf.metrics.robust import median
 
 
@@ -29,17 +27,7 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why there is no value."""
 
 
-def measured_rows(record: Record) -> tuple[MeasuredRow, ...]:
-    """Rank by rank, in the order of measurement."""
-    return tuple(
-        _row(started.rank, row)
-        for file in record.ranks
-        for started in of(file.events, WorkerStarted)[:1]
-        for row in of(file.events, RowMeasured)
-    )
-
-
-def _row(rank: int, row: RowMeasured) -> MeasuredRow:
+def measured_row(rank: int, row: RowMeasured) -> MeasuredRow:
     found = MeasuredRow(row.name, row.labels, row.unit, rank, len(row.values), work=row.work, problem=row.problem)
     if not row.values or not all(map(math.isfinite, row.values)):
         return found

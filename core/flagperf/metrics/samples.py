@@ -1,32 +1,18 @@
-"""DeviceSamples: the memory samples of each card of the job."""
+"""DeviceSamples: the memory of one card while the workers ran, reduced while the file of its node is read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from operator import sub
 
 import msgspec
 
 from flagperf.api import Reading
-from flagperf.events import (
-    EventFile,
-    ProbeFailed,
-    ProbeStarted,
-    Sampled,
-    SampleMissed,
-    WorkersEnded,
-    WorkersLaunched,
-)
+from flagperf.events import AnyEvent, ProbeFailed, ProbeStarted, Sampled, SampleMissed
 from flagperf.messages import Message, has_text, message
-from flagperf.metrics.finding import Absent, absent, named
-from flagperf.metrics.metric import Reason
-from flagperf.metrics.ranks import of
-from flagperf.spec import Job
+from flagperf.metrics.card_readings import CardReadings, DeviceKey
 from flagperf.units import SECOND_NS
-
-DeviceKey = tuple[int, str]
-"""Node index and device id. The id alone is ambiguous: PCI addresses of two nodes may be equal."""
 
 LATE_INTERVALS, LATE_SECONDS = 15, 30.0
 """A gap counts only above the larger of the two limits. A busy machine delays samples, and a probe pauses for up to 10
@@ -45,9 +31,16 @@ class SampleGap(msgspec.Struct, frozen=True):
         return (self.ended_ns - self.began_ns) / SECOND_NS
 
 
+class MemoryUse(msgspec.Struct, frozen=True):
+    """Used and total bytes at one moment."""
+
+    t_ns: int
+    used: int
+    total: int | None
+
+
 class DeviceSamples(msgspec.Struct, frozen=True):
-    """Samples of one card. `readings` holds the readings of used memory while the workers ran, each with its timestamp
-    on the node's clock."""
+    """Timestamps are those of the node's clock."""
 
     card: DeviceKey
     boot_id: str
@@ -58,22 +51,22 @@ class DeviceSamples(msgspec.Struct, frozen=True):
     """The largest gap between samples, including launch and end of the workers."""
     watched_seconds: float
     """From the first of these moments to the last."""
-    readings: tuple[tuple[int, Reading], ...]
+    num_readings: int
+    """Of used memory."""
+    peak_ns: int
+    peak: Reading
+    """The first of the readings with the most used memory."""
+    total_bytes: int | None
+    """From the reading at the peak, else from any other reading of the card."""
+    implausible: MemoryUse | None
+    """The first reading whose used memory is negative or more than the total."""
+    has_bad_utilisation: bool
+    """A reading has a utilisation that is not between 0 and 100 %."""
     baseline: Reading | None
 
     @property
-    def peak(self) -> tuple[int, Reading]:
-        return max(self.readings, key=lambda timed: timed[1].used_bytes or 0)
-
-    @property
     def peak_bytes(self) -> int:
-        return self.peak[1].used_bytes or 0
-
-    @property
-    def total_bytes(self) -> int | None:
-        """From the reading at the peak, else from any other reading of the card."""
-        known = (reading.total_bytes for _, reading in (self.peak, *self.readings))
-        return next((total for total in known if total is not None), None)
+        return self.peak.used_bytes or 0
 
     @property
     def has_gap(self) -> bool:
@@ -84,158 +77,103 @@ class DeviceSamples(msgspec.Struct, frozen=True):
         return self.has_gap and self.gap.seconds > SILENT_SHARE * self.watched_seconds
 
 
-def device_samples(job: Job, parent: EventFile, files: Sequence[EventFile]) -> dict[DeviceKey, DeviceSamples] | Absent:
-    """The samples of all cards of the job. Absent if a card or a long period is missing: a partial maximum would be too
-    low."""
-    found: dict[DeviceKey, DeviceSamples] = {}
-    wanted = {(node.index, device.id) for node in job.nodes for device in node.devices}
-    for started, file in probe_files(files):
-        found.update(_node_samples(job, started, file, _edges_ns(parent, started.node_index)))
-    unrecorded = _unrecorded(parent)
-    if unrecorded is not None:
-        return unrecorded
-    missing = sorted(wanted - set(found))
-    if missing:
-        return _nothing(missing, files)
-    return _died(parent, files) or _silent(found, files) or found
-
-
-def _unrecorded(parent: EventFile) -> Absent | None:
-    """A probe whose failure could not be written among its samples."""
-    for ended in of(parent.events, WorkersEnded):
-        if ended.probe_failure is not None:
-            return absent("invalid_telemetry", "samples.probe_died", node=ended.node_index, why=ended.probe_failure)
-    return None
-
-
-def probe_files(files: Sequence[EventFile]) -> Iterator[tuple[ProbeStarted, EventFile]]:
-    for file in files:
-        for started in of(file.events, ProbeStarted)[:1]:
-            yield started, file
-
-
-def _node_samples(
-    job: Job, started: ProbeStarted, file: EventFile, edges_ns: tuple[int, ...]
-) -> Mapping[DeviceKey, DeviceSamples]:
-    samples = of(file.events, Sampled)
-    ids = sorted(device.id for node in job.nodes if node.index == started.node_index for device in node.devices)
-    found: dict[DeviceKey, DeviceSamples] = {}
-    for device_id in ids:
-        answers = _readings(samples, device_id, baseline=False)
-        readings = tuple((t_ns, reading) for t_ns, reading in answers if reading.used_bytes is not None)
-        if readings:
-            card = (started.node_index, device_id)
-            # For host memory, a reading without a figure is no gap: the probe ran, but the worker had no process.
-            watched = answers if job.memory_scope == "host" else readings
-            moments_ns = sorted((*(t_ns for t_ns, _ in watched), *edges_ns))
-            baselines = _readings(samples, device_id, baseline=True)
-            found[card] = DeviceSamples(
-                card=card,
-                boot_id=started.clock.boot_id,
-                probe=started.probe,
-                interval_seconds=started.interval_seconds,
-                gap=_largest_gap(moments_ns),
-                watched_seconds=(moments_ns[-1] - moments_ns[0]) / SECOND_NS,
-                readings=readings,
-                baseline=baselines[-1][1] if baselines else None,
-            )
-    return found
-
-
-def _readings(samples: Sequence[Sampled], device_id: str, baseline: bool) -> tuple[tuple[int, Reading], ...]:
-    return tuple(
-        (sample.t_ns, reading)
-        for sample in samples
-        if sample.baseline == baseline
-        for reading in sample.readings
-        if reading.device_id == device_id
+def card_samples(
+    card: DeviceKey, found: CardReadings, started: ProbeStarted, edges_ns: Sequence[int], *, is_host: bool
+) -> DeviceSamples | None:
+    """`edges_ns` are launch and end of the node's workers. None if used memory was never read."""
+    timed = _with_used(found)
+    if not timed:
+        return None
+    # For host memory, a reading without a figure is no gap: the probe ran, but the worker had no process.
+    watched_ns = found.times_ns if is_host else [t_ns for t_ns, _ in timed]
+    moments_ns = sorted((*watched_ns, *edges_ns))
+    used = [reading.used_bytes or 0 for _, reading in timed]
+    peak_ns, peak = timed[used.index(max(used))]
+    utilisations = [reading.utilisation_percent or 0 for _, reading in timed]
+    totals = (reading.total_bytes for _, reading in ((peak_ns, peak), *timed))
+    return DeviceSamples(
+        card=card,
+        boot_id=started.clock.boot_id,
+        probe=started.probe,
+        interval_seconds=started.interval_seconds,
+        gap=_largest_gap(moments_ns),
+        watched_seconds=(moments_ns[-1] - moments_ns[0]) / SECOND_NS,
+        num_readings=len(timed),
+        peak_ns=peak_ns,
+        peak=peak,
+        total_bytes=next((total for total in totals if total is not None), None),
+        implausible=_implausible(timed),
+        has_bad_utilisation=not 0 <= min(utilisations) <= max(utilisations) <= 100,
+        baseline=found.baseline,
     )
 
 
-def _edges_ns(parent: EventFile, node_index: int) -> tuple[int, ...]:
-    """Launch and end of the node's workers on the node's clock, if recorded."""
-    events = of(parent.events, WorkersLaunched) + of(parent.events, WorkersEnded)
-    return tuple(event.node_t_ns for event in events if event.node_index == node_index)
+Timed = Sequence[tuple[int, Reading]]
+
+
+def _with_used(found: CardReadings) -> Timed:
+    pairs = zip(found.times_ns, found.readings, strict=True)
+    return [(t_ns, reading) for t_ns, reading in pairs if reading.used_bytes is not None]
 
 
 def _largest_gap(moments_ns: Sequence[int]) -> SampleGap:
-    gaps = [SampleGap(earlier, later) for earlier, later in pairwise(moments_ns)]
-    return max(gaps, key=lambda gap: gap.seconds, default=SampleGap(moments_ns[0], moments_ns[0]))
+    gaps_ns = list(map(sub, moments_ns[1:], moments_ns)) or [0]
+    first = gaps_ns.index(max(gaps_ns))
+    return SampleGap(moments_ns[first], moments_ns[first] + gaps_ns[first])
 
 
-def _died(parent: EventFile, files: Sequence[EventFile]) -> Absent | None:
-    """A probe that failed while workers were running. A failure after their end loses no samples."""
-    for started, file in probe_files(files):
-        ends_ns = [
-            event.node_t_ns for event in of(parent.events, WorkersEnded) if event.node_index == started.node_index
-        ]
-        for failed in of(file.events, ProbeFailed):
-            if not ends_ns or failed.t_ns < max(ends_ns):
-                return absent("invalid_telemetry", "samples.probe_died", node=started.node_index, why=_why(failed))
+def _implausible(timed: Timed) -> MemoryUse | None:
+    for t_ns, reading in timed:
+        used, total = reading.used_bytes or 0, reading.total_bytes
+        if used < 0 or (total is not None and used > total):
+            return MemoryUse(t_ns, used, total)
     return None
 
 
-def _silent(devices: Mapping[DeviceKey, DeviceSamples], files: Sequence[EventFile]) -> Absent | None:
-    for device in devices.values():
-        if device.was_silent:
-            reasons = [reason for t_ns, reason in _reasons([device.card], files) if _within(t_ns, device.gap)]
-            spans = {"part": f"{device.gap.seconds:.1f}", "whole": f"{device.watched_seconds:.1f}"}
-            return _because("invalid_telemetry", "samples.silent", reasons, card=card_name(device.card), **spans)
+def overdrawn_pool(cards: Sequence[CardReadings]) -> MemoryUse | None:
+    """Slots that share a node's memory each report its total. Together they cannot use more than that."""
+    used: Counter[int] = Counter()
+    for card in cards:
+        for t_ns, reading in _with_used(card):
+            used[t_ns] += reading.used_bytes or 0
+            if reading.total_bytes is not None and used[t_ns] > reading.total_bytes:
+                return MemoryUse(t_ns, used[t_ns], reading.total_bytes)
     return None
 
 
-def _within(t_ns: int, gap: SampleGap) -> bool:
-    return gap.began_ns <= t_ns <= gap.ended_ns
+# --- why there is no figure -----------------------------------------------------------------------------------------
 
 
-def _nothing(missing: Sequence[DeviceKey], files: Sequence[EventFile]) -> Absent:
-    node = missing[0][0]
-    names = named("device", [device_id for node_index, device_id in missing if node_index == node])
-    reasons = [reason for _, reason in _reasons(missing, files)]
-    return _because("not_measured", "samples.none", reasons, cards=message("name.of_node", what=names, node=node))
+class NotRead(msgspec.Struct, frozen=True):
+    """Why used memory was not read at one moment: of one card, or of all (`device_id` is empty)."""
+
+    t_ns: int
+    device_id: str
+    why: Message | str
 
 
-def _because(reason: Reason, code: str, reasons: Sequence[Message | str], /, **params: Any) -> Absent:
-    """Includes the last of the reasons, if there are any."""
-    return absent(reason, f"{code}_because", why=reasons[-1], **params) if reasons else absent(reason, code, **params)
+def reasons_in(events: Sequence[AnyEvent]) -> Iterator[NotRead]:
+    """In the order of the file."""
+    for event in events:
+        if isinstance(event, Sampled):
+            for reading in event.readings:
+                if reading.used_bytes is None:
+                    yield from (NotRead(event.t_ns, reading.device_id, why) for why in _missing_used(reading.missing))
+        elif isinstance(event, ProbeFailed):
+            yield NotRead(event.t_ns, "", why_failed(event))
+        elif isinstance(event, SampleMissed):
+            yield NotRead(event.t_ns, "", event.reason)
 
 
-def _why(failed: ProbeFailed) -> Message | str:
+def why_failed(failed: ProbeFailed) -> Message | str:
     return failed.message or failed.reason
 
 
-def _reasons(cards: Sequence[DeviceKey], files: Sequence[EventFile]) -> list[tuple[int, Message | str]]:
-    """Reasons why these cards were not read, with timestamps, in file order. A probe that failed before it recorded its
-    node is included, because it may belong to these cards."""
-    found: list[tuple[int, Message | str]] = []
-    for file in files:
-        nodes = {started.node_index for started in of(file.events, ProbeStarted)}
-        ids = {device_id for node_index, device_id in cards if node_index in nodes}
-        if nodes and not ids:
-            continue
-        for event in file.events:
-            if isinstance(event, ProbeFailed):
-                found.append((event.t_ns, _why(event)))
-            elif isinstance(event, SampleMissed):
-                found.append((event.t_ns, event.reason))
-            elif isinstance(event, Sampled):
-                own = [reading for reading in event.readings if reading.device_id in ids]
-                found += [(event.t_ns, reason) for reading in own for reason in _missing_used(reading)]
-    return found
-
-
-def _missing_used(reading: Reading) -> list[Message | str]:
-    """Why used memory is missing. Empty for a reading that has it, even if other figures are missing."""
-    if reading.used_bytes is not None:
-        return []
-    found = [reading.missing["used_bytes"]] if "used_bytes" in reading.missing else list(reading.missing.values())
-    return [missing_words(text) for text in found]
+def _missing_used(missing: Mapping[str, str]) -> list[Message | str]:
+    """If used memory has no reason of its own, those of the other figures."""
+    return [missing_words(text) for text in ([missing["used_bytes"]] if "used_bytes" in missing else missing.values())]
 
 
 def missing_words(text: str) -> Message | str:
     """A probe's reason for a missing figure: a code in table [missing] of the message catalogue, or free text."""
     return message(f"missing.{text}") if has_text(f"missing.{text}") else text
-
-
-def card_name(card: DeviceKey) -> Message:
-    return message("name.of_node", what=named("device", [card[1]]), node=card[0])

@@ -11,9 +11,10 @@ from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_seco
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
+from flagperf.metrics.rank_window import RankWindow
 from flagperf.metrics.robust import median
 from flagperf.metrics.spans import Loop
-from flagperf.metrics.window import RankWindow, Window
+from flagperf.metrics.window import Window
 from flagperf.units import SECOND_NS
 
 
@@ -61,8 +62,8 @@ def nearest_rank(ordered: Sequence[int], percent: int) -> int:
 # --- speeds ---------------------------------------------------------------------------------------------------------
 
 
-def _samples(window: Window) -> list[int]:
-    return window.per_step(lambda step: step.samples)
+def _samples(window: Window) -> Sequence[int]:
+    return window.per_step("samples")
 
 
 def p_whole(window: Window, _run: Observed) -> Finding:
@@ -79,7 +80,7 @@ def p_core(window: Window, _run: Observed) -> Finding:
 
 
 def p_whole_all(loop: Loop) -> Finding:
-    samples = sum(step.samples for rank in loop.ranks for step in (*rank.dropped, *rank.kept))
+    samples = sum(sum(rank.samples) for rank in loop.ranks)
     longest = max(loop.ranks, key=lambda rank: rank.span.length_ns)
     seconds = longest.span.length_ns / SECOND_NS
     if not samples or not seconds:
@@ -88,7 +89,7 @@ def p_whole_all(loop: Loop) -> Finding:
 
 
 def tokens_per_device(window: Window, run: Observed) -> Finding:
-    tokens = window.per_step(lambda step: step.tokens)
+    tokens = window.per_step("tokens")
     if not any(tokens):
         return absent("not_applicable", "throughput.no_tokens_counted")
     devices = run.job.world_size
@@ -126,10 +127,11 @@ def rank_spread(window: Window, _run: Observed) -> Finding:
 
 
 def padding_ratio(window: Window, _run: Observed) -> Finding:
-    if not window.positions:
+    positions, tokens = window.positions, window.tokens
+    if not positions:
         return absent("not_applicable", "throughput.no_tokens_counted")
-    padded = window.positions - window.tokens
-    return Found(padded / window.positions, {"tokens": window.tokens, "padded_tokens": padded})
+    padded = positions - tokens
+    return Found(padded / positions, {"tokens": tokens, "padded_tokens": padded})
 
 
 def steps_kept(loop: Loop) -> Finding:
@@ -141,7 +143,7 @@ def steps_dropped(loop: Loop) -> Finding:
 
 
 def samples_kept(loop: Loop) -> Finding:
-    return Found(sum(step.samples for rank in loop.ranks for step in rank.kept))
+    return Found(sum(sum(rank.samples[rank.steps_dropped :]) for rank in loop.ranks))
 
 
 def _speed(name: str, formula: Formula, title: Text, remark: Text) -> MetricEntry:

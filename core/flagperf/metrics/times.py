@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from flagperf import units
 from flagperf.events import WorkersEnded, WorkersLaunched
+from flagperf.metrics.by_type import of
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.ranks import RankRecord, of
+from flagperf.metrics.ranks import RankRecord
 from flagperf.units import SECOND_NS
 
 
@@ -34,12 +35,13 @@ def e2e_time(run: Observed) -> Finding:
 
 
 def init_time(run: Observed) -> Finding:
-    launched = of(run.record.parent.events, WorkersLaunched)
+    launched = {event.node_index: event for event in reversed(of(run.record.parent.events, WorkersLaunched))}
+    ranks: dict[int, list[RankRecord]] = {}
+    for record in run.ranks:
+        ranks.setdefault(record.started.node_index, []).append(record)
     per_node: dict[str, float] = {}
     for node in run.job.nodes:
-        start = next((event for event in launched if event.node_index == node.index), None)
-        own = [record for record in run.ranks if record.started.node_index == node.index]
-        seconds = _node_init_seconds(node.index, len(node.devices), start, own)
+        seconds = _node_init_seconds(node.index, len(node.devices), launched.get(node.index), ranks.get(node.index, []))
         if isinstance(seconds, Absent):
             return seconds
         per_node[str(node.index)] = seconds
@@ -51,7 +53,7 @@ def _node_init_seconds(
 ) -> float | Absent:
     if start is None:
         return absent("run_failed", "times.no_launch", nodes=named("node", [node_index]))
-    began = [record.loop_began[0].t_ns for record in ranks if record.loop_began]
+    began = [record.began_ns[0] for record in ranks if record.began_ns]
     if len(began) < num_ranks:
         return absent("run_failed", "times.few_began", count=len(began), all=num_ranks, node=node_index)
     boots = {record.started.clock.boot_id for record in ranks}

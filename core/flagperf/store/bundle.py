@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import stat
@@ -15,13 +16,14 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.escapes import is_utf8
-from flagperf.events import read_all, read_events
-from flagperf.events.files import MAX_EVENT_BYTES, EventFile
+from flagperf.events import EventFile, EventFiles, read_events
+from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import kind_of, read_regular
 from flagperf.kinds import KINDS
-from flagperf.metrics import Record
+from flagperf.metrics import Observed, Record
 from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store import schema1
+from flagperf.store.environment import resolved, with_references
 from flagperf.store.paths import (
     ALL_NODE_SAMPLES,
     ALL_RANK_EVENTS,
@@ -37,7 +39,7 @@ from flagperf.store.witness import file_digests, witness_files
 ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
 """Fields of run.json that are filled in when a run ends."""
 MAX_JSON_BYTES = 64 << 20
-"""Limit for run.json, environment.json and MANIFEST. A run on a thousand cards needs less than 1 MiB."""
+"""Limit for run.json, environment.json and MANIFEST. A run on 8,000 cards needs up to 11 MB."""
 MAX_LOG_BYTES = 64 << 30
 
 
@@ -47,7 +49,7 @@ def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Pat
     try:
         for folder in FOLDERS:
             (path / folder).mkdir(parents=True)
-        write_atomically(path / ENVIRONMENT_FILE, _pretty(nodes))
+        write_atomically(path / ENVIRONMENT_FILE, _pretty(with_references(nodes)))
         write_atomically(path / RUN_FILE, _pretty(run))
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
@@ -121,8 +123,11 @@ def read_bundle(path: Path) -> RecordedRun:
     if not isinstance(schema, int) or schema < 1:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: its schema is {schema!r}")
     nodes = read_json(path / ENVIRONMENT_FILE, list)
-    run = _converted(path / RUN_FILE, content, schema1.upgraded_run, Run, schema)
-    facts = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes, tuple[NodeFacts, ...], schema)
+    if schema == 1:
+        content = _converted(path / RUN_FILE, content, schema1.upgraded_run)
+        nodes = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes)
+    run: Run = _converted(path / RUN_FILE, content, functools.partial(msgspec.convert, type=Run))
+    facts: tuple[NodeFacts, ...] = _converted(path / ENVIRONMENT_FILE, nodes, resolved)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: a node has no devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
@@ -134,25 +139,26 @@ def read_bundle(path: Path) -> RecordedRun:
 
 def _with_messages(run: Run, path: Path) -> Run:
     try:
-        return schema1.with_messages(run, read_record(path))
+        return schema1.with_messages(run, Observed(run.job, run.manifest, read_record(path)))
     except (BadInput, ArithmeticError):  # damaged: show the stored text; `runs verify` reports the damage
         return run
 
 
-def _converted(path: Path, content: Any, upgrade: Callable[[Any], Any], kind: Any, schema: int) -> Any:
+def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
     try:
-        return msgspec.convert(upgrade(content) if schema == 1 else content, kind)
+        return convert(content)
     except (msgspec.ValidationError, LookupError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is not a valid run record: {error}") from None
 
 
 def read_record(path: Path) -> Record:
-    """Reads the raw files. A missing parent file counts as empty: the run ended before it was created."""
+    """The raw files; those of ranks and nodes are read when somebody iterates over them. A missing parent file counts
+    as empty: the run ended before it was created."""
     parent, span = path / PARENT_EVENTS, _measured_span(path)
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=read_all(path.glob(str(ALL_RANK_EVENTS)), span),
-        samples=read_all(path.glob(str(ALL_NODE_SAMPLES))),
+        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS)), span),
+        samples=EventFiles(path.glob(str(ALL_NODE_SAMPLES))),
     )
 
 

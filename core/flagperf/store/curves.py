@@ -28,7 +28,7 @@ import msgspec
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput
 from flagperf.files import read_regular
-from flagperf.metrics import CurvePoint, LossCurve, loss_curve
+from flagperf.metrics import CurvePoint, LossCurve, Observed, loss_curve
 from flagperf.metrics.finding import Absent
 from flagperf.store.bundle import read_bundle, read_record
 
@@ -51,7 +51,7 @@ def curve_of_run(path: Path) -> LossCurve:
 def find_curve(path: Path) -> LossCurve | Absent:
     """Like curve_of_run, but returns the reason if there is no curve."""
     run = read_bundle(path).run
-    return loss_curve(run.job, run.manifest, read_record(path))
+    return loss_curve(Observed(run.job, run.manifest, read_record(path)))
 
 
 def curve_text(curve: LossCurve) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.metrics import Metric, Record, recompute_metrics
+from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.spec import with_counts
 from flagperf.store.run import Run
 
@@ -92,11 +92,11 @@ def upgraded_nodes(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def with_messages(run: Run, record: Record) -> Run:
+def with_messages(run: Run, observed: Observed) -> Run:
     """Add messages that a page can render in any language, where recomputing from the raw files gives the same
     reason."""
     versions = {metric.name: metric.version for metric in run.metrics}
-    again = {metric.name: metric for metric in recompute_metrics(run.job, run.manifest, record, versions)}
+    again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
     return msgspec.structs.replace(run, metrics=tuple(_with_message(metric, again) for metric in run.metrics))
 
 

@@ -27,7 +27,7 @@ KINDS["copying"] = Kind(
 def copy_rate(run: Observed) -> Finding:
     if isinstance(run.window, Absent):
         return run.window
-    num_bytes = sum(run.window.per_step(lambda step: step.work["bytes"]))
+    num_bytes = sum(run.window.per_step("bytes"))
     return Found(num_bytes / run.window.core_ns, {"timing": ", ".join(run.window.timing)})
 
 

@@ -1,0 +1,41 @@
+"""What a run gets at its end, from files that are read once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.events import EventFile, files
+from flagperf.store.bundle import read_bundle
+from flagperf.store.measure import measure
+from test_verify import COMMAND, bundle  # noqa: F401  a fixture
+
+
+def test_every_file_of_ranks_and_nodes_is_decoded_once(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    decoded: Counter[str] = Counter()
+    decode = files.decode_events
+
+    def counting(lines: list[bytes], origin: str, measured_span: str = "") -> EventFile:
+        decoded[Path(origin).name] += 1
+        return decode(lines, origin, measured_span)
+
+    monkeypatch.setattr(files, "decode_events", counting)
+    run = read_bundle(bundle).run
+    measured = measure(bundle, run.job, run.manifest)
+    assert decoded == {"parent.jsonl": 1, "rank-00000.jsonl": 1, "node-000.jsonl": 1}
+    assert msgspec.json.encode(measured.metrics) == msgspec.json.encode(run.metrics)
+    assert (measured.commands, measured.damage) == ((COMMAND,), None)
+
+
+@pytest.mark.parametrize("name", ["events/parent.jsonl", "events/rank-00000.jsonl", "samples/node-000.jsonl"])
+def test_a_damaged_file_is_named_and_nothing_is_measured(bundle: Path, name: str) -> None:  # noqa: F811
+    lines = (bundle / name).read_bytes().splitlines(keepends=True)
+    (bundle / name).write_bytes(b"".join([lines[0], b"nonsense\n", *lines[2:]]))
+    run = read_bundle(bundle).run
+    measured = measure(bundle, run.job, run.manifest)
+    assert f"{name}: line 2 is not a valid event" in str(measured.damage)
+    assert {metric.value for metric in measured.metrics} == {None} and measured.commands == ()
+    assert [metric.name for metric in measured.metrics] == [metric.name for metric in run.metrics]
