@@ -104,9 +104,11 @@ def test_a_process_that_cannot_be_killed_is_named(
 
 
 WATCHED = """
-import sys, time
-from flagperf.agent.watchdog import watched
-with watched(sys.argv[1], 0):
+import sys
+import msgspec
+from flagperf.agent.watchdog import Watchdog
+with Watchdog() as watchdog:
+    watchdog.tell(msgspec.Raw(msgspec.json.encode({"job": {"run_id": sys.argv[1]}, "node_index": 0})))
     print("up", flush=True)
     sys.stdin.read()
 """

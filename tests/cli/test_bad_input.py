@@ -56,7 +56,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("plan distilbert --device-model C500 --precision amp-fp8", 2, ["unknown precision 'amp-fp8'"]),
         ("run distilbert --devices 65", 2, ["--devices 65", "64 visible cpu devices"]),
         ("run distilbert --config nowhere.toml", 2, ["nowhere.toml"]),
-        ("run distilbert --cluster slurmm", 2, ["unknown cluster 'slurmm'", "known: local"]),
+        ("run distilbert --cluster slurmm", 2, ["unknown cluster 'slurmm'", "did you mean slurm?"]),
         ("run distilbert --cluster-option hosts=a", 2, ["unknown option of cluster local 'hosts'; there are none"]),
         ("plan distilbert --cluster-option hosts", 2, ["--cluster-option takes key=value", "got 'hosts'"]),
         ("run distilbert --runs-dir /proc/nothing", 2, ["/proc/nothing", "--runs-dir"]),

@@ -15,6 +15,7 @@ from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
 from flagperf.errors import NodeFailed, PluginFailed
 from flagperf.fleet import Answers, fleet, open_fleet
+from flagperf.fleet.answers import combined
 from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, hello_line
 
@@ -159,9 +160,9 @@ def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_ar
 
 def test_a_message_of_many_nodes_is_short() -> None:
     failed = {index: NodeFailed(f"node {index} is away") for index in range(12)}
-    lines = str(fleet.combined(failed)).splitlines()
+    lines = str(combined(failed)).splitlines()
     assert lines[0] == "12 nodes failed:" and lines[-1] == "  and 2 more nodes" and len(lines) == 12
-    assert str(fleet.combined({7: failed[7]})) == "node 7 is away"
+    assert str(combined({7: failed[7]})) == "node 7 is away"
 
 
 def test_a_node_that_is_lost_after_its_answer_does_not_end_the_wait_for_the_others(tmp_path: Path) -> None:

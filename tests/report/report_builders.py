@@ -255,7 +255,7 @@ def node(vendor: str = "metax", host: str = "node0", **facts: Fact) -> NodeFacts
     versions = {"driver": "2.9.8", "maca": "2.27.0"} if vendor != "cpu" else {}
     served = VendorFacts(vendor, f"flagperf-{vendor} 0.1.0", Presence("present", ("seen",)), versions=versions)
     packages = {"torch": "2.4.0+metax2.27", "transformers": "4.44.0"}
-    return NodeFacts(host, Environment({**FACTS, **facts}, packages, {}), (served,), 64, 29500)
+    return NodeFacts(host, Environment({**FACTS, **facts}, packages, {}), (served,), 64)
 
 
 def recorded(

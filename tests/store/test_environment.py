@@ -23,7 +23,7 @@ def node(index: int, environment: Environment = LINUX) -> NodeFacts:
     """With a card of its own."""
     card = Device(f"GPU-{index}", "Card A", "A", 0, 1 << 34)
     own = VendorFacts("other", "flagperf-other 1.0", Presence("present", ("a tool",), ""), devices=(card,))
-    return NodeFacts(f"node-{index}", environment, (ABSENT, own), 8, 29500 + index)
+    return NodeFacts(f"node-{index}", environment, (ABSENT, own), 8)
 
 
 def bundle_of(folder: Path, *nodes: NodeFacts) -> Path:

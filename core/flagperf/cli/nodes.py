@@ -28,7 +28,7 @@ SHOWN_NODES = 30
 
 @click.group(cls=CommandGroup)
 def nodes() -> None:
-    """Ask the nodes of a cluster."""
+    """Check the nodes of a cluster."""
 
 
 @nodes.command("check", cls=NodesCommand)

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from flagperf.api import Allocation
 from flagperf.errors import FlagPerfError, NodeFailed
+from flagperf.fleet.answers import Answers
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
 from flagperf.kit import module_command
 from flagperf.messages import Message
@@ -47,28 +48,6 @@ class FleetEvent(msgspec.Struct, frozen=True):
     """The signal by which somebody else told the agent to stop."""
     lost: NodeFailed | None = None
     """There is no agent any more; nothing follows."""
-
-
-class Answers(msgspec.Struct, Generic[T], frozen=True):
-    """Of all nodes that were asked, by their index."""
-
-    given: dict[int, T]
-    failed: dict[int, NodeFailed]
-
-    def all(self) -> list[T]:
-        """Raises one message that names every node that has none."""
-        if self.failed:
-            raise combined(self.failed)
-        return [self.given[index] for index in sorted(self.given)]
-
-
-def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
-    """The same words of several nodes are said once."""
-    texts = list(dict.fromkeys(str(error) for _, error in sorted(failed.items())))
-    if len(texts) == 1:
-        return next(iter(failed.values()))
-    shown = texts[:limit] + ([f"and {len(texts) - limit} more nodes"] if len(texts) > limit else [])
-    return NodeFailed(f"{len(failed)} nodes failed:\n  " + "\n  ".join(shown))
 
 
 class Wrapping(msgspec.Struct, frozen=True):
@@ -158,40 +137,6 @@ class Fleet:
 
     def _is_late(self, index: int) -> bool:
         return time.monotonic() - self._channels[index].started_at > START_SECONDS
-
-    def outputs(self, command: Sequence[str], timeout_seconds: float) -> dict[int, str | NodeFailed]:
-        """What a short command prints on each node, outside of containers."""
-        found: dict[int, str | NodeFailed] = {}
-        for first in range(0, len(self.nodes), max(1, self.allocation.max_starts)):
-            indexes = range(first, min(first + self.allocation.max_starts, len(self.nodes)))
-            processes = {index: self._start_command(index, command) for index in indexes}
-            deadline = time.monotonic() + timeout_seconds
-            for index, process in processes.items():
-                found[index] = self._output(index, process, max(0.1, deadline - time.monotonic()))
-        return found
-
-    def _start_command(self, index: int, command: Sequence[str]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.allocation.agent_command(self.nodes[index], list(command)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-
-    def _output(self, index: int, process: subprocess.Popen[str], seconds: float) -> str | NodeFailed:
-        try:
-            stdout, stderr = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            return NodeFailed(f"{self._name(index)} did not answer within {seconds:.0f} s")
-        if process.returncode:
-            said = stderr.strip().splitlines()[-1:] or [exit_status(process.returncode)]
-            return NodeFailed(f"{self._name(index)}: {said[0]}")
-        return stdout
 
     # --- asking -----------------------------------------------------------------------------------------------------
 

@@ -112,10 +112,11 @@ def with_image(facts: Sequence[NodeFacts], spec: RunSpec, fleet: Fleet) -> tuple
     if spec.container is None:
         return tuple(facts)
     from flagperf.fleet.containers import image_question, read_image
+    from flagperf.fleet.outputs import outputs
 
     container = _container(spec)
     question = image_question(container)
-    answers = fleet.outputs(question, IMAGE_SECONDS) if question else {}
+    answers = outputs(fleet, question, IMAGE_SECONDS) if question else {}
     named = f"{container.engine} {container.image}"
 
     def fact(index: int) -> Fact:

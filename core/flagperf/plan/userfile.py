@@ -57,6 +57,10 @@ def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
     for name in user_file.cases:
         if name not in known:
             raise unknown_name("case", name, known, f"(in {user_file.path}, table [cases.{name}])")
+    for name in user_file.clusters:
+        if name not in plugins.cluster_names():
+            where = f"(in {user_file.path}, table [clusters.{name}])"
+            raise unknown_name("cluster", name, plugins.cluster_names(), where)
     return user_file
 
 
