@@ -19,7 +19,8 @@ from flagperf.events import (
 )
 from flagperf.messages import Message, message
 from flagperf.metrics.by_type import EventsByType, of
-from flagperf.metrics.card_readings import CardReadings, DeviceKey, readings_by_card
+from flagperf.metrics.card_readings import CardReadings, readings_by_card
+from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.metric import Reason
 from flagperf.metrics.samples import (
@@ -160,10 +161,6 @@ def series_of(job: Job, nodes: Sequence[NodeRecord], figure: str) -> Mapping[Dev
             one = msgspec.structs.replace(one, card=(node, device.board), is_of_board=True)
         by_owner.setdefault(one.card, one)
     return by_owner
-
-
-def card_name(card: DeviceKey) -> Message:
-    return message("name.of_node", what=named("device", [card[1]]), node=card[0])
 
 
 def _died(ended: Sequence[WorkersEnded], nodes: Sequence[NodeRecord]) -> Absent | None:
