@@ -9,9 +9,6 @@ import msgspec
 from flagperf.api import Reading
 from flagperf.events import Sampled
 
-DeviceKey = tuple[int, str]
-"""Node index and device id. The id alone is ambiguous: PCI addresses of two nodes may be equal."""
-
 
 class CardReadings(msgspec.Struct):
     """`times_ns` and `readings` are those while the workers ran, in the order of the file. `baseline` is the last one

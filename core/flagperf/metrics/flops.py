@@ -7,11 +7,14 @@ half of it where a token sees only the ones before it; backward costs twice the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from flagperf.metrics.finding import Absent, absent
-from flagperf.metrics.ranks import RankRecord
+
+if TYPE_CHECKING:
+    from flagperf.metrics.ranks import RankRecord
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flagperf.kinds.kind import Text
 from flagperf.metrics.entry import Formula, MetricEntry, speed_entry, work_per_second
 from flagperf.metrics.finding import Finding, absent
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.throughput import of_window, throughput
-from flagperf.metrics.window import Window
+
+if TYPE_CHECKING:
+    from flagperf.metrics.window import Window
 
 
 def by_framework(_run: Observed) -> Finding:

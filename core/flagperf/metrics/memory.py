@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flagperf import units
 from flagperf.api import Reading
 from flagperf.kinds.kind import Text
-from flagperf.metrics.card_readings import DeviceKey
+from flagperf.metrics.cards import DeviceKey, card_name, missing_words
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.metric import Mark, Scope
-from flagperf.metrics.nodes import NodeRecord, card_name
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.samples import DeviceSamples, MemoryUse, missing_words
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from flagperf.metrics.nodes import NodeRecord
+    from flagperf.metrics.ranks import RankRecord
+    from flagperf.metrics.samples import DeviceSamples, MemoryUse
+
+    Devices = Mapping[DeviceKey, DeviceSamples]
 
 TOLERANCE_BYTES = 64 << 20
 """Cards round their figures and may be sampled between two allocations. If a card reports less than the allocator by
@@ -27,8 +31,6 @@ more than this, the wrong card was read."""
 
 ROUNDING = 1.01
 """A vendor's library and tool may round one card's capacity differently (bytes, whole MiB)."""
-
-Devices = Mapping[DeviceKey, DeviceSamples]
 
 
 def of_devices(formula: Callable[[Devices, Observed], Finding]) -> Formula:

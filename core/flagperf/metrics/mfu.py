@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,9 +17,11 @@ from flagperf.metrics.flops import FORMULAS, utilisation
 from flagperf.metrics.metric import Mark
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.throughput import of_window
-from flagperf.metrics.window import Window
 from flagperf.spec import Job
 from flagperf.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from flagperf.metrics.window import Window
 
 TERA = 1e12
 

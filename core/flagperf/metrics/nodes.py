@@ -19,7 +19,8 @@ from flagperf.events import (
 )
 from flagperf.messages import Message, message
 from flagperf.metrics.by_type import EventsByType, of
-from flagperf.metrics.card_readings import CardReadings, DeviceKey, readings_by_card
+from flagperf.metrics.card_readings import CardReadings, readings_by_card
+from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.metric import Reason
 from flagperf.metrics.samples import (
@@ -61,59 +62,80 @@ class NodeRecord(msgspec.Struct, frozen=True):
         return self.starts[0] if self.starts else None
 
 
+class _Expected(msgspec.Struct, frozen=True):
+    """What is known of the nodes before their samples are read."""
+
+    device_ids: Mapping[int, Sequence[str]]
+    """Node index -> its cards in the job."""
+    edges_ns: Mapping[int, Sequence[int]]
+    """Node index -> launch and end of its workers, on its own clock."""
+    windows: NodeWindows
+    is_host: bool
+    """The slots of a node share its memory."""
+
+
 def node_records(
     job: Job, parent: EventFile, files: Iterable[EventFile], windows: NodeWindows
 ) -> tuple[NodeRecord, ...]:
     """Each file is reduced to what the metrics need before the next one is read."""
-    ids: dict[int, list[str]] = {}
+    device_ids: dict[int, list[str]] = {}
     for node in job.nodes:
-        ids.setdefault(node.index, []).extend(device.id for device in node.devices)
+        device_ids.setdefault(node.index, []).extend(device.id for device in node.devices)
     edges_ns: dict[int, list[int]] = {}
     for event in of(parent.events, WorkersLaunched) + of(parent.events, WorkersEnded):
         edges_ns.setdefault(event.node_index, []).append(event.node_t_ns)
-    return tuple(_node_record(file, job, ids, edges_ns, windows) for file in files)
+    expected = _Expected(device_ids, edges_ns, windows, job.memory_scope == "host")
+    return tuple(_node_record(file, expected) for file in files)
 
 
-def _node_record(
-    file: EventFile,
-    job: Job,
-    ids: Mapping[int, Sequence[str]],
-    edges_ns: Mapping[int, Sequence[int]],
-    windows: NodeWindows,
-) -> NodeRecord:
+def _node_record(file: EventFile, expected: _Expected) -> NodeRecord:
     events = EventsByType(file.events)
-    starts, ends = events[ProbeStarted], events[ProbeEnded]
+    started = next(iter(events[ProbeStarted]), None)
     read = readings_by_card(events[Sampled])
-    is_host = job.memory_scope == "host"
-    own: dict[str, CardReadings] = {}
-    memory: dict[DeviceKey, DeviceSamples] = {}
-    series: dict[str, dict[DeviceKey, Series]] = {}
-    for started in starts[:1]:
-        node_index = started.node_index
-        window = windows.get((node_index, started.clock.boot_id))
-        own = {device_id: read[device_id] for device_id in sorted(ids.get(node_index, ())) if device_id in read}
-        for device_id, found in own.items():
-            card = (node_index, device_id)
-            sampled = card_samples(card, found, started, edges_ns.get(node_index, ()), is_host=is_host)
-            if sampled is not None:
-                memory[card] = sampled
-            for figure, one in card_series(card, found, window) if window is not None else ():
-                series.setdefault(figure, {})[card] = one
+    own = _of_the_job(read, started, expected) if started else {}
+    memory = _memory(own, started, expected) if started else {}
     reasons = list(reasons_in(file.events))
-    timed_cpu = [(sample.t_ns, sample.cpu) for sample in events[Sampled] if sample.cpu is not None]
+    cpu = [(sample.t_ns, sample.cpu) for sample in events[Sampled] if sample.cpu is not None]
     return NodeRecord(
-        starts=tuple(starts),
-        ended=ends[0] if ends else None,
+        starts=tuple(events[ProbeStarted]),
+        ended=next(iter(events[ProbeEnded]), None),
         failures=tuple(events[ProbeFailed]),
         torn=file.torn,
         read_ids=frozenset(read),
         memory=memory,
-        overdrawn=overdrawn_pool(list(own.values())) if is_host else None,
-        series=series,
-        cpu=(*timed_cpu[:1], *timed_cpu[-1:]),
+        overdrawn=overdrawn_pool(list(own.values())) if expected.is_host else None,
+        series=_series(own, started, expected) if started else {},
+        cpu=(*cpu[:1], *cpu[-1:]),
         last_reasons={reason.device_id: (place, reason) for place, reason in enumerate(reasons)},
         silences=_silences(memory.values(), reasons),
     )
+
+
+Cards = Mapping[DeviceKey, CardReadings]
+
+
+def _of_the_job(
+    read: Mapping[str, CardReadings], started: ProbeStarted, expected: _Expected
+) -> dict[DeviceKey, CardReadings]:
+    ids = sorted(expected.device_ids.get(started.node_index, ()))
+    return {(started.node_index, device_id): read[device_id] for device_id in ids if device_id in read}
+
+
+def _memory(cards: Cards, started: ProbeStarted, expected: _Expected) -> dict[DeviceKey, DeviceSamples]:
+    edges_ns = expected.edges_ns.get(started.node_index, ())
+    found = (card_samples(card, read, started, edges_ns, is_host=expected.is_host) for card, read in cards.items())
+    return {sampled.card: sampled for sampled in found if sampled is not None}
+
+
+def _series(cards: Cards, started: ProbeStarted, expected: _Expected) -> dict[str, dict[DeviceKey, Series]]:
+    window = expected.windows.get((started.node_index, started.clock.boot_id))
+    found: dict[str, dict[DeviceKey, Series]] = {}
+    if window is None:
+        return found
+    for card, read in cards.items():
+        for figure, one in card_series(card, read, window):
+            found.setdefault(figure, {})[card] = one
+    return found
 
 
 def _silences(devices: Iterable[DeviceSamples], reasons: Sequence[NotRead]) -> dict[str, Message | str]:
@@ -160,10 +182,6 @@ def series_of(job: Job, nodes: Sequence[NodeRecord], figure: str) -> Mapping[Dev
             one = msgspec.structs.replace(one, card=(node, device.board), is_of_board=True)
         by_owner.setdefault(one.card, one)
     return by_owner
-
-
-def card_name(card: DeviceKey) -> Message:
-    return message("name.of_node", what=named("device", [card[1]]), node=card[0])
 
 
 def _died(ended: Sequence[WorkersEnded], nodes: Sequence[NodeRecord]) -> Absent | None:

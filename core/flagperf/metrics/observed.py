@@ -3,28 +3,31 @@
 The files of ranks are read once, when the first formula asks for them, and so are those of nodes. Of each file, only a
 summary is kept (RankRecord, NodeRecord), so the memory that a run needs does not grow with what its files hold but for
 a few numbers per step.
+
+What reads the files is imported when it is needed: listing cases imports this module.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flagperf.kinds import KINDS, Kind
-from flagperf.metrics.card_readings import DeviceKey
 from flagperf.metrics.finding import Absent
 from flagperf.metrics.flops import ModelFacts, model_facts
 from flagperf.metrics.metric import Record
-from flagperf.metrics.nodes import NodeRecord, device_samples, node_records, series_of
-from flagperf.metrics.rank_loop import warmup_of
-from flagperf.metrics.ranks import RankFile, RankRecord, failure_of, rank_files
-from flagperf.metrics.rows import MeasuredRow
-from flagperf.metrics.samples import DeviceSamples
-from flagperf.metrics.series import Series
-from flagperf.metrics.spans import Loop, loop_of, node_windows
-from flagperf.metrics.window import Window, window_of
 from flagperf.spec import Job, Manifest, flatten
+
+if TYPE_CHECKING:
+    from flagperf.metrics.cards import DeviceKey
+    from flagperf.metrics.nodes import NodeRecord
+    from flagperf.metrics.ranks import RankFile, RankRecord
+    from flagperf.metrics.rows import MeasuredRow
+    from flagperf.metrics.samples import DeviceSamples
+    from flagperf.metrics.series import Series
+    from flagperf.metrics.spans import Loop
+    from flagperf.metrics.window import Window
 
 
 class Observed:
@@ -45,6 +48,9 @@ class Observed:
 
     @functools.cached_property
     def rank_files(self) -> Sequence[RankFile]:
+        from flagperf.metrics.rank_loop import warmup_of
+        from flagperf.metrics.ranks import rank_files
+
         return rank_files(self.record.ranks, self.kind, warmup_of(self.job, self.kind.values))
 
     @functools.cached_property
@@ -56,8 +62,10 @@ class Observed:
     @functools.cached_property
     def nodes(self) -> Sequence[NodeRecord]:
         """What the probe of each node recorded."""
-        has_window = not isinstance(self.loop, Absent) and not isinstance(self.window, Absent)
-        windows = node_windows(self.ranks) if has_window else {}
+        from flagperf.metrics.nodes import node_records
+        from flagperf.metrics.spans import node_windows
+
+        windows = {} if isinstance(self.window, Absent) else node_windows(self.ranks)
         return node_records(self.job, self.record.parent, self.record.samples, windows)
 
     @property
@@ -77,21 +85,29 @@ class Observed:
     @functools.cached_property
     def failure(self) -> Absent | None:
         """Why the ranks did not finish the job, or None if all succeeded."""
+        from flagperf.metrics.ranks import failure_of
+
         return failure_of(self.job, self.ranks)
 
     @functools.cached_property
     def loop(self) -> Loop | Absent:
         """The measured span of every rank."""
+        from flagperf.metrics.spans import loop_of
+
         return self.failure or loop_of(self.ranks)
 
     @functools.cached_property
     def window(self) -> Window | Absent:
         """The part of the loop after warm-up."""
+        from flagperf.metrics.window import window_of
+
         return window_of(self.loop)
 
     @functools.cached_property
     def devices(self) -> dict[DeviceKey, DeviceSamples] | Absent:
         """The samples of every card."""
+        from flagperf.metrics.nodes import device_samples
+
         return device_samples(self.job, self.record.parent, self.nodes)
 
     @functools.cached_property
@@ -106,8 +122,6 @@ class Observed:
         return self._series[field]
 
     def _find_series(self, field: str) -> Mapping[DeviceKey, Series] | Absent:
-        if isinstance(self.loop, Absent):
-            return self.loop
-        if isinstance(self.window, Absent):
-            return self.window
-        return series_of(self.job, self.nodes, field)
+        from flagperf.metrics.nodes import series_of
+
+        return self.window if isinstance(self.window, Absent) else series_of(self.job, self.nodes, field)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from flagperf import units
 from flagperf.kinds.kind import Text
-from flagperf.metrics.card_readings import DeviceKey
+from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.memory import per_device
-from flagperf.metrics.nodes import card_name
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.series import Series
-from flagperf.metrics.window import Window
+
+if TYPE_CHECKING:
+    from flagperf.metrics.series import Series
 
 MIN_SAMPLES = 60
 MAX_GAP_SECONDS = 3.0
@@ -81,7 +81,7 @@ def energy_per(amount: str) -> Formula:
         joules = energy(run)
         if isinstance(joules, Absent):
             return joules
-        assert isinstance(run.window, Window)
+        assert not isinstance(run.window, Absent)
         count = run.window.samples if amount == "samples" else run.window.tokens
         if not count:
             return absent("not_applicable", f"power.no_{amount}")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from flagperf import units
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.ranks import RankRecord
-from flagperf.metrics.spans import Loop
 from flagperf.metrics.throughput import of_loop
 from flagperf.spec import Manifest, Quality
+
+if TYPE_CHECKING:
+    from flagperf.metrics.ranks import RankRecord
+    from flagperf.metrics.spans import Loop
 
 
 def loss(loop: Loop) -> Finding:

@@ -18,7 +18,7 @@ from flagperf.events import (
 )
 from flagperf.kinds import Kind
 from flagperf.messages import Message, message
-from flagperf.metrics.card_readings import DeviceKey
+from flagperf.metrics.cards import DeviceKey
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.rank_events import RankEvents, rank_events
 from flagperf.metrics.rank_loop import RankLoop, Warmup, rank_loop

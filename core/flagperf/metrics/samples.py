@@ -10,8 +10,9 @@ import msgspec
 
 from flagperf.api import Reading
 from flagperf.events import AnyEvent, ProbeFailed, ProbeStarted, Sampled, SampleMissed
-from flagperf.messages import Message, has_text, message
-from flagperf.metrics.card_readings import CardReadings, DeviceKey
+from flagperf.messages import Message
+from flagperf.metrics.card_readings import CardReadings
+from flagperf.metrics.cards import DeviceKey, missing_words
 from flagperf.units import SECOND_NS
 
 LATE_INTERVALS, LATE_SECONDS = 15, 30.0
@@ -172,8 +173,3 @@ def why_failed(failed: ProbeFailed) -> Message | str:
 def _missing_used(missing: Mapping[str, str]) -> list[Message | str]:
     """If used memory has no reason of its own, those of the other figures."""
     return [missing_words(text) for text in ([missing["used_bytes"]] if "used_bytes" in missing else missing.values())]
-
-
-def missing_words(text: str) -> Message | str:
-    """A probe's reason for a missing figure: a code in table [missing] of the message catalogue, or free text."""
-    return message(f"missing.{text}") if has_text(f"missing.{text}") else text

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from flagperf.metrics.card_readings import CardReadings, DeviceKey
+from flagperf.metrics.card_readings import CardReadings
+from flagperf.metrics.cards import DeviceKey
 from flagperf.metrics.span import Span
 from flagperf.units import SECOND_NS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flagperf import units
 from flagperf.kinds.kind import Text
@@ -11,11 +11,13 @@ from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_seco
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.rank_window import RankWindow
 from flagperf.metrics.robust import median
-from flagperf.metrics.spans import Loop
-from flagperf.metrics.window import Window
 from flagperf.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from flagperf.metrics.rank_window import RankWindow
+    from flagperf.metrics.spans import Loop
+    from flagperf.metrics.window import Window
 
 
 def of_window(formula: Callable[[Window, Observed], Finding]) -> Formula:

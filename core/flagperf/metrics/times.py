@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from flagperf import units
 from flagperf.events import WorkersEnded, WorkersLaunched
@@ -10,8 +11,10 @@ from flagperf.metrics.by_type import of
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.ranks import RankRecord
 from flagperf.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from flagperf.metrics.ranks import RankRecord
 
 
 def e2e_time(run: Observed) -> Finding:
