@@ -9,7 +9,7 @@ import msgspec
 from flagperf.events import RowMeasured, WorkerStarted
 from flagperf.metrics.metric import Record
 from flagperf.metrics.ranks import of
-from flagperf.metrics.robust import median
+from flagperf.robust import median
 
 
 class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):

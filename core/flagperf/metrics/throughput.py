@@ -11,9 +11,9 @@ from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_seco
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.robust import median
 from flagperf.metrics.spans import Loop
 from flagperf.metrics.window import RankWindow, Window
+from flagperf.robust import median
 from flagperf.units import SECOND_NS
 
 
