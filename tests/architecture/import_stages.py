@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = (
-    ("attribute_docs", "commands", "errors", "escapes", "kinds", "lazy_names", "messages", "units"),
+    ("attribute_docs", "commands", "errors", "escapes", "kinds", "lazy_names", "messages", "robust", "units"),
     ("api", "files"),
     ("kit", "events"),
     ("hookspecs", "spec"),

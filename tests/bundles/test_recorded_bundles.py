@@ -110,3 +110,14 @@ def test_a_training_run_follows_itself(bundle: Path) -> None:
 
 def flagperf_raising(*arguments: object) -> None:
     cli.main([str(argument) for argument in arguments], prog_name="flagperf", standalone_mode=False)
+
+
+def test_a_recorded_run_of_two_nodes_shows_its_spread_in_both_languages() -> None:
+    bundle = next(path for path in BUNDLES if "-2x2-" in path.name)
+    for lang, title, over in (
+        ("en", "Spread over nodes and devices", "2 nodes"),
+        ("zh", "各节点与设备之间的差异", "2个节点"),
+    ):
+        text = flagperf("report", bundle, "--format", "md", "--lang", lang).stdout
+        assert over in text.split(title)[1].split("###")[0]
+    assert "Spread over nodes and devices" in flagperf("report", bundle).stdout

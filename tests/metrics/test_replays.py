@@ -36,6 +36,7 @@ FINISHED = (
     "step_time_p90",
     "step_time_p99",
     "data_wait_share",
+    "rank_spread",
     "padding_ratio",
     "steps_kept",
     "steps_dropped",
@@ -90,6 +91,7 @@ CLEAN = {
     "step_time_p90": 1.0,  # the 8th: 0.9 x 8 = 7.2
     "step_time_p99": 1.0,
     "data_wait_share": 2 / 8,  # rank 0: 2 x 0.5 + 4 x 0.25
+    "rank_spread": 1.0,  # both take 8 s for 8 steps
     "padding_ratio": 6 / 16,
     "steps_kept": 8,
     "steps_dropped": 2,
@@ -128,7 +130,7 @@ def test_one_rank_dead():
     """Rank 1 stops after step 5; rank 0 notices and fails. What was seen until then stays: 10 GiB at 122 s."""
     metrics = replay("one-rank-dead")
     why = "ranks 0, 1 did not succeed: rank 0 ended as failed (RuntimeError: connection closed by peer)"
-    assert {(metrics[name].value, metrics[name].reason, metrics[name].detail) for name in FINISHED[:24]} == {
+    assert {(metrics[name].value, metrics[name].reason, metrics[name].detail) for name in FINISHED[:25]} == {
         (None, "run_failed", why)
     }
     assert metrics["acc"].reason == metrics["target"].reason == "run_failed"

@@ -20,7 +20,7 @@ from flagperf.events import (
     StepFinished,
     decode_events,
 )
-from flagperf.metrics.robust import median
+from flagperf.robust import median
 from flagperf.spec import EvaluationProgress, Progress, RankPace
 
 _WINDOW_STEPS = 50

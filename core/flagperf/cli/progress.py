@@ -15,7 +15,7 @@ from flagperf.cli.output import echo
 from flagperf.escapes import one_line
 from flagperf.kinds import Kind
 from flagperf.launch import OnProgress
-from flagperf.metrics.robust import median
+from flagperf.robust import median
 from flagperf.spec import EvaluationProgress, Progress, RankPace
 from flagperf.units import gib, per_second, seconds
 from flagperf.units import loss as loss_text

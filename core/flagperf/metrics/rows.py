@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from flagperf.events import RowMeasured
-from flagperf.metrics.robust import median
+from flagperf.robust import median
 
 
 class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):

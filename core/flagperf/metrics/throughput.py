@@ -11,7 +11,7 @@ from flagperf.metrics.entry import SPEED, Formula, MetricEntry, samples_per_seco
 from flagperf.metrics.finding import Absent, Finding, Found, absent
 from flagperf.metrics.interval import batch_means
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.robust import median
+from flagperf.robust import median
 from flagperf.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -108,11 +108,6 @@ def _step_time(percent: int) -> Formula:
     return of_window(formula)
 
 
-def data_wait_share(window: Window, _run: Observed) -> Finding:
-    waiting = max(window.ranks, key=lambda rank: rank.wait_ns / rank.train_ns)
-    return Found(min(1.0, waiting.wait_ns / waiting.train_ns), {"rank": waiting.rank})
-
-
 def rank_spread(window: Window, _run: Observed) -> Finding:
     """How much longer the steps of the slowest rank take than those of the median rank."""
     if len(window.ranks) == 1:
@@ -126,6 +121,11 @@ def rank_spread(window: Window, _run: Observed) -> Finding:
         "wait_seconds": [rank.wait_ns / num_steps / SECOND_NS for rank in window.ranks],
     }
     return Found(max(step_seconds) / median(step_seconds), inputs)
+
+
+def data_wait_share(window: Window, _run: Observed) -> Finding:
+    waiting = max(window.ranks, key=lambda rank: rank.wait_ns / rank.train_ns)
+    return Found(min(1.0, waiting.wait_ns / waiting.train_ns), {"rank": waiting.rank})
 
 
 def padding_ratio(window: Window, _run: Observed) -> Finding:

@@ -11,11 +11,11 @@ from flagperf import units
 from flagperf.messages import words
 from flagperf.metrics.finding import NAMED_AT_MOST, named
 from flagperf.metrics.registry import ENTRIES
-from flagperf.metrics.robust import median, standing_out
 from flagperf.report.document import Block, Bullets, Head, Table, Text
 from flagperf.report.sections.cells import has_results
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, choose, label, say
+from flagperf.robust import median, standing_out
 from flagperf.spec import Job
 from flagperf.store.run import Run
 
@@ -110,10 +110,12 @@ def _figures(run: Run, figure: Figure) -> Figures:
     places, recorded = _places(run.job), _recorded(run, figure.metric, figure.per)
     if isinstance(recorded, list):
         return dict(zip(places.values(), recorded, strict=False))
+    nodes = {str(node.index): node.index for node in run.job.nodes}
     found: dict[Place, float] = {}
     for key, value in recorded.items():
-        node, _, device = key.partition("/")
-        found[places.get((int(node), device), Place(int(node), device, None))] = value
+        node, _, owner = key.partition("/")
+        if node in nodes:  # what is of no node of the job, `runs verify` reports
+            found[places.get((nodes[node], owner), Place(nodes[node], owner, None))] = value
     return found
 
 
