@@ -1,0 +1,48 @@
+"""What the verb `run` sends while its workers run: real ones, which write events."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.agent import run as agent_run
+from flagperf.spec import AgentMessage, Progress, WorkOrder
+from flagperf.store.paths import FOLDERS, rank_events
+from run_builders import minimal_job
+
+WORKER = """
+import sys, time
+for step in range(1, 11):
+    with open(sys.argv[1], "a") as file:
+        file.write('{"type":"step_finished","t_ns":%d,"step":%d,"began_ns":0,"compute_ns":1,"wait_ns":0,"work":{}}\\n' % (step, step))
+    time.sleep(0.1)
+"""  # noqa: E501
+
+
+class NoProbe:
+    def poll(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("seconds", "is_few"), [(300.0, True), (0.0, False)])
+def test_progress_is_sent_once_in_a_while_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_few: bool
+) -> None:
+    monkeypatch.setattr(agent_run, "PROGRESS_SECONDS", seconds)
+    monkeypatch.setattr(agent_run, "POLL_SECONDS", 0.02)
+    for folder in FOLDERS:
+        (tmp_path / folder).mkdir()
+    order = WorkOrder(minimal_job(), 0, 1, 0, 1, str(tmp_path))
+    workers = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / rank_events(0))])
+    sent = io.BytesIO()
+    agent_run._follow(order, workers, NoProbe(), threading.Event(), sent)  # type: ignore[arg-type]
+    messages = [msgspec.json.decode(line, type=AgentMessage) for line in sent.getvalue().splitlines()]
+    steps = [message.step for message in messages if isinstance(message, Progress)]
+    assert steps[-1] == 10 and steps == sorted(steps)
+    assert (len(steps) <= 2) == is_few
