@@ -66,6 +66,7 @@ def test_the_first_hosts_are_the_nodes_with_their_python() -> None:
         ("10.0.0.[1-2]", ["10.0.0.1", "10.0.0.2"]),
         ("2001:db8::1,::1", ["2001:db8::1", "::1"]),
         ("gpu_a.example.org", ["gpu_a.example.org"]),
+        ("n[1-1000]", [*(f"n{number}" for number in range(1, 21)), "..."]),
     ],
 )
 def test_lists_of_hosts_in_the_order_in_which_they_are_written(hosts: str, expected: list[str]) -> None:

@@ -11,13 +11,15 @@ import msgspec
 from flagperf.api import CommandOutput
 from flagperf.errors import BadInput, MissingPart
 
+SHOWN_NAMES = 20
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def first_names(names: Sequence[str], num_nodes: int, where: str) -> Sequence[str]:
     """`where` says in words what has them."""
     if len(names) < num_nodes:
-        raise BadInput(f"{num_nodes} nodes are asked for, and {where} has {len(names)}: {', '.join(names) or 'none'}")
+        listed = ", ".join([*names[:SHOWN_NAMES], *["..."] * (len(names) > SHOWN_NAMES)]) or "none"
+        raise BadInput(f"{num_nodes} nodes are asked for, and {where} has {len(names)}: {listed}")
     return names[:num_nodes]
 
 
