@@ -67,11 +67,20 @@ def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path) -> Submitted:
     try:
         job = cluster.submit([*command, "--detached-in", str(folder)], spec.nodes, options, str(folder / "log"))
     except BaseException:
-        folder.rmdir()
+        _remove_empty(folder, runs_dir.absolute())
         raise
     submitted = Submitted(cluster.name, job, spec.case, now.isoformat(timespec="seconds"))
     write_atomically(folder / "job.json", msgspec.json.encode(submitted))
     return submitted
+
+
+def _remove_empty(folder: Path, runs_dir: Path) -> None:
+    """With the folders above it that were made for it."""
+    for path in (folder, folder.parent, runs_dir):
+        try:
+            path.rmdir()
+        except OSError:  # it has others
+            return
 
 
 def arguments(spec: RunSpec) -> list[str]:

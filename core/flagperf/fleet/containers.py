@@ -20,6 +20,8 @@ from flagperf.api import ContainerNeeds
 from flagperf.errors import BadInput, PluginFailed, UnknownLayout, unknown_name
 from flagperf.escapes import visible
 
+ENGINES = ("podman", "docker", "apptainer", "pyxis")
+
 
 class Container(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An image, and how it is run."""

@@ -94,13 +94,15 @@ def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
 
 
 def _container(spec: RunSpec) -> Any:
-    from flagperf.fleet.containers import Container
+    from flagperf.fleet.containers import ENGINES, Container
 
     given = _given(read_user_file(spec.config).container, spec.container_options, "--container-option", Container)
     known = [name for name in Container.__struct_fields__ if name != "image"]
     for name in given:
         if name not in known:
             raise unknown_name("option of containers", name, known)
+    if given.get("engine", ENGINES[0]) not in ENGINES:
+        raise unknown_name("container engine", str(given["engine"]), ENGINES)
     try:
         return msgspec.convert({**given, "image": spec.container}, Container, strict=False)
     except msgspec.ValidationError as error:
