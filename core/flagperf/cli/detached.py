@@ -107,6 +107,9 @@ def finishing(folder: str | None) -> Iterator[list[int]]:
     except FlagPerfError as error:
         code.append(error.exit_code)
         raise
+    except KeyboardInterrupt:
+        code.append(130)
+        raise
     finally:
         if folder is not None:
             finished = Finished(code[0] if code else 1)
