@@ -17,6 +17,7 @@ PROGRAMS = (
     "adapters",
     "probe_cost",
     "listing",
+    "fleet",
     "glm_step",
     "llama_step",
     "decoder_step",

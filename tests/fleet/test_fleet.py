@@ -14,6 +14,7 @@ from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
 from flagperf.errors import NodeFailed
 from flagperf.fleet import Answers, fleet, open_fleet
+from flagperf.fleet.answers import combined
 from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, hello_line
 
@@ -89,10 +90,10 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed(monkeypatch: p
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    for num_nodes in (100, 1000, 5000):
+    for num_nodes in (100, 900, 5000):
         with open_fleet(ScriptAllocation(*[""] * num_nodes)):
             pass
-    assert asked == [(3256, 4096), (4096, 4096)]
+    assert asked == [(3856, 4096), (4096, 4096)]
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -128,9 +129,9 @@ def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_ar
 
 def test_a_message_of_many_nodes_is_short() -> None:
     failed = {index: NodeFailed(f"node {index} is away") for index in range(12)}
-    lines = str(fleet.combined(failed)).splitlines()
+    lines = str(combined(failed)).splitlines()
     assert lines[0] == "12 nodes failed:" and lines[-1] == "  and 2 more nodes" and len(lines) == 12
-    assert str(fleet.combined({7: failed[7]})) == "node 7 is away"
+    assert str(combined({7: failed[7]})) == "node 7 is away"
 
 
 def test_a_node_that_is_lost_after_its_answer_does_not_end_the_wait_for_the_others(tmp_path: Path) -> None:
