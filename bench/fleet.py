@@ -55,14 +55,16 @@ def _cost(num_nodes: int) -> FleetCost:
 
 def _line(cost: FleetCost) -> str:
     share = _run_share(cost.running)
-    return (
-        f"{cost.num_nodes:>5} nodes: described in {cost.described_seconds:.1f} s ({cost.described_cpu_seconds:.2f} s "
-        f"of CPU), planned in {cost.planned_seconds:.1f} s, all launched {cost.launched_seconds:.1f} s after the first "
-        f"order of {cost.order_bytes} bytes; running {share:.1%} of a core ({share / cost.num_nodes * 1e6:.0f} us "
-        f"per node and second); collected in {cost.collected_seconds:.1f} s; {cost.num_threads} thread, {cost.num_files} "
-        f"files, {_memory_per_node(cost) / 1024:.0f} KiB per node; {cost.commands_cpu_seconds:.1f} s of CPU for what "
-        "stands for ssh"
+    parts = (
+        f"described in {cost.described_seconds:.1f} s ({cost.described_cpu_seconds:.2f} s of CPU)",
+        f"planned in {cost.planned_seconds:.1f} s",
+        f"all launched {cost.launched_seconds:.1f} s after the first order of {cost.order_bytes} bytes",
+        f"running {share:.1%} of a core ({share / cost.num_nodes * 1e6:.0f} us per node and second)",
+        f"collected in {cost.collected_seconds:.1f} s",
+        f"{cost.num_threads} thread, {cost.num_files} files, {_memory_per_node(cost) / 1024:.0f} KiB per node",
+        f"{cost.commands_cpu_seconds:.1f} s of CPU for what stands for ssh",
     )
+    return f"{cost.num_nodes:>5} nodes: {'; '.join(parts)}"
 
 
 def _run_share(moments: Sequence[Moment]) -> float:
