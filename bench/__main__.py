@@ -19,6 +19,7 @@ PROGRAMS = (
     "probe_cost",
     "listing",
     "many_ranks",
+    "fleet",
     "glm_step",
     "llama_step",
     "decoder_step",

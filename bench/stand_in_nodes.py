@@ -13,6 +13,7 @@ import io
 import itertools
 import os
 import random
+import resource
 import selectors
 import signal
 import sys
@@ -136,6 +137,8 @@ class Server:
         self._announced = bytearray()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._arrivals, selectors.EVENT_READ, self._on_arrival)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self._planned: list[tuple[float, int, Callable[[], Any]]] = []
         self._numbers = itertools.count()
 

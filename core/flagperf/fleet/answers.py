@@ -1,4 +1,4 @@
-"""What all nodes answered that were asked."""
+"""What the agents of a fleet say, as its callers get it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,23 @@ from typing import Generic, TypeVar
 import msgspec
 
 from flagperf.errors import NodeFailed
+from flagperf.spec.channel import Ended
 
 T = TypeVar("T")
+
+
+class FleetEvent(msgspec.Struct, frozen=True):
+    """What a node's agent said. One of the four is given."""
+
+    index: int
+    content: bytes = b""
+    """A part of what the verb prints."""
+    ended: Ended | None = None
+    """The verb's end."""
+    leaving: str = ""
+    """The signal by which somebody else told the agent to stop."""
+    lost: NodeFailed | None = None
+    """There is no agent any more; nothing follows."""
 
 
 class Answers(msgspec.Struct, Generic[T], frozen=True):

@@ -18,6 +18,7 @@ from flagperf.messages import Message
 from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, check_hello, hello_line
 from flagperf.spec.channel import AgentLine, ChannelLine, Data, encode_line
+from flagperf.units import exit_status
 
 CHUNK_BYTES = 1 << 18
 MAX_LINE_BYTES = 1 << 20
@@ -162,6 +163,13 @@ class Channel:
     def last_words(self) -> str:
         lines = self.errors.decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
+
+    def how_it_ended(self) -> str:
+        """A process ends a moment after its streams."""
+        try:
+            return exit_status(self.process.wait(1.0))
+        except subprocess.TimeoutExpired:
+            return "its connection was closed"
 
     # --- ending -----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import resource
 import selectors
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,12 +18,12 @@ import msgspec
 
 from flagperf.api import Allocation
 from flagperf.errors import FlagPerfError, NodeFailed
-from flagperf.fleet.answers import Answers
+from flagperf.fleet.answers import Answers, FleetEvent
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
 from flagperf.kit import module_command
 from flagperf.messages import Message
 from flagperf.spec import VersionMismatch
-from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS, Beat, Ended, Leaving, Request, Stop
+from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS, Beat, ChannelLine, Ended, Leaving, Request, Stop
 from flagperf.units import exit_status
 
 START_SECONDS = 60.0
@@ -34,20 +33,6 @@ END_SECONDS = 20.0
 """For an agent to end after its stdin was closed, before its command is told to, and then killed."""
 
 T = TypeVar("T")
-
-
-class FleetEvent(msgspec.Struct, frozen=True):
-    """What a node's agent said. One of the four is given."""
-
-    index: int
-    content: bytes = b""
-    """A part of what the verb prints."""
-    ended: Ended | None = None
-    """The verb's end."""
-    leaving: str = ""
-    """The signal by which somebody else told the agent to stop."""
-    lost: NodeFailed | None = None
-    """There is no agent any more; nothing follows."""
 
 
 class Wrapping(msgspec.Struct, frozen=True):
@@ -80,9 +65,11 @@ class Fleet:
         self._lost: dict[int, Channel] = {}
         self._replaced: list[Channel] = []
         """Lost ones whose node has another agent now; their processes have to end too."""
+        self._speaking: dict[int, Channel] = {}
+        """Those with something to send. To look at every node each time would cost nodes times messages."""
         self._selector = selectors.DefaultSelector()
-        self._beat_at = 0.0
-        _allow_files(3 * len(self.nodes) + 256)
+        self._beat_at = self._silence_at = 0.0
+        _allow_files(4 * len(self.nodes) + 256)  # three pipes, and an archive while parts are fetched
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
@@ -128,7 +115,7 @@ class Fleet:
             return NodeFailed(f"the agent on {self._name(index)} cannot be started: {error}")
         except FlagPerfError as error:
             return NodeFailed(str(error))
-        self._channels[index] = channel
+        self._channels[index] = self._speaking[index] = channel
         if index in self._lost:
             self._replaced.append(self._lost.pop(index))
         self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
@@ -194,20 +181,24 @@ class Fleet:
             raise NodeFailed(f"the agent on {self._name(index)} {what}") from None
 
     def request(self, index: int, verb: str, body: Any) -> None:
-        self._channels[index].say(Request(verb, msgspec.Raw(msgspec.json.encode(body))))
+        self._say(self._channels[index], Request(verb, msgspec.Raw(msgspec.json.encode(body))))
 
     def stop(self, index: int) -> None:
         """The verb at work on a node is to end; its Ended follows."""
         if index in self._channels:
-            self._channels[index].say(Stop())
+            self._say(self._channels[index], Stop())
+
+    def _say(self, channel: Channel, line: ChannelLine) -> None:
+        channel.say(line)
+        self._speaking[channel.index] = channel
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_seconds: float) -> list[FleetEvent]:
         """What has arrived, after at most this time (a second where there is none)."""
         self._beat()
-        for channel in self._channels.values():
-            self._watch_stdin(channel)
+        for channel in list(self._speaking.values()):
+            self._send(channel)
         events: list[FleetEvent] = []
         ready, now = self._selector.select(min(timeout_seconds, 1.0)), time.monotonic()
         for key, _ in ready:
@@ -223,13 +214,16 @@ class Fleet:
                 events += self._received(channel)
         return events + self._silent(now)
 
-    def _watch_stdin(self, channel: Channel) -> None:
+    def _send(self, channel: Channel) -> None:
+        """Its stdin is watched while there is no room in it."""
         channel.send()
         is_watched = channel.stdin in self._selector.get_map()
         if channel.has_to_send and not is_watched:
             self._selector.register(channel.stdin, selectors.EVENT_WRITE, (channel, "stdin"))
-        elif not channel.has_to_send and is_watched:
-            self._selector.unregister(channel.stdin)
+        elif not channel.has_to_send:
+            del self._speaking[channel.index]
+            if is_watched:
+                self._selector.unregister(channel.stdin)
 
     def _received(self, channel: Channel) -> list[FleetEvent]:
         events = []
@@ -257,12 +251,13 @@ class Fleet:
         self._beat_at = now + BEAT_SECONDS
         for channel in self._channels.values():
             if channel.is_greeted and not channel.has_to_send:
-                channel.say(Beat())
+                self._say(channel, Beat())
 
     def _silent(self, now: float) -> list[FleetEvent]:
         """As of the last look at all of them: what came in while one of them was served is not read yet."""
-        if self.nodes_share_host:
+        if self.nodes_share_host or now < self._silence_at:
             return []
+        self._silence_at = now + 1.0
         limit = now - SILENT_SECONDS
         silent = [each for each in self._channels.values() if each.is_greeted and each.heard_at < limit]
         return [
@@ -290,9 +285,11 @@ class Fleet:
         self._drain_errors(channel)
         words = channel.last_words()
         if not channel.is_greeted:
-            how = words or _how(channel)
+            how = words or channel.how_it_ended()
             return NodeFailed(f"{channel.name} cannot be reached, or has no such flagperf: {how}")
-        return NodeFailed(f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({_how(channel)})"))
+        return NodeFailed(
+            f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({channel.how_it_ended()})")
+        )
 
     def _drain_errors(self, channel: Channel) -> None:
         """To its end: on this machine the agent's watchdog holds it open while it works. A cluster's own command has
@@ -309,6 +306,7 @@ class Fleet:
             if stream in self._selector.get_map():
                 self._selector.unregister(stream)
         self._channels.pop(channel.index, None)
+        self._speaking.pop(channel.index, None)
         self._lost[channel.index] = channel
         channel.close_stdin()
 
@@ -358,14 +356,6 @@ class Fleet:
 
     def _name(self, index: int) -> str:
         return node_name(index, self.nodes[index])
-
-
-def _how(channel: Channel) -> str:
-    """A process ends a moment after its streams."""
-    try:
-        return exit_status(channel.process.wait(1.0))
-    except subprocess.TimeoutExpired:
-        return "its connection was closed"
 
 
 def _allow_files(num_files: int) -> None:
