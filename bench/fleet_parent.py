@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from flagperf.launch.collect import collect_parts
 
 from bench.stand_in_nodes import ARRIVALS, FACTS, HOST, command
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet, open_fleet
-from flagperf.launch.collect import collect_parts
 from flagperf.launch.supervision import Supervision
 from flagperf.plan import describe_machine, make_plan, with_meeting_place
 from flagperf.plan.nodes import describe_nodes

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from flagperf.agent.processes import MARKER
-from flagperf.agent.watchdog import folder_prefix, output_folder
+from flagperf.agent.watchdog import folder_prefix
 from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 from flagperf.spec.channel import AgentLine, Beat, ChannelLine, Data, Ended, Leaving, Request, Stop, encode_line
@@ -206,15 +206,13 @@ def is_alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_sigterm_is_told_stops_the_run_and_leaves_time_to_fetch(serve: Serve) -> None:
-    agent = serve(f"{WAIT}\n@verb\ndef fetch(body, stdin, answer):\n    answer.write(b'parts')\n    return 0")
+def test_sigterm_is_told_and_stops_the_run(serve: Serve) -> None:
+    agent = serve(WAIT)
     agent.start("run")
     agent.process.send_signal(signal.SIGTERM)
     assert agent.hear() == Leaving("SIGTERM")
     assert agent.answer() == (b"stopped in order", Ended(0))
     agent.process.send_signal(signal.SIGTERM)  # again: nothing new
-    agent.ask("fetch")
-    assert agent.answer() == (b"parts", Ended(0))
     assert agent.end() == (0, "")
 
 
@@ -324,7 +322,6 @@ import tempfile
 @verb
 def run(body, stdin, answer):
     os.mkdir(tempfile.gettempdir() + "/{folder_prefix(RUN_ID, 3)}x")
-    os.mkdir("{output_folder(RUN_ID, 3)}")
     marked = dict(os.environ, {MARKER}="{RUN_ID}/3/workers")
     worker = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
     answer.write(b"at work\\n"), answer.write(str(worker.pid).encode()), answer.flush()
@@ -343,7 +340,6 @@ def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Se
     if killed == "run":
         agent.say(Stop())
         assert agent.answer()[1].code == -signal.SIGKILL
-        assert output_folder(RUN_ID, 3).is_dir()  # to be fetched from
         code, said = agent.end()
         assert code == 0
     else:
@@ -351,5 +347,4 @@ def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Se
         _, said = agent.left()  # to the end of the watchdog
     assert said.startswith("the agent left behind: 1 processes, which were killed; removed: /")
     assert not is_alive(pid)
-    assert not output_folder(RUN_ID, 3).exists()
     assert not list(Path(tempfile.gettempdir()).glob(f"{folder_prefix(RUN_ID, 3)}*"))

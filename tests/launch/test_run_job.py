@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
 import signal
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,15 @@ from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
 from flagperf.messages import message, render
 from flagperf.plugins import core_version
-from flagperf.spec import Failure, Progress, WorkersEndedMessage, WorkersLaunchedMessage, hello_line
+from flagperf.spec import (
+    Failure,
+    FilePart,
+    FilesComplete,
+    Progress,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
+    hello_line,
+)
 from flagperf.store.bundle import create_bundle, read_record
 from flagperf.store.run import Ending
 from flagperf.store.run import ended as ended_as
@@ -280,49 +287,50 @@ def test_a_bundle_that_cannot_be_written_stops_the_agents(tmp_path: Path, monkey
 # --- parts of the bundle ----------------------------------------------------------------------------------------------
 
 
-def archive(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as writing:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            writing.addfile(member, io.BytesIO(text))
-    return content.getvalue()
+def sending(files: dict[str, str], ending: str) -> str:
+    """A node that sends these files, and whose run then ends so."""
+    parts = [FilePart(name, 0, text.encode()) for name, text in files.items()]
+    complete = FilesComplete({name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()})
+    lines = [msgspec.json.encode(each).decode() for each in (*parts, complete)]
+    tell_parts, tell_complete = "; ".join(f"tell({line!r})" for line in lines[:-1]), f"tell({lines[-1]!r})"
+    return f"assert order['directory'] == ''\n{tell_parts}\n{ending.replace('COMPLETE', tell_complete)}\nrest()"
 
 
-def fetching(ending: str, content: bytes) -> str:
-    """A node whose run ends so, and who then sends this archive."""
-    fetch = f"verb, body = asked(); assert (verb, body['run_id']) == ('fetch', 'a'); answer({content!r})"
-    return f"assert order['directory'] == ''\n{ending}\n{fetch}\nrest()"
+FIRST, SECOND = ({f"events/rank-0000{rank}.jsonl": "", f"logs/rank-0000{rank}.log": "words"} for rank in range(2))
 
 
-def test_parts_are_fetched_from_every_node_that_is_there_also_after_a_failure(tmp_path: Path) -> None:
-    failed = fetching(f"assert told(300); tell({ended(STOPPED)!r}); close(3)", archive({"logs/worker_0": b"first"}))
-    finished = FinishedJob(tmp_path, failed, "sys.exit('gone')", share_host=False)
+def test_what_nodes_send_is_kept_also_of_one_that_is_lost(tmp_path: Path) -> None:
+    stopped = sending(FIRST, f"assert told(300); tell({ended(STOPPED)!r}); COMPLETE; close(3)")
+    lost = sending(SECOND, "sys.exit('gone')")
+    finished = FinishedJob(tmp_path, stopped, lost, share_host=False)
     assert finished.ending.reason.startswith("node 1 (host1) was lost: the agent on node 1 (host1) ended: gone")
-    assert (finished.bundle / "logs" / "worker_0").read_text() == "first"
+    assert [(finished.bundle / f"logs/rank-0000{rank}.log").read_text() for rank in range(2)] == ["words", "words"]
 
 
-def test_parts_that_cannot_be_used_fail_the_run_and_name_the_node(tmp_path: Path) -> None:
-    good = fetching(f"tell({ended(None)!r}); close()", archive({"logs/one": b"1"}))
-    bad = fetching(f"tell({ended(None)!r}); close()", archive({"run.json": b"{}"}))
+def test_a_file_that_is_not_the_nodes_own_ends_the_run_and_is_not_written(tmp_path: Path) -> None:
+    good = sending(FIRST, f"told(300); tell({ended(None)!r}); COMPLETE; close()")
+    bad = sending({**SECOND, "run.json": "{}"}, "told(300)")
     finished = FinishedJob(tmp_path, good, bad, share_host=False)
+    assert finished.ending.reason.startswith("node 1 (host1) was lost: it sent 'run.json', which is no file of its own")
+    assert (finished.bundle / "run.json").read_text() != "{}"
+
+
+def test_a_node_that_does_not_send_all_fails_the_run(tmp_path: Path) -> None:
+    finished = FinishedJob(tmp_path, sending(FIRST, f"tell({ended(None)!r}); close()"), share_host=False)
     assert said(finished.ending) == (
         "failed",
-        "what node 1 recorded was not collected: what node 1 sent cannot be used: 'run.json' has no place in a bundle",
+        "what node 0 recorded was not collected: it did not send all of it",
     )
-    assert (finished.bundle / "logs" / "one").read_text() == "1"
 
 
-def test_a_failure_of_the_run_goes_before_one_of_fetching(tmp_path: Path) -> None:
-    failed = fetching(f"tell({ended(DEATH)!r}); close(3)", b"no archive")
-    finished = FinishedJob(tmp_path, failed, share_host=False)
+def test_a_failure_of_the_run_goes_before_parts_that_are_missing(tmp_path: Path) -> None:
+    finished = FinishedJob(tmp_path, sending({}, f"tell({ended(DEATH)!r}); close(3)"), share_host=False)
     assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
 
 
 def test_the_first_error_of_several_nodes_names_node_and_host(tmp_path: Path) -> None:
-    stopped = fetching(f"assert told(300); tell({ended(STOPPED)!r}); close(3)", archive({"logs/one": b"1"}))
-    failed = fetching(f"tell({ended(DEATH)!r}); close(3)", archive({"logs/two": b"2"}))
+    stopped = sending(FIRST, f"assert told(300); tell({ended(STOPPED)!r}); COMPLETE; close(3)")
+    failed = sending(SECOND, f"tell({ended(DEATH)!r}); COMPLETE; close(3)")
     finished = FinishedJob(tmp_path, stopped, failed, share_host=False)
     assert said(finished.ending) == ("failed", "node 1 (host1): rank 1: killed by SIGKILL")
     assert (

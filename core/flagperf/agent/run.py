@@ -19,15 +19,16 @@ from typing import IO
 import msgspec
 
 from flagperf.agent.env_script import worker_environment
+from flagperf.agent.parts import PartsSender
 from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
 from flagperf.agent.rendezvous import interface_to
 from flagperf.agent.simulation import node_machine
-from flagperf.agent.watchdog import folder_prefix, output_folder
+from flagperf.agent.watchdog import folder_prefix
 from flagperf.agent.worker_failure import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher
-from flagperf.errors import FlagPerfError, NodeFailed, PluginFailed
+from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.kit.host_limits import oom_kills
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import message
@@ -51,33 +52,33 @@ PROGRESS_SECONDS = 1.0
 
 def main(request: bytes, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(request, type=WorkOrder)
-    order = msgspec.structs.replace(order, directory=order.directory or str(_own_folder(order)))
     stop = set_when_closed(stdin)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with tempfile.TemporaryDirectory(prefix=folder_prefix(order.job.run_id, order.node_index)) as private:
+        order_file = Path(private) / "order.json"
+        if order.directory:
+            return _run(order, order_file, None, stop, stdout)
+        own = Path(private) / "bundle"
+        sender = PartsSender(own)
+        code = _run(msgspec.structs.replace(order, directory=str(own)), order_file, sender, stop, stdout)
+        _send_parts(sender, stdout)
+        _send(stdout, sender.complete())
+        return code
+
+
+def _run(
+    order: WorkOrder, order_file: Path, sender: PartsSender | None, stop: threading.Event, stdout: IO[bytes]
+) -> int:
     for folder in FOLDERS:
         (Path(order.directory) / folder).mkdir(parents=True, exist_ok=True)
     log = Path(order.directory) / node_log("probe", order.node_index)
     marker = node_marker(order.job.run_id, order.node_index)
-    with (
-        tempfile.TemporaryDirectory(prefix=folder_prefix(order.job.run_id, order.node_index)) as private,
-        running_probe(_probe_request(order), log, f"{marker}/probe") as probe,
-    ):
+    with running_probe(_probe_request(order), log, f"{marker}/probe") as probe:
         launcher = load_plugins(order.job.plugins).launcher(order.job.vendor)  # while the probe starts
-        order_file = Path(private) / "order.json"
         order_file.write_bytes(msgspec.json.encode(order))
         probe.await_ready(stop)
-        returncode = _run_workers(order, launcher, order_file, probe, stop, stdout)
+        returncode = _run_workers(order, launcher, order_file, probe, sender, stop, stdout)
     return 0 if returncode == 0 else 3
-
-
-def _own_folder(order: WorkOrder) -> Path:
-    """For this user alone; nobody can have made it before."""
-    folder = output_folder(order.job.run_id, order.node_index)
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise NodeFailed(f"cannot make the folder {folder}: {error.strerror}") from None
-    return folder
 
 
 def _run_workers(
@@ -85,6 +86,7 @@ def _run_workers(
     launcher: Launcher,
     order_file: Path,
     probe: ProbeProcess,
+    sender: PartsSender | None,
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> int:
@@ -103,7 +105,7 @@ def _run_workers(
     _send(stdout, WorkersLaunchedMessage(time.monotonic_ns(), command, env_script))
     try:
         probe.tell_launcher_pid(workers.pid)
-        _follow(order, workers, probe, stop, stdout)
+        _follow(order, workers, probe, sender, stop, stdout)
     finally:
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
@@ -165,6 +167,7 @@ def _follow(
     order: WorkOrder,
     workers: subprocess.Popen[bytes],
     probe: ProbeProcess,
+    sender: PartsSender | None,
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> None:
@@ -184,7 +187,14 @@ def _follow(
         progress = follower.poll()
         if progress is not None:
             _send(stdout, progress)
-            due = time.monotonic() + PROGRESS_SECONDS
+        if sender is not None:
+            _send_parts(sender, stdout)
+        due = time.monotonic() + PROGRESS_SECONDS
+
+
+def _send_parts(sender: PartsSender, stdout: IO[bytes]) -> None:
+    for part in sender.new_parts():
+        _send(stdout, part)
 
 
 def _set_at_end(workers: subprocess.Popen[bytes]) -> threading.Event:

@@ -37,11 +37,10 @@ from flagperf.spec.channel import (
     encode_line,
 )
 
-VERBS = ("describe", "inspect", "check", "rendezvous", "run", "fetch")
+VERBS = ("describe", "inspect", "check", "rendezvous", "run")
 
 GRACE_SECONDS = 15.0
-"""For a run to end by itself once it was told to, and for a command to fetch what there is from an agent that has to
-leave."""
+"""For a run to end by itself once it was told to, and for what it has to say to reach the command."""
 
 PASSING_SECONDS = 0.5
 """How long the streams of a verb are read after its end: a tool that it left behind may hold them open."""
@@ -219,7 +218,7 @@ class _Server:
             self._verb = _Verb(line)
 
     def _on_signal(self) -> None:
-        """The command is told, and has a while to fetch what there is."""
+        """The command is told; what there is to say still reaches it."""
         os.read(self._signals, 64)
         if self._leave_at is None:
             self._leave_at = time.monotonic() + 2 * GRACE_SECONDS

@@ -67,8 +67,6 @@ class Watchdog:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """After an error of the agent's own, the watchdog does its work as if it had been killed."""
         if error is None:
-            for share in self._told:
-                shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._pipe, _ORDERLY_END)
         os.close(self._pipe)
@@ -79,11 +77,6 @@ def folder_prefix(run_id: str, node_index: int) -> str:
     """Of the temporary folder of a run. Short, with the random end of the id alone: workers open sockets below it, and
     the path of a socket has at most 107 bytes."""
     return f"flagperf-{run_id[-6:]}-{node_index}-"
-
-
-def output_folder(run_id: str, node_index: int) -> Path:
-    """Where a node keeps its parts of the bundle until they are fetched."""
-    return Path(tempfile.gettempdir()) / f"flagperf-out-{run_id}-{node_index}"
 
 
 def _watch(reading: int) -> NoReturn:
@@ -98,9 +91,7 @@ def _watch(reading: int) -> NoReturn:
             lines = pipe.read().splitlines()
         if lines[-1:] != [_ORDERLY_END]:
             for line in lines:
-                share = msgspec.json.decode(line, type=RunShare)
-                _clean_up(share)
-                shutil.rmtree(output_folder(share.run_id, share.node_index), ignore_errors=True)
+                _clean_up(msgspec.json.decode(line, type=RunShare))
     finally:
         os._exit(0)
 

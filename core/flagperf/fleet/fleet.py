@@ -69,7 +69,7 @@ class Fleet:
         """Those with something to send. To look at every node each time would cost nodes times messages."""
         self._selector = selectors.DefaultSelector()
         self._beat_at = self._silence_at = 0.0
-        _allow_files(4 * len(self.nodes) + 256)  # three pipes, and an archive while parts are fetched
+        _allow_files(3 * len(self.nodes) + 256)
 
     # --- starting ---------------------------------------------------------------------------------------------------
 

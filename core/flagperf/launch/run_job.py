@@ -1,7 +1,7 @@
 """run_job: has every node do its part of a job, follows them and returns how the run ended.
 
 A failing node, the time limit and Ctrl-C are handled in the same way: every agent is told to stop, each stops what it
-started, and the run's ending is whatever was noticed first. What the nodes wrote is then collected, whatever happened.
+started, and the run's ending is whatever was noticed first. What other machines write arrives as it is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 from flagperf.errors import FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
 from flagperf.fleet import Fleet
-from flagperf.launch.collect import collect_parts
+from flagperf.launch.parts import BundleParts
 from flagperf.launch.signals import ignore_signals
 from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
@@ -50,11 +50,12 @@ def run_job(
             writer.write(event)
 
     with writer:
-        supervision = Supervision(fleet, job.timeout_seconds, note, on_progress)
+        parts = BundleParts(job, bundle)
+        supervision = Supervision(fleet, job.timeout_seconds, note, on_progress, parts)
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
-        collected = _collect(job, fleet, bundle)
         ignore_signals()  # the run has ended: nothing is left to interrupt
-        ending = _first_problem(ending, collected, _incomplete(job, bundle), _failed(find_damage()))
+        arrived = None if fleet.writes_here else _not_arrived(job, parts)
+        ending = _first_problem(ending, arrived, _incomplete(job, bundle), _failed(find_damage()))
         _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
@@ -66,19 +67,12 @@ def _first_problem(*endings: Ending | None) -> Ending:
     return next((ending for ending in known if ending.status != "succeeded"), known[0])
 
 
-def _collect(job: Job, fleet: Fleet, bundle: Path) -> Ending | None:
-    """From every node that is still there. Agents on this machine have written into the bundle itself."""
-    if fleet.writes_here:
-        return None
-    try:
-        with writing(bundle):
-            missing = collect_parts(fleet, fleet.reached(), job.run_id, bundle)
-    except KeyboardInterrupt as interrupt:
-        return _interrupted(interrupt)
+def _not_arrived(job: Job, parts: BundleParts) -> Ending | None:
+    """Agents on other machines send their files. Of one that was lost, what had arrived is kept."""
+    missing = [node.index for node in job.nodes if node.index not in parts.complete]
     if not missing:
         return None
-    index = min(missing)
-    return ended("failed", message("ending.not_collected", node=index, why=missing[index]))
+    return ended("failed", message("ending.not_collected", node=missing[0], why="it did not send all of it"))
 
 
 def _incomplete(job: Job, bundle: Path) -> Ending | None:

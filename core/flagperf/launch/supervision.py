@@ -11,7 +11,15 @@ import msgspec
 from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
 from flagperf.fleet import Fleet, FleetEvent
-from flagperf.spec import AgentMessage, Progress, WorkersEndedMessage, WorkersLaunchedMessage
+from flagperf.launch.parts import BundleParts
+from flagperf.spec import (
+    AgentMessage,
+    FilePart,
+    FilesComplete,
+    Progress,
+    WorkersEndedMessage,
+    WorkersLaunchedMessage,
+)
 from flagperf.units import exit_status
 
 STOP_SECONDS = 20.0
@@ -29,7 +37,12 @@ class Supervision:
     """Phases: `working`, `listening` (one node failed, another may know the cause), `stopping`."""
 
     def __init__(
-        self, fleet: Fleet, timeout_seconds: float | None, note: Callable[[Event], None], on_progress: OnProgress
+        self,
+        fleet: Fleet,
+        timeout_seconds: float | None,
+        note: Callable[[Event], None],
+        on_progress: OnProgress,
+        parts: BundleParts,
     ) -> None:
         self.ended: dict[int, WorkersEndedMessage] = {}
         self.lost: dict[int, str] = {}
@@ -42,6 +55,7 @@ class Supervision:
         self._open = set(range(self._num_nodes))
         self._partial: dict[int, bytearray] = {index: bytearray() for index in self._open}
         self._note = note
+        self._parts = parts
         self._on_progress = on_progress
         self._phase: Literal["working", "listening", "stopping"] = "working"
         self._deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -85,9 +99,16 @@ class Supervision:
             try:
                 self._take(index, _decoder.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                self._fleet.drop(index)
-                self._close(index, NodeFailed(f"it sent what is no message ({error})"))
+                self._give_up(index, NodeFailed(f"it sent what is no message ({error})"))
                 return
+            except NodeFailed as error:
+                self._give_up(index, error)
+                return
+
+    def _give_up(self, index: int, why: NodeFailed) -> None:
+        self._fleet.drop(index)
+        self.ended.pop(index, None)
+        self._close(index, why)
 
     def _take(self, index: int, message: AgentMessage) -> None:
         now_ns = time.monotonic_ns()
@@ -95,6 +116,10 @@ class Supervision:
             self._on_progress(index, message)
         elif isinstance(message, WorkersLaunchedMessage):
             self._note(_launched(index, message, now_ns))
+        elif isinstance(message, FilePart):
+            self._parts.take(index, message)
+        elif isinstance(message, FilesComplete):
+            self._parts.finish(index, message)
         else:
             self.ended[index] = message
             ended = WorkersEnded(

@@ -51,7 +51,7 @@ class WorkOrder(msgspec.Struct, frozen=True):
     first_rank: int
     world_size: int
     directory: str
-    """Where this node's parts of the bundle are written. Empty: into a folder of its own, to be fetched from."""
+    """Where this node's parts of the bundle are written. Empty: into a folder of its own, and sent from there."""
     interface: str = ""
     """The network interface to use. Empty: the one that reaches the first node."""
 
@@ -133,13 +133,6 @@ class NodeState(msgspec.Struct, frozen=True):
     has_rdma: bool = False
 
 
-class FetchRequest(msgspec.Struct, frozen=True):
-    """What the verb `fetch` takes. It prints a tar archive of this node's parts of the bundle."""
-
-    run_id: str
-    node_index: int
-
-
 class ProbeRequest(msgspec.Struct, frozen=True):
     """Read by `agent probe` from stdin. A second line has the launcher's pid. The probe ends when stdin is closed."""
 
@@ -216,4 +209,21 @@ class WorkersEndedMessage(WireMessage, frozen=True, tag="workers_ended"):
     """Why the samples are incomplete, where that could not be written among them."""
 
 
-AgentMessage = Union[WorkersLaunchedMessage, Progress, WorkersEndedMessage]  # noqa: UP007
+class FilePart(WireMessage, frozen=True, tag="file_part"):
+    """What was added to a file of the bundle that this node writes on a machine of its own."""
+
+    path: str
+    """In the bundle."""
+    offset: int
+    """Where it belongs. What the file has behind that is gone."""
+    content: bytes = b""
+
+
+class FilesComplete(WireMessage, frozen=True, tag="files_complete"):
+    """After the last part."""
+
+    digests: dict[str, str]
+    """sha256 of every file, by its path in the bundle."""
+
+
+AgentMessage = Union[WorkersLaunchedMessage, Progress, WorkersEndedMessage, FilePart, FilesComplete]  # noqa: UP007
