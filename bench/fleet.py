@@ -57,6 +57,7 @@ def _line(cost: FleetCost) -> str:
     share = _run_share(cost.running)
     parts = (
         f"described in {cost.described_seconds:.1f} s ({cost.described_cpu_seconds:.2f} s of CPU)",
+        f"checked in {cost.checked_seconds:.1f} s",
         f"planned in {cost.planned_seconds:.1f} s",
         f"all launched {cost.launched_seconds:.1f} s after the first order of {cost.order_bytes} bytes",
         f"running {share:.1%} of a core ({share / cost.num_nodes * 1e6:.0f} us per node and second)",

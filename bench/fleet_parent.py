@@ -20,7 +20,7 @@ from bench.stand_in_nodes import ARRIVALS, FACTS, HOST, command
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet, open_fleet
 from flagperf.launch.supervision import Supervision
-from flagperf.plan import describe_machine, make_plan, with_meeting_place
+from flagperf.plan import check_nodes_of, describe_machine, make_plan, with_meeting_place
 from flagperf.plan.nodes import describe_nodes
 from flagperf.plugins import Plugins, load_plugins
 from flagperf.spec import Job, Progress, RunSpec, work_orders
@@ -41,6 +41,8 @@ class FleetCost(msgspec.Struct, frozen=True):
     described_seconds: float
     """From nothing to the facts of all nodes."""
     described_cpu_seconds: float
+    checked_seconds: float
+    """What `nodes check` then takes."""
     planned_seconds: float
     """Of the plan, which asks the nodes again."""
     launched_seconds: float
@@ -95,6 +97,8 @@ def run(num_nodes: int, run_seconds: int) -> FleetCost:
         with open_fleet(StandInAllocation(folder, num_nodes)) as fleet:
             describe_nodes(fleet, vendor="cpu")
             described, cpu_described = time.monotonic(), time.process_time()
+            check_nodes_of(spec, plugins, fleet)
+            checked = time.monotonic()
             job = with_meeting_place(make_plan(spec, plugins, fleet).job, fleet, None)
             planned = time.monotonic()
             order_bytes = _run(fleet, job, watch)
@@ -106,7 +110,8 @@ def run(num_nodes: int, run_seconds: int) -> FleetCost:
         num_nodes=num_nodes,
         described_seconds=described - began,
         described_cpu_seconds=cpu_described - cpu_began,
-        planned_seconds=planned - described,
+        checked_seconds=checked - described,
+        planned_seconds=planned - checked,
         launched_seconds=watch.launched_at - planned,
         order_bytes=order_bytes,
         collected_seconds=collected - ended,

@@ -30,6 +30,8 @@ from flagperf.plugins import core_version
 from flagperf.spec import (
     CheckAnswer,
     FetchRequest,
+    NodeFacts,
+    NodeState,
     Progress,
     RendezvousAnswer,
     WorkersEndedMessage,
@@ -107,6 +109,10 @@ class StandInNode:
     def _content(self, verb: str, body: msgspec.Raw) -> bytes:
         if verb == "describe":
             return self.server.facts.replace(HOST, b"node%05d" % self.index)
+        if verb == "inspect":
+            facts = msgspec.json.decode(self._content("describe", body), type=NodeFacts)
+            state = NodeState(facts, "/opt/python", address="10.0.0.1", interface="ib0", shm_bytes=1 << 36)
+            return b"%d\n" % time.time_ns() + msgspec.json.encode(state) + b"\n"
         if verb == "rendezvous":
             return msgspec.json.encode(RendezvousAnswer("10.0.0.1", 29500))
         if verb == "check":

@@ -71,7 +71,7 @@ def test_what_all_nodes_have_is_said_once(nodes: Nodes) -> None:
     code, output = nodes.check(*[agent(state())] * 2)
     assert code == 0
     assert output.startswith("2 nodes: 2 reached, 2 can be used\n")
-    assert "cards 8 x A1 all" in rows(output, "What") and output.count("8 x A1") == 1
+    assert "cards all 8 x A1" in rows(output, "What") and output.count("8 x A1") == 1
     assert [row.split()[:5] for row in rows(output, "Nodes")] == [
         ["0", "host0", "inside", "yes", "10.0.0.5"],
         ["1", "host1", "inside", "yes", "10.0.0.5"],
@@ -92,7 +92,7 @@ def test_each_problem_is_named_with_its_nodes(nodes: Nodes) -> None:
     assert problems[3] == "5 the agent on it ended: Host key verification failed."
     assert problems[4] == "6-7 the data folder /d cannot be read: Permission denied"
     assert rows(output, "Warnings") == ["6-7 /dev/shm has 0.1 GiB; collectives and data loaders often need more"]
-    assert "cards 8 x A1 5 of 6" in rows(output, "What")
+    assert "cards 5 of 6 8 x A1" in rows(output, "What")
     listed = rows(output, "Nodes")
     assert listed[1] == "1 host1 - no - - - - -" and "7 x A1 *" in listed[3] and "*" not in listed[0]
 

@@ -65,7 +65,7 @@ def _print(report: NodesReport, lists_all: bool) -> None:
     echo(f"{total} node{'s' if total > 1 else ''}: {reached} reached, {usable} can be used")
     if report.common:
         echo_heading("What the nodes have")
-        echo_columns(["  FACT", "VALUE", "NODES"], [[f"  {name}", *_common(report, name)] for name in report.common])
+        echo_columns(["  FACT", "NODES", "VALUE"], [[f"  {name}", *_common(report, name)] for name in report.common])
     listed = [node for node in report.nodes if lists_all or total < FEW_NODES or report.is_worth_a_row(node)]
     if listed:
         is_part = len(listed) < total
@@ -80,7 +80,7 @@ def _print(report: NodesReport, lists_all: bool) -> None:
 def _common(report: NodesReport, name: str) -> list[str]:
     having = sum(node.is_reached and not report.is_unlike(node, name) for node in report.nodes)
     reached = sum(node.is_reached for node in report.nodes)
-    return [report.common[name], "all" if having == reached else f"{having} of {reached}"]
+    return ["all" if having == reached else f"{having} of {reached}", report.common[name]]
 
 
 def _row(report: NodesReport, node: CheckedNode, facts: list[str]) -> list[str]:
