@@ -1,5 +1,5 @@
 """What nodes cost the command that runs them: fleets of 100, 300 and 1,000 stand-in nodes (bench.stand_in_nodes), each
-described, planned, run for a while with progress every second, and collected."""
+described, planned, run for a while, with progress and new parts of their files every second."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def _line(cost: FleetCost) -> str:
         f"planned in {cost.planned_seconds:.1f} s",
         f"all launched {cost.launched_seconds:.1f} s after the first order of {cost.order_bytes} bytes",
         f"running {share:.1%} of a core ({share / cost.num_nodes * 1e6:.0f} us per node and second)",
-        f"collected in {cost.collected_seconds:.1f} s",
         f"{cost.num_threads} thread, {cost.num_files} files, {_memory_per_node(cost) / 1024:.0f} KiB per node",
         f"{cost.commands_cpu_seconds:.1f} s of CPU for what stands for ssh",
     )

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from flagperf.launch.collect import collect_parts
 
 from bench.stand_in_nodes import ARRIVALS, FACTS, HOST, command
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet, open_fleet
+from flagperf.launch.parts import BundleParts
 from flagperf.launch.supervision import Supervision
 from flagperf.plan import check_nodes_of, describe_machine, make_plan, with_meeting_place
 from flagperf.plan.nodes import describe_nodes
@@ -48,7 +48,6 @@ class FleetCost(msgspec.Struct, frozen=True):
     launched_seconds: float
     """From the first work order to the last node that says that its workers run."""
     order_bytes: int
-    collected_seconds: float
     num_threads: int
     num_files: int
     """Open ones, more than before."""
@@ -101,10 +100,8 @@ def run(num_nodes: int, run_seconds: int) -> FleetCost:
             checked = time.monotonic()
             job = with_meeting_place(make_plan(spec, plugins, fleet).job, fleet, None)
             planned = time.monotonic()
-            order_bytes = _run(fleet, job, watch)
-            ended, num_threads, num_files = time.monotonic(), _num_entries("task"), _num_entries("fd")
-            _collect(fleet, job.run_id, folder)
-            collected = time.monotonic()
+            order_bytes = _run(fleet, job, watch, folder / "bundle")
+            num_threads, num_files = _num_entries("task"), _num_entries("fd")
         commands_cpu = _children_cpu_seconds() - children_before
     return FleetCost(
         num_nodes=num_nodes,
@@ -114,7 +111,6 @@ def run(num_nodes: int, run_seconds: int) -> FleetCost:
         planned_seconds=planned - checked,
         launched_seconds=watch.launched_at - planned,
         order_bytes=order_bytes,
-        collected_seconds=collected - ended,
         num_threads=num_threads,
         num_files=num_files - files_before,
         memory_before_bytes=memory_before,
@@ -140,9 +136,12 @@ def stand_ins(plugins: Plugins, run_seconds: int) -> Iterator[Path]:
             server.wait()
 
 
-def _run(fleet: Fleet, job: Job, watch: Watch) -> int:
+def _run(fleet: Fleet, job: Job, watch: Watch, bundle: Path) -> int:
     """As run_job does. Returns the bytes of the largest work order."""
-    supervision = Supervision(fleet, None, watch.on_event, watch.on_progress)
+    for part in FOLDERS:
+        (bundle / part).mkdir(parents=True)
+    parts = BundleParts(job, bundle)
+    supervision = Supervision(fleet, None, watch.on_event, watch.on_progress, parts)
     largest = 0
     for order in work_orders(job):
         largest = max(largest, len(msgspec.json.encode(order)))
@@ -150,16 +149,9 @@ def _run(fleet: Fleet, job: Job, watch: Watch) -> int:
     supervision.wait_for_all()
     if supervision.lost:
         raise RuntimeError(f"{len(supervision.lost)} nodes were lost: {next(iter(supervision.lost.values()))}")
+    if len(parts.complete) != len(job.nodes):
+        raise RuntimeError(f"only {len(parts.complete)} of {len(job.nodes)} nodes sent all of their files")
     return largest
-
-
-def _collect(fleet: Fleet, run_id: str, folder: Path) -> None:
-    bundle = folder / "bundle"
-    for part in FOLDERS:
-        (bundle / part).mkdir(parents=True)
-    missing = collect_parts(fleet, fleet.reached(), run_id, bundle)
-    if missing:
-        raise RuntimeError(f"parts of {len(missing)} nodes are missing: {next(iter(missing.values()))}")
 
 
 def memory_bytes() -> int:

@@ -8,8 +8,8 @@ opens the pipes of that one's stdin and stdout, and is at their other end as the
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import heapq
-import io
 import itertools
 import os
 import random
@@ -17,7 +17,6 @@ import resource
 import selectors
 import signal
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +28,8 @@ from flagperf.api import LaunchCommand
 from flagperf.plugins import core_version
 from flagperf.spec import (
     CheckAnswer,
-    FetchRequest,
+    FilePart,
+    FilesComplete,
     NodeFacts,
     NodeState,
     Progress,
@@ -40,10 +40,11 @@ from flagperf.spec import (
     hello_line,
 )
 from flagperf.spec.channel import BEAT_SECONDS, Beat, ChannelLine, CommandLine, Data, Ended, Request, encode_line
+from flagperf.store.paths import node_samples, rank_events
 
 LATENCY_SECONDS = (0.2, 0.5)
-EVENTS_BYTES = 4096
-"""Of each rank, in what is fetched."""
+SECOND_BYTES = 205
+"""What each rank adds to its events in a second, about a step; samples are as many for each card."""
 
 ARRIVALS, FACTS = "arrivals", "facts.json"
 HOST = b"stand-in-host"
@@ -63,7 +64,6 @@ class StandInNode:
         self.stdout = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY)
         self._received = bytearray()
         self._is_greeted = self._has_beats = self.is_gone = False
-        self._num_ranks = 1
         self.later(hello_line(core_version()))
 
     def receive(self) -> None:
@@ -117,15 +117,20 @@ class StandInNode:
             return msgspec.json.encode(RendezvousAnswer("10.0.0.1", 29500))
         if verb == "check":
             return msgspec.json.encode(CheckAnswer())
-        assert verb == "fetch", verb
-        return _archive(msgspec.json.decode(body, type=FetchRequest).node_index, self._num_ranks)
+        raise ValueError(verb)
 
     def _run(self, order: WorkOrder) -> Iterator[tuple[float, bytes]]:
-        self._num_ranks = len(order.ranks)
+        sizes = {str(rank_events(rank)): SECOND_BYTES for rank in order.ranks}
+        sizes[str(node_samples(order.node_index))] = SECOND_BYTES * len(order.ranks)
         yield 0.0, _line(WorkersLaunchedMessage(time.monotonic_ns(), LaunchCommand(("torchrun",))))
         for second in range(1, self.server.run_seconds):
             yield second, _line(Progress(second * 7, 1000, 812.5, 0.6931, 40 << 30, 60.0, "training"))
+            for path, size in sizes.items():
+                yield second, _line(FilePart(path, (second - 1) * size, b" " * size))
         yield self.server.run_seconds, _line(WorkersEndedMessage(time.monotonic_ns(), 0, None))
+        num_seconds = self.server.run_seconds - 1
+        digests = {path: hashlib.sha256(b" " * size * num_seconds).hexdigest() for path, size in sizes.items()}
+        yield self.server.run_seconds, _line(FilesComplete(digests))
 
     def later(self, content: bytes, seconds: float = 0.0) -> None:
         self.server.at(seconds + self.server.latency(self.index), lambda: self.say(content))
@@ -190,19 +195,6 @@ def _framed(content: bytes) -> bytes:
 
 def _line(message: msgspec.Struct) -> bytes:
     return _framed(msgspec.json.encode(message) + b"\n")
-
-
-def _archive(node_index: int, num_ranks: int) -> bytes:
-    """A file of events for each rank and one of samples, as `fetch` prints them."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        first = node_index * num_ranks
-        names = [*(f"events/rank-{rank:05}.jsonl" for rank in range(first, first + num_ranks))]
-        for name in [*names, f"samples/node-{node_index:05}.jsonl"]:
-            member = tarfile.TarInfo(name)
-            member.size = EVENTS_BYTES
-            archive.addfile(member, io.BytesIO(b" " * EVENTS_BYTES))
-    return content.getvalue()
 
 
 if __name__ == "__main__":
