@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from bench.stand_in_nodes import ARRIVALS, FACTS, HOST, command
+from bench import stand_in_nodes
+from bench.stand_in_nodes import ARRIVALS, FACTS, HOST
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet, open_fleet
+from flagperf.launch import raise_on_signals
 from flagperf.launch.parts import BundleParts
 from flagperf.launch.supervision import Supervision
 from flagperf.plan import check_nodes_of, describe_machine, make_plan, with_meeting_place
@@ -66,7 +68,7 @@ class StandInAllocation(Allocation):
         self._indexes = {node.name: index for index, node in enumerate(self.nodes)}
 
     def agent_command(self, node: Node, _command: Sequence[str]) -> list[str]:
-        return command(self._folder, self._indexes[node.name])
+        return stand_in_nodes.command(self._folder, self._indexes[node.name])
 
 
 class Watch:
@@ -128,12 +130,14 @@ def stand_ins(plugins: Plugins, run_seconds: int) -> Iterator[Path]:
         facts = msgspec.structs.replace(describe_machine(plugins), host=HOST.decode())
         (folder / FACTS).write_bytes(msgspec.json.encode(facts))
         os.mkfifo(folder / ARRIVALS)
-        server = subprocess.Popen([sys.executable, "-m", "bench.stand_in_nodes", name, str(run_seconds)])
-        try:
-            yield folder
-        finally:
-            server.kill()
-            server.wait()
+        command = [sys.executable, "-m", "bench.stand_in_nodes", name, str(run_seconds)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            try:
+                assert server.stdout
+                server.stdout.readline()  # it is ready
+                yield folder
+            finally:
+                server.kill()
 
 
 def _run(fleet: Fleet, job: Job, watch: Watch, bundle: Path) -> int:
@@ -168,4 +172,5 @@ def _children_cpu_seconds() -> float:
 
 
 if __name__ == "__main__":
+    raise_on_signals()  # its stand-ins end with it
     print(msgspec.json.encode(run(int(sys.argv[1]), int(sys.argv[2]))).decode())

@@ -54,7 +54,8 @@ _decoder: msgspec.json.Decoder[CommandLine] = msgspec.json.Decoder(CommandLine)
 
 
 def command(folder: Path, index: int) -> list[str]:
-    return ["sh", "-c", 'echo "$1 $$" > "$0"; exec sleep infinity', str(folder / ARRIVALS), str(index)]
+    """Neither waits for ever where this server has gone."""
+    return ["sh", "-c", 'echo "$1 $$" 1<> "$0"; exec sleep 600', str(folder / ARRIVALS), str(index)]
 
 
 class StandInNode:
@@ -198,4 +199,6 @@ def _line(message: msgspec.Struct) -> bytes:
 
 
 if __name__ == "__main__":
-    Server(Path(sys.argv[1]), int(sys.argv[2])).serve()
+    server = Server(Path(sys.argv[1]), int(sys.argv[2]))
+    print("ready", flush=True)
+    server.serve()

@@ -7,15 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flagperf.kit import module_command
 from flagperf.plugins import core_version
 from flagperf.spec import hello_line
+from flagperf.spec.channel import Request, encode_line
 
 LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
 
-REQUEST = hello_line(core_version()).decode() + "{}"
+REQUEST = (hello_line(core_version()) + encode_line(Request("describe", msgspec.Raw(b"{}")))).decode()
 
 
 @pytest.fixture
@@ -41,10 +43,24 @@ def start(command: tuple[str, ...], folder: Path, **environ: str) -> subprocess.
 
 @pytest.mark.parametrize("safe_path", ["", "1"])
 def test_a_module_is_started_without_the_current_folder(hostile_folder: Path, safe_path: str) -> None:
-    command = (*module_command(sys.executable, "flagperf.agent"), "describe")
-    done = start(command, hostile_folder, PYTHONSAFEPATH=safe_path)
-    assert (done.returncode, imported_in(hostile_folder)) == (0, ""), done.stderr
-    assert '"vendors"' in done.stdout
+    command = (*module_command(sys.executable, "flagperf.agent"), "serve")
+    with subprocess.Popen(
+        command,
+        cwd=hostile_folder,
+        env={**os.environ, "PYTHONSAFEPATH": safe_path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as agent:
+        assert agent.stdin and agent.stdout
+        agent.stdin.write(REQUEST)
+        agent.stdin.flush()
+        said = ""
+        while '"type":"ended"' not in said:
+            said += agent.stdout.readline()
+        agent.stdin.close()
+    assert (agent.returncode, imported_in(hostile_folder)) == (0, "")
+    assert '"vendors"' in said
 
 
 def test_arguments_and_exit_codes_are_those_of_the_module(tmp_path: Path) -> None:
