@@ -46,6 +46,9 @@ LATENCY_SECONDS = (0.2, 0.5)
 SECOND_BYTES = 205
 """What each rank adds to its events in a second, about a step; samples are as many for each card."""
 
+PARTS_SECONDS = 5
+"""As flagperf.agent.run has it."""
+
 ARRIVALS, FACTS = "arrivals", "facts.json"
 HOST = b"stand-in-host"
 """In the facts, for the node's own name."""
@@ -126,10 +129,10 @@ class StandInNode:
         yield 0.0, _line(WorkersLaunchedMessage(time.monotonic_ns(), LaunchCommand(("torchrun",))))
         for second in range(1, self.server.run_seconds):
             yield second, _line(Progress(second * 7, 1000, 812.5, 0.6931, 40 << 30, 60.0, "training"))
-            for path, size in sizes.items():
-                yield second, _line(FilePart(path, (second - 1) * size, b" " * size))
+            for path, size in sizes.items() if second % PARTS_SECONDS == 0 else ():
+                yield second, _line(FilePart(path, (second - PARTS_SECONDS) * size, b" " * size * PARTS_SECONDS))
         yield self.server.run_seconds, _line(WorkersEndedMessage(time.monotonic_ns(), 0, None))
-        num_seconds = self.server.run_seconds - 1
+        num_seconds = (self.server.run_seconds - 1) // PARTS_SECONDS * PARTS_SECONDS
         digests = {path: hashlib.sha256(b" " * size * num_seconds).hexdigest() for path, size in sizes.items()}
         yield self.server.run_seconds, _line(FilesComplete(digests))
 

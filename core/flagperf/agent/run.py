@@ -49,6 +49,9 @@ POLL_SECONDS = 0.2
 PROGRESS_SECONDS = 1.0
 """A node reports at most this often: the command reads the reports of all nodes."""
 
+PARTS_SECONDS = 5.0
+"""How often it sends what was added to its files. Of a node that is lost, at most so much is missing."""
+
 
 def main(request: bytes, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     order = msgspec.json.decode(request, type=WorkOrder)
@@ -179,6 +182,7 @@ def _follow(
         order.first_rank,
     )
     ended, is_running, due = _set_at_end(workers), True, time.monotonic()
+    parts_due = due
     while is_running and not stop.is_set():
         is_running = not ended.wait(POLL_SECONDS)  # before reading, so that their last events are read too
         probe.poll()
@@ -187,9 +191,10 @@ def _follow(
         progress = follower.poll()
         if progress is not None:
             _send(stdout, progress)
-        if sender is not None:
-            _send_parts(sender, stdout)
         due = time.monotonic() + PROGRESS_SECONDS
+        if sender is not None and time.monotonic() >= parts_due:
+            _send_parts(sender, stdout)
+            parts_due = time.monotonic() + PARTS_SECONDS
 
 
 def _send_parts(sender: PartsSender, stdout: IO[bytes]) -> None:
