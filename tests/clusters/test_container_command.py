@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
-from podman import IMAGE, Podman, python_folders
+from podman import IMAGE, Podman
 
 from flagperf.api import ContainerNeeds
 from flagperf.fleet.containers import Container, container_command, image_question, read_image
-from flagperf.plugins import core_version
-from flagperf.spec import DescribeRequest, NodeFacts, hello_line
 
 ODD = """it's "odd" $(id);,"""
 
@@ -24,17 +20,6 @@ def answer(podman: Podman, container: Container, needs: ContainerNeeds, data: Pa
     assert done.returncode == 0, done.stderr.decode()
     assert podman.containers() == []
     return done.stdout.decode()
-
-
-def test_an_agent_answers_from_a_container(podman: Podman, tmp_path: Path) -> None:
-    data = tmp_path / ODD
-    data.mkdir()
-    container = Container(IMAGE, mounts=tuple(map(str, python_folders())), engine_arguments=("--runtime", "runc"))
-    request = hello_line(core_version()) + msgspec.json.encode(DescribeRequest())
-    agent = (sys.executable, "-m", "flagperf.agent", "describe")
-    hello, facts = answer(podman, container, ContainerNeeds(), data, *agent, said=request).splitlines()
-    assert msgspec.json.decode(hello) == {"flagperf": core_version()}
-    assert msgspec.json.decode(facts, type=NodeFacts).vendors
 
 
 def test_a_container_has_what_the_node_has_of_devices_mounts_and_data(podman: Podman, tmp_path: Path) -> None:

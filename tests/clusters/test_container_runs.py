@@ -26,9 +26,9 @@ OPTIONS = (
 )
 
 
-def container_fact(user: User, node: int = 0) -> str:
+def container_fact(user: User) -> str:
     nodes = json.loads((user.bundle / "environment.json").read_text())
-    return str(nodes[node]["environment"]["facts"]["container"]["value"])
+    return str(nodes[0]["environment"]["facts"]["container"]["value"])
 
 
 def test_a_run_in_a_container_on_this_machine(podman: Podman, tmp_path: Path) -> None:
@@ -44,6 +44,6 @@ def test_a_run_in_containers_over_ssh(hosts_with_image: Hosts, tmp_path: Path) -
     user = user_of(hosts_with_image, tmp_path / "user", *OPTIONS)
     code, stderr = user.runs("run", "distilbert", *SHORT, "--nodes", "2")
     assert code == 0, stderr
-    assert IMAGE in container_fact(user, 1)
+    assert IMAGE in container_fact(user)
     assert losses(user.bundle) and user.verify() == 0
     assert hosts_with_image.alpha.podman.containers() == []

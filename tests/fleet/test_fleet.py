@@ -124,7 +124,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed(monkeypatch: p
     for num_nodes in (100, 900, 5000):
         with open_fleet(ScriptAllocation(*[""] * num_nodes)):
             pass
-    assert asked == [(3856, 4096), (4096, 4096)]
+    assert asked == [(2956, 4096), (4096, 4096)]
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from plugin_harness import FlagPerf, install_dummies
 
+from flagperf.plugins import trial
+
 
 def installed(factory: pytest.TempPathFactory, name: str, *dummies: str) -> Path:
     """A folder for PYTHONPATH with these of tests/dummies, made once for all workers of a session."""
@@ -19,6 +21,12 @@ def installed(factory: pytest.TempPathFactory, name: str, *dummies: str) -> Path
         if not target.exists():
             install_dummies(shared / f"installing-{name}", *dummies).rename(target)
     return target
+
+
+@pytest.fixture(autouse=True)
+def harmless_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of pytest-xdist hold nothing that a fork would miss: plugins are tried in forks, as by the command."""
+    monkeypatch.setattr(trial, "_has_harmless_threads", True)
 
 
 @pytest.fixture(scope="session")

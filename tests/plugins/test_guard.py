@@ -142,6 +142,7 @@ def test_a_program_with_threads_of_its_own_is_not_forked(monkeypatch: pytest.Mon
     thread = threading.Thread(target=end.wait)
     thread.start()
     try:
+        monkeypatch.setattr(trial, "_has_harmless_threads", False)
         assert try_out([lambda: os._exit(3)]) == [""]
         monkeypatch.setattr(trial, "_has_harmless_threads", True)  # as agents have
         assert try_out([lambda: os._exit(3)]) == ["ended the process (exit code 3)"]

@@ -37,7 +37,7 @@ class Channel:
 
     def __init__(self, index: int, node: Node, command: Sequence[str]) -> None:
         self.index, self.node, self.command = index, node, command
-        self.is_greeted = False
+        self.is_greeted = self.had_time = False
         self.heard_at = self.started_at = time.monotonic()
         self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""

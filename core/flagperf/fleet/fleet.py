@@ -310,21 +310,24 @@ class Fleet:
         self._lost[channel.index] = channel
         channel.close_stdin()
 
-    def drop(self, index: int) -> None:
-        """Nothing more is wanted of this node's agent."""
+    def drop(self, index: int, *, had_time: bool = False) -> None:
+        """Nothing more is wanted of this node's agent. `had_time`: it was told to stop before, and did not."""
         if index in self._channels:
-            self._forget(self._channels[index])
+            channel = self._channels[index]
+            channel.had_time = had_time
+            self._forget(channel)
 
     def close(self) -> None:
         """All agents stop what they started, and end."""
         for channel in list(self._channels.values()):
             self._forget(channel)
         channels = [*self._replaced, *self._lost.values()]
-        for seconds, act in ((END_SECONDS, Channel.terminate), (KILL_SECONDS, Channel.kill), (KILL_SECONDS, None)):
-            self._await_ends(channels, seconds)
+        self._await_ends([channel for channel in channels if not channel.had_time], END_SECONDS)
+        for act, seconds in ((Channel.terminate, KILL_SECONDS), (Channel.kill, KILL_SECONDS)):
             for channel in channels:
-                if act is not None and channel.process.poll() is None:
+                if channel.process.poll() is None:
                     act(channel)
+            self._await_ends(channels, seconds)
         for channel in channels:
             channel.close()
         self._lost.clear()

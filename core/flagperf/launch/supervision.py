@@ -134,7 +134,7 @@ class Supervision:
     def _on_timeout(self) -> None:
         if self._phase == "stopping":
             for index in list(self._open):
-                self._fleet.drop(index)
+                self._fleet.drop(index, had_time=True)
                 self._close(index, NodeFailed(f"it did not stop within {STOP_SECONDS:g} s"))
             return
         self.timed_out = self._phase == "working"
