@@ -41,7 +41,7 @@ def test_progress_is_sent_once_in_a_while_and_at_the_end(
     order = WorkOrder(minimal_job(), 0, 1, 0, 1, str(tmp_path))
     workers = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / rank_events(0))])
     sent = io.BytesIO()
-    agent_run._follow(order, workers, NoProbe(), threading.Event(), sent)  # type: ignore[arg-type]
+    agent_run._follow(order, workers, NoProbe(), None, threading.Event(), sent)  # type: ignore[arg-type]
     messages = [msgspec.json.decode(line, type=AgentMessage) for line in sent.getvalue().splitlines()]
     steps = [message.step for message in messages if isinstance(message, Progress)]
     assert steps[-1] == 10 and steps == sorted(steps)
