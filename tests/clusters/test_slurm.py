@@ -23,7 +23,7 @@ def test_a_node_that_is_set_down_ends_its_job_and_comes_back(slurm: Slurm) -> No
     assert slurm.job_state(job) == "RUNNING"
     slurm.set_down("n3")
     assert slurm.final_state(job) == "NODE_FAIL"
-    assert slurm.node("n3").processes() == []
+    slurm.node("n3").wait_for(lambda: not slurm.node("n3").processes(), "the end of its processes")
     assert slurm.node_state("n3") == "down"
     slurm.resume("n3")
     assert slurm.ask("srun", "--nodelist=n3", "hostname") == "n3\n"

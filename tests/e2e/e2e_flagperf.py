@@ -85,13 +85,16 @@ def agent_process(parent: subprocess.Popen[str], verb: str) -> psutil.Process:
 
 
 def is_agent(process: psutil.Process | None, verb: str) -> bool:
-    """Forks of the agent have names of their own; the agent itself and the probe are told by their command lines."""
+    """Forks of the agent have names of their own, which their own forks inherit; the agent itself and the probe are
+    told by their command lines."""
     try:
         name, command = (process.name(), process.cmdline()) if process else ("", [])
+        above = process.parent() if process else None
+        name_above = above.name() if above else ""
     except psutil.Error:
         return False
     if name.startswith("flagperf-"):
-        return name == f"flagperf-{verb}"[:15]  # the kernel keeps no more
+        return name == f"flagperf-{verb}"[:15] and name != name_above  # the kernel keeps no more of it
     return command[-1:] == [verb] and "flagperf.agent" in " ".join(command)
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.run
 QUERIES = "    queries = (Query(smi.QUERY, smi.parse_query, FIGURES),)\n"
 USED, TOTAL = (f'Cell(cells["memory.{name} [MiB]"]' for name in ("used", "total"))
 ROWS = "    rows = [[cell.strip() for cell in row] for row in csv.reader(whole_lines(text))]\n"
-LAUNCHER_END = "        return []  # Yours: settings of your collective library, each with its reason\n"
+LAUNCHER_END = '(devices=("/dev/acme[0-9]*",))  # Yours: also groups, mounts, security options\n'
 BACKEND_END = '        return ""  # Yours: why torch is not your build, e.g. a missing attribute of torch.version\n'
 HOOKSPECS = "from flagperf.hookspecs import hookimpl\n"
 TEST_LAUNCHER = "class TestLauncher(LauncherSuite):\n"
