@@ -71,7 +71,9 @@ class User:
 
 
 def losses(bundle: Path, rank: int = 0) -> list[float]:
-    events = [json.loads(line) for line in (bundle / f"events/rank-{rank:05}.jsonl").read_text().splitlines()]
+    path = bundle / f"events/rank-{rank:05}.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []  # the last one may still be arriving
+    events = [json.loads(line) for line in lines]
     return [event["loss"] for event in events if event["type"] == "step_finished" and "loss" in event]
 
 

@@ -78,6 +78,7 @@ def test_a_job_that_is_cancelled_from_outside_ends_as_data(slurm: Slurm, tmp_pat
     user = user_of(slurm, tmp_path / "user")
     process = user.starts("run", "distilbert", *ENDLESS, "--nodes", "2")
     user.wait_for_step(process)
+    wait_until(lambda: losses(user.bundle))
     (job,) = queued_jobs(slurm)
     slurm.cancel(job)
     code, stderr = user.ended(process)

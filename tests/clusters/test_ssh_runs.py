@@ -57,10 +57,11 @@ def test_a_host_that_goes_away_ends_the_run_on_both_sides(hosts: Hosts, tmp_path
     user = user_of(hosts, tmp_path / "user")
     process = user.starts("run", "distilbert", *ENDLESS, "--nodes", "2")
     user.wait_for_step(process)
+    wait_until(lambda: losses(user.bundle) and losses(user.bundle, rank=1))  # arrived while the run goes on
     with hosts.beta.without_link():
         code, stderr = user.ended(process)
         assert code == 3, stderr
         assert user.ending[0] == "failed" and "node 1 (beta) was lost" in user.ending[1]
         assert_nothing_left(hosts)
-    assert losses(user.bundle) and losses(user.bundle, rank=1)  # what had arrived of both
+    assert losses(user.bundle) and losses(user.bundle, rank=1)
     assert user.verify() == 0
