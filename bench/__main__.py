@@ -23,9 +23,11 @@ PROGRAMS = (
     "glm_step",
     "llama_step",
     "decoder_step",
+    "base",
+    "collectives",
 )
-LONG = ("ranks_8000",)
-"""Minutes and gigabytes: only if named."""
+LONG = ("ranks_8000", "pages", "rows", "site")
+"""Minutes, gigabytes or a browser: only if named."""
 
 _EPILOG = f"Programs: {', '.join(PROGRAMS)}. Long ones: {', '.join(LONG)}"
 

@@ -48,25 +48,30 @@ from flagperf.units import SECOND_NS
 
 DEVICES_PER_NODE = 8
 NUM_STEPS, STEP_NS, EVALUATE_EVERY = 750, 800_000_000, 250
-NUM_SAMPLES = 660
-"""One each second: the steps, the evaluations and the start."""
+EVALUATION_NS, START_SECONDS = 5_000_000_000, 45
 NUM_NODES_THAT_DIFFER = 4
 BEGAN_NS = 40 * SECOND_NS
 MEMORY_BYTES = 64 << 30
 
 
-def make_bundle(runs_dir: Path, num_nodes: int) -> Path:
+def make_bundle(runs_dir: Path, num_nodes: int, num_steps: int = NUM_STEPS) -> Path:
     """As the processes of the run leave it; the parent has not computed any metric yet."""
+    num_samples = _num_samples(num_steps)
     plan = _plan(num_nodes)
     run = Run(
         schema=STORE_SCHEMA, id=plan.job.run_id, created="2026-01-02T03:04:05+00:00", flagperf_version=core_version(),
         spec=plan.spec, job=plan.job, manifest=plan.manifest, metric_versions=metric_versions(plan.manifest),
     )  # fmt: skip
     bundle = create_bundle(runs_dir, run, plan.nodes)
-    _write_parent(bundle, plan.job)
-    _write_ranks(bundle, plan.job)
-    _write_samples(bundle, plan.job)
+    _write_parent(bundle, plan.job, num_samples)
+    _write_ranks(bundle, plan.job, num_steps)
+    _write_samples(bundle, plan.job, num_samples)
     return bundle
+
+
+def _num_samples(num_steps: int) -> int:
+    """One each second: the steps, the evaluations and the start."""
+    return START_SECONDS + (num_steps * STEP_NS + num_steps // EVALUATE_EVERY * EVALUATION_NS) // SECOND_NS
 
 
 def _plan(num_nodes: int) -> Plan:
@@ -119,7 +124,7 @@ def _clock(node_index: int) -> Clock:
 # --- parent ---------------------------------------------------------------------------------------------------------
 
 
-def _write_parent(bundle: Path, job: Job) -> None:
+def _write_parent(bundle: Path, job: Job, num_samples: int) -> None:
     with EventWriter(bundle / PARENT_EVENTS) as writer:
         writer.write(
             RunStarted(
@@ -133,7 +138,7 @@ def _write_parent(bundle: Path, job: Job) -> None:
         )
         nodes = range(len(job.nodes))
         writer.write(*(WorkersLaunched(SECOND_NS + index, index, SECOND_NS, _command(index)) for index in nodes))
-        end_ns = BEGAN_NS + (NUM_SAMPLES - 30) * SECOND_NS
+        end_ns = BEGAN_NS + (num_samples - 30) * SECOND_NS
         writer.write(*(WorkersEnded(end_ns + index, index, end_ns, 0) for index in nodes))
         writer.write(RunEnded(end_ns + SECOND_NS, "succeeded"))
 
@@ -153,10 +158,10 @@ def _command(index: int) -> LaunchCommand:
 # --- ranks ----------------------------------------------------------------------------------------------------------
 
 
-def _write_ranks(bundle: Path, job: Job) -> None:
+def _write_ranks(bundle: Path, job: Job, num_steps: int) -> None:
     warmup_steps = job.config.values["training"]["warmup_steps"]
-    ranks = range(NUM_NODES_THAT_DIFFER * DEVICES_PER_NODE)
-    rest = [_lines(_rank_events(random.Random(rank), warmup_steps)) for rank in ranks]
+    ranks = range(min(NUM_NODES_THAT_DIFFER, len(job.nodes)) * DEVICES_PER_NODE)
+    rest = [_lines(_rank_events(random.Random(rank), warmup_steps, num_steps)) for rank in ranks]
     received = job_fingerprints(bundle)
     for node in job.nodes:
         for local_rank, device in enumerate(node.devices):
@@ -171,12 +176,12 @@ def _write_ranks(bundle: Path, job: Job) -> None:
             (bundle / rank_log(rank)).write_bytes(b"")
 
 
-def _rank_events(source: random.Random, warmup_steps: int) -> Iterator[Event]:
+def _rank_events(source: random.Random, warmup_steps: int, num_steps: int) -> Iterator[Event]:
     yield DataDescribed(BEGAN_NS - 9 * SECOND_NS, "synthetic train", 2048, "ab" * 32)
     yield ModelDescribed(BEGAN_NS - 8 * SECOND_NS, 66_955_010, 43_057_920, 6, 12, 64, 512, causal=False)
-    yield SpanBegan(BEGAN_NS, "training", NUM_STEPS)
+    yield SpanBegan(BEGAN_NS, "training", num_steps)
     now_ns = flushed_ns = BEGAN_NS
-    for number in range(1, NUM_STEPS + 1):
+    for number in range(1, num_steps + 1):
         wait_ns, compute_ns = source.randrange(100_000, 900_000), STEP_NS - source.randrange(2_000_000, 40_000_000)
         began_ns, now_ns = now_ns + wait_ns, now_ns + STEP_NS
         tokens = source.randrange(4000, 9000)
@@ -188,18 +193,19 @@ def _rank_events(source: random.Random, warmup_steps: int) -> Iterator[Event]:
         if number == warmup_steps:
             yield WarmupEnded(now_ns, number)
         if number % EVALUATE_EVERY == 0:
-            yield SpanEnded(now_ns + 5 * SECOND_NS, "evaluation", now_ns, number)
-            now_ns += 5 * SECOND_NS
+            yield SpanEnded(now_ns + EVALUATION_NS, "evaluation", now_ns, number)
+            now_ns += EVALUATION_NS
             yield Reported(now_ns, number, {"acc": 0.95, "evaluated": 872.0, "correct": 828.0})
-    yield SpanEnded(now_ns, "training", BEGAN_NS, NUM_STEPS)
+    yield SpanEnded(now_ns, "training", BEGAN_NS, num_steps)
     yield WorkerEnded(now_ns + SECOND_NS, "succeeded", "", 30 << 30, 36 << 30)
 
 
 # --- samples --------------------------------------------------------------------------------------------------------
 
 
-def _write_samples(bundle: Path, job: Job) -> None:
-    rest = [_lines(_sample_events(random.Random(index))) for index in range(NUM_NODES_THAT_DIFFER)]
+def _write_samples(bundle: Path, job: Job, num_samples: int) -> None:
+    different = range(min(NUM_NODES_THAT_DIFFER, len(job.nodes)))
+    rest = [_lines(_sample_events(random.Random(index), num_samples)) for index in different]
     for node in job.nodes:
         start = ProbeStarted(SECOND_NS, EVENT_SCHEMA, _clock(node.index), node.index, "acme", "acme-smi", 1.0)
         own = rest[node.index % len(rest)]
@@ -210,12 +216,12 @@ def _write_samples(bundle: Path, job: Job) -> None:
             (bundle / node_log(process, node.index)).write_bytes(b"")
 
 
-def _sample_events(source: random.Random) -> Iterator[Event]:
+def _sample_events(source: random.Random, num_samples: int) -> Iterator[Event]:
     yield Sampled(SECOND_NS, _readings(source, 0), baseline=True)
-    for second in range(1, NUM_SAMPLES + 1):
+    for second in range(1, num_samples + 1):
         moment_ns = second * SECOND_NS + source.randrange(5_000_000)
         yield Sampled(moment_ns, _readings(source, second), cpu=CpuUse(192, 90.5 * second, 88.25 * second))
-    yield ProbeEnded((NUM_SAMPLES + 1) * SECOND_NS, 2.5, float(NUM_SAMPLES))
+    yield ProbeEnded((num_samples + 1) * SECOND_NS, 2.5, float(num_samples))
 
 
 def _readings(source: random.Random, second: int) -> tuple[Reading, ...]:
@@ -241,4 +247,4 @@ def _lines(events: Sequence[Event] | Iterator[Event]) -> bytes:
 
 
 if __name__ == "__main__":
-    print(make_bundle(Path(sys.argv[1]), int(sys.argv[2])))
+    print(make_bundle(Path(sys.argv[1]), *map(int, sys.argv[2:])))

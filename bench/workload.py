@@ -48,14 +48,19 @@ class Workload:
         return loss.detach() * self._accumulate
 
 
-def make_context(events: Path, config: dict[str, Any] | None = None) -> Context:
+def make_context(
+    events: Path, config: dict[str, Any] | None = None, kind: str = "training", rank: int = 0, world_size: int = 1
+) -> Context:
     """As a worker makes it, with the real backend and a real file."""
     backend = CpuBackend()
     return Context(
         backend=backend,
         activation=backend.activate(0, 1, backend.devices(Machine())),
         precision=precision("fp32"),
-        kind=KINDS["training"],
+        kind=KINDS[kind],
         config=config or {"training": {"warmup_steps": 2}},
         sink=EventWriter(events),
+        rank=rank,
+        world_size=world_size,
+        local_rank=rank,
     )

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from browser import browser
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -21,3 +25,10 @@ def shared_data() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A process can have one alone."""
+    with browser() as started:
+        yield started

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.errors import UnknownLayout
+from flagperf.errors import UnknownLayout, unknown_name
 
 RULER = "+" + "-" * 300 + "+"
 
@@ -29,3 +29,8 @@ def test_an_unknown_layout_quotes_what_differs_and_what_the_tool_says_of_errors(
 ) -> None:
     error = UnknownLayout("odd", text, line)
     assert str(error) == words and error.text == text
+
+
+def test_of_many_known_names_some_are_listed_and_the_others_counted() -> None:
+    assert str(unknown_name("run", "?", map(str, range(10, 30)))).endswith("28, 29")
+    assert str(unknown_name("run", "?", map(str, range(10, 33)))).endswith("28, 29 and 3 more")

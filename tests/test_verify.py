@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.api import LaunchCommand, Reading, Setting
+from flagperf.api import LaunchCommand, OperatorCall, Reading, RecordedRanks, RecordedTensor, Recording, Setting
 from flagperf.cli import run_cli
 from flagperf.events import (
     EVENT_SCHEMA,
@@ -43,6 +43,8 @@ from flagperf.store.bundle import (
     write_manifest,
     write_run,
 )
+from flagperf.store.paths import OPERATORS_FILE
+from flagperf.store.recording import summary
 from flagperf.store.run import Ending, gated
 from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
@@ -452,3 +454,48 @@ def test_a_target_that_was_not_measured_verifies(bundle: Path) -> None:
     write_run(bundle, msgspec.structs.replace(gated_run, ending=ending))
     write_manifest(bundle, file_digests(bundle))
     assert [problem for problem in verify_bundle(bundle).problems if problem.startswith("ending")] == []
+
+
+# --- recorded operators ---------------------------------------------------------------------------------------------
+
+
+def with_operators(bundle: Path) -> Path:
+    """The bundle as if it had recorded two calls of one operator."""
+    run = read_bundle(bundle).run
+    part = RecordedRanks([0], 1, [RecordedTensor((3,), (1,), "float32")], [OperatorCall("aten::relu", 2)])
+    recording = Recording(1, run.id, "demo", 1, "tiny", "fp32", "cpu", "CPU", "2.13.0", [part])
+    (bundle / OPERATORS_FILE).write_bytes(msgspec.json.encode(recording))
+    write_run(bundle, msgspec.structs.replace(run, recorded=summary(recording, None)))
+    write_manifest(bundle, file_digests(bundle))
+    return bundle / OPERATORS_FILE
+
+
+def test_recorded_operators_are_those_that_the_run_says(bundle: Path) -> None:
+    with_operators(bundle)
+    assert verify_bundle(bundle).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda path: path.unlink(), "operators.json is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-5]), "is damaged"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b":2}", b":3}")), "does not have what run.json says"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"20260101T", b"20270101T")), "is of run 2027"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":9')), "schema 9"),
+    ],
+)
+def test_changed_operators_are_named_although_the_manifest_was_made_anew(
+    bundle: Path, change: Callable[[Path], object], problem: str
+) -> None:
+    change(with_operators(bundle))
+    write_manifest(bundle, file_digests(bundle))
+    assert any(problem in said for said in verify_bundle(bundle).problems)
+
+
+def test_operators_that_the_run_knows_nothing_of_are_named(bundle: Path) -> None:
+    run = read_bundle(bundle).run
+    with_operators(bundle)
+    write_run(bundle, run)
+    write_manifest(bundle, file_digests(bundle))
+    assert any("run.json says that nothing was recorded" in said for said in verify_bundle(bundle).problems)

@@ -30,6 +30,8 @@ _ZIP_END_BYTES = 22
 _MAX_PICKLE_BYTES = 32 << 20
 _MAX_OPERATIONS = 4_000_000
 """Of a pickle. That of a checkpoint with a thousand tensors and its optimizer has a hundred thousand."""
+_STORAGE_FIELDS = 5
+"""Word, type, key, place, number of items."""
 _ITEM_BYTES = {
     **dict.fromkeys(("BoolStorage", "ByteStorage", "CharStorage", "QInt8Storage", "QUInt8Storage"), 1),
     **dict.fromkeys(("HalfStorage", "BFloat16Storage", "ShortStorage"), 2),
@@ -67,8 +69,9 @@ class ShapeUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it holds {module}.{name}, and may hold nothing but tensors")
 
     def persistent_load(self, pid: Any) -> _Storage:
-        kind, key, num_items = pid[1], pid[2], pid[4]
-        if pid[0] != "storage" or not isinstance(key, str) or not _are_sizes([num_items]) or kind not in _ITEM_BYTES:
+        is_storage = isinstance(pid, tuple) and len(pid) >= _STORAGE_FIELDS and pid[0] == "storage"
+        kind, key, num_items = (pid[1], pid[2], pid[4]) if is_storage else ("", "", -1)
+        if not isinstance(key, str) or not _are_sizes([num_items]) or kind not in _ITEM_BYTES:
             raise pickle.UnpicklingError(f"it has a storage {pid!r}, which torch did not write")
         self.storage_bytes[key] = num_items * _ITEM_BYTES[kind]
         return _Storage(num_items)

@@ -2,7 +2,8 @@
 
     FlagPerfError
     |- BadInput          exit 2   the command line, a file or a value is wrong
-    |  `- MissingPart    exit 2   something must be installed first
+    |  |- MissingPart    exit 2   something must be installed first
+    |  `- BundleInUse    exit 2   the command of that run is still at work, or may be
     |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
     |- PluginFailed      exit 3   an installed plugin's code raised, hung, or gave what the contract does not know
     |- NodeFailed        exit 3   a node's agent did not answer, or died
@@ -35,6 +36,10 @@ class BadInput(FlagPerfError):
 
 
 class MissingPart(BadInput):
+    pass
+
+
+class BundleInUse(BadInput):
     pass
 
 
@@ -92,6 +97,9 @@ class BundleFailed(FlagPerfError):
     exit_code = 3
 
 
+MOST_NAMED = 20
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> BadInput:
     """The standard error for an unknown name, with near matches."""
     import difflib  # not at the top: every command imports this module
@@ -101,7 +109,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
     if near:
         help_text = f"did you mean {' or '.join(near)}?"
     elif choices:
-        help_text = f"known: {', '.join(choices[:20])}"
+        more = f" and {len(choices) - MOST_NAMED} more" if len(choices) > MOST_NAMED else ""
+        help_text = f"known: {', '.join(choices[:MOST_NAMED])}{more}"
     else:
         help_text = "there are none"
     return BadInput(f"unknown {kind} {name!r}; {help_text}{' ' + hint if hint else ''}")

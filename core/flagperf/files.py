@@ -1,10 +1,13 @@
-"""Reading untrusted files."""
+"""Reading untrusted files; files and folders that are there as a whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from flagperf.errors import BadInput
 
@@ -27,6 +30,43 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = False) -> b
             limit = f"more than the limit of {max_bytes // MEBIBYTE} MiB"
             raise BadInput(f"{path} has {size // MEBIBYTE} MiB, {limit}; it is not read")
         return file.read(size)  # not max_bytes: read() allocates what it is asked for
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `path` at once when it is complete. After an error it is gone."""
+    import tempfile  # lazy: most commands write nothing
+
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def making_folder(path: Path) -> Iterator[None]:
+    """Makes it, and its parents. Where an error follows, those that were made are removed again, if they are empty."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def exists(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The whole contract: five hooks. A plugin is a module, found by an entry point of the group `flagperf`.
+"""The whole contract: six hooks. A plugin is a module, found by an entry point of the group `flagperf`.
 
     # pyproject.toml                               # flagperf_acme/__init__.py
     [project.entry-points.flagperf]                from flagperf.hookspecs import hookimpl
@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import pluggy
 
-from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe
+from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, OperatorLibrary
 
 HOOK_API = 2
 """Moves when something optional is added: a hook, a method, a field or an attribute with a default. Once per release.
 
 2: flagperf.kit apart from flagperf.api; CheckFiles and EstimateMemory; energy, clock and throttling in a Reading;
-figures of a board of several chips (Device.board, MemoryProbe.board_figures).
+figures of a board of several chips (Device.board, MemoryProbe.board_figures); libraries of operators.
 """
 
 MIN_HOOK_API = 1
@@ -92,4 +92,17 @@ def flagperf_cases() -> list[CaseReference]:  # type: ignore[empty-body]
     Core lists them by the name in case.toml; of two with one name flagperf's own is kept, else neither.
     No parameters.
     Since HOOK_API 1.
+    """
+
+
+@hookspec
+def flagperf_operator_libraries() -> list[OperatorLibrary]:  # type: ignore[empty-body]
+    """Give libraries of operators to compare with torch's own.
+
+    Called in the parent, and in the workers of a run that names one of the plugin's libraries; once each.
+    Give a list of OperatorLibrary objects, each with its own `name`.
+    Core takes those that `operators.libraries` names; of two with one name the one of the distribution
+    `flagperf-<name>` is kept, else neither.
+    No parameters.
+    Since HOOK_API 2.
     """

@@ -18,6 +18,15 @@ def median(values: Iterable[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """Linear between the two neighbours. Needs a value."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
 def standing_out(values: Sequence[float], least: float) -> list[int]:
     """Indices of the values that are above the median by more than `least` and by more than LIMIT scaled median
     absolute deviations. `least` matters where most values are equal, or nearly so."""

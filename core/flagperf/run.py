@@ -13,25 +13,26 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, BundleFailed
 from flagperf.fleet import Fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan, reach_nodes, with_meeting_place
+from flagperf.plausibility import read_marked
 from flagperf.plugins import core_version, load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import (
     check_writable,
-    create_bundle,
-    read_bundle,
+    new_bundle,
     remove_unstarted,
     seal,
     write_run,
 )
 from flagperf.store.listing import runs_directory
 from flagperf.store.measure import Measured, measure
-from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, gated
+from flagperf.store.recording import collect_operators
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, RunGroup, gated
 
 
 def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> RecordedRun:
@@ -53,7 +54,11 @@ def run_case(case: str, *, runs_dir: str | None = None, **request: object) -> Re
 
 
 def execute(
-    plan: Plan, fleet: Fleet, runs_dir: Path, on_progress: OnProgress = lambda _node, _progress: None
+    plan: Plan,
+    fleet: Fleet,
+    runs_dir: Path,
+    on_progress: OnProgress = lambda _node, _progress: None,
+    group: RunGroup | None = None,
 ) -> RecordedRun:
     job = with_meeting_place(plan.job, fleet, plan.spec.interface)
     run = Run(
@@ -66,24 +71,29 @@ def execute(
         manifest=plan.manifest,
         metric_versions=metric_versions(plan.manifest),
         simulated=job.simulated,
+        group=group,
     )
     check_layout(plan.manifest)
     try:
-        bundle = create_bundle(runs_dir, run, plan.nodes)
-        measured = functools.cache(functools.partial(measure, bundle, job, plan.manifest))
-        interface = plan.spec.interface or ""
-        ending = run_job(job, fleet, bundle, on_progress, interface, lambda: measured().damage)
+        with new_bundle(runs_dir, run, plan.nodes) as bundle:
+            measured = functools.cache(functools.partial(measure, bundle, job, plan.manifest))
+            interface = plan.spec.interface or ""
+            ending = run_job(job, fleet, bundle, on_progress, interface, lambda: measured().damage)
+            end_run(bundle, run, ending, measured())
     except KeyboardInterrupt:  # before the run began; from then on it ends as interrupted
         remove_unstarted(runs_dir / run.id)
         raise
-    end_run(bundle, run, ending, measured())
-    return read_bundle(bundle)
+    try:
+        return read_marked([bundle])[0]
+    except BadInput as error:  # a part that nothing could be written in the place of
+        raise BundleFailed(f"the run ended as {ending.status}, and its bundle cannot be read: {error}") from None
 
 
 def end_run(bundle: Path, run: Run, ending: Ending, measured: Measured) -> None:
     """Complete run.json and seal the bundle."""
     found = msgspec.structs.replace(run, metrics=measured.metrics, rows=measured.rows, commands=measured.commands)
-    write_run(bundle, msgspec.structs.replace(found, ending=gated(ending, found)))
+    recorded = collect_operators(bundle, found)
+    write_run(bundle, msgspec.structs.replace(found, ending=gated(ending, found), recorded=recorded))
     seal(bundle)
 
 

@@ -13,6 +13,11 @@ def gib(num_bytes: int | float) -> str:
     return f"{num_bytes / GIB:.1f}"
 
 
+def mebibytes(num_bytes: int | float) -> str:
+    """A size of files."""
+    return f"{num_bytes / (1 << 20):,.1f} MiB"
+
+
 def memory_cell(used_bytes: int | float, total_bytes: int | float) -> str:
     return f"{gib(used_bytes)}/{gib(total_bytes)}"
 
@@ -58,7 +63,8 @@ def teraflops(flops_per_second: float) -> str:
 
 
 def four_digits(value: float) -> str:
-    return f"{value:.4g}"
+    """Four significant digits; numbers with up to seven before the point have all of those."""
+    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def kilojoules(joules: float) -> str:
@@ -82,7 +88,9 @@ def setting(value: object) -> str:
 
 
 def seconds(value: float) -> str:
-    """A human-readable duration: 8.2 s, 2 min 05 s, 3 h 04 min."""
+    """A human-readable duration: 40 ms, 8.2 s, 2 min 05 s, 3 h 04 min."""
+    if 0 < value < 0.1:
+        return f"{value * 1000:.{0 if value >= 0.01 else 1}f} ms"
     if value < 60:
         return f"{value:.1f} s"
     whole = round(value)

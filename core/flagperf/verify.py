@@ -3,13 +3,15 @@ the planned job against what the processes of the run recorded."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
-from flagperf.errors import BadInput
+from flagperf.commands import flagperf_command
+from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EventFile, RunEnded, RunStarted, WorkerStarted
 from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.metrics.by_type import of
@@ -26,7 +28,17 @@ from flagperf.store.bundle import (
     unreadable_files,
 )
 from flagperf.store.commands import launched_commands
-from flagperf.store.paths import MANIFEST_FILE, PARENT_EVENTS, RUN_FILE, SIGNATURE_FILE
+from flagperf.store.paths import (
+    FOLDERS,
+    MANIFEST_FILE,
+    OPERATORS_FILE,
+    PARENT_EVENTS,
+    REDACTION_FILE,
+    RUN_FILE,
+    SIGNATURE_FILE,
+)
+from flagperf.store.recording import decode_operators, summary
+from flagperf.store.redaction import read_redaction
 from flagperf.store.run import Ending, Run, Status, gated
 from flagperf.store.signature import Signature, check_signature
 from flagperf.store.witness import file_digests, witness_problems
@@ -40,6 +52,15 @@ class Verification(msgspec.Struct, frozen=True):
     num_files: int
     signer: str = ""
     """Whose signature was found good. Empty if none was asked for."""
+    redacted: Literal["", "identities", "ratios"] = ""
+    """What the bundle no longer shows, see docs/passing-on.md: that its names are real, or any absolute value."""
+
+    @property
+    def how_far(self) -> str:
+        """In words, empty for a run that can be verified whole."""
+        return {"": "", "identities": " as far as a redacted run can be", "ratios": " as far as ratios can be"}[
+            self.redacted
+        ]
 
 
 def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
@@ -52,9 +73,34 @@ def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
     problems, run = _compared(path)
     problems += [signature.problem] if signature.problem else []
     removed = _removed_metrics(run) if run else []
-    num_metrics = len(run.metrics) - len(removed) if run else 0
-    notes = [*removed, *(_unchecked_signature(path) if signers is None else [])]
-    return Verification(tuple(dict.fromkeys(problems)), tuple(notes), num_metrics, num_files, signature.signer)
+    form = run.redacted if run else ""
+    num_metrics = len(run.metrics) - len(removed) if run and form != "ratios" else 0
+    notes = [*removed, *(_unchecked_signature(path) if signers is None else []), *_redaction_notes(path)]
+    return Verification(tuple(dict.fromkeys(problems)), tuple(notes), num_metrics, num_files, signature.signer, form)
+
+
+def trouble_of(path: Path) -> str:
+    """What is wrong with a bundle, in one sentence. Empty if it is verified."""
+    problems = verify_bundle(path).problems
+    if not problems:
+        return ""
+    more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+    command = flagperf_command("runs", "verify", path)
+    return f"{path.name} is not verified: {problems[0]}{more}; see `{command}`"
+
+
+@contextlib.contextmanager
+def damage_explains(paths: Sequence[Path]) -> Iterator[None]:
+    """An error nobody foresaw is the bundle's fault if the bundle is not verified, else a bug in flagperf."""
+    try:
+        yield
+    except (FlagPerfError, MemoryError):
+        raise
+    except Exception as error:
+        trouble = next(filter(None, map(trouble_of, paths)), "")
+        if not trouble:
+            raise
+        raise BadInput(f"cannot show what is damaged: {trouble}") from error
 
 
 def _compared(path: Path) -> tuple[list[str], Run | None]:
@@ -80,6 +126,9 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
 
 
 def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]:
+    yield from _redaction_problems(path, run)
+    if run.redacted == "ratios":
+        return
     observed = Observed(run.job, run.manifest, read_record(path))
     observed.read_files()
     parent = observed.record.parent
@@ -95,6 +144,7 @@ def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]
     yield from _command_problems(run, parent)
     yield from _worker_problems(job_fingerprints(path), observed)
     yield from _probe_problems(observed)
+    yield from _recording_problems(path, run)
 
 
 def _unchecked_signature(path: Path) -> list[str]:
@@ -159,9 +209,14 @@ def _row_problems(run: Run, observed: Observed) -> Iterator[str]:
     again = observed.rows
     if len(run.rows) != len(again):
         yield f"run.json has {len(run.rows)} measured rows, the raw files have {len(again)}"
-    for stored, recomputed in zip(run.rows, again, strict=False):
+    for row, recomputed_row in zip(run.rows, again, strict=False):
+        stored, recomputed = msgspec.to_builtins(row), msgspec.to_builtins(recomputed_row)
+        if run.flagperf_version != core_version():  # a later version has more fields of a row
+            recomputed = {name: value for name, value in recomputed.items() if name in stored}
         if stored != recomputed:
-            yield f"row {stored.name} {_text(stored.labels)}: stored {_text(stored)}, recomputed {_text(recomputed)}"
+            names = [name for name in {**stored, **recomputed} if stored.get(name) != recomputed.get(name)]
+            before, now = ({name: each.get(name) for name in names} for each in (stored, recomputed))
+            yield f"row {row.name} {_text(row.labels)}: stored {_text(before)}, recomputed {_text(now)}"
 
 
 def _value(metric: Metric | None) -> str:
@@ -268,6 +323,57 @@ def _probe_problems(observed: Observed) -> Iterator[str]:
             known = {device.id for device in node.devices}
             if record.read_ids - known:
                 yield f"node {node.index}: run.json has no device {', '.join(sorted(record.read_ids - known))}"
+
+
+def _recording_problems(path: Path, run: Run) -> Iterator[str]:
+    """Its content is witnessed like that of every file. The ranks' own files are gone, so it is not made again."""
+    stored, has_file = run.recorded, (path / OPERATORS_FILE).exists()
+    if stored is None or not stored.steps:
+        if has_file:
+            yield f"{OPERATORS_FILE} is there, but run.json says that nothing was recorded"
+        return
+    if not has_file:
+        yield f"{OPERATORS_FILE} is missing"
+        return
+    recording = decode_operators(path)
+    if recording.run_id != run.id:
+        yield f"{OPERATORS_FILE} is of run {recording.run_id}"
+    if summary(recording, stored.problem) != stored:
+        yield f"{OPERATORS_FILE} does not have what run.json says of it"
+
+
+# --- redacted copies ------------------------------------------------------------------------------------------------
+
+
+def _redaction_problems(path: Path, run: Run) -> Iterator[str]:
+    redaction = read_redaction(path)
+    form = redaction.form if redaction else ""
+    if form != run.redacted:
+        yield f"{REDACTION_FILE} and {RUN_FILE} do not say the same of what was redacted"
+    if redaction is None or run.redacted != "ratios":
+        return
+    yield from (f"{name} does not belong to a copy with ratios" for name in FOLDERS if (path / name).exists())
+    committed = {each.name for each in redaction.withheld if each.kind == "metric"}
+    for metric in run.metrics:
+        if metric.value is not None:
+            yield f"{metric.name}: a copy with ratios has no absolute value"
+        elif metric.reason == "withheld" and metric.name not in committed:
+            yield f"{metric.name}: there is no commitment to its value"
+
+
+def _redaction_notes(path: Path) -> list[str]:
+    """How far this can be verified, and how to do the rest."""
+    try:
+        redaction = read_redaction(path)
+    except BadInput:
+        return []  # it is a problem already
+    if redaction is None:
+        return []
+    check = f"`{flagperf_command('runs', 'check-redaction', path)} ORIGINAL` compares it with the original"
+    if redaction.form == "ratios":
+        return [f"its values are ratios: nothing was recomputed, and only its files were checked; {check}"]
+    replaced = f"pseudonyms for {redaction.summary}"
+    return [f"it is redacted ({replaced}): hashes over these were made anew, so they do not witness the run; {check}"]
 
 
 def _planned_nodes(job: Job) -> dict[int, PlannedNode]:

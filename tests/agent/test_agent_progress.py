@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.progress import GrowingFile, ProgressFollower
+from flagperf.agent.progress import ProgressFollower
 from flagperf.api import Device, Reading
 from flagperf.events import (
     Clock,
@@ -13,12 +13,14 @@ from flagperf.events import (
     EventWriter,
     ProbeFailed,
     ProbeStarted,
+    RowMeasured,
     Sampled,
     SpanBegan,
     SpanEnded,
     StepFinished,
 )
 from flagperf.spec import EvaluationProgress, Progress, RankPace
+from flagperf.store.growing import GrowingFile
 
 SECOND = 1_000_000_000
 
@@ -214,3 +216,14 @@ def test_ranks_that_are_far_apart_are_compared_by_their_last_steps(tmp_path: Pat
 
 def test_without_two_steps_of_every_rank_none_is_the_slowest(tmp_path: Path) -> None:
     assert paces(tmp_path, {1: 0.0, 2: 1.0}, {1: 0.0}) == (None, None)
+
+
+def test_a_case_without_steps_is_as_far_as_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 4 * SECOND)
+    events = tmp_path / "rank.jsonl"
+    with EventWriter(events) as writer:
+        rows = [RowMeasured(end, "gemm", {}, "s", (1.0,)) for end in (2 * SECOND, 4 * SECOND)]
+        writer.write(SpanBegan(0, "base", planned_steps=5), *rows)
+    progress = ProgressFollower([events], tmp_path / "none.jsonl").poll()
+    assert progress is not None
+    assert (progress.step, progress.planned_steps, progress.seconds_left) == (2, 5, 6.0)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 
 from flagperf.agent.processes import MARKER
@@ -22,6 +21,7 @@ from flagperf.agent.watchdog import folder_prefix
 from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 from flagperf.spec.channel import AgentLine, Beat, ChannelLine, Data, Ended, Leaving, Request, Stop, encode_line
+from live_processes import is_pid_alive
 
 HELLO = hello_line(core_version())
 RUN_ID = f"20260101T000000Z-demo-{os.getpid():06d}"
@@ -199,11 +199,7 @@ def run(body, stdin, answer):
     agent.start("run")
     agent.say(Stop())
     assert agent.answer()[1] == Ended(-signal.SIGKILL)
-    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    assert not any(is_pid_alive(int(pid)) for pid in pids.read_text().split())
 
 
 def test_sigterm_is_told_and_stops_the_run(serve: Serve) -> None:
@@ -346,5 +342,5 @@ def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Se
         agent.process.kill()
         _, said = agent.left()  # to the end of the watchdog
     assert said.startswith("the agent left behind: 1 processes, which were killed; removed: /")
-    assert not is_alive(pid)
+    assert not is_pid_alive(pid)
     assert not list(Path(tempfile.gettempdir()).glob(f"{folder_prefix(RUN_ID, 3)}*"))

@@ -13,6 +13,7 @@ TABLE = [
     ("bf16", "bfloat16", "bfloat16", "bfloat16", "bf16", None),
     ("amp-fp16", "float32", "float16", "float32", "fp16", "float16"),
     ("amp-bf16", "float32", "bfloat16", "float32", "bf16", "bfloat16"),
+    ("per-row", "", "", "", "", None),
 ]
 
 

@@ -14,10 +14,11 @@ STAGES = (
     ("hookspecs", "spec"),
     ("metrics",),
     ("plugins", "store"),
-    ("fleet", "worker", "agent"),
-    ("plan",),
-    ("launch", "report"),
-    ("run", "verify"),
+    ("fleet", "plausibility", "worker", "agent"),
+    ("compare", "plan"),
+    ("launch", "pages", "report"),
+    ("run", "verify", "schemas"),
+    ("abandoned", "export", "redact", "site"),
     ("cli",),
     ("__main__",),
 )
@@ -35,12 +36,12 @@ FOR_CASES = frozenset({"api", "hookspecs", "errors", "worker"})
 HEAVY = frozenset({"torch", "accelerate", "transformers", "peft", "pynvml"})
 MADE_OF_TORCH = (
     "flagperf.worker.accelerator",
-    "flagperf.worker.gradient_scaler",
+    "flagperf.worker.gradient_scaler", "flagperf.worker.recording",
     *(
         f"flagperf.testing.torch_device.{name}"
         for name in (
-            "attention", "autocast", "collectives", "device", "functions", "memory", "module", "queue", "tensor",
-            "tf32",
+            "attention", "autocast", "collectives", "device", "functions", "memory", "module", "pinning", "queue",
+            "tensor", "tf32",
         )
     ),
 )  # fmt: skip

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from flagperf.api import CheckFiles, EstimateMemory
+from flagperf.api import CheckFiles, EstimateMemory, ListContents
 from flagperf.plugins import load_plugins
 
 CASES = load_plugins().cases()
 NAMED = [
     *((case.manifest.check_files, CheckFiles) for case in CASES.values() if case.manifest.check_files),
     *((case.manifest.estimate, EstimateMemory) for case in CASES.values() if case.manifest.estimate),
+    *((case.manifest.listing, ListContents) for case in CASES.values() if case.manifest.listing),
 ]
 
 
@@ -33,5 +34,5 @@ def test_our_cases_keep_to_the_types(reference: str, protocol: Any) -> None:
     assert types_of(getattr(importlib.import_module(module), name)) == types_of(protocol.__call__)
 
 
-def test_both_kinds_of_function_are_in_use() -> None:
-    assert {protocol for _, protocol in NAMED} == {CheckFiles, EstimateMemory}
+def test_all_kinds_of_function_are_in_use() -> None:
+    assert {protocol for _, protocol in NAMED} == {CheckFiles, EstimateMemory, ListContents}

@@ -88,7 +88,7 @@ def test_every_version_that_is_served_was_recorded_and_at_most_one_is_not_releas
 
 
 def test_the_contract_covers_hooks_api_kit_and_testing(now: dict[str, Any]) -> None:
-    assert len(now["hooks"]) == 5
+    assert len(now["hooks"]) == 6
     assert "abstract" in now["api"]["DeviceBackend"]["methods"]["presence"]
     assert now["api"]["Card"] == now["kit"]["Card"]
     assert {"ToolProbe", "TorchrunLauncher"} <= set(now["kit"])

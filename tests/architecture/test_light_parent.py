@@ -106,7 +106,9 @@ def test_commands_that_list_import_neither_a_framework_nor_rich(tmp_path: Path, 
 
 def test_plans_and_reports_are_made_without_a_framework(tmp_path: Path, runs_dir: Path) -> None:
     reports = ["report latest", "report latest --format md", "report latest --format json", "runs show latest"]
+    recorded = Path(__file__).parents[1] / "bundles" / "v1"
     commands = [
+        f"compare 20261117T094426Z 20261117T094508Z --runs-dir {recorded}",
         "plan distilbert",
         "plan distilbert --json",
         "run distilbert --dry-run",

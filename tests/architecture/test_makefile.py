@@ -4,6 +4,7 @@ active environment, with adapters. Nothing is installed: a Python that only pret
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+READ = ("VERSION", "constraints.txt", "pyproject.toml")
+"""What an environment is made from."""
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def project(tmp_path: Path) -> Path:
     """A folder with what the set-up reads."""
     folder = tmp_path / "project"
     folder.mkdir()
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+    for name in ("Makefile", *READ):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -59,7 +62,7 @@ def would_run(folder: Path, *arguments: str, **environ: str) -> str:
 # Machines that are not ready
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "dist"])
+@pytest.mark.parametrize("target", ["demo", "test", "dist", "docs-site"])
 def test_a_python_without_venv_gets_one_clear_message(project: Path, tmp_path: Path, target: str) -> None:
     python = python_that(tmp_path, 'case "$2" in *ensurepip*) exit 1;; esac')
     done = make(project, target, f"PYTHON={python}")
@@ -161,8 +164,11 @@ def test_an_environment_that_works_is_kept_and_marked_while_it_is_filled(project
 
 def test_a_second_time_installs_nothing(project: Path) -> None:
     (project / ".venv").mkdir()
-    for name in (".run", ".dev"):
+    for name in (".run", ".dev", ".mlflow"):
         (project / ".venv" / name).touch()
+    for name in (".venv-dist", ".venv-docs"):
+        (project / name).mkdir()
+        (project / name / ".ready").touch()
     assert would_run(project, "demo") == ".venv/bin/flagperf run distilbert\n"
     assert "install" not in would_run(project, "test")
 
@@ -179,7 +185,7 @@ def test_adapters_are_installed_checked_and_built_with_the_rest(project: Path) -
     assert "-e plugins/acme -e plugins/zeta\n" in printed
     assert "MYPYPATH=plugins/acme/src:plugins/zeta/src " in printed
     assert printed.count("mypy core cases bench plugins/acme/src plugins/zeta/src\n") == 1
-    assert ". ./plugins/acme ./plugins/zeta\n" in would_run(project, "--always-make", "dist")
+    assert "for folder in . plugins/acme plugins/zeta; do" in would_run(project, "dist")
 
 
 def test_a_new_adapter_is_installed_the_next_time(project: Path) -> None:
@@ -187,9 +193,34 @@ def test_a_new_adapter_is_installed_the_next_time(project: Path) -> None:
     for path in (mark, adapter):
         path.parent.mkdir(parents=True)
         path.touch()
-    for path in (project / "pyproject.toml", project / "constraints.txt", adapter):
+    for path in (*(project / name for name in READ), adapter):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     os.utime(mark, (1_100_000_000, 1_100_000_000))
     assert would_run(project, "demo") == ".venv/bin/flagperf run distilbert\n"
     os.utime(adapter, (1_200_000_000, 1_200_000_000))
     assert "-e plugins/acme\n" in would_run(project, "demo")
+
+
+def test_what_is_released_is_built_without_torch_and_linters(project: Path) -> None:
+    printed = would_run(project, "dist")
+    installed = next(line for line in printed.splitlines() if "-m pip" in line)
+    assert installed.endswith(" build hatchling twine")
+    assert "torch" not in printed and ".venv/" not in printed
+
+
+def test_the_documentation_is_built_without_torch_and_linters(project: Path) -> None:
+    printed = would_run(project, "docs-site")
+    assert "torch" not in printed and ".venv/" not in printed
+    assert printed.endswith(".venv-docs/bin/python docs/site/build.py site\n")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"],
+    ids=lambda path: path.name,
+)
+def test_variables_that_pages_give_to_make_are_read_there(page: Path) -> None:
+    """make ignores all others without a word."""
+    makefile = (ROOT / "Makefile").read_text()
+    for name in re.findall(r"\bmake [a-z-]+ ([A-Z_]+)=", page.read_text()):
+        assert f"$({name})" in makefile

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from flagperf.api import Device, Machine, precision
 from flagperf.builtin.cpu import CpuBackend, CpuLauncher
 
@@ -66,6 +68,7 @@ assert state == {"torch": torch.__version__, "threads": "2", "float32_matmul_pre
 """
 
 
+@pytest.mark.run
 def test_a_worker_gets_its_slot_its_threads_and_true_fp32() -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     done = subprocess.run([sys.executable, "-c", IN_WORKER], env=environ, capture_output=True, text=True, check=False)

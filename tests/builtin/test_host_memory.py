@@ -17,6 +17,7 @@ from flagperf.agent.probe import choose_probe
 from flagperf.api import Device, Machine
 from flagperf.builtin import flagperf_memory_probes
 from flagperf.builtin.host_memory import HostMemoryProbe, ProportionalMemoryProbe, ResidentMemoryProbe
+from live_processes import is_alive
 
 MIB = 1 << 20
 SIZE = 64 * MIB
@@ -245,7 +246,7 @@ def test_a_worker_that_has_ended_has_no_figure_and_not_0(kind: type[HostMemoryPr
     ending = next(child for child in psutil.Process(tree.pid).children() if child.environ()["LOCAL_RANK"] == "1")
     ending.kill()
     deadline = time.monotonic() + 10
-    while ending.is_running() and ending.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+    while is_alive(ending) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert absence(probe, tree, 1) == "worker_ended"
     assert used(probe, tree)[0] > 0

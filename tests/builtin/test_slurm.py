@@ -21,7 +21,7 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.write("srun")
-        self.say("squeue", "RUNNING|1:00:00|None")
+        self.say("squeue", "RUNNING|1:00:00|n1|None")
         self.say("sinfo", "allocated|none")
 
     def say(self, name: str, text: str) -> None:
@@ -43,14 +43,14 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
 @pytest.mark.parametrize(
     ("squeue", "phase", "sentence"),
     [
-        ("PENDING|1:00:00|Priority", "queued", "was put back into the queue (PENDING, Priority)"),
-        ("REQUEUE_HOLD|1:00:00|JobHeldUser", "queued", "was put back into the queue (REQUEUE_HOLD, JobHeldUser)"),
-        ("TIMEOUT|1:00:00|TimeLimit", "ended", "reached its time limit of 1:00:00"),
-        ("PREEMPTED|1:00:00|None", "ended", "was preempted by another job"),
-        ("NODE_FAIL|1:00:00|NodeDown", "ended", "ended, because one of its nodes failed"),
-        ("OUT_OF_MEMORY|1:00:00|OutOfMemory", "ended", "ran out of memory"),
-        ("SUSPENDED|1:00:00|None", "running", "is suspended"),
-        ("NEW_STATE|1:00:00|None", "ended", "is in the state NEW_STATE"),
+        ("PENDING|1:00:00|n1|Priority", "queued", "was put back into the queue (PENDING, Priority)"),
+        ("REQUEUE_HOLD|1:00:00|n1|JobHeldUser", "queued", "was put back into the queue (REQUEUE_HOLD, JobHeldUser)"),
+        ("TIMEOUT|1:00:00|n1|TimeLimit", "ended", "reached its time limit of 1:00:00"),
+        ("PREEMPTED|1:00:00|n1|None", "ended", "was preempted by another job"),
+        ("NODE_FAIL|1:00:00|n1|NodeDown", "ended", "ended, because one of its nodes failed"),
+        ("OUT_OF_MEMORY|1:00:00|n1|OutOfMemory", "ended", "ran out of memory"),
+        ("SUSPENDED|1:00:00|n1|None", "running", "is suspended"),
+        ("NEW_STATE|1:00:00|n1|None", "ended", "is in the state NEW_STATE"),
     ],
 )
 def test_what_became_of_a_job_in_one_sentence(commands: Commands, squeue: str, phase: str, sentence: str) -> None:
@@ -73,6 +73,27 @@ def test_what_became_of_a_job_in_one_sentence(commands: Commands, squeue: str, p
 def test_what_is_wrong_with_a_node(commands: Commands, sinfo: str, sentence: str) -> None:
     commands.say("sinfo", sinfo)
     assert ALLOCATION.explain(Node("n1")) == sentence
+
+
+@pytest.mark.parametrize(
+    ("squeue", "sinfo", "phase"),
+    [
+        ("NODE_FAIL|1:00:00|n1|NodeDown", "down*|fan", "ended"),
+        ("COMPLETING|1:00:00|n1|NodeDown", "down*|fan", "ended"),
+        ("COMPLETING|1:00:00|n1|NodeDown", "completing*|none", "running"),  # another node failed; this one is late
+        ("COMPLETING|1:00:00|n1|None", "down*|fan", "running"),
+        ("RUNNING|1:00:00|n1|None", "allocated*|none", "running"),
+    ],
+)
+def test_a_command_is_gone_when_slurm_ended_the_job_and_has_its_node_as_down(
+    commands: Commands, squeue: str, sinfo: str, phase: str
+) -> None:
+    commands.say("squeue", squeue)
+    commands.say("sinfo", sinfo)
+    state = SlurmCluster().job_state("7")
+    assert state.phase == phase
+    said = "Slurm's job 7 ended, because one of its nodes failed; Slurm has node n1 as down* (fan)"
+    assert (state.reason == said) == (phase == "ended")
 
 
 def test_a_controller_that_does_not_answer(commands: Commands) -> None:
@@ -112,6 +133,7 @@ def test_options_become_words_of_the_request(commands: Commands) -> None:
         "--nodelist=n[1-2]",
         "--parsable",
         "--no-requeue",
+        "--open-mode=append",
         "--output=/runs/100%%.log",
     ]
     SlurmCluster().submit(["true"], 1, SlurmOptions(exclusive=False, gres="none"), "log")
@@ -122,6 +144,7 @@ def test_options_become_words_of_the_request(commands: Commands) -> None:
         "--time=60",
         "--parsable",
         "--no-requeue",
+        "--open-mode=append",
         "--output=log",
     ]
 

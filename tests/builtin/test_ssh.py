@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flagperf.api import Allocation, Node
@@ -88,7 +88,6 @@ def test_what_is_no_list_of_hosts_is_refused_with_the_reason(hosts: str) -> None
 
 
 @given(st.text(alphabet="ab01,:.%-[]!&^@/* \\\n'$", max_size=12))
-@settings(deadline=None)
 def test_every_list_of_hosts_is_refused_or_has_names_that_are_no_option(hosts: str) -> None:
     with pytest.raises(BadInput) as refused:
         allocate(10001, hosts=hosts)

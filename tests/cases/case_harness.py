@@ -16,12 +16,12 @@ from rank_processes import answers_of_ranks
 from flagperf.api import CaseReference, Device, DeviceBackend, precision
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import BadInput
-from flagperf.events import Event, Reported, SpanBegan, SpanEnded, StepFinished
+from flagperf.events import Event, Reported, RowMeasured, SpanBegan, SpanEnded, StepFinished
 from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
 from flagperf.plan.parallel import fit_layout
 from flagperf.spec import RunSpec
-from flagperf.spec.manifest import Manifest, read_manifest
+from flagperf.spec.manifest import Manifest, read_manifest, with_references
 from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 
@@ -34,7 +34,8 @@ class CaseHarness:
     name: str
 
     def manifest(self) -> Manifest:
-        return read_manifest(self._reference().manifest, vocabulary())
+        path = self._reference().manifest
+        return with_references(read_manifest(path, vocabulary()), path, vocabulary())
 
     def values(self, profile: str = "tiny", devices: int = 1, **changes: Any) -> dict[str, Any]:
         """The resolved values of a profile."""
@@ -55,8 +56,11 @@ class CaseHarness:
         rank: int = 0,
         world_size: int = 1,
         backend: DeviceBackend | None = None,
+        memory_bytes: int | None = None,
+        per_node: int | None = None,
     ) -> list[Event]:
-        """On the CPU, unless another vendor's backend is given."""
+        """On the CPU, unless another vendor's backend is given; on one node, unless it has fewer ranks. The device
+        reports `memory_bytes`."""
         import torch
 
         from flagperf.worker.context import Context
@@ -76,6 +80,9 @@ class CaseHarness:
             sink=recorder,
             rank=rank,
             world_size=world_size,
+            local_rank=rank % (per_node or world_size),
+            node_index=rank // (per_node or world_size),
+            memory_bytes=memory_bytes,
             data_dir=data_dir,
         )
         module, _, function = self._reference().target.partition(":")
@@ -130,6 +137,10 @@ class Recorder:
 
 def steps(events: list[Event]) -> list[StepFinished]:
     return [event for event in events if isinstance(event, StepFinished)]
+
+
+def rows(events: list[Event]) -> list[RowMeasured]:
+    return [event for event in events if isinstance(event, RowMeasured)]
 
 
 def reports(events: list[Event]) -> list[dict[str, float]]:

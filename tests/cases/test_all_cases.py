@@ -11,22 +11,33 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.api import PRECISIONS
+from flagperf.kinds import KINDS
 from flagperf.report.sections.rows import check_layout
+from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import Layer, resolve
 from flagperf_cases import flagperf_cases
 
 FOLDERS = {case.manifest.parent.name: case.manifest.parent for case in flagperf_cases()}
-FILES = {"case.toml", "README.md", "__init__.py", "case.py", "data.py", "preflight.py", "evaluation.py", "synthetic.py"}
-"""llama2_70b is not evaluated."""
+FILES = {"case.toml", "README.md", "__init__.py", "case.py", "preflight.py"}
+FILES_WITH_STEPS = {"data.py", "evaluation.py", "synthetic.py"}
+"""Of a case that trains or infers, from data. llama2_70b is not evaluated."""
+PROFILES = ("standard", "tiny")
+ROW_PROFILES = ("standard", "quick", "sustained", "tiny")
 
 every_case = pytest.mark.parametrize("name", FOLDERS)
 
 
+def has_steps(manifest: Manifest) -> bool:
+    """Else it measures rows, from data of its own."""
+    return KINDS[manifest.kind].has_steps
+
+
 @every_case
 def test_the_same_files_have_the_same_names(name: str) -> None:
-    missing = FILES - {path.name for path in FOLDERS[name].iterdir()}
-    assert missing == ({"evaluation.py"} if name == "llama2_70b" else set())
     manifest = CaseHarness(name).manifest()
+    expected = FILES | (FILES_WITH_STEPS if has_steps(manifest) else set())
+    missing = expected - {path.name for path in FOLDERS[name].iterdir()}
+    assert missing == ({"evaluation.py"} if name == "llama2_70b" else set())
     assert manifest.check_files == f"flagperf_cases.{name}.preflight:check_files"
     assert manifest.name == name
 
@@ -34,8 +45,10 @@ def test_the_same_files_have_the_same_names(name: str) -> None:
 @every_case
 def test_profiles_and_page_are_valid(name: str) -> None:
     manifest = CaseHarness(name).manifest()
-    assert (list(manifest.profiles), manifest.default_profile) == (["standard", "tiny"], "tiny")
-    assert [profile.published for profile in manifest.profiles.values()] == [True, False]
+    allowed = PROFILES if has_steps(manifest) else ROW_PROFILES
+    assert manifest.default_profile == "tiny"
+    assert set(PROFILES) <= set(manifest.profiles) <= set(allowed)
+    assert [name for name, profile in manifest.profiles.items() if profile.published] == ["standard"]
     for profile in manifest.profiles.values():
         resolve(manifest, [Layer("profile", profile.values)])
     assert set(manifest.precisions) <= set(PRECISIONS)
@@ -44,12 +57,18 @@ def test_profiles_and_page_are_valid(name: str) -> None:
 
 @every_case
 def test_the_page_and_the_readme_link_to_data_and_checkpoint(name: str) -> None:
-    page = CaseHarness(name).manifest().page
-    readme = (FOLDERS[name] / "README.md").read_text()
-    assert set(page.downloads) == ({"dataset"} if name == "llama2_70b" else {"checkpoint", "dataset"})
-    for link in (link for kind in page.downloads for link in page.links(kind)):
-        url = link.rpartition(" ")[2]
-        assert url.startswith("https://") and url in readme
+    manifest = CaseHarness(name).manifest()
+    assert bool(manifest.links("dataset")) == has_steps(manifest)
+    assert bool(manifest.links("checkpoint")) == (has_steps(manifest) and name != "llama2_70b")
+    for link in (*manifest.links("dataset"), *manifest.links("checkpoint")):
+        assert link.rpartition(" ")[2] in (FOLDERS[name] / "README.md").read_text()
+
+
+@every_case
+def test_a_base_case_has_figures_in_two_languages_and_a_headline(name: str) -> None:
+    manifest = CaseHarness(name).manifest()
+    assert any(figure.headline for figure in manifest.figures) is (manifest.kind == "base")
+    assert all(set(figure.title) == {"en", "zh"} for figure in manifest.figures)
 
 
 @every_case

@@ -197,6 +197,15 @@ def test_what_a_pickle_must_not_hold_is_named(tmp_path: Path) -> None:
     assert "it holds posix.mkdir, and may hold nothing but tensors" in refusal(read_shapes, [path])
 
 
+@pytest.mark.parametrize("pid", [b"X\x01\x00\x00\x00a", b")", b"]", b"N"])
+def test_a_storage_that_torch_did_not_write_is_named(tmp_path: Path, pid: bytes) -> None:
+    """Of another type, or with too few fields."""
+    path = tmp_path / "pytorch_model.bin"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02" + pid + b"Q.")
+    assert "which torch did not write" in refusal(read_shapes, [path])
+
+
 @pytest.mark.parametrize("state", [{"model": {"a": 1}}, [1, 2], {"epoch": 3}])
 def test_a_pickle_of_something_else_is_refused(tmp_path: Path, state: Any) -> None:
     path = saved(tmp_path / "pytorch_model.bin", state)

@@ -26,3 +26,10 @@ def test_a_case_of_which_nothing_is_published_says_so() -> None:
     manifest = msgspec.structs.replace(load_plugins().case("distilbert").manifest, references=())
     text = to_terminal(case_report(manifest, Path("cases")), width=80)
     assert text.endswith("\n\nPublished results: no figures of this case are known\n")
+
+
+def test_a_case_that_lists_its_contents_shows_them(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["cases", "show", "operators"]) == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["softmax", "normalisation", "yes", "fp32", "fp16", "bf16", "forward", "backward", "GB/s"] in lines
+    assert ["mm", "published", "m=8192", "n=8192", "k=8192"] in lines

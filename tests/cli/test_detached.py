@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.cli.detached import arguments
+from flagperf.cli.detached import arguments, finishing
+from flagperf.errors import NodeFailed
 from flagperf.spec import RunSpec
 
 
@@ -35,6 +36,9 @@ def test_the_command_line_of_a_request_says_all_that_differs_from_the_defaults()
     ("command", "words"),
     [
         ("run distilbert --detach", "cluster local has no queue"),
+        ("run distilbert --detach --cluster slurm --set training.foo=1", "training.foo"),
+        ("run distilbert --detach --cluster slurm --container image", "--container needs --vendor"),
+        ("run distilbert --detach --cluster slurm --nodes 200000", "at most 100,000"),
         ("runs attach 5", "no detached run '5'"),
         ("runs cancel 5", "no detached run '5'"),
     ],
@@ -46,3 +50,21 @@ def test_what_cannot_be_detached_leaves_nothing(
     assert run_cli(command.split()) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_the_cluster_starts_again_is_refused(tmp_path: Path) -> None:
+    """What the first start left is kept; where it was killed before it could say how it ended, that is said."""
+    folder = tmp_path / "runs/detached/one"
+    folder.mkdir(parents=True)
+    with finishing(str(folder)) as code:
+        code.append(130)
+    with (
+        pytest.raises(NodeFailed, match=f"it is not started again; .* is kept in {tmp_path}/runs"),
+        finishing(str(folder)),
+    ):
+        raise AssertionError
+    assert (folder / "finished.json").read_text() == '{"exit_code":130}'
+    (folder / "finished.json").unlink()
+    with pytest.raises(NodeFailed), finishing(str(folder)):
+        raise AssertionError
+    assert (folder / "finished.json").read_text() == '{"exit_code":3}'

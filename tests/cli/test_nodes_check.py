@@ -151,3 +151,9 @@ def test_hosts_are_an_option_of_ssh(command: str, capfd: pytest.CaptureFixture[s
     assert "option hosts of cluster ssh: 'n[1-' is no list of hosts" in capfd.readouterr().err
     assert run_cli([*command.split(), "--hosts", "n[1-100001]"]) == 2
     assert "names more than 100,000 hosts" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "100001"])
+def test_a_number_of_nodes_has_the_bounds_of_a_run(capsys: pytest.CaptureFixture[str], number: str) -> None:
+    assert run_cli(["nodes", "check", "--nodes", number]) == 2
+    assert f"--nodes must be at least 1 and at most 100,000; got {number}" in capsys.readouterr().err

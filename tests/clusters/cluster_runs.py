@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,14 @@ def losses(bundle: Path, rank: int = 0) -> list[float]:
     lines = path.read_text().split("\n")[:-1] if path.exists() else []  # the last one may still be arriving
     events = [json.loads(line) for line in lines]
     return [event["loss"] for event in events if event["type"] == "step_finished" and "loss" in event]
+
+
+@contextlib.contextmanager
+def told_seconds(what: str) -> Iterator[None]:
+    """Prints how long it took (`pytest -rP` shows it). The machine may be busy: nothing depends on it."""
+    began = time.monotonic()
+    yield
+    print(f"{what}: the run had ended after {time.monotonic() - began:.1f} s")
 
 
 def wait_until(happened: Callable[[], object], seconds: float = 120) -> None:

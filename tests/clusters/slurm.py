@@ -65,9 +65,14 @@ class Slurm:
         """Back into service after `set_down` or `fail`."""
         if not self.node(node).is_running():
             self._start_node(node)
+        self.node(node).wait_for(lambda: self._is_resumed(node), "idle state")
+
+    def _is_resumed(self, node: str) -> bool:
+        """A node that has just come back passes through states that Slurm does not resume from."""
         if self.node_state(node) != "idle":
-            self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
-        self.node(node).wait_for(lambda: self.node_state(node) == "idle", "idle state")
+            with contextlib.suppress(RuntimeError):
+                self.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        return self.node_state(node) == "idle"
 
     def fail(self, node: str) -> None:
         """As by pulling its plug. The controller notices after SlurmdTimeout."""
@@ -148,14 +153,18 @@ class Slurm:
             "ReturnToService": "1",
             # Seconds. Shorter than usual, so that failures are noticed while a test waits.
             "SlurmdTimeout": "20",
-            "KillWait": "5",
+            "KillWait": "20",  # a command has to write how its run ended, however busy the machine is
             "SchedulerParameters": "batch_sched_delay=0",  # else each job of sbatch waits two seconds more
+            # A job of the partition `urgent` ends others that are in its way.
+            "PreemptType": "preempt/partition_prio",
+            "PreemptMode": "CANCEL",
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         for node in NODES:
             resources = f"CPUs=2 RealMemory=4000 Gres=gpu:{NUM_GPUS}"
             lines.append(f"NodeName={node} NodeAddr=127.0.0.1 Port={self._ports[node]} {resources}")
-        lines.append(f"PartitionName=all Nodes={','.join(NODES)} Default=YES MaxTime=30 State=UP")
+        for partition in ("all Default=YES PriorityTier=1", "urgent PriorityTier=2"):
+            lines.append(f"PartitionName={partition} Nodes={','.join(NODES)} MaxTime=30 State=UP")
         self.configuration.write_text("\n".join(lines) + "\n")
 
 

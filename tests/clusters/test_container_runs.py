@@ -33,6 +33,8 @@ def container_fact(user: User) -> str:
 
 def test_a_run_in_a_container_on_this_machine(podman: Podman, tmp_path: Path) -> None:
     user = User(tmp_path / "user", *OPTIONS, environment=podman.environment)
+    assert user.runs("plan", "distilbert", *SHORT)[0] == 0, user.stderr
+    assert "  podman run --rm " in user.stdout
     code, stderr = user.runs("run", "distilbert", *SHORT, "--devices", "2")
     assert code == 0, stderr
     assert podman.image_id() in container_fact(user)

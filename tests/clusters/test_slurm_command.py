@@ -120,8 +120,8 @@ def test_inside_an_allocation_its_nodes_are_used_and_kept(
 @pytest.mark.parametrize(
     ("num_nodes", "options", "message"),
     [
-        (1, {"partition": "nope"}, "invalid partition"),
-        (1, {"time": "10:00:00"}, "would never start the job: PartitionTimeLimit"),
+        (1, {"partition": "nope"}, "[Ii]nvalid partition"),
+        (1, {"time": "10:00:00"}, "would never start the job: Partition"),
         (1, {"gres": "dcu:1"}, r"Invalid generic resource \(gres\)"),
         (5, {}, "would never start the job: Partition"),
     ],
@@ -131,6 +131,8 @@ def test_what_slurm_cannot_give_is_refused_and_leaves_no_job(
 ) -> None:
     with pytest.raises(BadInput, match=message):
         cluster.allocate(num_nodes, SlurmOptions(**{"time": "5", **options}))
+    with pytest.raises(BadInput, match=message):
+        cluster.submit(["true"], num_nodes, SlurmOptions(**{"time": "5", **options}), "/dev/null")
     assert slurm.ask("squeue", "--noheader", "--states=PENDING,RUNNING") == ""
 
 
@@ -144,9 +146,12 @@ def test_ctrl_c_in_the_queue_takes_the_job_back(slurm: Slurm, cluster: SlurmClus
 def test_a_killed_command_leaves_neither_a_queued_job_nor_nodes(slurm: Slurm, cluster: SlurmCluster) -> None:
     code = f"{ALLOCATE.format(num_nodes=1)}; print(had.job, flush=True); time.sleep(1000)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout and slurm.job_state(holder.stdout.readline().strip()) == "RUNNING"
+        assert holder.stdout
+        job = holder.stdout.readline().strip()
+        assert slurm.job_state(job) == "RUNNING"
         with waiting_command(slurm) as waiting:
             waiting.kill()
+        no_job_but(slurm, job)
         holder.kill()
     no_job_but(slurm)
 

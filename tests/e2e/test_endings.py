@@ -126,7 +126,7 @@ def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
     process.kill()
     process.communicate(timeout=300)
     wait_until_gone(bundle)
-    assert "running or killed" in flagperf(tmp_path, "runs", "list").stdout
+    assert flagperf(tmp_path, "runs", "list", "--json").json[0]["status"] == "killed"
 
 
 def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Path) -> None:

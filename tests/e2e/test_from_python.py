@@ -8,7 +8,7 @@ import pytest
 
 import flagperf
 from flagperf.errors import BadInput
-from flagperf.store.bundle import read_bundle
+from flagperf.plausibility import read_marked
 
 SMALL = ("training.max_steps=4", "training.warmup_steps=1", "evaluation.max_rows=64")
 
@@ -18,7 +18,7 @@ def test_run_case_returns_the_recorded_run(tmp_path: Path) -> None:
     recorded = flagperf.run_case("distilbert", runs_dir=str(tmp_path), set=SMALL)
     assert recorded.run.ending is not None
     assert recorded.run.ending.status == "succeeded", recorded.run.ending.reason
-    assert recorded == read_bundle(Path(recorded.path))
+    assert [recorded] == read_marked([Path(recorded.path)])
 
 
 def test_bad_input_is_raised_and_leaves_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from flagperf.events import (
     Sampled,
     SpanBegan,
     StepFinished,
+    WorkerEnded,
     decode_events,
     read_events,
     this_clock,
@@ -57,6 +58,20 @@ def test_every_write_reaches_the_file_at_once(tmp_path: Path) -> None:
     writer.write(STEP)
     assert read_events(tmp_path / "rank.jsonl").events == (STEP,)
     writer.close()
+
+
+@pytest.mark.parametrize("kept", [slice(1, None), slice(0, 1), slice(0, 0)])
+def test_a_file_that_lost_events_while_it_was_written_is_refused(tmp_path: Path, kept: slice) -> None:
+    path = tmp_path / "rank-00000.jsonl"
+    with EventWriter(path) as writer:
+        writer.write(STEP)
+        writer.write(STEP, STEP)
+        lines = path.read_bytes().splitlines(keepends=True)
+        assert lines[kept] != lines
+        path.write_bytes(b"".join(lines[kept]))
+        writer.end(WorkerEnded(40, "succeeded"))
+    with pytest.raises(BadInput, match=r"rank-00000.jsonl: \d events come before the last one, 3 were written"):
+        read_events(path)
 
 
 def test_a_bad_line_in_the_middle_is_an_error_with_its_number() -> None:

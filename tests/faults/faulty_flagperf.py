@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 from e2e_flagperf import Done, processes_of
 
+from live_processes import is_alive
+
 SITE = Path(__file__).parent / "site"
 RUN = ("run", "sleeper", "--vendor", "faulty")
 
@@ -62,4 +64,4 @@ def agents_of(cwd: Path) -> list[psutil.Process]:
                 found.append(process)
         except (psutil.Error, OSError):
             continue
-    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in found if is_alive(process)]

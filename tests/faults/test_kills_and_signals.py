@@ -32,6 +32,16 @@ def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
         time.sleep(0.02)
 
 
+def test_a_killed_agent_leaves_nothing_although_its_watchdog_is_killed_with_it(tmp_path: Path) -> None:
+    process = start(tmp_path, *RUN, *mode("stubborn"))
+    bundle = wait_for_step(tmp_path, process)
+    (watchdog,) = [each for each in agents_of(tmp_path) if each.name() == "flagperf-watch"]
+    watchdog.kill()
+    agent_process(process, "serve").kill()
+    assert ended(process).code == 3
+    assert_nothing_left(tmp_path, bundle, seconds=2)
+
+
 @pytest.mark.parametrize("verb", ["serve", "run"])
 def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path, verb: str) -> None:
     """The probe is stuck in a call of the vendor's, the worker ignores SIGTERM, its child is in another session."""
@@ -100,9 +110,11 @@ def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_pr
 
 @pytest.mark.parametrize("with_agent", [False, True])
 def test_a_killed_command_takes_all_with_it(tmp_path: Path, with_agent: bool) -> None:
-    """Also where its agent is killed in the same moment, while the launcher is stopped."""
+    """Also where its agent is killed in the same moment, while the launcher is stopped. Its run can then be ended."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"))
     bundle = wait_for_step(tmp_path, process)
+    refused = flagperf(tmp_path, "runs", "end", bundle.name)
+    assert refused.code == 2 and "is in use" in refused.stderr
     agent = agent_process(process, "serve")
     if with_agent:
         worker_of(bundle).suspend()
@@ -110,6 +122,9 @@ def test_a_killed_command_takes_all_with_it(tmp_path: Path, with_agent: bool) ->
     process.kill()
     process.communicate(timeout=300)
     assert_nothing_left(tmp_path, bundle)
+    done = flagperf(tmp_path, "runs", "end", bundle.name)
+    assert done.code == 0 and "failed: the command of the run (process " in done.stdout, done.stderr
+    assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
 def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:

@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_flagperf import bundle_of, read_run, said
+from e2e_flagperf import bundle_of, metric, read_run, said
 from faulty_flagperf import RUN, assert_nothing_left, environment, flagperf
 
-HOOKS = ("flagperf_devices", "flagperf_memory_probes", "flagperf_launchers", "flagperf_clusters", "flagperf_cases")
+HOOKS = (
+    "flagperf_devices",
+    "flagperf_memory_probes",
+    "flagperf_launchers",
+    "flagperf_clusters",
+    "flagperf_cases",
+    "flagperf_operator_libraries",
+)
 METHODS = ("models", "peaks", "unsupported", "tuning_folder", "command", "estimate")
 LISTING = ("models", "peaks", "tuning_folder")
 WAYS = ("raise", "base", "interrupt", "exit", "os_exit", "crash")
@@ -91,6 +98,39 @@ def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault
             line for line in flagperf(tmp_path, "vendors", "list", fault=fault).stdout.splitlines() if "faulty" in line
         ]
         assert row.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("raise", "raised ZeroDivisionError: the plugin's own words"),
+        ("type", "raised TypeError: 'object' object is not iterable"),
+        ("os_exit", "ended the process (exit code 0)"),
+    ],
+)
+def test_memory_probes_that_cannot_be_named_are_not_simply_absent(tmp_path: Path, way: str, words: str) -> None:
+    """The run goes on without their figures; the cards are listed."""
+    fault = f"flagperf_memory_probes:{way}"
+    said_so = f"adapter flagperf-faulty 1.0 failed: flagperf_memory_probes {words}"
+    assert flagperf(tmp_path, *RUN, fault=fault).code == 0
+    assert metric(read_run(bundle_of(tmp_path)), "mem_used")["detail"].endswith(said_so)
+    listed = flagperf(tmp_path, "devices", "--json", fault=fault)
+    (facts,) = [facts for facts in json.loads(listed.stdout) if facts["vendor"] == "faulty"]
+    assert (listed.code, len(facts["devices"]), facts["probe"]) == (3, 2, said_so)
+    assert flagperf(tmp_path, "vendors", "list", fault=fault).code == 3
+
+
+def test_an_unknown_name_has_the_problem_of_the_plugin_that_may_have_had_it(tmp_path: Path) -> None:
+    """Also of a case whose hook ends the process, right after a call of the cluster: that is noticed in a fork."""
+    (tmp_path / "site.toml").write_text("[clusters.faultysite]\n")
+    failed = "(not every plugin could be asked: flagperf-faulty 1.0: "
+    for fault, arguments in (
+        ("flagperf_clusters:raise", ("--cluster", "faultysite")),
+        ("flagperf_clusters:raise", ("--config", "site.toml")),
+        ("flagperf_cases:os_exit", ()),
+    ):
+        done = flagperf(tmp_path, "plan", "sleeper", *arguments, fault=fault)
+        assert done.code == 2 and f"{failed}{fault.partition(':')[0]} " in done.stderr, done
 
 
 def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:

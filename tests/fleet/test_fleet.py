@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,8 @@ import pytest
 
 from agent_scripts import ScriptAllocation, answering, channels
 from flagperf.api import Node
-from flagperf.errors import NodeFailed, PluginFailed
-from flagperf.fleet import Answers, fleet, open_fleet
+from flagperf.errors import BadInput, NodeFailed, PluginFailed
+from flagperf.fleet import Answers, explanations, fleet, open_fleet
 from flagperf.fleet.answers import combined
 from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, hello_line
@@ -31,6 +33,15 @@ def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) 
 def why(*scripts: str, seconds: float = 60.0, **allocation: Any) -> str:
     """Of the last node."""
     return str(ask(ScriptAllocation(*scripts, **allocation), seconds).failed[len(scripts) - 1])
+
+
+class Explaining(ScriptAllocation):
+    """Takes its time."""
+
+    def explain(self, node: Node) -> str:
+        self.started.append(-1)
+        time.sleep(0.2)
+        return f"Slurm says that {node.name} is down"
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -86,9 +97,12 @@ def test_a_node_without_an_agent_says_why() -> None:
         "the agent on node 0 (host0) cannot be started: [Errno 2] No such file or directory: '/no/such/ssh'"
     )
     unreachable = "node 0 (host0) cannot be reached, or has no such flagperf: "
-    assert why("sys.exit('ssh: no route\\nto host0')", greeting="") == f"{unreachable}to host0"
+    assert why("sys.exit('a\\nssh: no route\\nto host0')", greeting="") == f"{unreachable}ssh: no route; to host0"
     assert why("sys.exit(127)", greeting="") == f"{unreachable}exit code 127"
-    assert why("os.close(0); sys.exit('cannot import flagperf')", greeting="") == f"{unreachable}cannot import flagperf"
+    assert (
+        why("os.dup2(os.open(os.devnull, os.O_RDONLY), 0); sys.exit('cannot import flagperf')", greeting="")
+        == f"{unreachable}cannot import flagperf"
+    )
 
 
 def test_a_cluster_that_fails_for_one_node_leaves_the_others_their_agents() -> None:
@@ -101,6 +115,15 @@ def test_a_cluster_that_fails_for_one_node_leaves_the_others_their_agents() -> N
     found = ask(Failing("rest()", answering(5)))
     assert found.given == {1: 5}
     assert str(found.failed[0]) == "adapter acme 1.0 failed: agent_command: KeyError: 'host0'"
+
+
+def test_a_command_that_cannot_be_carried_is_bad_input() -> None:
+    class Refusing(ScriptAllocation):
+        def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+            raise BadInput("cannot carry '/a!b'")
+
+    with pytest.raises(BadInput, match="cannot carry '/a!b'"):
+        ask(Refusing("rest()", "rest()"))
 
 
 def test_what_is_no_hello_and_what_follows_one_of_another_version_is_not_read() -> None:
@@ -147,21 +170,17 @@ def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_ar
     assert isinstance(found.failed[3], VersionMismatch)
     with pytest.raises(NodeFailed) as caught:
         found.all()
-    first, *lines = str(caught.value).splitlines()
-    assert first == "5 nodes failed:"
-    assert [line[:40].strip() for line in lines] == [
-        "the agent on node 1 (host1) failed: no",
-        "node 2 (host2) did not answer `describ",
-        "node 3 (host3) has flagperf 9.8.7, thi",
-        "the agent on node 4 (host4) cannot be",
-        "the agent on node 5 (host5) answered `",
-    ]
+    words = str(caught.value)
+    assert words.startswith(
+        "5 nodes failed: the agent on node 1 (host1) failed: no disk; node 2 (host2) did not answer"
+    )
+    assert re.findall(r"node (\d) \(", words) == list("12345")
 
 
 def test_a_message_of_many_nodes_is_short() -> None:
     failed = {index: NodeFailed(f"node {index} is away") for index in range(12)}
-    lines = str(combined(failed)).splitlines()
-    assert lines[0] == "12 nodes failed:" and lines[-1] == "  and 2 more nodes" and len(lines) == 12
+    parts = str(combined(failed)).split("; ")
+    assert parts[0] == "12 nodes failed: node 0 is away" and parts[-1] == "and 2 more nodes" and len(parts) == 11
     assert str(combined({7: failed[7]})) == "node 7 is away"
 
 
@@ -182,6 +201,14 @@ time.sleep(0.3); answer('2'); rest()"""
     assert found.given == {0: 1, 1: 2} and set(found.failed) == {0}
 
 
+def test_a_node_that_goes_while_another_is_asked_is_not_the_failure_of_that_one() -> None:
+    allocation = ScriptAllocation("asked(); time.sleep(1); answer('1'); rest()", "time.sleep(0.2); sys.exit()")
+    with open_fleet(allocation) as opened:
+        opened.start([0, 1])
+        assert opened.ask_all("describe", {0: {}}, int, 60.0).all() == [1]
+        assert opened.reached() == [0]
+
+
 @pytest.mark.parametrize(
     ("end", "words"),
     [
@@ -199,12 +226,33 @@ def test_an_agent_that_ends_or_raves_is_lost_with_what_is_known(end: str, words:
 
 
 def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
-    class Explaining(ScriptAllocation):
-        def explain(self, node: Node) -> str:
-            return f"Slurm says that {node.name} is down"
-
     found = ask(Explaining("asked(); sys.exit(4)"))
     assert str(found.failed[0]) == ("the agent on node 0 (host0) ended (exit code 4). Slurm says that host0 is down")
+
+
+def test_a_cluster_is_not_asked_about_lost_nodes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanations, "EXPLAIN_SECONDS", 0.3)
+    allocation = Explaining(*["asked(); sys.exit(4)"] * 8)
+    with open_fleet(allocation) as opened:
+        found = opened.ask_all("describe", {index: {} for index in range(8)}, int, 60.0)
+        assert allocation.started.count(-1) == 2
+        explained = {index for index, error in found.failed.items() if "Slurm says" in str(error)}
+        assert len(found.failed) == 8 and len(explained) == 2
+        assert {index for index in range(8) if opened.explained(index)} == explained  # what was said is kept
+
+
+def test_an_agent_that_somebody_else_has_told_to_stop_is_named() -> None:
+    """While it is asked, and before."""
+    leaving = "asked(); say('leaving', signal='SIGTERM'); answer('', -9); rest()"
+    told = "the agent on node 0 (host0) was told to stop by SIGTERM. Slurm says that host0 is down"
+    assert str(ask(Explaining(leaving, answering(5))).failed[0]) == told
+    answers_first = "asked(); answer('1'); say('leaving', signal='SIGTERM'); rest()"
+    with open_fleet(Explaining(answers_first, answering(5))) as opened:
+        assert opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0).given == {0: 1, 1: 5}
+        while 0 not in opened._leaving:
+            opened.poll(1.0)
+        found = opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0)
+        assert str(found.failed[0]) == told and found.given == {1: 5}
 
 
 def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

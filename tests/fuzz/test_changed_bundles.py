@@ -22,6 +22,7 @@ from flagperf.verify import verify_bundle
 pytestmark = pytest.mark.run
 
 RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+COMPARED = "20261117T094508Z-distilbert-cpu-1x2-f18753"
 SETTINGS = ["data.rows=256", "data.eval_rows=50", "training.epochs=1", "evaluation.target=0"]
 
 DIGITS_PER_FILE = 60
@@ -42,6 +43,8 @@ COMMANDS: tuple[Callable[[Path], list[str]], ...] = (
     lambda bundle: ["report", str(bundle), "--format", "json"],
     lambda bundle: ["align", str(bundle), str(bundle)],
     lambda bundle: ["align", str(bundle), str(bundle), "--json"],
+    lambda bundle: ["compare", str(bundle), str(RECORDED / COMPARED), "--allow-simulated"],
+    lambda bundle: ["compare", str(RECORDED / COMPARED), str(bundle), "--allow-simulated", "--format", "csv"],
 )
 
 

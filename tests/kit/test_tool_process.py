@@ -12,6 +12,7 @@ import pytest
 
 from flagperf.kit import run_tool
 from flagperf.kit.tool_process import _abandon
+from live_processes import is_alive
 
 
 def test_a_tool_that_works_gives_its_output() -> None:
@@ -65,7 +66,7 @@ def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None
     tool = psutil.Process(int(note.read_text()))
     _abandon(process)
     assert process.returncode == -signal.SIGKILL
-    wait_until(lambda: not tool.is_running() or tool.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not is_alive(tool))
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

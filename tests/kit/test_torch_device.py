@@ -56,10 +56,12 @@ class Backend(TorchDeviceBackend):
     ],
 )
 def test_one_card_is_joined_by_what_torch_tells(told: dict[str, Any], device: Device, mapping: str) -> None:
+    pytest.importorskip("torch")
     assert Backend(told)._identify(0, [device]) == (device, mapping)
 
 
 def test_the_order_of_torch_is_not_the_order_of_the_cards() -> None:
+    pytest.importorskip("torch")
     other = msgspec.structs.replace(CARD, id="GPU-2", uuid=f"GPU-{SECOND}", pci_address="0000:38:00.0")
     backend = Backend({"uuid": SECOND}, {"uuid": FIRST})
     assert [backend._identify(rank, [CARD, other])[0] for rank in range(2)] == [other, CARD]
@@ -139,6 +141,7 @@ def test_the_call_may_be_in_a_library_of_its_own_with_another_order_of_arguments
         pci_address_arguments = ("device", "address", "length")
         pci_address_library = str(tmp_path / "libacmert.so")
 
+    pytest.importorskip("torch")
     other = msgspec.structs.replace(CARD, id="GPU-2", pci_address="0000:38:00.0")
     assert OutOfTree({})._identify(0, [other])[1] == "none"
     assert "acmertPciAddress cannot be asked for PCI addresses" in capfd.readouterr().err

@@ -98,3 +98,11 @@ def test_what_did_not_arrive_as_it_was_is_named(parts: BundleParts, digests: dic
     with pytest.raises(NodeFailed, match=f"{next(iter(digests))} did not arrive as it is on the node"):
         parts.finish(0, FilesComplete(digests))
     assert not parts.complete
+
+
+def test_recorded_operators_are_a_file_of_a_node_that_was_to_record(bundle: Path) -> None:
+    job = make_run("a").job
+    part = FilePart("events/operators-00000.json", 0, b"{}")
+    BundleParts(msgspec.structs.replace(job, record_steps=3), bundle).take(0, part)
+    with pytest.raises(NodeFailed, match="no file of its own"):
+        BundleParts(job, bundle).take(0, part)

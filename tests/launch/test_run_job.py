@@ -44,6 +44,7 @@ def record():
     first, num_ranks = order["first_rank"], len(order["job"]["nodes"][0]["devices"])
     for rank in range(first, first + num_ranks):
         open(order["directory"] + f"/events/rank-{rank:05d}.jsonl", "w").close()
+    open(order["directory"] + f"/samples/node-{order['node_index']:03d}.jsonl", "w").close()
 verb, order = asked()
 """
 
@@ -137,6 +138,26 @@ def test_every_node_gets_its_own_part_of_the_job(tmp_path: Path) -> None:
     )
     finished = FinishedJob(tmp_path, *(check.replace("INDEX", str(index)) for index in range(2)))
     assert finished.ending == Ending("succeeded")
+
+
+PARENT = 'order["directory"] + "/events/parent.jsonl"'
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (f"os.remove({PARENT})", "parent.jsonl: No such file or directory"),
+        (f"os.truncate({PARENT}, 0)", "parent.jsonl has 1 events, 2 were written"),
+        (f"open({PARENT}, 'ab').write(b'garbage\\n')", "parent.jsonl: line 2 is not a valid event: "),
+        ("os.remove(order['directory'] + '/samples/node-000.jsonl')", "samples/node-000.jsonl is missing"),
+    ],
+)
+def test_a_file_that_somebody_changes_during_the_run_makes_it_a_failed_one(
+    tmp_path: Path, damage: str, why: str
+) -> None:
+    finished = FinishedJob(tmp_path, f"import os; record(); {damage}; tell({ended(None)!r}); close(); rest()")
+    status, reason = said(finished.ending)
+    assert status == "failed" and "cannot be read" in reason and why in reason
 
 
 def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import math
 import msgspec
 import pytest
 from curve_builders import STATED, curve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flagperf.metrics import RULES, CurveData, StepGap, align_curves, changed_values, obstacles, unstated
@@ -209,7 +209,6 @@ real_losses = st.lists(st.floats(1e-3, 1e3), min_size=21, max_size=40)
 rules = st.sampled_from(list(RULES.values()))
 
 
-@settings(deadline=None, max_examples=100)
 @given(loss_pairs, rules)
 def test_any_two_curves_get_a_verdict_in_which_all_steps_are_accounted_for(pairs, rule):
     alignment = judged([a for a, _ in pairs], [b for _, b in pairs], rule)
@@ -222,7 +221,6 @@ def test_any_two_curves_get_a_verdict_in_which_all_steps_are_accounted_for(pairs
     msgspec.json.encode(alignment)
 
 
-@settings(deadline=None, max_examples=100)
 @given(real_losses, rules)
 def test_a_curve_is_aligned_with_itself(losses, rule):
     alignment = judged(losses, losses, rule)
@@ -230,7 +228,6 @@ def test_a_curve_is_aligned_with_itself(losses, rule):
     assert (alignment.mean_error, alignment.largest.error, alignment.drift_per_step or 0.0) == (0, 0, 0)
 
 
-@settings(deadline=None, max_examples=100)
 @given(real_losses, st.floats(0, 0.5))
 def test_a_constant_factor_is_judged_by_its_size(losses, error):
     alignment = judged([loss * (1 + error) for loss in losses], losses)
@@ -239,7 +236,6 @@ def test_a_constant_factor_is_judged_by_its_size(losses, error):
         assert alignment.aligned == (error < TWO_PERCENT.limit)
 
 
-@settings(deadline=None, max_examples=100)
 @given(real_losses, st.data())
 def test_exact_is_aligned_only_where_no_loss_differs(losses, data):
     step = data.draw(st.integers(1, len(losses)))

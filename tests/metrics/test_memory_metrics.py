@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from metric_builders import (
     GIB,
@@ -241,7 +241,6 @@ CARDS = tuple(f"card-{slot}" for slot in range(4))
     at=st.integers(0, 19),
     slot=st.integers(0, len(CARDS) - 1),
 )
-@settings(deadline=None, max_examples=60)
 def test_one_high_reading_is_found_on_its_card_at_its_time(levels, at, slot):
     """Whatever the four cards say below 15 GiB, a single reading of 16 GiB is the peak, where and when it was."""
     at = min(at, len(levels) - 1)

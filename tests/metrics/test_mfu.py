@@ -206,3 +206,9 @@ def test_only_padding_was_computed():
     metrics = run(tokens=0, padded=80)
     assert metrics["mfu"].value == pytest.approx(0.48)
     assert metrics["mfu_useful"].reason == "not_measured"
+
+
+def test_a_measured_peak_is_said_and_so_is_its_confidence():
+    assert "measured_peak" in run(with_peak(measured_by="r"))["mfu"].marks
+    assert "medium_peak" not in run(with_peak(measured_by="r"))["mfu"].marks
+    assert {"measured_peak", "medium_peak"} <= set(run(with_peak(measured_by="r", confidence="medium"))["mfu"].marks)

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from metric_builders import MODEL, make_job, metrics_of, rank_file, record_of
 
@@ -89,7 +89,6 @@ def measured(ranks, warmup_steps, starts):
     return metrics_of(make_job([len(ranks)], warmup_steps, peaks=()), record_of(*files))
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs())
 def test_the_three_throughputs_are_nested(run):
     metrics = measured(*run)
@@ -100,7 +99,6 @@ def test_the_three_throughputs_are_nested(run):
         assert values == [None] * 3
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs())
 def test_samples_and_tokens_are_conserved(run):
     ranks, warmup_steps, _ = run
@@ -116,7 +114,6 @@ def test_samples_and_tokens_are_conserved(run):
         assert metrics["padding_ratio"].value == pytest.approx(1 - tokens / positions)
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs())
 def test_p_whole_all_counts_all_steps_over_all_of_training(run):
     metrics = measured(*run)
@@ -125,7 +122,6 @@ def test_p_whole_all_counts_all_steps_over_all_of_training(run):
         assert metrics["p_whole_all"].value * metrics["train_time"].value == pytest.approx(samples)
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs())
 def test_shares_are_shares_and_intervals_hold_their_value(run):
     metrics = measured(*run)
@@ -136,7 +132,6 @@ def test_shares_are_shares_and_intervals_hold_their_value(run):
             assert metric.interval.low <= metric.value <= metric.interval.high
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs(), st.integers(1001, 10**9), st.data())
 def test_compute_beyond_the_window_is_refused(run, excess_ns, data):
     ranks, warmup_steps, starts = run

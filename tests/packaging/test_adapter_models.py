@@ -19,6 +19,10 @@ ROWS = {
     "tdp": ("tdp", ""),
 }
 
+LINKS = {"A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM", "R300"}
+"""Of these the table gives all links of a card in both directions. Bridges between two cards, and sums over several
+cards, are left out."""
+
 
 @pytest.fixture(params=["nvidia", "metax", "hygon", "kunlun"])
 def backend(request: pytest.FixtureRequest) -> DeviceBackend:
@@ -40,6 +44,15 @@ def test_peaks_are_exactly_those_of_the_table(backend: DeviceBackend, table: lis
         )
         for row in table
         if row["metric"] in ROWS and row["value"] not in ("n/a", "unsupported")
+    }
+    published |= {
+        (row["model"], "link_bandwidth"): (
+            float(row["value"]) / 2 * 1e9,
+            f"{row['source']}; half of the sum of both directions",
+            row["confidence"],
+        )
+        for row in table
+        if row["metric"] == "link_bandwidth" and row["model"] in LINKS
     }
     assert published
     assert {(peak.model, peak.row): (peak.value, peak.source, peak.confidence) for peak in backend.peaks()} == published

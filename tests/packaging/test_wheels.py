@@ -1,30 +1,34 @@
-"""What pip makes of flagperf and its adapters: they install from wheels alone, and leave a vendor's torch as it is."""
+"""What `make dist` builds: it installs from wheels alone, leaves a vendor's torch as it is, and is always the same."""
 
 from __future__ import annotations
 
+import email
 import os
 import subprocess
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from wheel_builders import (
     ADAPTERS,
-    build_wheels,
+    ROOT,
     install,
+    make_dist,
     make_environment,
     pretend_installed,
     would_install,
     write_wheel,
 )
 
-LIGHT = ("ClusterShell", "click", "msgspec", "packaging", "pluggy", "psutil", "rich")
+LIGHT = ("ClusterShell", "click", "msgspec", "packaging", "pluggy", "psutil", "rich", "tomli")
 VENDOR_TORCHES = ("1.13.1+git7d2dd01.abi0.dtk2310", "2.1.0+metax2.29")
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheels(tmp_path_factory.mktemp("dist"))
+    return make_dist(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +46,50 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_there_is_a_wheel_of_each_adapter_and_of_flagperf(dist: Path) -> None:
-    names = {path.name.split("-")[0] for path in dist.glob("*.whl")}
-    assert names == {"flagperf", *(f"flagperf_{adapter}" for adapter in ADAPTERS)}
+def test_there_are_a_wheel_and_an_sdist_of_each_adapter_and_of_flagperf_with_one_version(dist: Path) -> None:
+    version = (ROOT / "VERSION").read_text().strip()
+    names = ["flagperf", *(f"flagperf_{adapter}" for adapter in ADAPTERS)]
+    endings = ("-py3-none-any.whl", ".tar.gz")
+    assert {path.name for path in dist.iterdir()} == {f"{name}-{version}{end}" for name in names for end in endings}
     assert set(ADAPTERS) >= {"hygon", "kunlun", "metax", "nvidia"}
+
+
+def test_building_again_elsewhere_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    again = make_dist(tmp_path / "another" / "place")
+    assert {path.name: path.read_bytes() for path in again.iterdir()} == {
+        path.name: path.read_bytes() for path in dist.iterdir()
+    }
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_asks_for_this_flagperf_and_not_for_the_next(adapter: str, dist: Path) -> None:
+    (wheel,) = dist.glob(f"flagperf_{adapter}-*.whl")
+    (needed,) = [each for each in requirements(wheel) if each.name == "flagperf" and each.marker is None]
+    major, minor, patch = map(int, (ROOT / "VERSION").read_text().split("."))
+    assert needed.specifier.contains(f"{major}.{minor}.{patch}")
+    assert needed.specifier.contains(f"{major}.{minor}.{patch + 1}")
+    assert not needed.specifier.contains(f"{major}.{minor + 1}")
+
+
+def requirements(wheel: Path) -> list[Requirement]:
+    with zipfile.ZipFile(wheel) as content:
+        (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(content.read(name))
+    return [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_sdist_of_an_adapter_has_its_tests_and_flagperfs_has_its_documents(adapter: str, dist: Path) -> None:
+    assert f"tests/test_{adapter}_smi.py" in files_of_sdist(dist, f"flagperf_{adapter}")
+    flagperf = files_of_sdist(dist, "flagperf")
+    assert {"README.md", "docs/cli.md", "VERSION"} <= flagperf
+    assert not any(name.startswith(("tests/", "plugins/")) for name in flagperf)
+
+
+def files_of_sdist(dist: Path, name: str) -> set[str]:
+    (path,) = dist.glob(f"{name}-*.tar.gz")
+    with tarfile.open(path) as archive:
+        return {member.partition("/")[2] for member in archive.getnames()}
 
 
 def test_every_wheel_holds_its_licence_and_says_that_its_packages_are_typed(dist: Path) -> None:
@@ -72,6 +116,21 @@ def test_an_adapter_installs_from_the_wheels_alone_and_is_found(adapter: str, di
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith(adapter))
     assert "absent" in line and "looked for" in line
+
+
+def test_an_adapter_that_was_installed_from_the_wheels_passes_its_check(dist: Path, tmp_path: Path) -> None:
+    """In an environment without torch, as on the machine of somebody who never saw this repository."""
+    python = make_environment(tmp_path / "env", *LIGHT, "pytest")
+    install(python, dist, "flagperf-metax")
+    done = subprocess.run(
+        [python.parent / "flagperf", "vendors", "check", "metax"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "metax: offline: pass" in done.stdout
 
 
 @pytest.mark.parametrize("torch", VENDOR_TORCHES)

@@ -1,10 +1,12 @@
-"""Wheels of this repository, wheels that only have metadata, and environments to install them into."""
+"""The distributions of this repository, wheels that only have metadata, and environments to install them into."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,15 +15,26 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+SOURCES = (
+    *("core", "cases", "docs", "plugins", "Makefile", "constraints.txt", "pyproject.toml", "VERSION", ".gitignore"),
+    *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+)
 PIP = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check"]
 
 
-def build_wheels(folder: Path) -> Path:
-    """As `make dist` does."""
-    sources = [str(ROOT), *(str(ROOT / "plugins" / adapter) for adapter in ADAPTERS)]
-    command = [*PIP, "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder)]
-    subprocess.run([*command, *sources], check=True)
-    return folder
+def make_dist(folder: Path) -> Path:
+    """What `make dist` builds from a copy of the sources in this folder."""
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "dist", f"DIST={ROOT / '.venv-dist'}"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "dist"
 
 
 def make_environment(folder: Path, *distributions: str) -> Path:

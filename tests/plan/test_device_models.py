@@ -64,7 +64,7 @@ def plugins(*backends: Backend, references: tuple[PublishedResult, ...] = ()) ->
         device_backends=lambda: given,
         vendor_word=lambda word: word.lower(),
         broken_adapters=lambda: ["old 1: too old"],
-        cases=lambda: {"toy": case},
+        complete_cases=lambda: {"toy": case},
     )
 
 

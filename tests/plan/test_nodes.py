@@ -75,7 +75,10 @@ def test_the_first_nodes_files_are_recorded() -> None:
 
 
 def test_the_problem_of_any_node_counts() -> None:
-    assert checked(GOOD, CheckAnswer(problem="nothing here")).problem == "nothing here"
+    bad = CheckAnswer(problem="nothing here")
+    assert checked(GOOD, bad).problem == "node 1 (host1): nothing here"
+    assert checked(GOOD, bad, bad).problem == "node 1 (host1) and 1 more node: nothing here"
+    assert checked(bad).problem == "nothing here"
 
 
 def test_the_ranks_meet_where_the_first_node_says() -> None:
@@ -94,7 +97,7 @@ def test_this_machine_describes_itself_and_finds_a_port() -> None:
     (cpu,) = [vendor for vendor in facts.vendors if vendor.vendor == "cpu"]
     assert cpu.presence is not None and cpu.presence.state == "present" and cpu.readings
     with open_fleet(LocalAllocation(2)) as fleet:
-        job = with_meeting_place(minimal_job(), fleet, "no-such-interface")  # it is for several machines
+        job = with_meeting_place(minimal_job(), fleet, None)
     assert job.master_address == "127.0.0.1" and 1024 <= job.master_port < 65536
 
 

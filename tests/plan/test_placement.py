@@ -11,6 +11,7 @@ from plan_builders import Backend, node, vendor
 
 from flagperf.api import Device, DeviceBackend, Node
 from flagperf.errors import BadInput, MissingPart
+from flagperf.fleet.channel import node_name
 from flagperf.plan import UserFile, placement
 from flagperf.plan.placement import Placement, find_placement
 from flagperf.plugins import PluginStatus, Provided
@@ -53,6 +54,9 @@ class StandInFleet:
         self.nodes_share_host = share_host
         self.nodes = tuple(Node(f"host{index}", f"10.0.0.{index}") for index in range(num_nodes))
 
+    def name(self, index: int) -> str:
+        return node_name(index, self.nodes[index])
+
     def python(self, index: int) -> str:
         return sys.executable
 
@@ -90,9 +94,21 @@ def test_variables_that_may_hide_cards_are_named_with_their_values(find: Any, mo
 
 
 def test_nodes_of_different_vendors_need_a_word(find: Any) -> None:
-    with pytest.raises(BadInput, match=r"cards of different vendors \(acme, cpu\); choose with --vendor"):
+    where = r"\(acme on node 0 \(host0\), cpu on node 1 \(host1\)\)"
+    with pytest.raises(BadInput, match=rf"cards of different vendors {where}; choose with --vendor"):
         find(node(CPU, ACME), node(CPU, ABSENT))
     assert find(node(CPU, ACME), node(CPU, ABSENT), vendor="cpu").backend.vendor == "cpu"
+
+
+def test_a_node_with_other_cards_or_without_is_named(find: Any) -> None:
+    others = vendor("acme", devices=(Device("acme-7", "A2", "A2", 0), CARDS[1]))
+    words = (
+        r"node 1 \(host1\) has other cards \(1 x A2, 1 x A1\) than node 0 \(host0\) \(2 x A1\); choose nodes with the"
+    )
+    with pytest.raises(BadInput, match=words):
+        find(node(CPU, ACME), node(CPU, others), devices=2)
+    with pytest.raises(BadInput, match=r"^node 1 \(host1\): --vendor acme: no usable card on host1"):
+        find(node(CPU, ACME), node(CPU, ABSENT), vendor="acme")
 
 
 def test_cards_of_one_machine_cannot_be_two_nodes(find: Any) -> None:

@@ -27,6 +27,13 @@ def resolved(*assignments: str, user_file: UserFile = NO_FILE, tuning: Layer | N
     return resolve_values(RunSpec("toy", set=assignments, **spec), manifest(), user_file, tuning)
 
 
+def test_a_case_for_several_devices_is_refused_on_fewer_whatever_the_nodes() -> None:
+    needs_four = manifest(min_devices=4)
+    with pytest.raises(BadInput, match="case toy needs at least 4 devices, and --nodes 1 x --devices 2 is 2; give"):
+        resolve_values(RunSpec("toy", devices=2), needs_four, NO_FILE, None)
+    assert resolve_values(RunSpec("toy", nodes=2, devices=2), needs_four, NO_FILE, None)
+
+
 # Layers
 
 

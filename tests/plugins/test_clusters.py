@@ -16,8 +16,8 @@ from flagperf.api import Allocation, Cluster
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.plan import reach_nodes
 from flagperf.plugins import Plugins
+from flagperf.plugins.cluster_answers import cluster_options
 from flagperf.plugins.load import load_entry_points
-from flagperf.plugins.registry import cluster_options
 from flagperf.spec import RunSpec
 
 
@@ -67,7 +67,7 @@ def test_a_cluster_of_hook_api_1_is_refused_and_the_rest_of_its_plugin_works(sit
         "flagperf_clusters: OldYard is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, "
         "see docs/clusters.md"
     )
-    with pytest.raises(BadInput, match=r"unknown cluster 'oldyard'.*flagperf_clustertest1"):
+    with pytest.raises(BadInput, match=r"unknown cluster 'oldyard'.*flagperf-clustertest1 1.0: .* HOOK_API 1"):
         plugins.cluster("oldyard")
     assert plugins.vendor_word("clustertest1") == "clustertest1"
     assert plugins.broken_adapters() == []

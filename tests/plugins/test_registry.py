@@ -120,7 +120,7 @@ def test_a_hook_that_is_not_asked_for_is_not_called(site: Site) -> None:
 
 def test_unknown_words_name_the_plugins_with_problems(site: Site) -> None:
     site.add("registrytest12", "raise OSError('broken')")
-    with pytest.raises(BadInput, match=r"unknown cluster 'moon'; there are none .*registrytest12.*vendors list"):
+    with pytest.raises(BadInput, match=r"unknown cluster 'moon'; there are none .*registrytest12 1.0: .*: broken"):
         load(site).cluster("moon")
 
 

@@ -6,10 +6,9 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import Metric
-from flagperf.metrics.registry import vocabulary
-from flagperf.spec.manifest import Manifest, read_manifest
+from flagperf.plugins import load_plugins
+from flagperf.spec import Manifest
 from flagperf.store.run import RecordedRun
-from flagperf_cases import flagperf_cases
 
 CATEGORIES = {"STEM": 0.3541, "humanities": 0.4219, "social sciences": 0.5102, "other": 0.5233}
 FILES = (
@@ -19,8 +18,7 @@ FILES = (
 
 
 def llama_manifest() -> Manifest:
-    (path,) = [case.manifest for case in flagperf_cases() if case.manifest.parent.name == "llama2_7b_finetune"]
-    return read_manifest(path, vocabulary())
+    return load_plugins().case("llama2_7b_finetune").manifest
 
 
 def llama_runs() -> list[RecordedRun]:

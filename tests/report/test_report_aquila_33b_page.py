@@ -11,12 +11,11 @@ from report_parsing import LANGUAGES, performance, tables, unpadded
 from flagperf.api import DataFile, Peak, precision
 from flagperf.errors import BadInput
 from flagperf.messages import message
-from flagperf.metrics.registry import vocabulary
+from flagperf.plugins import load_plugins
 from flagperf.report import page
-from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/aquila_33b/case.toml", vocabulary())
+MANIFEST = load_plugins().case("aquila_33b").manifest
 PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
 FILES = (
     "ckpts/latest_checkpointed_iteration.txt",

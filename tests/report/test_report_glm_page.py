@@ -9,13 +9,12 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, performance, tables
 
 from flagperf.api import DataFile, Peak, precision
-from flagperf.metrics.registry import vocabulary
+from flagperf.plugins import load_plugins
 from flagperf.report import page
-from flagperf.spec import read_manifest
 from flagperf.store.run import Ending
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/glm/case.toml", vocabulary())
+MANIFEST = load_plugins().case("glm").manifest
 PEAK = Peak("MetaX C500", "fp16", 240e12, "MetaX C500 product brief", "high")
 
 

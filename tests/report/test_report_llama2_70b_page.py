@@ -10,12 +10,11 @@ from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, 
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
-from flagperf.metrics.registry import vocabulary
+from flagperf.plugins import load_plugins
 from flagperf.report import page, run_report, to_json, to_terminal
-from flagperf.spec import read_manifest
 
 ROOT = Path(__file__).parents[2]
-MANIFEST = read_manifest(ROOT / "cases/flagperf_cases/llama2_70b/case.toml", vocabulary())
+MANIFEST = load_plugins().case("llama2_70b").manifest
 PEAK = Peak("MetaX C500", "bf16", 240e12, "MetaX C500 product brief", "high")
 STAGES = [9, 9, 10, 10, 10, 11, 11, 10]
 

@@ -146,6 +146,16 @@ def test_counts_of_used_devices_do_not_split_an_environment():
     assert "devices used per node: 1, 8" in text
 
 
+def test_the_link_to_the_host_is_shown_where_it_is_known_each_kind_once():
+    plan = job()
+    links = ({"pcie": "Gen4 x16"}, {"pcie": "Gen4 x16"}, {"pcie": "Gen4 x8", "pcie_now": "Gen1 x8"})
+    devices = tuple(changed(device(index), properties=given) for index, given in enumerate(links))
+    made = recorded(plan=changed(plan, nodes=(changed(plan.nodes[0], devices=devices),)))
+    assert "  - Host link: PCIe Gen4 x16, PCIe Gen4 x8 (Gen1 x8 when it was looked at)\n" in page([made], "en")
+    assert "  - 主机链路：PCIe Gen4 x16" in page([made], "zh")
+    assert "Host link" not in page([recorded()], "en")
+
+
 def test_device_of_unknown_size_and_bundle_without_environment():
     plan = job()
     unsized = changed(device(0), memory_bytes=None)

@@ -133,3 +133,17 @@ def test_a_case_of_which_nothing_is_published_has_no_table():
     assert "Published" not in to_terminal(
         run_report([changed(cpu_run(), run=changed(cpu_run().run, manifest=nothing))]), width=80
     )
+
+
+def test_results_of_one_configuration_that_are_published_on_several_pages_are_one_row():
+    first, *_ = MANIFEST.references
+    one = changed(first, values={"p_core": 1.0}, source="training/one.md")
+    other = changed(first, values={"p_train": 2.0}, source="training/other.md")
+    again = changed(first, values={"p_core": 3.0}, source="training/again.md")
+    run = recorded(manifest=changed(MANIFEST, references=(one, other, again)))
+    table = next(each for each in tables(page([run], "en")) if "Source" in each[0])
+    _, _, joined, alone = table
+    found = {head.removeprefix("\\*"): cell for head, cell in zip(table[0], joined, strict=True)}
+    assert (found["p_core"], found["p_train"]) == ("1.0", "2.0")
+    assert "training/one.md" in found["Source"] and "training/other.md" in found["Source"]
+    assert "training/again.md" in alone[-1]

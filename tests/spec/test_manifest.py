@@ -16,7 +16,7 @@ from flagperf.plugins import load_plugins
 from flagperf.report.sections.columns import COLUMNS
 from flagperf.report.sections.rows import ROWS
 from flagperf.report.sections.strategies import STRATEGIES
-from flagperf.spec import Manifest, read_manifest, resolve
+from flagperf.spec import Manifest, read_manifest, resolve, with_references
 from flagperf.spec.values import Layer
 from flagperf.spec.vocabulary import PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS, REPORT_METRICS
 
@@ -165,6 +165,38 @@ values = { p_core = 1.5, acc = 0.5 }
 """
 
 
+def complete(path: Path) -> Manifest:
+    return with_references(read_manifest(path, vocabulary()), path, vocabulary())
+
+
+def test_published_results_may_be_in_a_file_of_their_own_or_in_both(path: Path) -> None:
+    path.write_text(GOOD)
+    assert complete(path).references == ()
+    path.with_name("references.toml").write_text(REFERENCE)
+    assert [each.device for each in complete(path).references] == ["A1"]
+    assert read_manifest(path, vocabulary()).references == ()
+    path.write_text(GOOD + REFERENCE.replace("A1", "A2"))
+    assert [each.device for each in complete(path).references] == ["A2", "A1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("references = 3", "references.toml: [references] Expected a table"),
+        ("[[result]]", "references.toml: unknown key 'result'"),
+        ("[[references", "references.toml is not valid TOML"),
+        (REFERENCE.replace("acc = 0.5", "ac = 0.5"), "references.toml: [[references]] 1 values: unknown metric 'ac'"),
+        (REFERENCE.replace("nodes = 1", "nodes = 0"), "references.toml: [[references]] 1 nodes: must be at least 1"),
+    ],
+)
+def test_a_bad_file_of_published_results_is_named(path: Path, content: str, problem: str) -> None:
+    path.write_text(GOOD)
+    path.with_name("references.toml").write_text(content)
+    with pytest.raises(BadInput) as caught:
+        complete(path)
+    assert problem in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -207,6 +239,17 @@ values = { p_core = 1.5, acc = 0.5 }
             "sequence_key: the value of precision must be a number",
         ),
         ('model = "none"', 'model = "none"\npage_names = { lr = "x" }', "[page_names]: unknown key of [values] 'lr'"),
+        *(
+            ('model = "none"', f'model = "none"\ndata = [{{ name = "d", {words} }}]', f"[[data]] d{problem}")
+            for words, problem in (
+                ('files = ["../x"]', ", files: '../x' is not a path inside --data-dir"),
+                ('files = ["/x"]', ", files: '/x' is not a path inside --data-dir"),
+                ('files = ["x"], url = "ask me"', ", url: must begin with https://; got 'ask me'"),
+                ('files = ["x"], rows = { y = 1 }', ", rows: unknown file 'y'"),
+                ('files = ["{training.batchsize}"]', ": unknown key of [values] 'training.batchsize'"),
+                ('files = ["x"], when = { precison = "fp32" }', ": unknown key of [values] 'precison'"),
+            )
+        ),
         ("batch_size = 8", "batch_size = 0", "[values]: training.batch_size must be at least 1; got 0"),
         ("batch_size = 8", "batch_size = nan", "[values] training.batch_size: must be a string"),
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flagperf.errors import BadInput
@@ -82,7 +82,6 @@ def test_a_second_line_is_not_dropped_in_silence(text: str) -> None:
         assert parse_assignment(text)[1] not in (1, "x")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=30))
 def test_no_text_makes_it_raise_anything_else(text: str) -> None:
     with contextlib.suppress(BadInput):
@@ -236,7 +235,6 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,6}", fullmatch=True), TREES, max_size=4))
 def test_a_tree_comes_back_from_its_flat_form(tree: dict[str, Any]) -> None:
     assert nest(dict(flatten(tree))) == tree

@@ -127,7 +127,7 @@ def test_runs_are_listed_by_time_with_their_status(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a run")
     lines = list_runs(tmp_path)
     assert [line.id[-6:] for line in lines] == ["aaaaaa", "bbbbbb", "cccccc", "dddddd"]
-    assert [line.status for line in lines] == ["succeeded", "succeeded", "running or killed", "unreadable"]
+    assert [line.status for line in lines] == ["succeeded", "succeeded", "unknown", "unreadable"]
 
 
 def test_a_run_is_found_by_path_prefix_or_latest(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_what_was_written_reads_back_as_it_was(tmp_path: Path) -> None:
 
 
 # The folder may be shared: each example writes the whole file anew.
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
     st.dictionaries(st.from_regex(r"[a-z]+\.[a-z_]+", fullmatch=True), st.text() | st.integers(-9, 9) | st.booleans()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -39,3 +40,25 @@ def test_a_damaged_file_is_named_and_nothing_is_measured(bundle: Path, name: str
     assert f"{name}: line 2 is not a valid event" in str(measured.damage)
     assert {metric.value for metric in measured.metrics} == {None} and measured.commands == ()
     assert [metric.name for metric in measured.metrics] == [metric.name for metric in run.metrics]
+
+
+@pytest.mark.parametrize("damage", ["removed", "garbage", "folder", "pipe", "other_pipe", "name"])
+def test_what_the_bundle_cannot_be_read_without_is_a_damage_too(bundle: Path, damage: str) -> None:  # noqa: F811
+    run, path, name = read_bundle(bundle).run, bundle / "environment.json", "environment.json"
+    if damage in ("removed", "folder", "pipe"):
+        path.unlink()
+    if damage == "garbage":
+        path.write_bytes(b"\xff")
+    elif damage == "folder":
+        path.mkdir()
+    elif damage == "pipe":
+        os.mkfifo(path)
+    elif damage == "other_pipe":
+        name = "logs/launcher-000.log"
+        (bundle / name).unlink(missing_ok=True)
+        os.mkfifo(bundle / name)
+    elif damage == "name":
+        name = "logs/a\nb"
+        (bundle / name).touch()
+    measured = measure(bundle, run.job, run.manifest)
+    assert name in str(measured.damage) and measured.commands == ()

@@ -33,6 +33,16 @@ def check_a_tensor_of_the_host_among_a_cards_raises() -> None:
     assert (card + torch.tensor(1.0)).tolist() == [2.0, 2.0, 2.0], "a number is not a tensor of the host"
 
 
+def check_pinned_memory_is_told_apart_also_by_its_views() -> None:
+    import torch
+
+    pageable = torch.ones(8)
+    pinned = pageable.pin_memory()
+    assert pinned.is_pinned() and pinned[2:].is_pinned() and torch.equal(pinned, pageable)
+    assert not pageable.is_pinned() and not torch.ones(8, device="nova").is_pinned()
+    raises(RuntimeError, "only memory of the host", lambda: torch.ones(8, device="nova").pin_memory())
+
+
 def check_tensors_of_two_cards_do_not_meet() -> None:
     import torch
 
@@ -169,7 +179,7 @@ def check_queued_time_passes_only_when_it_is_waited_for() -> None:
 def check_float64_is_refused_where_the_card_has_none() -> None:
     import torch
 
-    raises(TypeError, "nova has no torch.float64", lambda: torch.ones(2, device="nova").double())
+    raises(TypeError, "nova doesn't support torch.float64", lambda: torch.ones(2, device="nova").double())
 
 
 def check_the_first_matrix_product_may_take_longer() -> None:

@@ -1,4 +1,5 @@
-"""Every case in every precision, on the CPU and on the device, in one process per rank: `python device_matrix.py OUT`.
+"""Every case with steps in every precision, on the CPU and on the device, in one process per rank:
+`python device_matrix.py OUT`.
 
 Writes what each run reported: {"cpu": {"glm fp32": {"losses": [...], ...}}, "nova": {...}}. RANK and WORLD_SIZE say
 which rank this is; MASTER_ADDR and MASTER_PORT where the others are.

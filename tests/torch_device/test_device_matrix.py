@@ -1,4 +1,4 @@
-"""All cases in all precisions that they declare, on a device that is not the CPU, on one rank and on two."""
+"""All cases with steps in all precisions that they declare, on a device that is not the CPU, on 1 rank and on 2."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import pytest
 from device_matrix import CHANGES, NOT_ON_CPU
 from nova_machine import HERE, NovaMachine, made_once
 
+from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec.manifest import read_manifest
 from flagperf_cases import flagperf_cases
 
 pytestmark = pytest.mark.run
 
+MANIFESTS = [read_manifest(case.manifest, vocabulary()) for case in flagperf_cases()]
 RUNS = [
-    f"{case.manifest.parent.name} {precision}"
-    for case in flagperf_cases()
-    for precision in read_manifest(case.manifest, vocabulary()).precisions
+    f"{manifest.name} {precision}"
+    for manifest in MANIFESTS
+    if KINDS[manifest.kind].has_steps
+    for precision in manifest.precisions
 ]
 TOLERANCE = {"fp32": 2e-6, "tf32": 2e-3}
 """Relative. Some operators have another formula on devices than on the CPU (silu's gradient), equal but for rounding,

@@ -45,6 +45,24 @@ def test_a_run_on_two_cards_has_all_its_figures_and_a_page(nova: NovaMachine) ->
     assert page.code == 0 and "Nova" in page.stdout
 
 
+def test_collectives_on_two_cards_and_messages_beyond_their_memory(nova_site: Path, tmp_path: Path) -> None:
+    """A row that does not fit says so, and the next one is measured."""
+    machine = NovaMachine(nova_site, tmp_path, card_bytes=CONTEXT_BYTES + 160 * MIB)
+    short = {
+        "collectives.operations": '["all_reduce", "all_to_all"]',
+        "collectives.precisions": '["fp32"]',
+        "collectives.headline": "256KiB",
+        "collectives.sizes": '["256MiB"]',
+        "measure.seconds": "0.01",
+        "measure.min_samples": "10",
+    }
+    settings = [word for key, value in short.items() for word in ("--set", f"{key}={value}")]
+    _, run = ended(machine, machine.flagperf("run", "collectives", "--vendor", "nova", "--devices", "2", *settings), 0)
+    measured = [(row["labels"]["bytes"], row.get("status", "ok")) for row in run["rows"]]
+    assert measured == [("262144", "ok"), ("268435456", "out_of_memory")] * 4
+    assert set(metric(run, "all_reduce_node")["inputs"]["per_device"]) == {"0/NOVA-00", "0/NOVA-11"}
+
+
 def test_out_of_memory_is_4_with_what_the_allocator_had(nova_site: Path, tmp_path: Path) -> None:
     machine = NovaMachine(nova_site, tmp_path, card_bytes=CONTEXT_BYTES + 16 * MIB)
     done = machine.flagperf("run", *CASE, "--set", "training.batch_size=1024")

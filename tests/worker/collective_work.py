@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 from flagperf.worker import collectives
+from flagperf.worker.together import Ranks
+from flagperf.worker.turns import turns
 
 
 def sums(factor: float) -> tuple[list[float], list[torch.dtype]]:
@@ -20,3 +24,23 @@ def sums(factor: float) -> tuple[list[float], list[torch.dtype]]:
     rank = torch.distributed.get_rank()
     mine = ([2**53 - 2, 0.1, -1e300], [1, 0.2, 1e300])[rank]
     return collectives.sum_over_ranks([number * factor for number in mine], 2, "cpu"), crossed
+
+
+def spans_of_turns(seconds: float) -> list[tuple[str, float, float]]:
+    """When this rank's turns began and ended."""
+    rank, spans = torch.distributed.get_rank(), []
+    for turn in turns(rank, Ranks(rank, 3, "cpu")):
+        began = time.monotonic()
+        time.sleep(seconds)
+        spans.append((turn, began, time.monotonic()))
+    return spans
+
+
+def agreed(members: list[int]) -> list[float]:
+    """What some ranks agree on, twice; the others take no part."""
+    rank = torch.distributed.get_rank()
+    ranks = Ranks(rank, 3, "cpu")
+    if rank not in members:
+        return []
+    partners = ranks.some_together(members)
+    return [partners.agree(rank * 1.5), partners.agree(-rank)]

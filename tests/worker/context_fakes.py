@@ -40,6 +40,9 @@ class World:
         self.events += events
         self.now_ns += self.write_ns
 
+    def end(self, event: Event) -> None:
+        self.write(event)
+
     def loader(self, *batches: Any, wait_ns: int = 0) -> Any:
         for batch in batches:
             self.now_ns += wait_ns

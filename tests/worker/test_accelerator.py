@@ -30,6 +30,24 @@ def test_a_world_of_another_size_is_an_error() -> None:
         make_accelerator(CpuBackend(), precision("fp32"), 2, "cpu")
 
 
+def test_a_single_rank_listens_on_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher's variables make accelerate form a group of one."""
+    import psutil
+    import torch
+
+    from flagperf.worker.accelerator import make_accelerator
+
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    try:
+        make_accelerator(CpuBackend(), precision("fp32"), 1, "cpu")
+        listening = [one for one in psutil.Process().net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        assert [one for one in listening if one.laddr.ip in ("0.0.0.0", "::")] == []
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_a_precision_that_would_be_ignored_is_unsupported() -> None:
     from flagperf.worker.accelerator import make_accelerator
 

@@ -120,7 +120,7 @@ def read_tsv(path: Path) -> list[tuple[str, int]]:
     if lines[0] != HEADER:
         raise BadInput(
             f"{path} line 1: expected the header {HEADER!r}, found {lines[0][:60]!r}; "
-            f"there is another version of SST-2 with 6,920 rows and no header, which cannot be used. {GET_SST2}"
+            f"there is another version of SST-2 with 6,920 rows and no header, which cannot be used; {GET_SST2}"
         )
     if len(lines) == 1:
         raise BadInput(f"{path} has a header and no rows; {GET_SST2}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _check_synthetic(model: dict[str, Any]) -> None:
 def _refuse_hdf5(folder: Path) -> None:
     """Checked first: a folder with the original benchmark's files has neither the text nor the vocabulary."""
     missing = [folder / name for name in (TRAIN, VALIDATION) if not (folder / name).exists()]
-    if missing and any(folder.glob("**/*.hdf5")):
+    if missing and any(name.endswith(".hdf5") for _, _, names in os.walk(folder) for name in names):
         raise BadInput(f"{missing[0]} does not exist, and {NO_HDF5}; {GET_RECORD}")
 
 

@@ -126,7 +126,7 @@ def _question(path: Path, number: int, row: list[str]) -> Question:
     if answer not in tuple(LETTERS):
         raise BadInput(
             f"{path} row {number}: the answer must be one of A, B, C and D, found {answer[:20]!r}; other versions of "
-            f"MMLU, with a header or with answers 0 to 3, cannot be used. {GET_MMLU}"
+            f"MMLU, with a header or with answers 0 to 3, cannot be used; {GET_MMLU}"
         )
     return Question(text, tuple(options), LETTERS.index(answer))
 

@@ -1,4 +1,5 @@
-"""`serve` is what a command starts on each node, `probe` what a run starts beside its workers.
+"""`serve` is what a command starts on each node, `probe` what a run starts beside its workers, `sweep` what a command
+starts on its own machine after an agent there was lost.
 
 The first line in each direction is a hello with the flagperf version (`flagperf.spec.hello`): a command of another
 version is refused before its request is decoded.
@@ -19,7 +20,7 @@ from flagperf.plugins import core_version
 from flagperf.plugins.trial import allow_own_threads
 from flagperf.spec import check_hello, hello_line
 
-MODES = ("serve", "probe")
+MODES = ("serve", "probe", "sweep")
 
 
 def main(arguments: list[str]) -> int:

@@ -43,8 +43,7 @@ def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memo
                 env_script=plugins.launcher(backend.vendor).env_script(machine) or "",
             )
             if with_memory:
-                probe, readings = _memory_now(backend, devices, machine, plugins)
-                facts = msgspec.structs.replace(facts, probe=probe, readings=readings)
+                facts = _with_memory(facts, backend, machine, plugins)
         return msgspec.json.decode(msgspec.json.encode(facts), type=VendorFacts)  # as the command will get them
     except BadInput as error:  # for the user to fix: the adapter is not at fault
         return msgspec.structs.replace(_no_findings(given), error=str(error))
@@ -134,6 +133,15 @@ def _no_findings(given: Provided) -> VendorFacts:
 def _failed(given: Provided, error: str) -> VendorFacts:
     words = f"its adapter {given.adapter} failed: {error}"
     return msgspec.structs.replace(_no_findings(given), error=words, has_failed=True)
+
+
+def _with_memory(facts: VendorFacts, backend: DeviceBackend, machine: Machine, plugins: Plugins) -> VendorFacts:
+    """Where the adapter cannot name its probes, its cards are known all the same."""
+    try:
+        probe, readings = _memory_now(backend, facts.devices, machine, plugins)
+    except PluginFailed as error:
+        return msgspec.structs.replace(facts, probe=str(error), has_failed=True)
+    return msgspec.structs.replace(facts, probe=probe, readings=readings)
 
 
 def _memory_now(

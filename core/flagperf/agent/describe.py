@@ -33,6 +33,7 @@ def main(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> NodeFacts:
     backends = plugins.device_backends()
+    plugins.call_adapter_hooks(request.with_memory)
     visibility = [name for given in backends for name in given.value.visibility_variables]
     packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
     asked = [given for given in backends if request.vendor in (None, given.value.vendor)]

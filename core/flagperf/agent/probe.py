@@ -20,7 +20,7 @@ from flagperf.agent.cpu_use import cpu_use
 from flagperf.agent.processes import set_when_closed
 from flagperf.agent.simulation import node_machine
 from flagperf.api import FIGURES, Availability, Machine, MemoryProbe, ProcessReading, Reading
-from flagperf.errors import BundleFailed, Unsupported
+from flagperf.errors import BundleFailed, PluginFailed, Unsupported
 from flagperf.events import (
     EVENT_SCHEMA,
     EventWriter,
@@ -33,7 +33,7 @@ from flagperf.events import (
     this_clock,
 )
 from flagperf.kit.process_tree import die_with_parent
-from flagperf.messages import message
+from flagperf.messages import Message, message
 from flagperf.plugins import load_plugins
 from flagperf.plugins.guard import typed
 from flagperf.spec import ProbeRequest
@@ -70,9 +70,13 @@ def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice
 def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     die_with_parent(signal.SIGKILL)  # it may be stuck in a call of the vendor's library when the agent is killed
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
-    choice = choose_probe(load_plugins(request.plugins).memory_probes(request.vendor), node_machine())
+    try:
+        probes = load_plugins(request.plugins, trial=True).memory_probes(request.vendor)
+    except PluginFailed as error:
+        return _give_up(request, message("tool.words", words=str(error)))
+    choice = choose_probe(probes, node_machine())
     if choice.probe is None:
-        return _give_up(request, choice.not_used)
+        return _give_up(request, _none_available(request.vendor, choice.not_used))
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
     with _writing(request), EventWriter(Path(request.path)) as writer:
         writer.write(
@@ -97,7 +101,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         _list_processes(choice.probe, request, writer)
         _close(choice.probe)
         cpu_seconds, wall_seconds = _cpu_seconds() - began_cpu, time.monotonic() - began
-        writer.write(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
+        writer.end(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
     return 0
 
 
@@ -110,11 +114,14 @@ def _writing(request: ProbeRequest) -> Iterator[None]:
         raise BundleFailed(f"cannot write {request.path}: {error.strerror}") from None
 
 
-def _give_up(request: ProbeRequest, reasons: Mapping[str, str]) -> int:
-    why = message("probe.none", vendor=request.vendor)
-    if reasons:
-        listed = [f"{name}: {reason}" for name, reason in reasons.items()]
-        why = message("probe.none_available", vendor=request.vendor, reasons=listed)
+def _none_available(vendor: str, reasons: Mapping[str, str]) -> Message:
+    if not reasons:
+        return message("probe.none", vendor=vendor)
+    listed = [f"{name}: {reason}" for name, reason in reasons.items()]
+    return message("probe.none_available", vendor=vendor, reasons=listed)
+
+
+def _give_up(request: ProbeRequest, why: Message) -> int:
     with _writing(request), EventWriter(Path(request.path)) as writer:
         writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
     print(why, file=sys.stderr)

@@ -23,7 +23,7 @@ from flagperf.agent.parts import PartsSender
 from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.agent.processes import MARKER, node_marker, set_when_closed, stop_workers
 from flagperf.agent.progress import ProgressFollower
-from flagperf.agent.rendezvous import interface_to
+from flagperf.agent.rendezvous import address_of, interface_to
 from flagperf.agent.simulation import node_machine
 from flagperf.agent.watchdog import folder_prefix
 from flagperf.agent.worker_failure import as_out_of_memory, find_failure
@@ -42,6 +42,7 @@ from flagperf.spec import (
     WorkersLaunchedMessage,
     WorkOrder,
 )
+from flagperf.store.in_use import at_work
 from flagperf.store.paths import FOLDERS, node_log, node_samples, rank_events
 
 POLL_SECONDS = 0.2
@@ -60,7 +61,8 @@ def main(request: bytes, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     with tempfile.TemporaryDirectory(prefix=folder_prefix(order.job.run_id, order.node_index)) as private:
         order_file = Path(private) / "order.json"
         if order.directory:
-            return _run(order, order_file, None, stop, stdout)
+            with at_work(Path(order.directory)):
+                return _run(order, order_file, None, stop, stdout)
         own = Path(private) / "bundle"
         sender = PartsSender(own)
         code = _run(msgspec.structs.replace(order, directory=str(own)), order_file, sender, stop, stdout)
@@ -127,6 +129,8 @@ def _run_workers(
 def _interface(order: WorkOrder) -> str:
     if order.num_nodes == 1:
         return ""
+    if order.interface:
+        address_of(order.interface)  # raises, where the collective library would say something else, or wait
     return order.interface or interface_to(order.job.master_address)
 
 

@@ -218,7 +218,8 @@ class _Server:
             self._verb = _Verb(line)
 
     def _on_signal(self) -> None:
-        """The command is told; what there is to say still reaches it."""
+        """The command is told; what there is to say still reaches it. Then the agent leaves by itself: where a cluster
+        takes the node back, it does not say why before all processes are gone."""
         os.read(self._signals, 64)
         if self._leave_at is None:
             self._leave_at = time.monotonic() + 2 * GRACE_SECONDS
@@ -289,7 +290,8 @@ class _Server:
         if self._has_beats and not self._is_over and now - self._heard_at > limit:
             _pass_on(f"nothing was heard from the command for {limit:g} s: stopping\n".encode())
             self._finish()
-        if self._leave_at is not None and now > self._leave_at:
+        has_said_all = self._verb is None and not self._waiting
+        if self._leave_at is not None and (has_said_all or now > self._leave_at):
             self._finish()
         if self._has_beats and now - self._said_at >= BEAT_SECONDS:
             self._say(Beat())

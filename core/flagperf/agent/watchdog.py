@@ -62,7 +62,7 @@ class Watchdog:
 
     def clean_up(self) -> None:
         """After a run whose own process was killed."""
-        _clean_up(self._told[-1])
+        clean_up(self._told[-1])
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         """After an error of the agent's own, the watchdog does its work as if it had been killed."""
@@ -91,12 +91,12 @@ def _watch(reading: int) -> NoReturn:
             lines = pipe.read().splitlines()
         if lines[-1:] != [_ORDERLY_END]:
             for line in lines:
-                _clean_up(msgspec.json.decode(line, type=RunShare))
+                clean_up(msgspec.json.decode(line, type=RunShare))
     finally:
         os._exit(0)
 
 
-def _clean_up(share: RunShare) -> None:
+def clean_up(share: RunShare) -> None:
     num_killed, _ = kill_marked(node_marker(share.run_id, share.node_index))
     folders = _remove_folders(folder_prefix(share.run_id, share.node_index))
     if num_killed or folders:

@@ -5,7 +5,7 @@ What adapters are built with (reading tools, finding cards, the torchrun launche
 
 from typing import TYPE_CHECKING
 
-from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory
+from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory, ListContents
 from flagperf.api.cluster import AgentProcess, Allocation, Cluster, JobState, Node, NoOptions
 from flagperf.api.device import (
     Activation,
@@ -19,7 +19,18 @@ from flagperf.api.launcher import ContainerNeeds, LaunchCommand, Launcher, NodeS
 from flagperf.api.machine import CommandOutput, Machine
 from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
 from flagperf.api.models import CardModel, Peak
+from flagperf.api.operators import TORCH_LIBRARIES, OperatorLibrary
 from flagperf.api.precision import PRECISIONS, Precision, precision
+from flagperf.api.recording import (
+    Argument,
+    OperatorCall,
+    RecordedRanks,
+    RecordedTensor,
+    Recording,
+    TensorArgument,
+    ValueRange,
+    WordArgument,
+)
 from flagperf.attribute_docs import show_attributes
 from flagperf.lazy_names import lazy_names
 
@@ -39,10 +50,12 @@ else:
 __all__ = [
     "FIGURES",
     "PRECISIONS",
+    "TORCH_LIBRARIES",
     "Activation",
     "AgentProcess",
     "Allocation",
     "AllocatorMemory",
+    "Argument",
     "Availability",
     "CardModel",
     "CaseReference",
@@ -57,19 +70,28 @@ __all__ = [
     "JobState",
     "LaunchCommand",
     "Launcher",
+    "ListContents",
     "Machine",
     "MemoryProbe",
     "NoOptions",
     "Node",
     "NodeShare",
+    "OperatorCall",
+    "OperatorLibrary",
     "Peak",
     "Precision",
     "Presence",
     "ProcessReading",
     "RankFailure",
     "Reading",
+    "RecordedRanks",
+    "RecordedTensor",
+    "Recording",
     "Setting",
+    "TensorArgument",
     "TimingEvent",
+    "ValueRange",
+    "WordArgument",
     "precision",
 ]
 

@@ -39,6 +39,16 @@ class CheckFiles(Protocol):
     def __call__(self, data_dir: Path | None, values: dict[str, Any], /) -> list[DataFile]: ...
 
 
+class ListContents(Protocol):
+    """`listing` of a case.toml, `module:function`: what the case consists of, for `flagperf cases show`.
+
+    Called by the parent, without torch and without cards. Gives tables: title -> rows, each column -> text, with the
+    same columns in all rows of a table. Since HOOK_API 2.
+    """
+
+    def __call__(self) -> dict[str, list[dict[str, str]]]: ...
+
+
 class EstimateMemory(Protocol):
     """`estimate` of a case.toml, `module:function`: the memory of the fullest rank, part by part, in bytes.
 

@@ -30,7 +30,8 @@ class JobState(msgspec.Struct, frozen=True):
     """Where a job is that was put into a cluster's queue. Since HOOK_API 2."""
 
     phase: Literal["queued", "running", "ended", "unknown"]
-    """`unknown`: the cluster knows no such job, or does not any more."""
+    """`ended`: its command is gone too, as far as the cluster knows; where that left no word, its run is then ended by
+    whoever asked. `unknown`: the cluster knows no such job, or does not any more."""
     reason: str = ""
     """The cluster's own words for it, a sentence: what it waits for, or how it ended."""
 
@@ -56,7 +57,8 @@ class Allocation(abc.ABC):
         exactly."""
 
     def explain(self, node: Node) -> str:
-        """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty."""
+        """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty. It is waited for,
+        and should answer within seconds."""
         return ""
 
     def release(self) -> None:

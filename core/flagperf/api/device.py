@@ -202,6 +202,10 @@ class DeviceBackend(abc.ABC):
     def allocator_memory(self) -> AllocatorMemory | None:
         return None
 
+    def cache_bytes(self) -> int | None:
+        """Size of the device's last-level cache, or None if the vendor's software does not tell. Since HOOK_API 2."""
+        return None
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception of the worker means that memory ran out."""
         words = ("out of memory", "can't allocate memory", "cannot allocate memory")

@@ -8,18 +8,22 @@ import msgspec
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """A ceiling of one card model. `row` is a precision's peak row, `memory_bandwidth` (bytes/s) or `tdp` (watts)."""
+    """A ceiling of one card model. `row` says of what."""
 
     model: str
     """`CardModel.name`."""
     row: str
-    """A precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth` or `tdp`."""
+    """A precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth`, `link_bandwidth` (of all links of the card
+    to others of its node together, in one direction; datasheets often add up both) or `tdp`. `host_link`, of the PCI
+    link in one direction, is added by core where sysfs shows it."""
     value: float
     """In FLOP/s, bytes/s or watts: 256 TFLOPS are 256e12."""
     source: str
     """Where the figure comes from, so that others can check it."""
     confidence: Literal["high", "medium", "low"]
     """`low` counts for MFU only with --accept-low-peaks."""
+    measured_by: str = ""
+    """The run that measured it, with --peak-from. Adapters give rated figures and leave it empty. Since HOOK_API 2."""
 
 
 class CardModel(msgspec.Struct, frozen=True):

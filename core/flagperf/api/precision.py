@@ -11,7 +11,8 @@ class Precision(msgspec.Struct, frozen=True):
     """What a precision word stands for. `peak_row` is the row of the vendor's peak table that MFU divides by."""
 
     name: str
-    """What users type: fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16."""
+    """What users type: fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16. A case whose rows have a precision each has
+    `per-row`, which needs nothing of the adapter."""
     storage: str
     """Of weights in the model."""
     compute: str
@@ -20,6 +21,10 @@ class Precision(msgspec.Struct, frozen=True):
     """Of the weights that the optimizer updates."""
     peak_row: str
     """The row of the vendor's peak table that MFU divides by."""
+
+    @property
+    def is_per_row(self) -> bool:
+        return self.name == "per-row"
 
     @property
     def autocast(self) -> str | None:
@@ -36,6 +41,7 @@ PRECISIONS: dict[str, Precision] = {
         ("bf16", "bfloat16", "bfloat16", "bfloat16", "bf16"),
         ("amp-fp16", "float32", "float16", "float32", "fp16"),
         ("amp-bf16", "float32", "bfloat16", "float32", "bf16"),
+        ("per-row", "", "", "", ""),
     )
 }
 

@@ -7,6 +7,7 @@ more than the cores: such a run works and is marked as oversubscribed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from flagperf.api import Activation, Device, DeviceBackend, Machine, Precision, Presence
 from flagperf.kit import TorchrunLauncher, memory_limit_bytes
@@ -45,6 +46,11 @@ class CpuBackend(DeviceBackend):
 
     def synchronize(self) -> None:
         """Operators on the CPU have finished when they return."""
+
+    def cache_bytes(self) -> int | None:
+        """The largest that sysfs lists for the first core: `32768K`."""
+        sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+        return max((int(size[:-1]) << 10 for size in sizes if size.endswith("K")), default=None)
 
     def framework_state(self) -> dict[str, str]:
         import torch

@@ -14,25 +14,21 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
 from flagperf.api import Allocation, Cluster, JobState, Node
 from flagperf.builtin.remote import check_installed, check_options, check_python, first_names, last_words
+from flagperf.builtin.slurm_jobs import NEVER, QUESTION_SECONDS, explain, lost_command, queue_entry
 from flagperf.errors import BadInput, NodeFailed, ToolFailed
 from flagperf.kit import run_tool
 from flagperf.kit.process_tree import die_with_parent
 
-QUESTION_SECONDS = 5.0
-"""For one question to Slurm's controller."""
 SUBMIT_SECONDS = 60.0
 QUEUE_SECONDS = 30.0
 """Between two questions why a job is still in the queue."""
 RELEASE_SECONDS = 10.0
-ENDING_SECONDS = 3.0
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -86,7 +82,7 @@ class SlurmAllocation(Allocation):
         ]
 
     def explain(self, node: Node) -> str:
-        return "; ".join(filter(None, [_job_trouble(self.job), _node_trouble(node.name)]))
+        return explain(self.job, node.name)
 
     def release(self) -> None:
         if self._held is not None:
@@ -123,17 +119,24 @@ class SlurmCluster(Cluster):
         with tempfile.NamedTemporaryFile("w", prefix="flagperf-", suffix=".sh") as script:
             script.write(f"#!/bin/sh\nexec {shlex.join(command)}\n")
             script.flush()
-            own = ["--parsable", "--no-requeue", f"--output={log.replace('%', '%%')}", script.name]
-            output = run_tool(["sbatch", *_request(num_nodes, options), *own], SUBMIT_SECONDS)
+            own = ["--parsable", "--no-requeue", "--open-mode=append", f"--output={log.replace('%', '%%')}"]
+            output = run_tool(["sbatch", *_request(num_nodes, options), *own, script.name], SUBMIT_SECONDS)
         if not output.ok:
             raise BadInput(f"sbatch did not take the job: {last_words(output)}")
-        return output.stdout.strip().partition(";")[0]
+        job = output.stdout.strip().partition(";")[0]
+        with contextlib.suppress(ToolFailed):  # it is in the queue, whatever the controller does now
+            found = queue_entry(job)
+            if found is not None and found.phase == "queued" and found.reason in NEVER:
+                _answer("scancel", job)
+                raise _never(found.reason)
+        return job
 
     def job_state(self, job: str) -> JobState:
-        found = _queue_entry(_checked_job(job))
+        found = queue_entry(_checked_job(job))
         if found is None:
             return JobState("unknown", f"Slurm knows no job {job} any more")
-        return JobState(found.phase, found.sentence(job))
+        lost = lost_command(job, found)
+        return JobState("ended", lost) if lost else JobState(found.phase, found.sentence(job))
 
     def cancel(self, job: str) -> None:
         state = self.job_state(job)
@@ -238,11 +241,11 @@ class HeldJob:
         job = self._job()
         found = None
         with contextlib.suppress(ToolFailed):  # asked again later
-            found = _queue_entry(job) if job else None
+            found = queue_entry(job) if job else None
         if found is None or found.phase != "queued" or found.reason == told:
             return told
-        if found.reason in _NEVER:
-            raise BadInput(f"Slurm would never start the job: {found.reason}; it was taken back")
+        if found.reason in NEVER:
+            raise _never(found.reason)
         print(f"flagperf: {found.sentence(job)}", file=sys.stderr)
         return found.reason
 
@@ -263,73 +266,12 @@ class HeldJob:
         return os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace")
 
 
-# --- what Slurm says of jobs and nodes --------------------------------------------------------------------------------
-
-_QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-_AT_WORK = frozenset(
-    {"CONFIGURING", "RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"}
-)
-_NEVER = frozenset(
-    {"AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionConfig", "PartitionNodeLimit"}
-    | {"PartitionTimeLimit"}
-)
-"""Reasons that only another request, or an operator, can change."""
-
-_SAID = {
-    "BOOT_FAIL": "ended, because a node did not boot",
-    "CANCELLED": "was cancelled",
-    "COMPLETED": "has ended",
-    "COMPLETING": "is ending",
-    "DEADLINE": "ended at its deadline",
-    "FAILED": "has failed",
-    "NODE_FAIL": "ended, because one of its nodes failed",
-    "OUT_OF_MEMORY": "ran out of memory",
-    "PREEMPTED": "was preempted by another job",
-    "REVOKED": "was taken by another cluster",
-    "RUNNING": "is running",
-    "STOPPED": "is stopped",
-    "SUSPENDED": "is suspended",
-    "TIMEOUT": "reached its time limit",
-}
-
-
-class QueueEntry(msgspec.Struct, frozen=True):
-    """As squeue shows a job."""
-
-    state: str
-    time_limit: str
-    reason: str
-
-    @property
-    def phase(self) -> Literal["queued", "running", "ended"]:
-        if self.state in _QUEUED:
-            return "queued"
-        return "running" if self.state in _AT_WORK else "ended"
-
-    def sentence(self, job: str, was_running: bool = False) -> str:
-        return f"Slurm's job {job} {self._words(was_running)}"
-
-    def _words(self, was_running: bool) -> str:
-        if self.phase == "queued":
-            return f"{'was put back into' if was_running else 'is in'} the queue ({self.state}, {self.reason})"
-        if self.state == "TIMEOUT":
-            return f"reached its time limit of {self.time_limit}"
-        return _SAID.get(self.state, f"is in the state {self.state}")
-
-
-def _queue_entry(job: str) -> QueueEntry | None:
-    """None where the controller has forgotten the job, as it does some minutes after its end. Raises ToolFailed where
-    there is no answer."""
-    command = ["squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T|%l|%r"]
-    output = run_tool(command, QUESTION_SECONDS)
-    if not output.ok and "invalid job id" not in output.stderr.lower():
-        raise ToolFailed(f"Slurm does not say what became of job {job}: {last_words(output)}")
-    fields = output.stdout.strip().split("|", 2)
-    return QueueEntry(*fields) if len(fields) == 3 else None
+def _never(reason: str) -> BadInput:
+    return BadInput(f"Slurm would never start the job: {reason}; it was taken back")
 
 
 def _check_running(job: str) -> None:
-    found = _queue_entry(_checked_job(job))
+    found = queue_entry(_checked_job(job))
     if found is None or found.phase != "running":
         what = found.sentence(job) if found else f"Slurm knows no job {job}"
         raise BadInput(f"SLURM_JOB_ID is {job}, but {what}; leave that shell, or unset SLURM_JOB_ID to ask for nodes")
@@ -339,27 +281,6 @@ def _checked_job(job: str) -> str:
     if not job.isascii() or not job.isdigit():
         raise BadInput(f"{job!r} is no number of a job of Slurm")
     return job
-
-
-def _job_trouble(job: str) -> str:
-    """Empty where the job goes on. Until all of its processes have ended, Slurm does not say how it ended."""
-    deadline = time.monotonic() + ENDING_SECONDS
-    try:
-        while (found := _queue_entry(job)) and found.state == "COMPLETING" and time.monotonic() < deadline:
-            time.sleep(0.2)
-    except ToolFailed as error:
-        return str(error)
-    return found.sentence(job, was_running=True) if found and found.state not in ("CONFIGURING", "RUNNING") else ""
-
-
-def _node_trouble(name: str) -> str:
-    """`*` after the state: it does not respond."""
-    output = run_tool(["sinfo", "--noheader", f"--nodes={name}", "--format=%T|%E"], QUESTION_SECONDS)
-    state, _, reason = output.stdout.strip().partition("\n")[0].partition("|")
-    if not output.ok or not re.match(r"down|fail|error|unknown|.*\*$", state):
-        return ""
-    why = f" ({reason.strip()})" if reason.strip() not in ("", "none") else ""
-    return f"Slurm has node {name} as {state}{why}"
 
 
 def _answer(*command: str) -> str:

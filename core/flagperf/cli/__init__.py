@@ -18,11 +18,18 @@ COMMANDS = {
     "devices": "flagperf.cli.devices:devices",
     "nodes": "flagperf.cli.nodes:nodes",
     "env": "flagperf.cli.env:env",
+    "data": "flagperf.cli.data:data",
     "plan": "flagperf.cli.plan:plan",
     "run": "flagperf.cli.run:run",
     "runs": "flagperf.cli.runs:runs",
     "report": "flagperf.cli.report:report",
+    "compare": "flagperf.cli.compare:compare",
     "align": "flagperf.cli.align:align",
+    "pages": "flagperf.cli.pages:pages",
+    "import": "flagperf.cli.import_pages:import_pages",
+    "site": "flagperf.cli.site:site",
+    "export": "flagperf.cli.export:export",
+    "schema": "flagperf.cli.schema:schema",
     "completion": "flagperf.cli.completion:completion",
 }
 
@@ -60,7 +67,8 @@ def cli() -> None:
     """Measure AI accelerators of any vendor with the same benchmark cases.
 
     Exit codes: 0 succeeded; 1 a bug in flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out; 6 unsupported;
-    7 target missed or not aligned; 8 does not fit; 130 interrupted.
+    7 target missed, not aligned or findings; 8 does not fit; 9 a limit of `compare --fail-if` is broken;
+    130 interrupted.
     """
 
 

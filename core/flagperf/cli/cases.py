@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import click
 
+from flagperf.api import ListContents
 from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_case
 from flagperf.cli.groups import CommandGroup
@@ -23,7 +25,7 @@ def cases() -> None:
 def list_cases(as_json: bool) -> None:
     """List all cases, with the reason where one cannot be used."""
     plugins = load_plugins()
-    found = plugins.cases()
+    found = plugins.complete_cases() if as_json else plugins.cases()
     for status in plugins.case_problems():
         note(f"plugin {status.name} ({status.distribution} {status.version}): {status.problem}")
     if as_json:
@@ -48,7 +50,24 @@ def show(case: str, as_json: bool) -> None:
     from flagperf.cli.terminal import show as show_document  # not at the top: `cases list` has no use for it
     from flagperf.report import case_report
 
-    show_document(case_report(found.manifest, Path(found.reference.manifest).parent))
+    show_document(case_report(found.manifest, Path(found.reference.manifest).parent, _contents(found)))
+
+
+def _contents(case: Case) -> dict[str, list[dict[str, str]]]:
+    """What the case says it consists of, as tables."""
+    reference = case.manifest.listing
+    if reference is None:
+        return {}
+    from flagperf.plugins.guard import ask  # not at the top: `cases list` calls nothing
+
+    module, _, name = reference.partition(":")
+
+    def call() -> dict[str, list[dict[str, str]]]:
+        function: ListContents = getattr(importlib.import_module(module), name)
+        return function()
+
+    found: dict[str, list[dict[str, str]]] = ask(case.plugin, reference, call, dict[str, list[dict[str, str]]])
+    return found
 
 
 def _profiles(case: Case) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import sys
 from collections.abc import Iterator, Sequence
 
 from flagperf.cli.output import echo
@@ -17,9 +18,19 @@ LEAST_FOLDED = 16
 
 
 def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    width = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
-    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], width):
+    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], _terminal_columns()):
         echo(line)
+
+
+def _terminal_columns() -> int:
+    """As shutil.get_terminal_size, whose import (with every format of archives) costs what reading all cases does."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or PIPE_COLUMNS  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return PIPE_COLUMNS
 
 
 def fitted(table: Sequence[Sequence[str]], width: int) -> Iterator[str]:

@@ -55,6 +55,13 @@ def complete_cluster(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 
 @_offers
+def complete_schema(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    from flagperf.schemas import SCHEMAS
+
+    return [(name, entry.about) for name, entry in SCHEMAS.items()]
+
+
+@_offers
 def complete_profile(ctx: click.Context) -> Iterable[tuple[str, str]]:
     return [(name, profile.about["en"]) for name, profile in _manifest(ctx).profiles.items()]
 
@@ -75,11 +82,18 @@ def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 
 @_offers
+def complete_status(_ctx: click.Context) -> Iterable[tuple[str, str]]:
+    from flagperf.store.run_line import STATUSES
+
+    return [(status, "") for status in STATUSES]
+
+
+@_offers
 def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
     from flagperf.store.listing import list_runs, runs_directory
 
     lines = list_runs(runs_directory(ctx.params.get("runs_dir")))
-    return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the newest run")]
+    return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the latest that has finished")]
 
 
 def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -13,12 +13,13 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from flagperf.cli.completers import complete_file, complete_run
-from flagperf.cli.verified import damage_explains, warn_unless_verified
+from flagperf.cli.run_argument import find_run
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.metrics import RULES, LossCurve, Rule
 from flagperf.store.curves import curve_of_run, read_curve
-from flagperf.store.listing import find_run
+from flagperf.verify import damage_explains
 
 F = TypeVar("F", bound=Callable[..., Any])
 

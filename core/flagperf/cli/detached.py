@@ -1,41 +1,40 @@
 """Runs that go on without the command that asked for them: the command itself is put into the cluster's queue.
 
-Each has a folder in the runs directory, which the nodes have to share: what was asked for, the log of the command, and
-at the end its exit code.
+Each has a folder in the runs directory, which the nodes have to share: what was asked for, the log of the command,
+which run it began, and at the end its exit code. `attached.py` follows it from outside.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import secrets
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from flagperf.cli.options import note
-from flagperf.cli.output import echo_message, echo_text
-from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, FlagPerfError
-from flagperf.files import read_regular
+from flagperf.errors import BadInput, BundleInUse, FlagPerfError, NodeFailed
+from flagperf.files import read_regular, write_atomically
 from flagperf.plan.reach import given_cluster_options
-from flagperf.plugins import Plugins, load_plugins
-from flagperf.plugins.registry import cluster_options
+from flagperf.plugins import Plugins
+from flagperf.plugins.cluster_answers import cluster_options
 from flagperf.spec import RunSpec
-from flagperf.store.bundle import write_atomically
+from flagperf.store.alive import Begun
+from flagperf.store.paths import DETACHED, DETACHED_END, DETACHED_RUN, RUN_FILE
 
-FOLDER = "detached"
-POLL_SECONDS = 1.0
-STATE_SECONDS = 5.0
-"""Between two questions to the cluster."""
-
+JOB_FILE, LOG_FILE = "job.json", "log"
 MAX_RECORD_BYTES = 1 << 20
+
+T = TypeVar("T")
 
 _FLAGS = {
     "timeout_seconds": "--timeout",
+    "replay": "--from",
+    "replay_rank": "--from-rank",
     "cluster_options": "--cluster-option",
     "container_options": "--container-option",
 }
@@ -50,27 +49,32 @@ class Submitted(msgspec.Struct, frozen=True):
     submitted: str
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """Written by the command at its end."""
+class Finished(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Written by the command at its end, or by whoever ended its run in its place."""
 
     exit_code: int
+    said: str = ""
+    """What is not in the log: how a run ended whose command was gone."""
 
 
-def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path) -> Submitted:
-    """Raises BadInput where the cluster has no queue, or does not take the job; then nothing is left."""
+def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path, more: Sequence[str] = ()) -> Submitted:
+    """`more` are options of `run` that are no part of the request.
+
+    Raises BadInput where the cluster has no queue, or does not take the job; then nothing is left."""
     cluster = plugins.cluster(spec.cluster)
     options = cluster_options(cluster, given_cluster_options(spec, plugins))
     now = datetime.datetime.now(datetime.timezone.utc)
-    folder = runs_dir.absolute() / FOLDER / f"{now:%Y%m%dT%H%M%SZ}-{spec.case}-{secrets.token_hex(3)}"
-    command = [sys.executable, "-m", "flagperf", "run", *arguments(spec), "--runs-dir", str(runs_dir.absolute())]
+    folder = runs_dir.absolute() / DETACHED / f"{now:%Y%m%dT%H%M%SZ}-{spec.case}-{secrets.token_hex(3)}"
+    command = [sys.executable, "-m", "flagperf", "run", *arguments(spec), *more]
+    command += ["--runs-dir", str(runs_dir.absolute())]
     folder.mkdir(parents=True)
     try:
-        job = cluster.submit([*command, "--detached-in", str(folder)], spec.nodes, options, str(folder / "log"))
+        job = cluster.submit([*command, "--detached-in", str(folder)], spec.nodes, options, str(folder / LOG_FILE))
     except BaseException:
         _remove_empty(folder, runs_dir.absolute())
         raise
     submitted = Submitted(cluster.name, job, spec.case, now.isoformat(timespec="seconds"))
-    write_atomically(folder / "job.json", msgspec.json.encode(submitted))
+    write_atomically(folder / JOB_FILE, msgspec.json.encode(submitted))
     return submitted
 
 
@@ -100,8 +104,11 @@ def arguments(spec: RunSpec) -> list[str]:
 
 @contextlib.contextmanager
 def finishing(folder: str | None) -> Iterator[list[int]]:
-    """Around a run in a queue: takes its exit code, also where it could not be started."""
+    """Around a run in a queue: takes its exit code, also where it could not be started. Raises NodeFailed where it was
+    started before."""
     code: list[int] = []
+    if folder is not None:
+        _begin(Path(folder))
     try:
         yield code
     except FlagPerfError as error:
@@ -112,51 +119,70 @@ def finishing(folder: str | None) -> Iterator[list[int]]:
         raise
     finally:
         if folder is not None:
-            finished = Finished(code[0] if code else 1)
-            write_atomically(Path(folder) / "finished.json", msgspec.json.encode(finished))
+            _finish(Path(folder), Finished(code[0] if code else 1))
 
 
-def attach(word: str, runs_dir: Path) -> int:
-    """Print its log as it grows, until it has ended. Gives its exit code."""
-    folder, submitted = _find(word, runs_dir)
-    cluster, asked_at, ending = load_plugins().cluster(submitted.cluster), 0.0, ""
-    with contextlib.ExitStack() as stack:
-        log = None
-        while True:
-            is_over = (folder / "finished.json").exists()
-            if log is None and (folder / "log").exists():
-                log = stack.enter_context((folder / "log").open("rb"))
-            if log is not None:
-                echo_text(log.read().decode(errors="replace"))
-            if is_over:
-                content = read_regular(folder / "finished.json", MAX_RECORD_BYTES)
-                return msgspec.json.decode(content, type=Finished).exit_code
-            if ending:  # and still no word of the command
-                echo_message(f"flagperf: {ending}")
-                return 3
-            if time.monotonic() - asked_at > STATE_SECONDS:
-                asked_at, state = time.monotonic(), cluster.job_state(submitted.job)
-                ending = state.reason if state.phase in ("ended", "unknown") else ""
-                if log is None:
-                    note(state.reason)
-            time.sleep(POLL_SECONDS)
+def note_run(folder: str | None, run_id: str) -> None:
+    """Which run this command begins, for whoever has to end it where the command cannot."""
+    if folder is not None:
+        write_atomically(Path(folder) / DETACHED_RUN, msgspec.json.encode(Begun(run_id)))
 
 
-def cancel(word: str, runs_dir: Path) -> Submitted:
-    _, submitted = _find(word, runs_dir)
-    load_plugins().cluster(submitted.cluster).cancel(submitted.job)
-    return submitted
+def _begin(folder: Path) -> None:
+    """A cluster may put a job back into its queue and start it again, after a node failed for instance. Then nobody
+    looks after what the first start had begun, and the exit code that it may have left is not ours to change."""
+    try:
+        (folder / "started").touch(exist_ok=False)
+    except FileExistsError:
+        if not (folder / DETACHED_END).exists():
+            _end_first_start(folder)
+        raise NodeFailed(
+            "the cluster has started this run before, and put it back into its queue: it is not started again; what "
+            f"the first start has measured is kept in {folder.parent.parent}"
+        ) from None
 
 
-def _find(word: str, runs_dir: Path) -> tuple[Path, Submitted]:
-    """By the cluster's own number of the job, or the beginning of the folder's name."""
-    known = []
-    for path in sorted((runs_dir / FOLDER).glob("*/job.json")):
-        with contextlib.suppress(msgspec.DecodeError, BadInput):
-            known.append((path.parent, msgspec.json.decode(read_regular(path, MAX_RECORD_BYTES), type=Submitted)))
-    found = [each for each in known if word == each[1].job or each[0].name.startswith(word)]
-    if not found:
-        jobs = ", ".join(submitted.job for _, submitted in known) or "none"
-        start = flagperf_command("run", "CASE", "--cluster", "NAME", "--detach")
-        raise BadInput(f"no detached run {word!r} in {runs_dir}; there are {jobs}; `{start}` makes one")
-    return found[-1]
+def _end_first_start(folder: Path) -> None:
+    with contextlib.suppress(BundleInUse):  # it is still at work somewhere, and will say how it ended
+        if end_begun(folder, "its job was put back into the queue") is None:
+            _finish(folder, Finished(NodeFailed.exit_code))
+
+
+def _finish(folder: Path, finished: Finished) -> None:
+    write_atomically(folder / DETACHED_END, msgspec.json.encode(finished))
+
+
+# --- a command that is gone -----------------------------------------------------------------------------------------
+
+
+def end_begun(folder: Path, why: str) -> Finished | None:
+    """End the run of a command that left no word; the cluster has said that it is gone. None where it had begun none.
+    Raises BundleInUse while another process is at work on the bundle."""
+    from flagperf.abandoned import end_abandoned  # lazy, as few runs need it
+
+    bundle = begun_bundle(folder)
+    recorded = end_abandoned(bundle, why) if bundle is not None else None
+    if recorded is None:
+        return None
+    ending = recorded.run.ending
+    assert ending is not None
+    why_so = f": {ending.reason}" if ending.reason else ""
+    finished = Finished(ending.exit_code, f"run {recorded.run.id} ended as {ending.status}{why_so}")
+    _finish(folder, finished)
+    return finished
+
+
+def begun_bundle(folder: Path) -> Path | None:
+    begun = read_note(folder, DETACHED_RUN, Begun)
+    path = folder.parent.parent / Path(begun.run_id).name if begun is not None else None
+    return path if path is not None and (path / RUN_FILE).exists() else None
+
+
+def read_note(folder: Path, name: Path, kind: type[T]) -> T | None:
+    """None where it is not there. The folder is listed: what NFS remembers of a missing file may be a minute old."""
+    if name.name not in os.listdir(folder):  # noqa: PTH208
+        return None
+    try:
+        return msgspec.json.decode(read_regular(folder / name, MAX_RECORD_BYTES), type=kind)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{folder / name} is damaged: {error}") from None

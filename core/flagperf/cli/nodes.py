@@ -35,7 +35,7 @@ def nodes() -> None:
 @nodes_request
 @click.option(
     "--nodes",
-    type=click.IntRange(1),
+    type=int,
     help="Number of nodes [default: all that the cluster's options name, or the allocation has].",
 )
 @click.option("--all", "lists_all", is_flag=True, help=f"List every node, also where there are {FEW_NODES} or more.")
@@ -49,7 +49,7 @@ def check(as_json: bool, lists_all: bool, nodes: int | None, **request: Any) -> 
     """
     raise_on_signals()
     plugins, spec = load_plugins(), msgspec.convert({**request, "case": ""}, RunSpec)
-    spec = msgspec.structs.replace(spec, nodes=nodes or count_nodes(spec, plugins))
+    spec = msgspec.structs.replace(spec, nodes=count_nodes(spec, plugins) if nodes is None else nodes)
     with reach_nodes(spec, plugins) as fleet:
         report = check_nodes_of(spec, plugins, fleet)
     if as_json:

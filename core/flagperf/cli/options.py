@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,13 +18,14 @@ from flagperf.cli.completers import (
     complete_folder,
     complete_precision,
     complete_profile,
+    complete_run,
     complete_vendor,
 )
 from flagperf.cli.output import echo_json_text, echo_message
 from flagperf.errors import BadInput, ToolFailed
 
 if TYPE_CHECKING:
-    from flagperf.spec import VendorFacts
+    from flagperf.spec import RunSpec, VendorFacts
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
@@ -159,9 +161,44 @@ _RUN_REQUEST = (
         help="Interval between memory samples.",
     ),
     *_REACH,
+    click.option(
+        "--record-operators",
+        is_flag=True,
+        help="Write down every operator call of the last steps, which are then not measured.",
+    ),
+    click.option("--record-steps", type=int, metavar="N", help="How many steps to record [default: 3]."),
+    click.option(
+        "--from",
+        "replay",
+        metavar="RUN",
+        shell_complete=complete_run,
+        help="For a case of kind operators: measure the operators that this run recorded.",
+    ),
+    click.option(
+        "--from-rank",
+        "replay_rank",
+        type=int,
+        metavar="RANK",
+        help="The rank of that run whose operators are measured [default: 0].",
+    ),
     click.option("--accept-low-peaks", is_flag=True, help="Use peaks of low confidence for MFU."),
+    click.option(
+        "--peak-from",
+        metavar="RUN",
+        help="A run of gemm on the same kind of card, whose figure is the peak for MFU if the vendor's is unknown.",
+    ),
 )
 """The options that `run` and `plan` share. Their names are the fields of RunSpec."""
+
+
+def run_spec(request: dict[str, Any], runs_dir: Path) -> RunSpec:
+    """The request of `run` and `plan`. Runs that it names are looked up."""
+    from flagperf.cli.run_argument import find_run  # it imports this module
+    from flagperf.spec import RunSpec
+
+    named = {name: request[name] for name in ("peak_from", "replay") if request[name] is not None}
+    found = {name: str(find_run(word, runs_dir).absolute()) for name, word in named.items()}
+    return msgspec.convert({**request, **found}, RunSpec)
 
 
 def no_published_option(function: F) -> F:
@@ -235,7 +272,8 @@ def echo_json(value: Any) -> None:
 def exit_code_of(found: Sequence[VendorFacts], broken_adapters: Sequence[str]) -> int:
     """3 where an adapter failed or could not be asked: it did not say that its cards are absent, so that they may be
     there."""
-    return ToolFailed.exit_code if broken_adapters or any(facts.error for facts in found) else 0
+    has_failed = any(facts.error or facts.has_failed for facts in found)
+    return ToolFailed.exit_code if broken_adapters or has_failed else 0
 
 
 def note(text: str) -> None:

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from flagperf.api import LaunchCommand, Peak, Precision
 from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_device_model
 from flagperf.cli.env import environment_rows
-from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request
+from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request, run_spec
 from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model, reach_nodes
 from flagperf.plugins import load_plugins
-from flagperf.spec import Job, NodeFacts, Resolved, RunSpec, flatten
+from flagperf.spec import Job, NodeFacts, Resolved, flatten
+from flagperf.store.listing import runs_directory
 from flagperf.units import gib, percent, setting
 
 TIGHT_SHARE = 0.9
@@ -46,7 +46,7 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
     is_given = ctx.get_parameter_source("devices") is not click.core.ParameterSource.DEFAULT
     if request["parallel"] and not is_given:
         request["devices"] = max(1, num_devices(request["parallel"]) // request["nodes"])
-    spec, plugins = msgspec.convert(request, RunSpec), load_plugins()
+    spec, plugins = run_spec(request, runs_directory(None)), load_plugins()
     if device_model is None:
         with reach_nodes(spec, plugins) as fleet:
             made = make_plan(spec, plugins, fleet, needs_worker=False)
@@ -90,7 +90,7 @@ def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
 def _print_peaks(peaks: Sequence[Peak]) -> None:
     echo_heading("Peaks of this model" + ("" if peaks else ": none known"))
     if peaks:
-        units = {"memory_bandwidth": "bytes/s", "tdp": "W"}
+        units = {"memory_bandwidth": "bytes/s", "link_bandwidth": "bytes/s", "tdp": "W"}
         rows = [
             [f"  {peak.row}", f"{peak.value:g} {units.get(peak.row, 'FLOP/s')}", peak.confidence, peak.source]
             for peak in peaks
@@ -175,10 +175,10 @@ def _print_whole(made: Plan) -> None:
     _print_values(job.config)
     if made.memory is not None:
         _print_memory(made.memory)
-    for node, reach, command in zip(job.nodes, made.agent_commands, made.commands, strict=True):
+    for node, command in zip(job.nodes, made.commands, strict=True):
         echo_heading(f"Node {node.index} ({node.host}), devices {', '.join(device.id for device in node.devices)}")
-        if made.spec.cluster != "local":
-            echo(f"  {shlex.join(reach)}  # reaches its agent, which starts:")
+        if made.agent_commands:
+            echo(f"  {shlex.join(made.agent_commands[node.index])}  # reaches its agent, which starts:")
         _print_command(command, made.env_script)
     echo_heading(f"Environment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
@@ -195,7 +195,8 @@ def _print_command(command: LaunchCommand, env_script: str) -> None:
         echo(f"  . {shlex.quote(env_script)}  # run once before the workers, to take over its variables")
     for entry in command.settings:
         unless = ", unless it is set already" if entry.only_if_unset else ""
-        echo(f"  {entry.name}={entry.value}  # {entry.reason}{unless}")
+        found = "; the node finds it out" if entry.value == UNKNOWN else ""
+        echo(f"  {entry.name}={entry.value}  # {entry.reason}{found}{unless}")
     for name in command.remove:
         echo(f"  unset {name}  # it must never reach the workers")
 

@@ -46,7 +46,7 @@ def describe(progress: Progress, kind: Kind) -> str:
         else f"{kind.step} {progress.step}/{progress.planned_steps or '?'}"
     ]
     if progress.evaluation is not None:
-        return "  ".join([*parts, _evaluation_text(progress.evaluation)])
+        return "  ".join([*parts, evaluation_text(progress.evaluation)])
     if progress.samples_per_second is not None:
         parts.append(f"{per_second(progress.samples_per_second)} samples/s")
     if progress.loss is not None:
@@ -54,32 +54,34 @@ def describe(progress: Progress, kind: Kind) -> str:
     if progress.used_bytes is not None:
         parts.append(f"mem {gib(progress.used_bytes)} GiB")
     if progress.power_watts is not None:
-        parts.append(f"power {_power(progress.power_watts)}")
-    if progress.slowest is not None and progress.median_step_seconds:
-        parts.extend(_slowest_text(progress.slowest, progress.median_step_seconds))
+        parts.append(f"power {power_text(progress.power_watts)}")
+    excess = excess_of_slowest(progress.slowest, progress.median_step_seconds)
+    if progress.slowest is not None and excess is not None:
+        parts.append(f"slowest rank {progress.slowest.rank} (+{excess:.0%})")
     if progress.seconds_left is not None:
-        parts.append(_eta(progress.seconds_left))  # at most: a case may stop once it reaches its target
+        parts.append(eta(progress.seconds_left))  # at most: a case may stop once it reaches its target
     return "  ".join(parts)
 
 
-def _power(watts: float) -> str:
+def power_text(watts: float) -> str:
     return f"{watts:.0f} W" if watts < 10_000 else f"{watts / 1000:.1f} kW"
 
 
-def _slowest_text(slowest: RankPace, median_seconds: float) -> Iterator[str]:
-    """Nothing where ranks wait for each other in every step, and so take the same time."""
+def excess_of_slowest(slowest: RankPace | None, median_seconds: float | None) -> float | None:
+    """How much longer its steps take. None where ranks wait for each other in every step, and so take the same time."""
+    if slowest is None or not median_seconds:
+        return None
     excess = slowest.step_seconds / median_seconds - 1
-    if excess >= SLOW_SHARE:
-        yield f"slowest rank {slowest.rank} (+{excess:.0%})"
+    return excess if excess >= SLOW_SHARE else None
 
 
-def _evaluation_text(evaluation: EvaluationProgress) -> str:
+def evaluation_text(evaluation: EvaluationProgress) -> str:
     done = f"evaluation {evaluation.rows}/{evaluation.planned_rows} rows"
     speed = f"{per_second(evaluation.rows_per_second)} rows/s"
-    return f"{done}  {speed}  {_eta(evaluation.seconds_left)}"
+    return f"{done}  {speed}  {eta(evaluation.seconds_left)}"
 
 
-def _eta(seconds_left: float) -> str:
+def eta(seconds_left: float) -> str:
     """Whole seconds: an estimate has no tenths."""
     return f"ETA {seconds_left:.0f} s" if seconds_left < 59.5 else f"ETA {seconds(seconds_left)}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
@@ -11,22 +13,36 @@ import msgspec
 
 from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
-from flagperf.cli.options import common, no_published_option, runs_dir_option
-from flagperf.cli.output import echo_json_text, echo_text
+from flagperf.cli.options import common, no_published_option, note, runs_dir_option
+from flagperf.cli.output import echo, echo_text
+from flagperf.cli.run_argument import find_run
 from flagperf.cli.terminal import show
-from flagperf.cli.verified import damage_explains, warn_unless_verified
+from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric, loss_aligned
-from flagperf.report import page, run_report, to_json
-from flagperf.store.bundle import read_bundle
+from flagperf.escapes import safe_json, visible
+from flagperf.files import write_atomically
+from flagperf.metrics import LossCurve, Metric, loss_aligned
+from flagperf.plausibility import read_marked
+from flagperf.report import page, run_report, to_csv, to_html, to_json, web_document
+from flagperf.report.web_page import MAX_CHARTED
+from flagperf.store.course import read_course
 from flagperf.store.curves import find_curve
-from flagperf.store.listing import find_run, runs_directory
+from flagperf.store.imported import with_imported
+from flagperf.store.listing import runs_directory
 from flagperf.store.run import RecordedRun
+from flagperf.verify import damage_explains
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
-@click.option("--format", "form", type=click.Choice(["table", "md", "json"]), help="Output format [default: table].")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "md", "html", "json", "csv"]),
+    help="Output format [default: table].",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, not to stdout.")
+@click.option("--open", "show_page", is_flag=True, help="Open the page in the browser; for --format html.")
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of a page.")
 @click.option("--allow-simulated", is_flag=True, help="Allow simulated runs on a page; they are marked.")
 @click.option(
@@ -42,6 +58,8 @@ from flagperf.store.run import RecordedRun
 def report(
     runs: tuple[str, ...],
     form: str | None,
+    out: Path | None,
+    show_page: bool,
     lang: str,
     allow_simulated: bool,
     reference: str | None,
@@ -51,40 +69,69 @@ def report(
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Print runs for the terminal, as a result page in Markdown, or as JSON.
+    """Print runs for the terminal, as a result page in Markdown, as a page with charts in HTML, as JSON, or their
+    measured rows as CSV.
 
     For the terminal, one run is a card, as `flagperf runs show` prints it, and several are a table. It fits the width
     of the terminal; in a pipe it has 200 columns, unless COLUMNS is set.
+
+    The HTML page is one file without scripts that needs no network; its charts over time come from the raw files of the
+    runs. --open shows it in the browser: the file of --out, else one in the folder for temporary files, whose path is
+    printed. HTML needs `pip install 'flagperf[html]'`.
 
     With --reference, a loss that does not follow the reference is a result like any other (exit code 0). A run that
     cannot be compared with the reference is printed with the reason; where no run can, nothing is printed.
     """
     form = _form(form, lang, as_json)
+    _check_output(form, out, show_page)
     if reference is None and (rule_id is not None or tolerance is not None):
         raise BadInput("--rule and --tolerance need a reference; add --reference")
     rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
     paths = _different([find_run(run, directory) for run in runs])
+    curve: LossCurve | None = None
     with damage_explains(paths):
-        recorded = [read_bundle(path) for path in paths]
+        recorded = [with_imported(each, directory) for each in read_marked(paths)]
         if reference is not None:
             curve, name = named_curve(reference, directory), Path(reference).name
             verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
             recorded = _with_verdicts(recorded, verdicts, reference)
-        _print(recorded, form, cast(Literal["en", "zh"], lang), allow_simulated, published=not no_published)
+        wanted = Wanted(cast(Literal["en", "zh"], lang), allow_simulated, not no_published, curve)
+        if form == "table":
+            show(run_report(recorded, published=wanted.published))
+        else:
+            _write(_text(recorded, form, wanted), form, out, show_page)
     for path in paths:
         warn_unless_verified(path)
 
 
-def _print(
-    recorded: Sequence[RecordedRun], form: str, lang: Literal["en", "zh"], allow_simulated: bool, *, published: bool
-) -> None:
+class Wanted(msgspec.Struct, frozen=True):
+    """What a page is to have."""
+
+    lang: Literal["en", "zh"]
+    allow_simulated: bool
+    published: bool
+    reference: LossCurve | None
+
+
+def _text(recorded: Sequence[RecordedRun], form: str, wanted: Wanted) -> str:
     if form == "json":
-        echo_json_text(to_json(recorded))
-    elif form == "md":
-        echo_text(page(recorded, lang, allow_simulated=allow_simulated, published=published))
-    else:
-        show(run_report(recorded, published=published))
+        return safe_json(to_json(recorded).decode()) + "\n"
+    if form == "csv":
+        return to_csv(recorded)
+    if form == "md":
+        return page(recorded, wanted.lang, allow_simulated=wanted.allow_simulated, published=wanted.published)
+    courses = {each.run.id: read_course(Path(each.path), each.run) for each in recorded[:MAX_CHARTED]}
+    return to_html(
+        web_document(
+            recorded,
+            wanted.lang,
+            courses=courses,
+            reference=wanted.reference,
+            allow_simulated=wanted.allow_simulated,
+            published=wanted.published,
+        )
+    )
 
 
 def _with_verdicts(runs: Sequence[RecordedRun], verdicts: Sequence[Metric], reference: str) -> list[RecordedRun]:
@@ -107,11 +154,38 @@ def _different(paths: list[Path]) -> list[Path]:
     return list({path.resolve(): path for path in paths}.values())
 
 
+def _check_output(form: str, out: Path | None, show_page: bool) -> None:
+    if show_page and form != "html":
+        raise BadInput(f"--open shows a page in the browser, --format {form} is none; add --format html")
+    if out is not None and form == "table":
+        raise BadInput(
+            "--out writes a page or data, and a table is for the terminal; add --format html, md, json or csv"
+        )
+    if form == "html" and out is None and not show_page and sys.stdout.isatty():
+        raise BadInput("--format html prints a whole page; add --out page.html, or --open to look at it")
+
+
+def _write(text: str, form: str, out: Path | None, show_page: bool) -> None:
+    if out is None and not show_page:
+        echo_text(text)
+        return
+    import webbrowser  # lazy: only --open needs it
+
+    path = out or Path(tempfile.mkdtemp(prefix="flagperf-")) / "page.html"
+    try:
+        write_atomically(path, "\n".join(map(visible, text.split("\n"))).encode())
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from None
+    echo(f"{form}: {path}", err=True)
+    if show_page and not webbrowser.open(path.absolute().as_uri()):
+        note(f"no browser could be started; open {path} yourself")
+
+
 def _form(asked: str | None, lang: str, as_json: bool) -> str:
-    """Table, md or json. Options that contradict each other are refused: ignoring one would mislead."""
+    """Table, md, html, json or csv. Options that contradict each other are refused: ignoring one would mislead."""
     if as_json and asked not in (None, "json"):
         raise BadInput(f"--json and --format {asked} contradict each other; give one of them")
     form = asked or ("json" if as_json else "table")
-    if lang != "en" and form != "md":
-        raise BadInput(f"--lang {lang} is for pages, --format {form} is in English only; add --format md")
+    if lang != "en" and form not in ("md", "html"):
+        raise BadInput(f"--lang {lang} is for pages, --format {form} is in English only; add --format md or html")
     return form

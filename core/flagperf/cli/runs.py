@@ -6,38 +6,85 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
-from flagperf.cli.columns import echo_columns
-from flagperf.cli.completers import complete_file, complete_run
+from flagperf.cli.completers import complete_case, complete_file, complete_run, complete_status, complete_vendor
 from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
 from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
-from flagperf.errors import BadInput
+from flagperf.cli.run_argument import find_bundle, find_run
+from flagperf.cli.runs_passing import check_redaction, pack, redact, unpack
+from flagperf.commands import flagperf_command
+from flagperf.errors import BadInput, unknown_name
 from flagperf.store.bundle import read_bundle
-from flagperf.store.listing import find_bundle, find_run, list_runs, runs_directory
+from flagperf.store.labels import Labels, checked_note, checked_tag, read_labels, write_labels
+from flagperf.store.listing import list_runs, runs_directory
 
 
 @click.group(cls=CommandGroup)
 def runs() -> None:
-    """List, show, verify and sign recorded runs. RUN is a path, a unique prefix of an id, or `latest`."""
+    """List, watch, show, label, remove, verify, sign and pass on runs.
+
+    RUN is a path, a unique prefix of an id, or `latest`: the latest one that has finished.
+    """
+
+
+runs.add_command(pack)
+runs.add_command(unpack)
+runs.add_command(redact)
+runs.add_command(check_redaction)
 
 
 @runs.command("list")
+@click.option("--case", "cases", multiple=True, metavar="CASE", shell_complete=complete_case, help="Of this case.")
+@click.option(
+    "--vendor",
+    "vendors",
+    multiple=True,
+    metavar="WORD",
+    shell_complete=complete_vendor,
+    help="On this vendor's cards.",
+)
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    metavar="STATUS",
+    shell_complete=complete_status,
+    help="How it ended, or running, killed, unknown.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="With this tag.")
 @runs_dir_option
 @common
-def list_command(runs_dir: str | None, as_json: bool) -> None:
-    """List all runs, oldest first."""
+def list_command(
+    cases: tuple[str, ...],
+    vendors: tuple[str, ...],
+    statuses: tuple[str, ...],
+    tags: tuple[str, ...],
+    runs_dir: str | None,
+    as_json: bool,
+) -> None:
+    """List all runs, oldest first: what was run on what, the main result, how it ended.
+
+    Filters can be repeated: a run is listed if it has one of the words of each. A run without an ending is running
+    (the command that writes it is alive), killed, or unknown where its machine cannot be seen from here. An asterisk
+    after a result says that caveats apply to it; `runs show` has them.
+    """
+    from flagperf.cli.runs_list import chosen, echo_lines
+    from flagperf.plausibility import marked_line
+
     directory = runs_directory(runs_dir)
-    lines = list_runs(directory)
+    all_lines = list_runs(directory)
+    found = chosen(all_lines, directory, cases, vendors, statuses, tags)
+    lines = [marked_line(line, directory / line.id) for line in found]
     if as_json:
         echo_json(lines)
         return
-    echo_columns(
-        ["RUN", "STARTED", "VENDOR", "PROFILE", "STATUS"],
-        [[line.id, line.created, line.vendor, line.profile, line.status] for line in lines],
-    )
+    echo_lines(lines)
     if not lines:
-        note(f"no runs in {directory}")
+        note(f"none of the {len(all_lines)} runs in {directory}" if all_lines else f"no runs in {directory}")
+    if any(line.status in ("killed", "unknown") for line in lines):
+        note(f"`{flagperf_command('runs', 'end', 'RUN')}` ends a run whose command was killed")
 
 
 @runs.command()
@@ -48,24 +95,101 @@ def list_command(runs_dir: str | None, as_json: bool) -> None:
 def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
     from flagperf.cli.terminal import show as show_document
-    from flagperf.cli.verified import damage_explains
+    from flagperf.plausibility import read_marked
     from flagperf.report import run_report, to_json
+    from flagperf.store.imported import with_imported
+    from flagperf.verify import damage_explains
 
-    found = find_run(run, runs_directory(runs_dir))
+    directory = runs_directory(runs_dir)
+    found = find_run(run, directory)
     with damage_explains([found]):
-        recorded = read_bundle(found)
+        recorded = [with_imported(each, directory) for each in read_marked([found])]
         if as_json:
-            echo_json_text(to_json([recorded]))
+            echo_json_text(to_json(recorded))
         else:
-            show_document(run_report([recorded], published=not no_published))
+            show_document(run_report(recorded, published=not no_published))
+
+
+@runs.command()
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option("--once", is_flag=True, help="Print how it is now, and end.")
+@runs_dir_option
+@common
+def watch(run: str | None, once: bool, runs_dir: str | None, as_json: bool) -> int:
+    """Look at a run while it goes on, from any terminal: ranks, step time, loss, memory and power of each device.
+
+    RUN is the one that is running, if it is not named. The screen is renewed every second; q or Ctrl-C leaves it, and
+    the run goes on. Without a terminal, a line is printed every few seconds. --json prints how it is now, and ends.
+    The exit code is that of the run once it is over (3 if it was killed), and 0 if it is left before that.
+    """
+    from flagperf.cli.watch import running_run
+    from flagperf.cli.watch import watch as follow
+
+    directory = runs_directory(runs_dir)
+    found = running_run(directory) if run is None else find_run(run, directory)
+    return follow(found, once=once, as_json=as_json)
+
+
+@runs.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also if it cannot be seen from here whether a run is running.")
+@runs_dir_option
+@common
+def rm(runs: tuple[str, ...], yes: bool, force: bool, runs_dir: str | None, as_json: bool) -> None:
+    """Remove runs for good: all that are named, or none. A run that is running is never removed."""
+    from flagperf.cli.runs_rm import remove_runs
+
+    remove_runs(runs, runs_directory(runs_dir), yes=yes, force=force, as_json=as_json)
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@click.argument("tags", nargs=-1, required=True, metavar="TAG...")
+@click.option("--remove", is_flag=True, help="Take these tags away.")
+@runs_dir_option
+@common
+def tag(run: str, tags: tuple[str, ...], remove: bool, runs_dir: str | None, as_json: bool) -> None:
+    """Give a run tags, which `runs list --tag` finds. They are beside the sealed files: the run still verifies."""
+    found, words = find_run(run, runs_directory(runs_dir)), [*map(checked_tag, tags)]
+    labels = read_labels(found)
+    for word in words:
+        if remove and word not in labels.tags:
+            raise unknown_name("tag", word, labels.tags, f"(of {found.name})")
+    kept = [word for word in labels.tags if word not in words]
+    _label(
+        found, msgspec.structs.replace(labels, tags=tuple(kept if remove else [*kept, *dict.fromkeys(words)])), as_json
+    )
+
+
+@runs.command("note")
+@click.argument("run", shell_complete=complete_run)
+@click.argument("text")
+@runs_dir_option
+@common
+def note_command(run: str, text: str, runs_dir: str | None, as_json: bool) -> None:
+    """Write a note to a run, in place of the one that it has; an empty TEXT takes it away. The run still verifies."""
+    found = find_run(run, runs_directory(runs_dir))
+    _label(found, msgspec.structs.replace(read_labels(found), note=checked_note(text)), as_json)
+
+
+def _label(bundle: Path, labels: Labels, as_json: bool) -> None:
+    write_labels(bundle, labels)
+    if as_json:
+        echo_json(labels)
+    else:
+        echo(f"{bundle.name}: {', '.join(labels.tags) or 'no tags'}; {labels.note or 'no note'}")
 
 
 @runs.command()
 @click.argument("job")
 @runs_dir_option
 def attach(job: str, runs_dir: str | None) -> int:
-    """Follow a run that was started with --detach, until it ends; with its exit code. Ctrl-C leaves it running."""
-    from flagperf.cli.detached import attach as follow
+    """Follow a run that was started with --detach, until it ends; with its exit code. Ctrl-C leaves it running.
+
+    Where the cluster ended the job and the command left no word, as when its node failed, the run is ended here.
+    """
+    from flagperf.cli.attached import attach as follow
 
     return follow(job, runs_directory(runs_dir))
 
@@ -76,13 +200,38 @@ def attach(job: str, runs_dir: str | None) -> int:
 @common
 def cancel(job: str, runs_dir: str | None, as_json: bool) -> None:
     """End a run that was started with --detach. What it has measured is kept."""
-    from flagperf.cli.detached import cancel as end
+    from flagperf.cli.attached import cancel as end_job
 
-    submitted = end(job, runs_directory(runs_dir))
+    submitted = end_job(job, runs_directory(runs_dir))
     if as_json:
         echo_json(submitted)
     else:
         echo(f"job {submitted.job} of cluster {submitted.cluster} is told to end")
+
+
+@runs.command()
+@click.argument("run", shell_complete=complete_run)
+@click.option("--gone", is_flag=True, help="You know that its command is gone, where that cannot be seen from here.")
+@runs_dir_option
+@common
+def end(run: str, gone: bool, runs_dir: str | None, as_json: bool) -> None:
+    """End a run whose command was killed: as failed, with what was measured. One that is at work is refused."""
+    from flagperf.abandoned import check_gone, end_abandoned, has_ended
+
+    found = find_run(run, runs_directory(runs_dir))
+    is_ended = has_ended(found)
+    if is_ended:
+        note(f"{found.name} has ended before; it is left as it is")
+    elif not gone:
+        check_gone(found)
+    recorded = read_bundle(found) if is_ended else end_abandoned(found, said_gone=gone)
+    ending = recorded.run.ending if recorded is not None else None
+    if as_json:
+        echo_json({"run": found.name, "ending": ending})
+    elif ending is None:
+        echo(f"{found.name}: no run had begun; the folder was removed")
+    else:
+        echo(f"{found.name}: {ending.status}{f': {ending.reason}' if ending.reason else ''}")
 
 
 @runs.command()
@@ -104,8 +253,9 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     """Print the loss of every step as a file that `flagperf align` takes as a reference."""
-    from flagperf.cli.verified import damage_explains, warn_unless_verified
+    from flagperf.cli.verified import warn_unless_verified
     from flagperf.store.curves import curve_of_run, curve_text
+    from flagperf.verify import damage_explains
 
     found = find_run(run, runs_directory(runs_dir))
     with damage_explains([found]):
@@ -141,7 +291,7 @@ def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -
         if result.signer:
             echo(f"signed by {result.signer}")
         found_problems = f"{len(result.problems)} problems" if len(result.problems) > 1 else "1 problem"
-        verdict = f"not verified: {found_problems}; " if result.problems else "verified: "
+        verdict = f"not verified: {found_problems}; " if result.problems else f"verified{result.how_far}: "
         echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")
     return 3 if result.problems else 0
 

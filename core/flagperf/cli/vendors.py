@@ -29,7 +29,7 @@ def list_vendors(as_json: bool) -> int:
     plugins = load_plugins()
     statuses = plugins.statuses()
     found = describe_machine(plugins).vendors
-    code = exit_code_of(found, plugins.broken_adapters())
+    code = exit_code_of(found, [*plugins.broken_adapters(), *plugins.adapters_without_probes()])
     if as_json:
         echo_json({"vendors": found, "plugins": statuses})
         return code

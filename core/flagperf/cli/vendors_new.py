@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import click
+import msgspec
 
 from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.output import echo_path
@@ -19,6 +20,8 @@ from flagperf.files import exists, is_folder
 from flagperf.plugins import core_version, load_plugins
 
 TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
+TUNED = ("distilbert",)
+"""Cases that the template has tuning for."""
 
 
 @click.command("new")
@@ -73,7 +76,20 @@ def _write_files(name: str, root: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_fill(source.read_text(), words))
         written.append(str(path.relative_to(root)))
-    return written
+    return [*written, *(str(path.relative_to(root)) for path in _write_schemas(root / "schemas"))]
+
+
+def _write_schemas(folder: Path) -> list[Path]:
+    """Of the TOML files: editors that know `#:schema` complete and check them, without a network."""
+    from flagperf.schemas import make_schema  # lazy: it needs most of flagperf
+
+    plugins = load_plugins()
+    schemas = {"models.json": make_schema("models", plugins)}
+    schemas |= {f"tuning-{case}.json": make_schema("tuning", plugins, case) for case in TUNED}
+    folder.mkdir()
+    for name, schema in schemas.items():
+        (folder / name).write_bytes(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
+    return [folder / name for name in schemas]
 
 
 def _fill(text: str, words: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event
+from flagperf.events.schema import EVENT_SCHEMA, AnyEvent, Clock, Event, ProbeEnded, WorkerEnded
 from flagperf.files import read_regular
 
 MAX_EVENT_BYTES = 2 << 30
@@ -38,6 +38,8 @@ class EventWriter:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab", buffering=0)
+        self.num_events = 0
+        """Written so far."""
 
     def write(self, *events: Event) -> None:
         whole = self._file.tell()
@@ -49,6 +51,11 @@ class EventWriter:
             with contextlib.suppress(OSError):
                 self._file.truncate(whole)  # remove the torn line, so that later lines stay readable
             raise
+        self.num_events += len(events)
+
+    def end(self, event: WorkerEnded | ProbeEnded) -> None:
+        """The last event, with the number of those before it."""
+        self.write(msgspec.structs.replace(event, num_before=self.num_events))
 
     def close(self) -> None:
         self._file.close()
@@ -91,7 +98,17 @@ def read_events(path: Path, measured_span: str = "") -> EventFile:
         content = read_regular(path, MAX_EVENT_BYTES)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    return decode_events(content.splitlines(keepends=True), str(path), measured_span)
+    found = decode_events(content.splitlines(keepends=True), str(path), measured_span)
+    _check_number(found.events, str(path))
+    return found
+
+
+def _check_number(events: Sequence[AnyEvent], origin: str) -> None:
+    """By what the process that wrote them said at its end. The agent may have added why that was not an orderly one."""
+    first = max(0, len(events) - 2)
+    for index, event in enumerate(events[first:], start=first):
+        if isinstance(event, WorkerEnded | ProbeEnded) and event.num_before not in (None, index):
+            raise BadInput(f"{origin}: {index} events come before the last one, {event.num_before} were written")
 
 
 class _Head(msgspec.Struct, frozen=True):

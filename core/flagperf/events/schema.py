@@ -57,6 +57,11 @@ class RunStarted(Event, frozen=True):
     """Fingerprint of environment.json."""
     seals: bool = False
     """The last event of the file is BundleSealed. False in files of older versions."""
+    locked: bool = False
+    """The parent holds a lock on this file while it lives. False where the file system has no locks, and in files of
+    older versions."""
+    pid_namespace: str = ""
+    """In which the process number of `clock` counts."""
 
 
 class WorkersLaunched(Event, frozen=True):
@@ -85,6 +90,8 @@ class RunEnded(Event, frozen=True):
     """The reason in English."""
     message: Message | None = None
     """The reason as data."""
+    by: Clock | None = None
+    """Who wrote this and what follows, where the run's own command was gone. Their times are of this clock."""
 
 
 class BundleSealed(Event, frozen=True):
@@ -148,7 +155,7 @@ class SpanBegan(Event, frozen=True):
 
     name: str
     planned_steps: int | None = None
-    """For progress only."""
+    """How many of them will be measured. For progress only."""
 
 
 class WarmupEnded(Event, frozen=True):
@@ -187,9 +194,10 @@ class StepFinished(Event, frozen=True):
         return self.work.get("padded_tokens", 0)
 
 
-WORK = ("samples", "tokens", "padded_tokens", "flops", "bytes")
+WORK = ("samples", "tokens", "padded_tokens", "flops", "bytes", "bus_bytes")
 """Amounts of work. `tokens` counts real tokens and `padded_tokens` padding positions; the model computes the sum of
-both. `flops` and `bytes` are the minimum that an operator needs."""
+both. `flops` and `bytes` are the minimum that an operator needs. `bus_bytes` of a transfer between devices are those
+that one device has to move over its links in one direction."""
 
 
 class SpanEnded(Event, frozen=True):
@@ -200,6 +208,34 @@ class SpanEnded(Event, frozen=True):
     began_ns: int
     step: int
     """Number of steps finished before the end of the span."""
+
+
+RowStatus = Literal["ok", "invalid", "unsupported", "out_of_memory", "error"]
+"""`invalid`: what was computed is wrong, or not what the label says."""
+
+
+class RowTiming(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How the samples of a row were taken. Times are of the host's clock unless they say otherwise."""
+
+    clock: Literal["device_events", "synchronize"]
+    """What a value is: device time by timing events, or host time between two synchronisations."""
+    calls: int
+    """Calls in one sample; a value is the time of one."""
+    began_ns: int
+    """Start of the first sample. The device was synchronised before."""
+    ended_ns: int
+    """End of the last one, with the device synchronised."""
+    starts_ns: tuple[int, ...]
+    """Of each sample, since began_ns."""
+    block: int = 1
+    """Samples in a block: what alternatives take turns in."""
+    issue_ns: tuple[int, ...] = ()
+    """Time that the host took to issue each sample. Empty where it waits for every call."""
+    first_ns: int = 0
+    """The very first call, with what is compiled, loaded or tuned in it."""
+    warmup_calls: int = 0
+    settled: bool = True
+    """The last two blocks of the warm-up had medians within 1 %."""
 
 
 class RowMeasured(Event, frozen=True):
@@ -214,7 +250,17 @@ class RowMeasured(Event, frozen=True):
     work: dict[str, int] = {}
     """Work of one repeat, with keys from WORK."""
     problem: str = ""
-    """Why it could not be measured."""
+    """Why it could not be measured, or does not count."""
+    status: RowStatus = "ok"
+    timing: RowTiming | None = None
+    """None for a row that is not a time."""
+    limits: dict[str, str] = {}
+    """Amount of work -> the row of the card's peaks that bounds it."""
+    turns: int = 0
+    """Rows of the same number are alternatives that took turns; the others are compared with the first. 0: it was timed
+    alone."""
+    facts: dict[str, str] = {}
+    """What the check of the output found: its error, the tolerance, how the precision was proved."""
 
 
 class EvaluationAdvanced(Event, frozen=True):
@@ -247,6 +293,8 @@ class WorkerEnded(Event, frozen=True):
     reason: str = ""
     allocator_peak_allocated_bytes: int | None = None
     allocator_peak_reserved_bytes: int | None = None
+    num_before: int | None = None
+    """Events that its process has written before this one: a file with more or fewer was damaged during the run."""
 
 
 # --- probe ----------------------------------------------------------------------------------------------------------
@@ -297,6 +345,8 @@ class ProcessesListed(Event, frozen=True):
 class ProbeEnded(Event, frozen=True):
     cpu_seconds: float
     wall_seconds: float
+    num_before: int | None = None
+    """As in WorkerEnded."""
 
 
 class ProbeFailed(Event, frozen=True):

@@ -46,4 +46,4 @@ def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
     if len(texts) == 1:
         return next(iter(failed.values()))
     shown = texts[:limit] + ([f"and {len(texts) - limit} more nodes"] if len(texts) > limit else [])
-    return NodeFailed(f"{len(failed)} nodes failed:\n  " + "\n  ".join(shown))
+    return NodeFailed(f"{len(failed)} nodes failed: {'; '.join(shown)}")

@@ -160,9 +160,9 @@ class Channel:
         with contextlib.suppress(BlockingIOError):
             os.read(self.stdout, CHUNK_BYTES)
 
-    def last_words(self) -> str:
+    def last_words(self, num_lines: int = 1) -> str:
         lines = self.errors.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        return "; ".join(line.strip() for line in lines[-num_lines:])
 
     def how_it_ended(self) -> str:
         """A process ends a moment after its streams."""

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from flagperf.api import Allocation
-from flagperf.errors import FlagPerfError, NodeFailed
+from flagperf.errors import BadInput, FlagPerfError, NodeFailed
 from flagperf.fleet.answers import Answers, FleetEvent
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
+from flagperf.fleet.explanations import Explanations
 from flagperf.kit import module_command
 from flagperf.messages import Message
 from flagperf.spec import VersionMismatch
@@ -67,6 +68,9 @@ class Fleet:
         """Lost ones whose node has another agent now; their processes have to end too."""
         self._speaking: dict[int, Channel] = {}
         """Those with something to send. To look at every node each time would cost nodes times messages."""
+        self._leaving: dict[int, str] = {}
+        """Nodes whose agent somebody else has told to stop -> the signal."""
+        self._explanations = Explanations(allocation)
         self._selector = selectors.DefaultSelector()
         self._beat_at = self._silence_at = 0.0
         _allow_files(3 * len(self.nodes) + 256)
@@ -103,19 +107,22 @@ class Fleet:
             starting -= set(failed)
             starting = {index for index in starting if not self._channels[index].is_greeted}
             for index in [each for each in starting if self._is_late(each)]:
-                failed[index] = NodeFailed(f"{self._name(index)} did not answer within {START_SECONDS:g} s")
+                failed[index] = NodeFailed(f"{self.name(index)} did not answer within {START_SECONDS:g} s")
                 starting.discard(index)
                 self.drop(index)
-        return failed
+        return {**failed, **self._leavers(wanted)}
 
     def _start_one(self, index: int) -> NodeFailed | None:
         try:
             channel = Channel(index, self.nodes[index], self.command(index))
         except OSError as error:
-            return NodeFailed(f"the agent on {self._name(index)} cannot be started: {error}")
+            return NodeFailed(f"the agent on {self.name(index)} cannot be started: {error}")
+        except BadInput:  # the same for every node
+            raise
         except FlagPerfError as error:
             return NodeFailed(str(error))
         self._channels[index] = self._speaking[index] = channel
+        self._leaving.pop(index, None)
         if index in self._lost:
             self._replaced.append(self._lost.pop(index))
         self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
@@ -145,6 +152,8 @@ class Fleet:
         deadline = time.monotonic() + timeout_seconds
         while open_ones:
             for event in self.poll(max(0.0, deadline - time.monotonic())):
+                if event.index not in requests:  # one that has gone meanwhile is started anew when it is asked
+                    continue
                 if event.lost is not None:
                     failed[event.index] = event.lost
                 elif event.ended is not None:
@@ -155,9 +164,13 @@ class Fleet:
                     contents[event.index] += event.content
                 if event.lost is not None or event.ended is not None:
                     open_ones.discard(event.index)
+            leavers = self._leavers(index for index in contents if index not in ended or ended[index].code)
+            failed.update(leavers)
+            open_ones -= set(leavers)
+            ended = {index: end for index, end in ended.items() if index not in leavers}
             if time.monotonic() >= deadline:
                 for index in sorted(open_ones):
-                    failed[index] = NodeFailed(f"{self._name(index)} did not answer `{verb}` in {timeout_seconds:g} s")
+                    failed[index] = NodeFailed(f"{self.name(index)} did not answer `{verb}` in {timeout_seconds:g} s")
                     self.drop(index)
                 open_ones.clear()
         given: dict[int, T] = {}
@@ -168,17 +181,26 @@ class Fleet:
                 failed[index] = error
         return Answers(given, failed)
 
+    def _leavers(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
+        """Of these, the nodes whose agent somebody else has told to stop. Nothing more is wanted of it."""
+        found = {}
+        for index in sorted(self._leaving.keys() & set(indexes)):
+            why = NodeFailed(f"the agent on {self.name(index)} was told to stop by {self._leaving[index]}")
+            self.drop(index)
+            found[index] = self._with_explanation(index, why)
+        return found
+
     def _answer(self, index: int, verb: str, content: bytes, ended: Ended, answer: type[T]) -> T:
         if ended.code:
             why = ended.error or exit_status(ended.code)
-            raise NodeFailed(f"the agent on {self._name(index)} failed: {why}")
+            raise NodeFailed(f"the agent on {self.name(index)} failed: {why}")
         if answer is type(None):
             return None
         try:
             return msgspec.json.decode(content, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             what = f"answered `{verb}` with what is no answer ({error})"
-            raise NodeFailed(f"the agent on {self._name(index)} {what}") from None
+            raise NodeFailed(f"the agent on {self.name(index)} {what}") from None
 
     def request(self, index: int, verb: str, body: Any) -> None:
         self._say(self._channels[index], Request(verb, msgspec.Raw(msgspec.json.encode(body))))
@@ -236,6 +258,7 @@ class Fleet:
                 elif isinstance(line, Ended):
                     events.append(FleetEvent(channel.index, ended=line))
                 elif isinstance(line, Leaving):
+                    self._leaving[channel.index] = line.signal
                     events.append(FleetEvent(channel.index, leaving=line.signal))
         except VersionMismatch as error:
             events.append(self._lose(channel, error))
@@ -269,24 +292,23 @@ class Fleet:
 
     def _lose(self, channel: Channel, why: NodeFailed) -> FleetEvent:
         self._forget(channel)
-        explained = self.explained(channel.index)
-        error = NodeFailed(f"{why}. {explained}") if explained else why
-        return FleetEvent(channel.index, lost=error)
+        return FleetEvent(channel.index, lost=self._with_explanation(channel.index, why))
+
+    def _with_explanation(self, index: int, why: NodeFailed) -> NodeFailed:
+        explained = self.explained(index)
+        return NodeFailed(f"{why}. {explained}") if explained else why
 
     def explained(self, index: int) -> str:
         """What the cluster knows about a node that was lost."""
-        try:
-            return self.allocation.explain(self.nodes[index])
-        except FlagPerfError as error:
-            return str(error)
+        return self._explanations.of(index)
 
     def _why_ended(self, channel: Channel) -> NodeFailed:
         """Its stderr tells, which may end a moment later."""
         self._drain_errors(channel)
-        words = channel.last_words()
         if not channel.is_greeted:
-            how = words or channel.how_it_ended()
+            how = channel.last_words(2) or channel.how_it_ended()  # after the reason srun says that its task has ended
             return NodeFailed(f"{channel.name} cannot be reached, or has no such flagperf: {how}")
+        words = channel.last_words()
         return NodeFailed(
             f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({channel.how_it_ended()})")
         )
@@ -329,6 +351,7 @@ class Fleet:
                     act(channel)
             self._await_ends(channels, seconds)
         for channel in channels:
+            channel.discard()  # what it said at its very end
             channel.close()
         self._lost.clear()
         self._replaced.clear()
@@ -357,7 +380,8 @@ class Fleet:
         channel = self._channels.get(index) or self._lost.get(index)
         return channel.refusal if channel else None
 
-    def _name(self, index: int) -> str:
+    def name(self, index: int) -> str:
+        """As messages name it."""
         return node_name(index, self.nodes[index])
 
 

@@ -6,10 +6,12 @@ formulas and sections are looked up by name.
 
 from __future__ import annotations
 
+from flagperf.kinds.base import BASE
 from flagperf.kinds.inference import INFERENCE
 from flagperf.kinds.kind import Kind
+from flagperf.kinds.operators import OPERATORS
 from flagperf.kinds.training import TRAINING
 
-__all__ = ["INFERENCE", "KINDS", "TRAINING", "Kind"]
+__all__ = ["BASE", "INFERENCE", "KINDS", "OPERATORS", "TRAINING", "Kind"]
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (TRAINING, INFERENCE)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (TRAINING, INFERENCE, BASE, OPERATORS)}

@@ -17,6 +17,7 @@ _MODULES = {
     "host_limits": ("allowed_cores", "memory_limit_bytes", "memory_used_bytes"),
     "models_toml": ("find_model", "read_models"),
     "pci": ("PciFunction", "pci_address", "pci_functions", "usable_nodes", "with_render_node"),
+    "host_link": ("link_bytes_per_second", "pci_link"),
     "presence": ("Evidence", "judge"),
     "process_tree": ("descendants",),
     "python_command": ("module_command",),
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from flagperf.kit.cpus import near_cpus, read_cpu_list, write_cpu_list
     from flagperf.kit.discovery import Card, make_devices, unlisted_card
     from flagperf.kit.host_limits import allowed_cores, memory_limit_bytes, memory_used_bytes
+    from flagperf.kit.host_link import link_bytes_per_second, pci_link
     from flagperf.kit.models_toml import find_model, read_models
     from flagperf.kit.pci import PciFunction, pci_address, pci_functions, usable_nodes, with_render_node
     from flagperf.kit.presence import Evidence, judge
@@ -66,6 +68,7 @@ __all__ = [
     "is_nothing",
     "join",
     "judge",
+    "link_bytes_per_second",
     "make_devices",
     "memory_limit_bytes",
     "memory_used_bytes",
@@ -74,6 +77,7 @@ __all__ = [
     "near_cpus",
     "pci_address",
     "pci_functions",
+    "pci_link",
     "read_cells",
     "read_cpu_list",
     "read_models",

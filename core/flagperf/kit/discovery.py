@@ -10,6 +10,7 @@ from flagperf.api.device import Device, DeviceBackend
 from flagperf.api.machine import Machine
 from flagperf.errors import ToolFailed
 from flagperf.kit.cpus import near_cpus
+from flagperf.kit.host_link import pci_link
 from flagperf.kit.models_toml import find_model
 from flagperf.kit.pci import PciFunction, pci_address
 from flagperf.kit.visibility import visible_devices
@@ -77,6 +78,6 @@ def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
         slice=card.slice,
         problem=card.problem,
         near_cpus=near_cpus(machine, address),
-        properties=card.properties,
+        properties={**pci_link(machine, address), **card.properties},
         board=card.board,
     )

@@ -76,6 +76,11 @@ class TorchDeviceBackend(DeviceBackend):
     def allocator_memory(self) -> AllocatorMemory | None:
         return AllocatorMemory(self._module.max_memory_allocated(), self._module.max_memory_reserved())
 
+    def cache_bytes(self) -> int | None:
+        """As torch tells it. A build that names it otherwise overrides this."""
+        found = getattr(self._module.get_device_properties(self._module.current_device()), "L2_cache_size", 0)
+        return int(found) or None
+
     def framework_state(self) -> dict[str, Any]:
         import torch
 

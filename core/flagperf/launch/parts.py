@@ -9,7 +9,7 @@ from pathlib import Path
 from flagperf.errors import NodeFailed
 from flagperf.spec import FilePart, FilesComplete, Job
 from flagperf.store.bundle import writing
-from flagperf.store.paths import node_log, node_samples, rank_events, rank_log
+from flagperf.store.paths import node_log, node_samples, rank_events, rank_log, rank_operators
 
 
 class BundleParts:
@@ -58,6 +58,8 @@ def _own_files(job: Job) -> dict[int, set[str]]:
         ranks = range(first, first + len(node.devices))
         first += len(node.devices)
         paths = [path for rank in ranks for path in (rank_events(rank), rank_log(rank))]
+        if job.record_steps:
+            paths += map(rank_operators, ranks)
         paths += [node_samples(node.index), node_log("launcher", node.index), node_log("probe", node.index)]
         found[node.index] = set(map(str, paths))
     return found

@@ -6,24 +6,33 @@ started, and the run's ending is whatever was noticed first. What other machines
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from flagperf.errors import FlagPerfError
-from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, this_clock
+import msgspec
+
+from flagperf.errors import BadInput, FlagPerfError
+from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, read_events, this_clock
 from flagperf.fleet import Fleet
+from flagperf.kit import module_command
 from flagperf.launch.parts import BundleParts
-from flagperf.launch.signals import ignore_signals
+from flagperf.launch.signals import CTRL_C, ignore_signals
 from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
-from flagperf.spec import Failure, Job, work_orders
+from flagperf.plugins import core_version
+from flagperf.spec import Failure, Job, hello_line, work_orders
+from flagperf.store.alive import is_held, this_pid_namespace
 from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
-from flagperf.store.paths import PARENT_EVENTS, node_log, rank_events
+from flagperf.store.paths import PARENT_EVENTS, node_log, node_samples, rank_events
 from flagperf.store.run import Ending, Status, ended
 
-MAX_EXPLAINED = 8
+SWEEP_SECONDS = 30.0
 
 Note = Callable[[Event], None]
 """Writes an event into the parent's file."""
@@ -54,11 +63,29 @@ def run_job(
         supervision = Supervision(fleet, job.timeout_seconds, note, on_progress, parts)
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
         ignore_signals()  # the run has ended: nothing is left to interrupt
+        if fleet.nodes_share_host:
+            for index in supervision.lost:
+                _sweep(job.run_id, index)
         arrived = None if fleet.writes_here else _not_arrived(job, parts)
-        ending = _first_problem(ending, arrived, _incomplete(job, bundle), _failed(find_damage()))
+        missing = _incomplete(job, bundle) or _without_samples(bundle, supervision)
+        damage = find_damage() or _parent_damage(bundle, writer.num_events)
+        ending = _first_problem(ending, arrived, missing, _failed(damage))
         _keep_errors(fleet, bundle)
         note(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message))
     return ending
+
+
+def _sweep(run_id: str, index: int) -> None:
+    """What the agent left on this machine. Its watchdog has done that already, unless it was killed as well."""
+    share = {"job": {"run_id": run_id}, "node_index": index}
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # the run has an ending all the same
+        subprocess.run(
+            [*module_command(sys.executable, "flagperf.agent"), "sweep"],
+            input=hello_line(core_version()) + msgspec.json.encode(share) + b"\n",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=SWEEP_SECONDS,
+        )
 
 
 def _first_problem(*endings: Ending | None) -> Ending:
@@ -79,6 +106,25 @@ def _incomplete(job: Job, bundle: Path) -> Ending | None:
     """Whatever the agents said: without the events of every rank there is no result."""
     missing = [rank for rank in range(job.world_size) if not (bundle / rank_events(rank)).exists()]
     return ended("failed", message("ending.ranks_missing", rank=missing[0], count=len(missing))) if missing else None
+
+
+def _without_samples(bundle: Path, supervision: Supervision) -> Ending | None:
+    """A probe that could not write said so; any other has left a file."""
+    written = [index for index, last in supervision.ended.items() if last.probe_failure is None]
+    missing = [str(node_samples(index)) for index in written if not os.path.lexists(bundle / node_samples(index))]
+    return _failed(message("ending.record_unreadable", why=f"{missing[0]} is missing")) if missing else None
+
+
+def _parent_damage(bundle: Path, num_written: int) -> Message | None:
+    """Somebody else's doing: this process has written its events, and no write failed."""
+    try:
+        num_found = len(read_events(bundle / PARENT_EVENTS).events)
+    except BadInput as error:
+        return message("ending.record_unreadable", why=str(error))
+    if num_found == num_written:
+        return None
+    why = f"{PARENT_EVENTS} has {num_found} events, {num_written} were written"
+    return message("ending.record_unreadable", why=why)
 
 
 def _failed(why: Message | None) -> Ending | None:
@@ -109,11 +155,15 @@ def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: S
         if is_begun:
             supervision.stop()
             supervision.wait_for_all()
-        return _interrupted(interrupt)
+        return _interrupted(interrupt, fleet)
 
 
-def _interrupted(interrupt: KeyboardInterrupt) -> Ending:
-    return ended("interrupted", message("ending.interrupted", signal=" ".join(interrupt.args) or "Ctrl-C"))
+def _interrupted(interrupt: KeyboardInterrupt, fleet: Fleet) -> Ending:
+    """A signal other than Ctrl-C may be the cluster's own: it takes back the nodes that the command itself runs on."""
+    signal = " ".join(interrupt.args) or CTRL_C
+    said = message("ending.interrupted", signal=signal)
+    why = fleet.explained(0) if signal != CTRL_C else ""
+    return ended("failed", message("ending.because", what=said, why=why)) if why else ended("interrupted", said)
 
 
 def _run_started(bundle: Path) -> RunStarted:
@@ -124,6 +174,8 @@ def _run_started(bundle: Path) -> RunStarted:
         planned=planned_fields(bundle),
         environment=environment_fingerprint(bundle),
         seals=True,
+        locked=is_held(bundle),
+        pid_namespace=this_pid_namespace(),
     )
 
 
@@ -154,8 +206,8 @@ def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
 
 
 def _explained(fleet: Fleet, indexes: Sequence[int]) -> str:
-    """What the cluster says of these nodes, each thing once. Not of all of a thousand: each takes a question."""
-    said = [fleet.explained(index) for index in sorted(set(indexes))[:MAX_EXPLAINED]]
+    """What the cluster says of these nodes, each thing once."""
+    said = [fleet.explained(index) for index in sorted(set(indexes))]
     return "; ".join(dict.fromkeys(part for words in said for part in words.split("; ") if part))
 
 

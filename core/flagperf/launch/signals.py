@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CTRL_C = "Ctrl-C"
+"""What SIGINT is called: a person has pressed it."""
 
 
 def raise_on_signals() -> None:
@@ -45,4 +47,4 @@ def signals_restored() -> Iterator[None]:
 
 def _raise_once(number: int, _frame: object) -> None:
     ignore_signals()
-    raise KeyboardInterrupt("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+    raise KeyboardInterrupt(CTRL_C if number == signal.SIGINT else signal.Signals(number).name)

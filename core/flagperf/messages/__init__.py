@@ -71,7 +71,7 @@ def usable(said: Message | None, text: str) -> Message | str:
         return text
     try:
         render(said)
-    except (LookupError, ValueError, TypeError, AttributeError):
+    except (LookupError, ValueError, TypeError, AttributeError, msgspec.ValidationError):
         return text
     return said
 

@@ -6,14 +6,10 @@ Translators edit only these files. A test checks that all languages have the sam
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Literal, get_args
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+import tomli
 
 Lang = Literal["en", "zh"]
 LANGUAGES: tuple[Lang, ...] = get_args(Lang)
@@ -31,5 +27,5 @@ def has_text(code: str) -> bool:
 def catalogue(lang: Lang) -> dict[str, str]:
     """Code -> template. A code is `table.key`: `timed_out` in [ending] is `ending.timed_out`."""
     with Path(__file__).with_name(f"{lang}.toml").open("rb") as file:
-        tables = tomllib.load(file)
+        tables = tomli.load(file)
     return {f"{table}.{name}": text for table, texts in tables.items() for name, text in texts.items()}

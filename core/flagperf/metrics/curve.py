@@ -69,7 +69,7 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
     loop = run.loop
     if not loop.num_steps:
         return absent("not_measured", "quality.no_step")
-    points = tuple(_point(loop, index) for index in range(loop.num_steps))
+    points = tuple(curve_point(loop, index) for index in range(loop.num_steps))
     has_diverged = any(rank.diverged for rank in loop.ranks)
     if not has_diverged and all(point.loss is None for point in points):
         return absent("not_measured", "quality.no_loss_at_any_step")
@@ -88,7 +88,8 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
     )
 
 
-def _point(loop: Loop, index: int) -> CurvePoint:
+def curve_point(loop: Loop, index: int) -> CurvePoint:
+    """Of the step at this place in the loop, from 0."""
     number, samples = loop.first_step + index, sum(rank.samples[index] for rank in loop.ranks)
     finding = global_loss(loop, index)
     if isinstance(finding, Absent):

@@ -7,7 +7,7 @@ that `runs verify` recomputes are derived from these entries. Each is defined be
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -50,6 +50,9 @@ class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Marks of the run that apply to this metric. `torn_record` applies to every metric."""
     heading: str = ""
     """Heading of its section in docs/metrics.md [default: its name]."""
+    better: Literal["faster", "quicker", "higher", "lower"] | None = None
+    """Which way is better, for the verdict of a comparison: `faster` and `higher` the higher value, `quicker` (a time)
+    and `lower` the lower one. None: it is compared without a verdict."""
     noted: str = ""
     """The subject in a page's notes under which the metric is listed if it has a value; it is then on the run's card
     too. Empty for metrics that are shown elsewhere."""
@@ -93,6 +96,7 @@ def speed_entry(
         formula=formula,
         format=units.per_second,
         marks=SPEED,
+        better="faster",
         title=title,
         remark=remark,
     )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from flagperf.metrics.addition import deviation
 from flagperf.metrics.metric import Interval
 
 NUM_BATCHES = 10
@@ -28,10 +29,8 @@ def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]
     totals_ns = [sum(durations_ns[batch]) for batch in batches]
     if min(totals_ns) <= 0:
         return None
-    import statistics  # lazy: expensive to import, and `cases list` imports this module
-
     rates = [sum(counts[batch]) / total_ns for batch, total_ns in zip(batches, totals_ns, strict=True)]
-    relative = STUDENT_T * statistics.stdev(rates) / math.sqrt(NUM_BATCHES) / statistics.fmean(rates)
+    relative = STUDENT_T * deviation(rates) / math.sqrt(NUM_BATCHES) / (math.fsum(rates) / len(rates))
     return Interval(max(0.0, value * (1 - relative)), value * (1 + relative), METHOD)
 
 

@@ -222,7 +222,7 @@ def _reserved(record: RankRecord) -> int | None:
     return record.ended.allocator_peak_reserved_bytes if record.ended else None
 
 
-def _entry(name: str, scope: Scope, formula: Formula, title: Text, remark: Text) -> MetricEntry:
+def _entry(name: str, scope: Scope, formula: Formula, title: Text, remark: Text, **more: Any) -> MetricEntry:
     return MetricEntry(
         name=name,
         unit="bytes",
@@ -234,6 +234,7 @@ def _entry(name: str, scope: Scope, formula: Formula, title: Text, remark: Text)
         marks=CARD,
         title=title,
         remark=remark,
+        **more,
     )
 
 
@@ -244,6 +245,7 @@ METRICS = (
         of_devices(mem_used),
         {"en": "Device memory used", "zh": "硬件存储峰值"},
         {"en": "peak of one device, GiB", "zh": "单卡峰值，单位GiB"},
+        better="lower",
     ),
     _entry(
         "mem_total",
@@ -265,6 +267,7 @@ METRICS = (
         mem_allocator,
         {"en": "Memory of the allocator", "zh": "框架分配器的存储"},
         {"en": "what the framework reserved at its peak, GiB", "zh": "框架保留的峰值，单位GiB"},
+        better="lower",
     ),
     _entry(
         "mem_remainder",

@@ -20,6 +20,7 @@ Mark = Literal[
     "busy_host",
     "medium_peak",
     "low_peak",
+    "measured_peak",
     "unverified_mapping",
     "over_capacity",
     "telemetry_gap",
@@ -27,8 +28,37 @@ Mark = Literal[
     "energy_mismatch",
     "whole_board",
     "torn_record",
+    "above_bandwidth",
+    "above_peak",
+    "decimal_unit",
+    "device_set_changed",
+    "devices_incomplete",
+    "diverged",
+    "far_below_peak",
+    "few_repeats",
+    "identical_figures",
+    "idle_power",
+    "mean_above_max",
+    "memory_of_others",
+    "mfu_does_not_follow",
+    "not_finite",
+    "out_of_range",
+    "over_tdp",
+    "ratio_does_not_recompute",
+    "same_in_every_precision",
+    "scaling_over_100",
+    "share_not_positive",
+    "sparse_telemetry",
+    "tf32_called_fp32",
+    "throttled",
+    "throughput_order",
+    "total_is_not_capacity",
+    "unsteady",
+    "utilisation_over_100",
+    "window_longer_than_run",
 ]
-"""A caveat that applies to a value, as a code."""
+"""A caveat that applies to a value, as a code. Those after `torn_record` are rules of flagperf.plausibility, which are
+applied when a run is read to be shown; a record has none of them."""
 
 Scope = Literal["job", "system", "device", "rank"]
 

@@ -108,7 +108,7 @@ def _share(job: Job, work: Work | Absent) -> Finding:
     if value > 1:
         figures = f"{work.flops_per_second / TERA:.4g} of {peak.value / TERA:.4g} TFLOP/s ({peak.model}, {peak.row})"
         return Absent("invalid_telemetry", message("flops.above_peak", figures=figures), inputs)
-    return Found(value, inputs, marks=_peak_marks(peak))
+    return Found(value, inputs, marks=peak_marks(peak))
 
 
 def _peak(job: Job) -> Peak | Absent:
@@ -132,9 +132,11 @@ def _peak_inputs(peak: Peak) -> dict[str, Any]:
     }
 
 
-def _peak_marks(peak: Peak) -> tuple[Mark, ...]:
+def peak_marks(peak: Peak) -> tuple[Mark, ...]:
+    """The caveats of what is divided by it."""
     marks: dict[str, tuple[Mark, ...]] = {"high": (), "medium": ("medium_peak",), "low": ("low_peak",)}
-    return marks[peak.confidence]
+    measured: tuple[Mark, ...] = ("measured_peak",) if peak.measured_by else ()
+    return (*measured, *marks[peak.confidence])
 
 
 def _mfu_entry(
@@ -148,6 +150,7 @@ def _mfu_entry(
         formula=formula,
         format=units.percent,
         marks=SPEED + CARD,
+        better="higher",
         title=title,
         remark=remark,
         head=head,
@@ -175,6 +178,7 @@ METRICS = (
         format=units.four_digits,
         shown_unit="TFLOP/s",
         marks=SPEED,
+        better="faster",
         title={"en": "Model TFLOP/s per device", "zh": "每卡模型算力"},
         remark={"en": "formula {formula}, TFLOP/s", "zh": "公式{formula}，单位TFLOP/s"},
     ),

@@ -23,6 +23,7 @@ from flagperf.metrics.card_readings import CardReadings, readings_by_card
 from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.metric import Reason
+from flagperf.metrics.row_power import RowPower, RowPowers, RowWindows, row_powers
 from flagperf.metrics.samples import (
     DeviceSamples,
     MemoryUse,
@@ -33,6 +34,7 @@ from flagperf.metrics.samples import (
     why_failed,
 )
 from flagperf.metrics.series import NodeWindows, Series, card_series
+from flagperf.metrics.span import Span
 from flagperf.spec import Job
 
 
@@ -50,6 +52,8 @@ class NodeRecord(msgspec.Struct, frozen=True):
     """Where the slots of a host together use more than it has."""
     series: dict[str, dict[DeviceKey, Series]]
     """Figure -> card -> its series. Empty without a measured window on this node."""
+    row_powers: RowPowers
+    """Card and window of a timed row -> its power then."""
     cpu: tuple[tuple[int, CpuUse], ...]
     """The first sample of the host's cores and the last, each with its timestamp."""
     last_reasons: dict[str, tuple[int, NotRead]]
@@ -70,12 +74,13 @@ class _Expected(msgspec.Struct, frozen=True):
     edges_ns: Mapping[int, Sequence[int]]
     """Node index -> launch and end of its workers, on its own clock."""
     windows: NodeWindows
+    row_windows: RowWindows
     is_host: bool
     """The slots of a node share its memory."""
 
 
 def node_records(
-    job: Job, parent: EventFile, files: Iterable[EventFile], windows: NodeWindows
+    job: Job, parent: EventFile, files: Iterable[EventFile], windows: NodeWindows, row_windows: RowWindows
 ) -> tuple[NodeRecord, ...]:
     """Each file is reduced to what the metrics need before the next one is read."""
     device_ids: dict[int, list[str]] = {}
@@ -84,7 +89,7 @@ def node_records(
     edges_ns: dict[int, list[int]] = {}
     for event in of(parent.events, WorkersLaunched) + of(parent.events, WorkersEnded):
         edges_ns.setdefault(event.node_index, []).append(event.node_t_ns)
-    expected = _Expected(device_ids, edges_ns, windows, job.memory_scope == "host")
+    expected = _Expected(device_ids, edges_ns, windows, row_windows, job.memory_scope == "host")
     return tuple(_node_record(file, expected) for file in files)
 
 
@@ -105,6 +110,7 @@ def _node_record(file: EventFile, expected: _Expected) -> NodeRecord:
         memory=memory,
         overdrawn=overdrawn_pool(list(own.values())) if expected.is_host else None,
         series=_series(own, started, expected) if started else {},
+        row_powers=_row_powers(own, started, expected) if started else {},
         cpu=(*cpu[:1], *cpu[-1:]),
         last_reasons={reason.device_id: (place, reason) for place, reason in enumerate(reasons)},
         silences=_silences(memory.values(), reasons),
@@ -135,6 +141,13 @@ def _series(cards: Cards, started: ProbeStarted, expected: _Expected) -> dict[st
     for card, read in cards.items():
         for figure, one in card_series(card, read, window):
             found.setdefault(figure, {})[card] = one
+    return found
+
+
+def _row_powers(cards: Cards, started: ProbeStarted, expected: _Expected) -> RowPowers:
+    found: dict[tuple[DeviceKey, Span], RowPower] = {}
+    for card, read in cards.items():
+        found |= row_powers(card, read, expected.row_windows, started.interval_seconds)
     return found
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flagperf.metrics.rows import MeasuredRow
     from flagperf.metrics.samples import DeviceSamples
     from flagperf.metrics.series import Series
+    from flagperf.metrics.span import Span
     from flagperf.metrics.spans import Loop
     from flagperf.metrics.window import Window
 
@@ -65,8 +66,11 @@ class Observed:
         from flagperf.metrics.nodes import node_records
         from flagperf.metrics.spans import node_windows
 
-        windows = {} if isinstance(self.window, Absent) else node_windows(self.ranks)
-        return node_records(self.job, self.record.parent, self.record.samples, windows)
+        windows = {} if self.unmeasured else node_windows(self.ranks)
+        rows: dict[DeviceKey, list[Span]] = {}
+        for rank in self.ranks:
+            rows.setdefault(rank.card, []).extend(row.window for row in rank.rows if row.window is not None)
+        return node_records(self.job, self.record.parent, self.record.samples, windows, rows)
 
     @property
     def has_torn_file(self) -> bool:
@@ -77,10 +81,16 @@ class Observed:
         """Read every file now. Raises BadInput if one is damaged."""
         _ = self.rank_files, self.nodes
 
-    @property
+    @functools.cached_property
     def rows(self) -> tuple[MeasuredRow, ...]:
         """Rows that the case measured besides steps: rank by rank, in the order of measurement."""
-        return tuple(row for rank in self.ranks for row in rank.rows)
+        from flagperf.metrics.row_power import with_power
+        from flagperf.metrics.rows import rated
+
+        powers = {key: power for node in self.nodes for key, power in node.row_powers.items()}
+        usable = (peak for peak in self.job.peaks if peak.confidence != "low" or self.job.accept_low_peaks)
+        peaks = {peak.row: peak.value for peak in usable if peak.value > 0}
+        return tuple(rated(with_power(row, rank.card, powers), peaks) for rank in self.ranks for row in rank.rows)
 
     @functools.cached_property
     def failure(self) -> Absent | None:
@@ -103,6 +113,12 @@ class Observed:
 
         return window_of(self.loop)
 
+    @property
+    def unmeasured(self) -> Absent | None:
+        """Why there is no measured window. A kind without steps is measured over its whole span."""
+        found = self.window if self.kind.has_steps else self.loop
+        return found if isinstance(found, Absent) else None
+
     @functools.cached_property
     def devices(self) -> dict[DeviceKey, DeviceSamples] | Absent:
         """The samples of every card."""
@@ -124,4 +140,4 @@ class Observed:
     def _find_series(self, field: str) -> Mapping[DeviceKey, Series] | Absent:
         from flagperf.metrics.nodes import series_of
 
-        return self.window if isinstance(self.window, Absent) else series_of(self.job, self.nodes, field)
+        return self.unmeasured or series_of(self.job, self.nodes, field)

@@ -14,6 +14,7 @@ import msgspec
 
 from flagperf import units
 from flagperf.kinds.kind import Text
+from flagperf.metrics.addition import added
 from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
@@ -49,7 +50,7 @@ def _of_boards(finding: Finding, cards: Mapping[DeviceKey, Series]) -> Finding:
 
 def power_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     means = {card: one.mean for card, one in cards.items()}
-    return _negative(cards) or Found(sum(means.values()) / len(means), _inputs(cards, means))
+    return _negative(cards) or Found(added(means.values()) / len(means), _inputs(cards, means))
 
 
 def power_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
@@ -68,7 +69,7 @@ def energy(run: Observed) -> Finding:
         return problem
     joules = {card: one.joules for card, one in best.items()}
     grade = "board counter" if best is counted else "board sampled"
-    finding = Found(sum(joules.values()), {"grade": grade, **_inputs(best, joules)})
+    finding = Found(added(joules.values()), {"grade": grade, **_inputs(best, joules)})
     if best is counted and not isinstance(sampled, Absent) and _contradicts(sampled, joules):
         finding = msgspec.structs.replace(finding, marks=("energy_mismatch",))
     return _of_boards(finding, best)
@@ -81,7 +82,8 @@ def energy_per(amount: str) -> Formula:
         joules = energy(run)
         if isinstance(joules, Absent):
             return joules
-        assert not isinstance(run.window, Absent)
+        if isinstance(run.window, Absent):  # a kind without steps
+            return absent("not_applicable", f"power.no_{amount}")
         count = run.window.samples if amount == "samples" else run.window.tokens
         if not count:
             return absent("not_applicable", f"power.no_{amount}")
@@ -132,12 +134,12 @@ def utilisation_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Findi
             figures = {"low": one.low, "high": one.high}
             return absent("invalid_telemetry", "power.bad_utilisation", card=card_name(one.card), **figures)
     means = {card: one.mean / 100 for card, one in cards.items()}
-    return Found(sum(means.values()) / len(means), _inputs(cards, means))
+    return Found(added(means.values()) / len(means), _inputs(cards, means))
 
 
 def clock_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     means = {card: one.mean for card, one in cards.items()}
-    return Found(sum(means.values()) / len(means), _inputs(cards, means))
+    return Found(added(means.values()) / len(means), _inputs(cards, means))
 
 
 def temperature_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
@@ -181,6 +183,7 @@ METRICS = (
         of_series("power_watts", power_mean),
         {"en": "Mean power", "zh": "平均功率"},
         {"en": "of one device over the measured window, W", "zh": "测量窗口内单卡平均，单位W"},
+        better="lower",
     ),
     _entry(
         "power_max",
@@ -205,6 +208,7 @@ METRICS = (
         energy_per("samples"),
         {"en": "Energy per sample", "zh": "每样本能耗"},
         {"en": "over real samples, J", "zh": "只计真实样本，单位J"},
+        better="lower",
         scope="system",
         format=units.four_digits,
     ),
@@ -214,6 +218,7 @@ METRICS = (
         energy_per("tokens"),
         {"en": "Energy per token", "zh": "每token能耗"},
         {"en": "over real tokens, J", "zh": "只计真实token，单位J"},
+        better="lower",
         scope="system",
         format=units.four_digits,
     ),

@@ -58,7 +58,7 @@ def rank_window(rank: int, window: Span, steps: Steps, dropped: int, spans: Sequ
         wait_ns=sum(steps.waits_ns[dropped:]),
         work={amount: integers(column[dropped:]) for amount, column in steps.work.items()},
         computes_ns=integers(computes_ns),
-        periods_ns=integers(_periods_ns(window.began_ns, steps.ended_ns[dropped:], pauses)),
+        periods_ns=integers(periods_ns(window.began_ns, steps.ended_ns[dropped:], pauses)),
     )
     return _overlap(rank, pauses) or _broken_nesting(found, sum(computes_ns)) or found
 
@@ -70,7 +70,7 @@ def _pauses(spans: Sequence[SpanEnded], window: Span) -> Pauses:
     return sorted((pause for pause in clipped if pause[0] < pause[1]), key=itemgetter(0))
 
 
-def _periods_ns(began_ns: int, ended_ns: Sequence[int], pauses: Pauses) -> list[int]:
+def periods_ns(began_ns: int, ended_ns: Sequence[int], pauses: Pauses) -> list[int]:
     moments = [began_ns, *ended_ns]
     running = list(map(sub, moments, _paused_until(pauses, moments)))
     return list(map(sub, running[1:], running))

@@ -22,7 +22,7 @@ from flagperf.metrics.cards import DeviceKey
 from flagperf.metrics.finding import Absent, absent, named
 from flagperf.metrics.rank_events import RankEvents, rank_events
 from flagperf.metrics.rank_loop import RankLoop, Warmup, rank_loop
-from flagperf.metrics.rows import MeasuredRow, measured_row
+from flagperf.metrics.rows import MeasuredRow, measured_rows
 from flagperf.spec import Job
 
 
@@ -76,7 +76,7 @@ def _rank_record(events: RankEvents, warmup: Warmup) -> RankRecord:
         began_ns=tuple(span.t_ns for span in events.loop_began),
         loop=rank_loop(events, warmup),
         last_step=events.steps.numbers[-1] if events.steps else None,
-        rows=tuple(measured_row(events.rank, row) for row in events.rows),
+        rows=measured_rows(events.rank, events.rows),
         reports=tuple(events.reports) if is_first else (),
         parts=tuple(events.parts) if is_first else (),
         ended=events.ended,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from flagperf.kinds import KINDS, Kind
 from flagperf.metrics import host_load, inference, memory, mfu, power, quality, throughput, times
 from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.figures import figure_entry
 from flagperf.metrics.flops import FORMULAS
 from flagperf.metrics.quality import quality_entry
 from flagperf.spec import Manifest
@@ -22,11 +23,11 @@ REMOVED: dict[str, str] = {}
 
 
 def entries_of(manifest: Manifest) -> list[MetricEntry]:
-    """The metrics of a run of the case: those of its kind, then the case's qualities. A quality named `loss` replaces
-    the loss of the last step."""
+    """The metrics of a run of the case: those of its kind, then the case's own. A quality named `loss` replaces the
+    loss of the last step."""
     qualities = {quality.name: quality_entry(quality) for quality in manifest.qualities}
     own = [entry for entry in kind_entries(KINDS[manifest.kind]) if entry.name not in qualities]
-    return [*own, *qualities.values()]
+    return [*own, *qualities.values(), *map(figure_entry, manifest.figures)]
 
 
 def kind_entries(kind: Kind) -> list[MetricEntry]:
@@ -34,9 +35,10 @@ def kind_entries(kind: Kind) -> list[MetricEntry]:
 
 
 def entry_of(manifest: Manifest, name: str) -> MetricEntry | None:
-    """Look up a metric or a quality of the case by name."""
-    own = next((quality for quality in manifest.qualities if quality.name == name), None)
-    return quality_entry(own) if own else ENTRIES.get(name)
+    """Look up a metric, a quality or a figure of the case by name."""
+    own = [quality_entry(quality) for quality in manifest.qualities if quality.name == name]
+    own += [figure_entry(figure) for figure in manifest.figures if figure.name == name]
+    return own[0] if own else ENTRIES.get(name)
 
 
 def vocabulary() -> Vocabulary:

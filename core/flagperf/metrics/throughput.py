@@ -162,6 +162,7 @@ def _step_percentile(percent: int) -> MetricEntry:
         format=units.milliseconds,
         shown_unit="ms",
         marks=SPEED,
+        better="quicker",
         title={"en": f"Step time, {percent}th percentile", "zh": f"单步时间（{percent}分位）"},
         remark={
             "en": f"{percent} % of the kept steps need at most this compute time, ms",
@@ -211,6 +212,7 @@ METRICS = (
         format=units.tokens_per_second,
         shown_unit="tokens/s per device",
         marks=SPEED,
+        better="faster",
         title={"en": "Tokens per second per device", "zh": "吞吐量"},
         remark={
             "en": "real tokens per device and second, padding excluded",

@@ -83,6 +83,7 @@ METRICS = (
         scope="job",
         formula=e2e_time,
         format=units.one_decimal,
+        better="quicker",
         title={"en": "End-to-end time", "zh": "端到端时间"},
         remark={
             "en": "from the start of the first process to the end of the last, s",
@@ -96,6 +97,7 @@ METRICS = (
         scope="job",
         formula=init_time,
         format=units.one_decimal,
+        better="quicker",
         title={"en": "Start-up time", "zh": "启动时间"},
         remark={
             "en": "from the start of a node's first process to the start of training, s",
@@ -109,6 +111,7 @@ METRICS = (
         scope="job",
         formula=train_time,
         format=units.one_decimal,
+        better="quicker",
         title={"en": "Training time", "zh": "训练时间"},
         remark={"en": "all steps and evaluations, s", "zh": "全部训练步与评估，单位秒"},
     ),

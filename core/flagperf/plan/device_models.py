@@ -128,7 +128,7 @@ def _packages(plugins: Plugins, text: str) -> list[str]:
     words = {text.lower(), _SIZE.sub("", text).lower()}
     vendors = {
         reference.vendor
-        for case in plugins.cases().values()
+        for case in plugins.complete_cases().values()
         for reference in case.manifest.references
         if words & {reference.device.lower(), _SIZE.sub("", reference.device).lower()}
     }

@@ -11,6 +11,7 @@ from flagperf.api import Device, LaunchCommand, Launcher, NodeShare, Peak, Preci
 from flagperf.errors import PluginFailed
 from flagperf.plan.device_models import KnownModel, find_model
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
+from flagperf.plan.recording import recording_to_replay, steps_to_record
 from flagperf.plan.settings import make_settings, published_profile, refuse_unsupported
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
@@ -60,6 +61,8 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     check_counts(spec)
     case = plugins.case(spec.case)
     manifest = case.manifest
+    steps_to_record(spec, manifest)
+    recording_to_replay(spec, manifest)
     card = find_model(plugins, device_model, spec.vendor)
     spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
     backend = plugins.guarded_backend(card.vendor)
@@ -89,7 +92,7 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
 
 
 def _all_references(plugins: Plugins) -> list[PublishedResult]:
-    return [reference for case in plugins.cases().values() for reference in case.manifest.references]
+    return [reference for case in plugins.complete_cases().values() for reference in case.manifest.references]
 
 
 def _command(launcher: Launcher, card: KnownModel, spec: RunSpec) -> LaunchCommand:

@@ -13,6 +13,7 @@ from flagperf.api import Device
 from flagperf.errors import BadInput, NodeFailed
 from flagperf.fleet import Fleet
 from flagperf.plan.nodes import ADAPTER_SECONDS, DESCRIBE_SECONDS, asked_nodes, meeting_place
+from flagperf.plan.placement import cards_text
 from flagperf.plan.vendor import VendorChoice, choose_vendor
 from flagperf.plugins import Plugins, trial_seconds
 from flagperf.spec import DescribeRequest, InspectRequest, NodeState, RunSpec
@@ -122,9 +123,8 @@ def _ask(
         except NodeFailed as error:
             why_none = str(error)
     data_dir = str(Path(spec.data_dir).absolute()) if spec.data_dir else None
-    interface = "" if fleet.nodes_share_host else spec.interface or ""
     describe = DescribeRequest(ADAPTER_SECONDS, vendor)
-    request = InspectRequest(describe, data_dir, first_address, interface)
+    request = InspectRequest(describe, data_dir, first_address, spec.interface or "")
     conversation = _Conversation()
     indexes = [index for index in asked_nodes(fleet) if index not in failed]
     limit = DESCRIBE_SECONDS + trial_seconds()
@@ -228,8 +228,7 @@ def _cards(choice: VendorChoice | None) -> str:
         return "unclear"
     if choice.facts.memory_scope == "host":
         return f"none ({choice.facts.vendor})"
-    models = Counter(device.model for device in choice.facts.devices)
-    return ", ".join(f"{count} x {model}" for model, count in models.items())
+    return cards_text(choice.facts.devices)
 
 
 def _warnings(state: NodeState, clock: ClockOffset) -> list[str]:

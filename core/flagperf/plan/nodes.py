@@ -40,10 +40,17 @@ def describe_nodes(
 
 
 def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
-    """Every node must have the case's data. The files of the first node are recorded."""
+    """Every node must have the case's data. The files of the first node are recorded. Of several nodes, a problem says
+    which ones have it."""
     requests = dict.fromkeys(asked_nodes(fleet), request)
     answers = fleet.ask_all("check", requests, CheckAnswer, CHECK_SECONDS).all()
-    return next((answer for answer in answers if answer.problem), answers[0])
+    found = {index: answer.problem for index, answer in enumerate(answers) if answer.problem}
+    if not found:
+        return answers[0]
+    first = min(found)
+    alike = len(found) - 1
+    where = fleet.name(first) + (f" and {alike} more node{'s' if alike > 1 else ''}" if alike else "")
+    return CheckAnswer(problem=found[first] if len(answers) == 1 else f"{where}: {found[first]}")
 
 
 def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
@@ -53,7 +60,7 @@ def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
 
 
 def meeting_place(fleet: Fleet, interface: str | None) -> RendezvousAnswer:
-    request = RendezvousRequest(fleet.nodes[0].address, "" if fleet.nodes_share_host else interface or "")
+    request = RendezvousRequest(fleet.nodes[0].address, interface or "")
     return fleet.ask_all("rendezvous", {0: request}, RendezvousAnswer, MEETING_SECONDS).all()[0]
 
 

@@ -43,6 +43,12 @@ def num_devices(text: str) -> int:
     return tp * pp * max(dp, 1)
 
 
+def least_devices(values: dict[str, Any]) -> int:
+    """How many devices the layout of these values needs, where it is not fitted to them."""
+    flat = dict(flatten(values))
+    return _product([flat.get(key, 1) for key in _KEYS])
+
+
 def has_layout(values: dict[str, Any]) -> bool:
     flat = dict(flatten(values))
     return all(key in flat for key in _KEYS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from flagperf.api import Device, DeviceBackend, Node
@@ -48,10 +51,12 @@ def find_placement(
     if needs_worker:
         _check_requirements(spec.case, described)
     facts = tuple(with_stated_environment(node, user_file) for node in described)
-    choice = _same_vendor(facts, asked, plugins)
+    choice = _same_vendor(facts, asked, plugins, fleet)
     backend = plugins.guarded_backend(choice.facts.vendor)
     _check_sharing(spec, fleet, backend)
     parts = tuple(_part(spec, index, fleet.nodes[index], node, backend) for index, node in enumerate(facts))
+    if backend.memory_scope != "host":
+        _check_cards(parts, fleet)
     placement = Placement(fleet.nodes_share_host, facts, choice, backend, parts)
     if fleet.nodes_share_host and placement.host_workers > len(choice.facts.devices):
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
@@ -74,14 +79,37 @@ def _check_requirements(case: str, facts: tuple[NodeFacts, ...]) -> None:
             )
 
 
-def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugins) -> VendorChoice:
+def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugins, fleet: Fleet) -> VendorChoice:
     fallbacks = [given.value.vendor for given in plugins.device_backends() if given.value.is_fallback]
     broken = plugins.broken_adapters()
-    choices = [choose_vendor(node, asked, fallbacks, broken) for node in facts]
-    words = {choice.facts.vendor for choice in choices}
-    if len(words) > 1:
-        raise BadInput(f"the nodes have cards of different vendors ({', '.join(sorted(words))}); choose with --vendor")
-    return choices[0]
+    found: dict[str, tuple[int, VendorChoice]] = {}
+    """Of each vendor, the first node that has it."""
+    for index, node in enumerate(facts):
+        try:
+            choice = choose_vendor(node, asked, fallbacks, broken)
+        except BadInput as error:
+            raise BadInput(f"{fleet.name(index)}: {error}") if len(facts) > 1 else error from None
+        found.setdefault(choice.facts.vendor, (index, choice))
+    if len(found) > 1:
+        listed = ", ".join(f"{word} on {fleet.name(index)}" for word, (index, _) in sorted(found.items()))
+        raise BadInput(f"the nodes have cards of different vendors ({listed}); choose with --vendor")
+    return next(iter(found.values()))[1]
+
+
+def _check_cards(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:
+    """Name, peaks and tuning of a run are those of the first node's cards."""
+    first = cards_text(parts[0].devices)
+    for part in parts[1:]:
+        if (other := cards_text(part.devices)) != first:
+            raise BadInput(
+                f"{fleet.name(part.index)} has other cards ({other}) than {fleet.name(0)} ({first}); choose nodes with "
+                f"the same cards: `{flagperf_command('nodes', 'check')}` compares them"
+            )
+
+
+def cards_text(devices: Iterable[Device]) -> str:
+    """`8 x C500`"""
+    return ", ".join(f"{count} x {model}" for model, count in Counter(device.model for device in devices).items())
 
 
 def _check_sharing(spec: RunSpec, fleet: Fleet, backend: DeviceBackend) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,12 +14,17 @@ from flagperf.errors import BadInput
 from flagperf.escapes import is_utf8
 from flagperf.files import is_folder
 from flagperf.fleet import Fleet
+from flagperf.kit import link_bytes_per_second
 from flagperf.plan.estimate import MemoryEstimate, estimate_memory
+from flagperf.plan.for_model import UNKNOWN
+from flagperf.plan.measured_peak import with_measured_peak
 from flagperf.plan.nodes import check_nodes, with_meeting_place
+from flagperf.plan.operator_libraries import operator_libraries
 from flagperf.plan.placement import Placement, find_placement
+from flagperf.plan.recording import recording_to_replay, steps_to_record
 from flagperf.plan.settings import CaseSettings, make_settings, missing_data, refuse_unsupported, resolve_values
 from flagperf.plan.tuning import tuning_layer
-from flagperf.plan.userfile import case_file
+from flagperf.plan.userfile import UserFile, case_file
 from flagperf.plugins import Case, Plugins
 from flagperf.spec import (
     WORKER_MODULE,
@@ -48,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     commands: tuple[LaunchCommand, ...]
     """One per node."""
     agent_commands: tuple[tuple[str, ...], ...]
-    """What reaches the agent of each node."""
+    """What reaches the agent of each node. Empty where agents are simply started on this machine."""
     vendor_note: str
     """Which vendor, and why where it was not asked for."""
     env_script: str = ""
@@ -62,9 +67,8 @@ class Plan(msgspec.Struct, frozen=True):
 def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bool = True) -> Plan:
     """`needs_worker` false: plan also where the case's libraries are not installed or its data cannot be used."""
     _check_request(spec, fleet)
-    case = plugins.case(spec.case)
-    user_file = case_file(spec, plugins)
-    resolve_values(spec, case.manifest, user_file, tuning=None)  # reports a wrong key before any node is asked
+    case, user_file = check_values(spec, plugins)
+    record_steps, recording = steps_to_record(spec, case.manifest), recording_to_replay(spec, case.manifest)
     if needs_worker:
         _raise_problem(missing_data(spec, case.manifest))
     placement = find_placement(spec, plugins, fleet, case.manifest.requires, user_file, needs_worker)
@@ -75,12 +79,15 @@ def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bo
     data = _check_data(spec, case.manifest, settings.config, fleet)
     if needs_worker:
         _raise_problem(data.problem)
-    job = _job(spec, case, placement, settings, peaks, data.files)
+    libraries = operator_libraries(case.manifest, settings.config, plugins)
+    job = _job(spec, case, placement, settings, peaks, data.files, libraries)
+    job = msgspec.structs.replace(job, record_steps=record_steps, recording=recording)
     if not needs_worker:  # what is shown can be started by hand; a run chooses once more, right before its start
         job = with_meeting_place(job, fleet, spec.interface)
     launcher = plugins.launcher(placement.backend.vendor)
+    interface = spec.interface or (UNKNOWN if spec.nodes > 1 and not fleet.nodes_share_host else "")
     commands = tuple(
-        launcher.command(order.share(spec.interface or ""), fleet.python(order.node_index), WORKER_MODULE)
+        launcher.command(order.share(interface), fleet.python(order.node_index), WORKER_MODULE)
         for order in work_orders(job)
     )
     memory = estimate_memory(case, settings.config, placement.device.memory_bytes, "what it reports")
@@ -90,12 +97,18 @@ def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bo
         manifest=case.manifest,
         nodes=placement.facts,
         commands=commands,
-        agent_commands=tuple(tuple(fleet.command(index)) for index in range(len(fleet.nodes))),
+        agent_commands=() if fleet.writes_here else tuple(tuple(fleet.command(each.index)) for each in job.nodes),
         vendor_note=placement.choice.note,
         env_script=placement.choice.facts.env_script,
         memory=memory,
         data_problem=data.problem,
     )
+
+
+def renamed(plan: Plan) -> Plan:
+    """The same plan for one more run."""
+    run_id = _run_id(plan.spec, plan.job.vendor)
+    return msgspec.structs.replace(plan, job=msgspec.structs.replace(plan.job, run_id=run_id))
 
 
 def _raise_problem(problem: str) -> None:
@@ -120,6 +133,15 @@ def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | 
     return tuning_layer(placement.backend, placement.device.model, spec, manifest)
 
 
+def check_values(spec: RunSpec, plugins: Plugins) -> tuple[Case, UserFile]:
+    """Raises BadInput for a wrong case, key or run, before any node is asked."""
+    case, user_file = plugins.case(spec.case), case_file(spec, plugins)
+    steps_to_record(spec, case.manifest)
+    recording_to_replay(spec, case.manifest)
+    resolve_values(spec, case.manifest, user_file, tuning=None)
+    return case, user_file
+
+
 def _check_data(spec: RunSpec, manifest: Manifest, config: Resolved, fleet: Fleet) -> CheckAnswer:
     missing = missing_data(spec, manifest)
     if missing or manifest.check_files is None:
@@ -135,6 +157,7 @@ def _job(
     settings: CaseSettings,
     peaks: Sequence[Peak],
     files: tuple[DataFile, ...],
+    libraries: dict[str, str],
 ) -> Job:
     return Job(
         run_id=_run_id(spec, placement.backend.vendor),
@@ -154,11 +177,19 @@ def _job(
         host_workers=placement.host_workers,
         memory_scope=placement.backend.memory_scope,
         has_allocator=placement.backend.has_allocator,
-        peaks=_peaks(peaks, placement.device),
+        peaks=with_measured_peak(
+            _peaks(peaks, placement.device),
+            spec.peak_from,
+            placement.backend.vendor,
+            placement.device,
+            settings.precision,
+            placement.choice.facts.simulated,
+        ),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=placement.oversubscribed,
         simulated=placement.choice.facts.simulated,
         case_package=case.plugin.adapter,
+        operator_libraries=libraries,
         sample_seconds=spec.sample_seconds,
         timeout_seconds=spec.timeout_seconds,
         data_dir=_absolute(spec.data_dir),
@@ -168,7 +199,14 @@ def _job(
 
 def _peaks(peaks: Sequence[Peak], device: Device) -> tuple[Peak, ...]:
     """Of the whole card: a slice has none."""
-    return () if device.slice else tuple(peak for peak in peaks if peak.model == device.model)
+    return () if device.slice else (*(peak for peak in peaks if peak.model == device.model), *_host_link(device))
+
+
+def _host_link(device: Device) -> Iterator[Peak]:
+    """Of this very card, not of its model: it depends on the slot."""
+    link = device.properties.get("pcie", "")
+    if (rate := link_bytes_per_second(link)) is not None:
+        yield Peak(device.model, "host_link", rate, f"PCIe {link}, by sysfs", "high")
 
 
 def _absolute(data_dir: str | None) -> str | None:

@@ -27,13 +27,23 @@ SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
 
 @contextlib.contextmanager
 def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
-    check_counts(spec)
-    wrapping = _wrapping(spec, plugins)
+    wrapping = check_reach(spec, plugins)
     with (
         plugins.allocation(spec.cluster, spec.nodes, given_cluster_options(spec, plugins)) as allocation,
         open_fleet(allocation, wrapping) as fleet,
     ):
+        if spec.interface is not None and fleet.nodes_share_host:
+            raise BadInput(
+                f"--interface {spec.interface}: the nodes of cluster {spec.cluster} are this machine, whose ranks "
+                "meet on the loopback interface; leave it out, or choose another --cluster"
+            )
         yield fleet
+
+
+def check_reach(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
+    """Raises BadInput for what is wrong with the number of nodes or the container, before nodes are asked for."""
+    check_counts(spec)
+    return _wrapping(spec, plugins)
 
 
 def count_nodes(spec: RunSpec, plugins: Plugins) -> int:

@@ -53,6 +53,7 @@ def missing_data(spec: RunSpec, manifest: Manifest) -> str:
 
 
 def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tuning: Layer | None) -> Resolved:
+    _refuse_too_few(spec, manifest)
     profile = choose_profile(spec, manifest)
     layers = [Layer(f"profile {profile}", manifest.profiles[profile].values)]
     if tuning is not None:
@@ -68,6 +69,14 @@ def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tunin
     return resolve(manifest, layers)
 
 
+def _refuse_too_few(spec: RunSpec, manifest: Manifest) -> None:
+    if spec.nodes * spec.devices < manifest.min_devices:
+        raise BadInput(
+            f"case {manifest.name} needs at least {manifest.min_devices} devices, and --nodes {spec.nodes} x --devices "
+            f"{spec.devices} is {spec.nodes * spec.devices}; give --devices {manifest.min_devices}"
+        )
+
+
 def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:
     pairs = [parse_assignment(text) for text in texts]
     keys = [key for key, _ in pairs]
@@ -81,7 +90,7 @@ def _precision(config: Resolved, manifest: Manifest, backend: DeviceBackend) -> 
     chosen = precision(config.values["precision"])
     offers = {f"case {manifest.name}": manifest.precisions, f"vendor {backend.vendor}": backend.precisions}
     for who, offered in offers.items():
-        if chosen.name not in offered:
+        if chosen.name not in offered and not (chosen.is_per_row and offered is backend.precisions):
             raise Unsupported(f"{who} does not support precision {chosen.name}; it has: {', '.join(offered)}")
     return chosen
 

@@ -25,14 +25,20 @@ from flagperf.spec import Layer, Manifest, RunSpec, Values, read_toml
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
+    """A name of models.toml."""
     source: str
+    """Where these values come from."""
     values: Values
+    """Tables and keys of the case, as `flagperf cases show CASE` lists them."""
     nodes: int | None = None
+    """Left out: any number of nodes."""
     devices: int | None = None
+    """Of each node. Left out: any number."""
     profile: str = "standard"
+    """The configuration of the case that this is for."""
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TuningFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuning: tuple[Tuning, ...]
 
 
@@ -69,6 +75,6 @@ def tuned_models(folder: Path | None) -> list[str]:
 
 def _read(path: Path) -> tuple[Tuning, ...]:
     try:
-        return msgspec.convert(read_toml(path), _File).tuning
+        return msgspec.convert(read_toml(path), TuningFile).tuning
     except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {error}") from None

@@ -14,6 +14,7 @@ hosts = "node[01-16]"
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,23 @@ from flagperf.plugins import Plugins
 from flagperf.spec import NodeFacts, RunSpec, Values, read_toml, state_environment
 
 DEFAULT_FILE = "flagperf.toml"
-TABLES = ("environment", "cases", "clusters", "container")
 
 
-class UserFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UserTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, Any] = {}
+    """Facts that could not be captured, in your words."""
     cases: dict[str, Values] = {}
+    """Case -> its values, as `flagperf cases show CASE` lists them."""
     clusters: dict[str, Values] = {}
+    """Cluster -> its options."""
     container: Values = {}
+    """How the image of --container is run."""
+
+
+TABLES = UserTables.__struct_fields__
+
+
+class UserFile(UserTables, frozen=True):
     path: str = ""
     """Empty where there is no file."""
 
@@ -56,12 +66,16 @@ def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
     user_file, known = read_user_file(spec.config), plugins.cases()
     for name in user_file.cases:
         if name not in known:
-            raise unknown_name("case", name, known, f"(in {user_file.path}, table [cases.{name}])")
+            raise _unknown("case", name, known, user_file, plugins.hint("flagperf_cases"))
     for name in user_file.clusters:
         if name not in plugins.cluster_names():
-            where = f"(in {user_file.path}, table [clusters.{name}])"
-            raise unknown_name("cluster", name, plugins.cluster_names(), where)
+            raise _unknown("cluster", name, plugins.cluster_names(), user_file, plugins.hint("flagperf_clusters"))
     return user_file
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], user_file: UserFile, hint: str) -> BadInput:
+    where = f"(in {user_file.path}, table [{kind}s.{name}])"
+    return unknown_name(kind, name, known, f"{where} {hint}" if hint else where)
 
 
 def with_stated_environment(node: NodeFacts, user_file: UserFile) -> NodeFacts:

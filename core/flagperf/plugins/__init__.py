@@ -1,7 +1,8 @@
 """Installed plugins: loaded one by one, joined by vendor word, each problem kept with its reason."""
 
+from flagperf.plugins.cases import Case
 from flagperf.plugins.load import ADAPTER_PREFIX, PluginStatus, core_version, trial_seconds
-from flagperf.plugins.registry import Case, Plugins, Provided, load_plugins
+from flagperf.plugins.registry import Plugins, Provided, load_plugins
 
 __all__ = [
     "ADAPTER_PREFIX",

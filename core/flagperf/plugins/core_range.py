@@ -12,6 +12,7 @@ CORE = "flagperf"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _BOUND = re.compile(r"(>=|<=|>|<)\s*(\d+(?:\.\d+)*)")
 _ONE = r"(?:>=|<=|>|<)\s*\d+(?:\.\d+)*\s*"
+_OF_AN_EXTRA = re.compile(r""";\s*extra\s*==\s*["'][\w.-]+["']\s*$""")
 _PLAIN = re.compile(rf"(?i:flagperf)\s*(?:\[[^\]]*\])?\s*((?:{_ONE}(?:,\s*{_ONE})*)?)")
 
 
@@ -19,7 +20,7 @@ def check_core_range(requirements: Iterable[str], core_version: str) -> None:
     """`requirements` are those of the plugin's own metadata, so that they hold after `pip install --no-deps` too."""
     for text in requirements:
         named = _NAME.match(text)
-        if named is None or named[1].lower() == CORE:
+        if (named is None or named[1].lower() == CORE) and not _OF_AN_EXTRA.search(text):
             _check(text, core_version)
 
 

@@ -145,6 +145,7 @@ def _acting(plugin: PluginStatus, what: str) -> Iterator[None]:
     finally:
         _replace_exit(-1)
         note.cancel()
+        note.join()  # while there is a second thread, nothing is tried in a fork
 
 
 _leave = os._exit

@@ -50,10 +50,10 @@ class LoadedPlugins(msgspec.Struct, frozen=True):
 
 
 def load_entry_points(
-    found: Iterable[EntryPoint] | None = None, needed: Collection[str] | None = None
+    found: Iterable[EntryPoint] | None = None, needed: Collection[str] | None = None, trial: bool = False
 ) -> LoadedPlugins:
     """With `needed` (distributions as a job names them), only those and our own, for the processes of a run: the
-    command and `describe` have tried them by then."""
+    command and `describe` have tried them by then, but for the hooks that they do not call (`trial`)."""
     manager = pluggy.PluginManager("flagperf")
     manager.add_hookspecs(hookspecs)
     ordered = sorted(entry_points(GROUP) if found is None else found, key=_order)
@@ -62,7 +62,7 @@ def load_entry_points(
         ordered = [each for each in ordered if is_own(each) or each.distribution.name in names]
     refused = {} if needed is not None else _refused([each for each in ordered if not is_own(each)], manager)
     statuses = (refused.get(_status(each).key) or _load(manager, each) for each in ordered)
-    return LoadedPlugins(manager, tuple(statuses), trial=needed is None)
+    return LoadedPlugins(manager, tuple(statuses), trial=trial or needed is None)
 
 
 def is_own(entry_point: EntryPoint) -> bool:

@@ -6,15 +6,24 @@ import collections
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pluggy
 
-from flagperf.api import Allocation, CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, Node
+from flagperf.api import (
+    Allocation,
+    CaseReference,
+    Cluster,
+    DeviceBackend,
+    Launcher,
+    MemoryProbe,
+    OperatorLibrary,
+)
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
+from flagperf.plugins.cases import Case, intended_name, read_case, with_published
+from flagperf.plugins.cluster_answers import check_nodes, cluster_options, of_old_form
 from flagperf.plugins.load import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
@@ -23,7 +32,6 @@ from flagperf.plugins.load import (
     load_entry_points,
     plugins_without_entry_point,
 )
-from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml
 
 
 class Provided(msgspec.Struct, frozen=True):
@@ -41,12 +49,6 @@ class Provided(msgspec.Struct, frozen=True):
         from flagperf.plugins.guard import Guarded  # lazy: commands that only list things call nothing
 
         return Guarded(self.value, self.plugin, contract)
-
-
-class Case(msgspec.Struct, frozen=True):
-    reference: CaseReference
-    manifest: Manifest
-    plugin: PluginStatus
 
 
 class Plugins:
@@ -83,7 +85,7 @@ class Plugins:
         if word.lower() not in words:
             self._refuse_broken(word.lower())
             package = "(a vendor's cards come with its adapter, the package flagperf-<vendor>: install that)"
-            raise unknown_name("vendor", word, words, self._hint() or package)
+            raise unknown_name("vendor", word, words, self.hint("flagperf_devices") or package)
         return words[word.lower()]
 
     def _refuse_broken(self, word: str) -> None:
@@ -106,7 +108,7 @@ class Plugins:
         backends = self.device_backends()
         if vendor not in [given.value.vendor for given in backends]:
             self._refuse_broken(vendor)
-        return self._one(backends, vendor, "vendor", "device backend")
+        return self._one(backends, vendor, "vendor", "device backend", "flagperf_devices")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
         """Itself, for a process of its own: a worker."""
@@ -125,25 +127,48 @@ class Plugins:
             if each.value.vendor == vendor and each.plugin == owner:
                 launcher: Launcher = each.guarded(Launcher)
                 return launcher
-        failed = [each.problem for each in self._with_problems("flagperf_launchers") if each.key == owner.key]
-        if failed:
-            raise PluginFailed(f"adapter {owner.adapter} failed: {failed[0]}")
+        self._raise_failed("flagperf_launchers", owner)
         raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
+        """None where the vendor has none. Raises PluginFailed where its hook failed instead of naming them."""
         owner = self.provided_backend(vendor).plugin
         provided = self._call("flagperf_memory_probes", MemoryProbe)
-        return [each.value for each in provided if each.value.vendor == vendor and each.plugin == owner]
+        probes = [each.value for each in provided if each.value.vendor == vendor and each.plugin == owner]
+        if not probes:
+            self._raise_failed("flagperf_memory_probes", owner)
+        return probes
+
+    def call_adapter_hooks(self, with_memory: bool) -> None:
+        """Before an adapter is asked in a fork, where no hook is tried: what hangs or ends a process is found here."""
+        self._call("flagperf_launchers", Launcher)
+        if with_memory:
+            self._call("flagperf_memory_probes", MemoryProbe)
+
+    def _raise_failed(self, hook: str, plugin: PluginStatus) -> None:
+        """Where this hook of the plugin went wrong: what it did not give is not simply absent."""
+        failed = [each.problem for each in self._with_problems(hook) if each.key == plugin.key]
+        if failed:
+            raise PluginFailed(f"adapter {plugin.adapter} failed: {failed[0]}")
 
     def broken_adapters(self) -> list[str]:
         """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
         self.device_backends()
-        return [f"{status.adapter}: {status.problem}" for status in self._with_problems("flagperf_devices")]
+        return self._described("flagperf_devices")
+
+    def adapters_without_probes(self) -> list[str]:
+        """Plugins that were not able to name their memory probes."""
+        self._call("flagperf_memory_probes", MemoryProbe)
+        return self._described("flagperf_memory_probes")
+
+    def _described(self, hook: str) -> list[str]:
+        return [f"{status.adapter}: {status.problem}" for status in self._with_problems(hook)]
 
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
     def cluster(self, name: str) -> Cluster:
-        given = self._one(self._by_word("flagperf_clusters", Cluster, "name"), name, "name", "cluster")
+        clusters = self._by_word("flagperf_clusters", Cluster, "name")
+        given = self._one(clusters, name, "name", "cluster", "flagperf_clusters")
         cluster: Cluster = given.guarded(Cluster)
         return cluster
 
@@ -153,7 +178,7 @@ class Plugins:
         cluster = self.cluster(name)
         allocation = cluster.allocate(num_nodes, cluster_options(cluster, options or {}))
         try:
-            _check_nodes(name, allocation, num_nodes)
+            check_nodes(name, allocation, num_nodes)
             yield allocation
         except BaseException:
             with contextlib.suppress(FlagPerfError):  # what went wrong first is what the user needs
@@ -183,24 +208,42 @@ class Plugins:
     def _read_case(self, provided: Provided) -> list[Provided]:
         reference: CaseReference = provided.value
         try:
-            return [Provided(_case(reference, provided.plugin), provided.plugin)]
+            return [Provided(read_case(reference, provided.plugin), provided.plugin)]
         except BadInput as error:
             self._problems[provided.plugin.key].append(f"flagperf_cases: {error}")
-            self._broken_cases[_intended_name(reference)] = str(error)
+            self._broken_cases[intended_name(reference)] = str(error)
             return []
 
     def case(self, name: str) -> Case:
+        """With its published results."""
         cases = self.cases()
         if name in cases:
-            return cases[name]
+            try:
+                return with_published(cases[name])
+            except BadInput as error:
+                raise BadInput(f"case {name!r} cannot be used: {error}") from None
         if name in self._broken_cases:
             raise BadInput(f"case {name!r} cannot be used: {self._broken_cases[name]}")
-        raise unknown_name("case", name, [*cases, *self._broken_cases], self._hint())
+        raise unknown_name("case", name, [*cases, *self._broken_cases], self.hint("flagperf_cases"))
+
+    def complete_cases(self) -> dict[str, Case]:
+        """All cases with their published results, but those whose results cannot be read."""
+        found = {}
+        for name, case in self.cases().items():
+            try:
+                found[name] = with_published(case)
+            except BadInput as error:
+                self._problems[case.plugin.key].append(f"flagperf_cases: {error}")
+        return found
 
     def case_problems(self) -> list[PluginStatus]:
         """Plugins whose cases, or some of them, cannot be listed: not loaded, or with a case that cannot be used."""
         self.cases()
         return self._with_problems("flagperf_cases")
+
+    def operator_libraries(self) -> dict[str, Provided]:
+        """By name. Their methods are called in workers alone."""
+        return {each.value.name: each for each in self._by_word("flagperf_operator_libraries", OperatorLibrary, "name")}
 
     # --- problems ---------------------------------------------------------------------------------------------------
 
@@ -209,6 +252,7 @@ class Plugins:
         self._note_strangers("flagperf_launchers", self._by_word("flagperf_launchers", Launcher, "vendor"))
         self._note_strangers("flagperf_memory_probes", self._call("flagperf_memory_probes", MemoryProbe))
         self._by_word("flagperf_clusters", Cluster, "name")
+        self.operator_libraries()
         self.cases()
         asked = [
             msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(key, ()))))
@@ -243,7 +287,11 @@ class Plugins:
             problem.startswith(hook) for problem in self._problems.get(plugin.key, ())
         )
 
-    def _hint(self) -> str:
+    def hint(self, hook: str) -> str:
+        """After a name that this hook of no plugin gave: the problem of the one that may have had it, or who has."""
+        failed = self._described(hook)
+        if len(failed) == 1:
+            return f"(not every plugin could be asked: {failed[0]})"
         broken = [status.name for status in self.statuses() if status.problem]
         see = f"see `{flagperf_command('vendors', 'list')}`"
         return f"(plugins with problems: {', '.join(broken)}; {see})" if broken else ""
@@ -298,7 +346,7 @@ class Plugins:
             return usable
         from flagperf.plugins.guard import wrong_attributes  # lazy: `cases list` needs none
 
-        faults = {id(value): _of_old_form(value) or wrong_attributes(value, kind) for value in usable}
+        faults = {id(value): of_old_form(value) or wrong_attributes(value, kind) for value in usable}
         wrong_ones = {key: found for key, found in faults.items() if found}
         problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
         return [value for value in usable if id(value) not in wrong_ones]
@@ -325,61 +373,14 @@ class Plugins:
                     self._problems[claim.plugin.key].append(f"{hook}: {word!r} is also claimed by {others}")
         return kept
 
-    def _one(self, provided: list[Provided], word: str, attribute: str, kind: str) -> Provided:
+    def _one(self, provided: list[Provided], word: str, attribute: str, kind: str, hook: str) -> Provided:
         for each in provided:
             if getattr(each.value, attribute) == word:
                 return each
-        raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self._hint())
+        raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self.hint(hook))
 
 
-def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struct:
-    """As the cluster's own type. Numbers and switches may be given as text, as on a command line."""
-    kind = cluster.options
-    known = kind.__struct_fields__
-    for name in given:
-        if name not in known:
-            raise unknown_name(f"option of cluster {cluster.name}", name, known, "" if known else "(it has none)")
-    try:
-        return msgspec.convert(dict(given), kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"options of cluster {cluster.name}: {error}") from None
-
-
-def _check_nodes(name: str, allocation: Allocation, num_nodes: int) -> None:
-    try:
-        found = len(msgspec.convert(msgspec.to_builtins(allocation.nodes), tuple[Node, ...]))
-    except (AttributeError, TypeError, msgspec.ValidationError) as error:
-        raise PluginFailed(f"cluster {name!r} gave no nodes that can be used: {error}") from None
-    if found != num_nodes:
-        raise PluginFailed(f"cluster {name!r} was asked for {num_nodes} nodes and gave {found}")
-
-
-def _of_old_form(value: object) -> list[str]:
-    if not isinstance(value, Cluster) or type(value).allocate is not Cluster.allocate:
-        return []
-    what = "is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
-    return [f"{type(value).__name__} {what}"]
-
-
-def _case(reference: CaseReference, plugin: PluginStatus) -> Case:
-    if not isinstance(reference.manifest, Path):
-        raise BadInput(f"the manifest of {reference.target!r} has to be a pathlib.Path; got {reference.manifest!r}")
-    if not isinstance(reference.target, str) or not is_object_reference(reference.target):
-        raise BadInput(f"{reference.manifest}: its target is written module:function; got {reference.target!r}")
-    from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
-
-    return Case(reference, read_manifest(reference.manifest, vocabulary()), plugin)
-
-
-def _intended_name(reference: CaseReference) -> str:
-    """What its author calls a case that cannot be used: the name in its file, else its folder's."""
-    path = Path(str(reference.manifest))
-    try:
-        return str(read_toml(path).get("name") or path.parent.name)
-    except BadInput:
-        return path.parent.name
-
-
-def load_plugins(needed: Collection[str] | None = None) -> Plugins:
-    """All that are installed; or our own and those that a job needs, as it names them."""
-    return Plugins(load_entry_points(needed=needed), plugins_without_entry_point)
+def load_plugins(needed: Collection[str] | None = None, trial: bool = False) -> Plugins:
+    """All that are installed; or our own and those that a job needs, as it names them. `trial`: their hooks are tried
+    in a fork also then."""
+    return Plugins(load_entry_points(needed=needed, trial=trial), plugins_without_entry_point)

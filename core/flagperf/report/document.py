@@ -6,6 +6,8 @@ and not escaped. Reasons and marks are codes; a renderer looks up their wording.
 
 from __future__ import annotations
 
+from typing import Literal, Union
+
 import msgspec
 
 from flagperf.messages import Lang, Message
@@ -30,6 +32,10 @@ class Link(msgspec.Struct, frozen=True):
     """Renderers make a link of http and https addresses only."""
 
 
+class Links(msgspec.Struct, frozen=True):
+    links: tuple[Link, ...]
+
+
 class Value(msgspec.Struct, frozen=True):
     text: str
     unit: str = ""
@@ -52,7 +58,7 @@ class Status(msgspec.Struct, frozen=True):
     good: bool
 
 
-TableCell = Text | Link | Value | Empty | Status
+TableCell = Text | Link | Links | Value | Empty | Status
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------------
@@ -121,6 +127,23 @@ class Notes(msgspec.Struct, frozen=True):
 class Series(msgspec.Struct, frozen=True):
     name: str
     points: tuple[tuple[float, float], ...]
+    ranges: tuple[tuple[float, float, float], ...] = ()
+    """x, lowest and highest: the extremes where a point stands for many values."""
+    is_limit: bool = False
+    """A bound or a reference, not something measured here: dashed, also among points."""
+
+
+class Band(msgspec.Struct, frozen=True):
+    """A part of an axis that is shaded: an interval of the values, or a span of time."""
+
+    name: str
+    low: float
+    high: float
+    axis: Literal["x", "y"] = "x"
+
+
+Unit = Literal["number", "bytes", "integer"]
+"""How numbers on an axis are written: `bytes` in binary multiples, `integer` without parts of one."""
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -130,11 +153,161 @@ class Chart(msgspec.Struct, frozen=True):
     x_title: str
     y_title: str
     series: tuple[Series, ...]
+    log_x: bool = False
+    log_y: bool = False
+    marks: bool = False
+    """Points, not lines."""
+    bands: tuple[Band, ...] = ()
+    x_unit: Unit = "number"
+    from_zero: bool = False
+    """The y axis begins at 0."""
+    covers: tuple[float, float] | None = None
+    """Values that the y axis reaches at least, so that small differences look small."""
+    remark: str = ""
+    """What a reader has to know to read it."""
 
 
-Block = Heading | Paragraph | Facts | Bullets | Table | Code | Notes | Chart
+class Histogram(msgspec.Struct, frozen=True):
+    """Text renderers skip it."""
+
+    title: str
+    x_title: str
+    y_title: str
+    bins: tuple[tuple[float, float, int], ...]
+    """From, to, how many."""
+    lines: tuple[tuple[str, float], ...] = ()
+    """Named values on the x axis, such as percentiles."""
+    remark: str = ""
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """Wholes and what they consist of, as bars. Text renderers skip it."""
+
+    title: str
+    parts: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    """Name of the whole, and the amount of each part."""
+    texts: tuple[tuple[str, ...], ...]
+    """The amounts as they are shown, by row."""
+    remark: str = ""
+
+
+class Bar(msgspec.Struct, frozen=True):
+    name: str
+    value: float
+    text: str
+    """The value as it is shown."""
+    limit: float | None = None
+    """What it could be at most."""
+
+
+class Bars(msgspec.Struct, frozen=True):
+    """Values of one unit beside each other. Text renderers skip it."""
+
+    title: str
+    bars: tuple[Bar, ...]
+    limit: str = ""
+    """What the limits are."""
+    remark: str = ""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A ratio, with how far it may be off where that is known."""
+
+    name: str
+    value: float
+    text: str
+    """As it is shown."""
+    low: float | None = None
+    high: float | None = None
+    is_good: bool | None = None
+    """What it says about what is compared, if it says something."""
+
+
+class Intervals(msgspec.Struct, frozen=True):
+    """Ratios around 1 below each other. Text renderers skip it."""
+
+    title: str
+    rows: tuple[Interval, ...]
+    remark: str = ""
+
+
+class HeatMap(msgspec.Struct, frozen=True):
+    """Text renderers skip it."""
+
+    title: str
+    x_title: str
+    y_title: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    """By row, then by column."""
+    remark: str = ""
+    is_share: bool = False
+    """The values are shares of 1."""
+
+
+class KeyFigure(msgspec.Struct, frozen=True):
+    """A figure that is read first."""
+
+    label: str
+    cell: Value | Empty
+    note: str = ""
+    """Below it, such as its interval."""
+    headline: bool = False
+    title: str = ""
+    """What the label means, in words."""
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """What a report is about, how it ended and what came out, on one card."""
+
+    title: str
+    facts: tuple[Fact, ...]
+    status: Status | None = None
+    reason: str = ""
+    """Why it ended so."""
+    cautions: tuple[str, ...] = ()
+    """What a reader must know before any figure."""
+    figures: tuple[KeyFigure, ...] = ()
+
+    @property
+    def as_facts(self) -> Facts:
+        """All of it in lines."""
+        status = (Fact("", self.status, self.reason),) if self.status else ()
+        return Facts((*status, *self.facts, *(Fact(each.label, each.cell, each.note) for each in self.figures)))
+
+
+class Fold(msgspec.Struct, frozen=True):
+    """Blocks that a renderer may hide until the reader asks for them."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block = Union[  # noqa: UP007  (Fold refers to it, and it is evaluated at run time)
+    Heading,
+    Paragraph,
+    Facts,
+    Bullets,
+    Table,
+    Code,
+    Notes,
+    Headline,
+    Fold,
+    Chart,
+    Histogram,
+    Shares,
+    Bars,
+    Intervals,
+    HeatMap,
+]
 
 
 class Document(msgspec.Struct, frozen=True):
     lang: Lang
     blocks: tuple[Block, ...]
+    title: str = ""
+    """For renderers that name what they write [default: the first heading]."""
+    up: Link | None = None
+    """The page that lists this one, beside others: an address of ours, relative to this page. Only HTML has it."""

@@ -2,10 +2,12 @@
 new meaning increments EXPORT_SCHEMA.
 
     {"schema": 1, "runs": [{
-        "id", "created" (UTC, ISO 8601), "status" (null while it runs), "reason",
+        "id", "created" (UTC, ISO 8601), "status" (null without an ending), "reason",
+        "unfinished" (running, killed or unknown, if it has no ending, else null), "tags", "note",
         "case": {"name", "version", "kind", "profile", "published" (true for the published configuration: its profile,
                  with no value changed except by a vendor's tuning)},
         "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
+        "redacted" (`identities` or `ratios` for a copy that `runs redact` made, else empty),
         "device": {"model", "short_name", "memory_bytes"},
         "shape": {"nodes", "devices_per_node", "devices"},
         "precision",
@@ -14,9 +16,11 @@ new meaning increments EXPORT_SCHEMA.
                            "marks", "interval", "inputs", "version"}; includes `loss_aligned` if a reference was given
                     or the case's page has that column},
         "rows": [measured rows: {"name", "labels", "unit", "rank", "num_repeats", "median", "low", "high", "work",
-                                 "problem"}],
+                                 "problem", "marks"}],
         "environment": [one per node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
-                                       "variables", "versions" (driver and similar)}]
+                                       "variables", "versions" (driver and similar)}],
+        "doubts": [{"rule" (its id, also a mark of the metrics), "message", "text" (in English), "metrics"}],
+        "group": {"id", "index", "of", "arm"} of a run of `run --repeat`, else null
     }]}
 
 Metrics are in base units (bytes, seconds, fractions of 1) and are not rounded.
@@ -33,28 +37,33 @@ from flagperf.messages import has_text, template, usable, words
 from flagperf.metrics import LOSS_ALIGNED, NO_REFERENCE, Metric
 from flagperf.report.sections.naming import is_published, vendor_word
 from flagperf.spec import NodeFacts, flatten
-from flagperf.store.run import RecordedRun, Run
+from flagperf.store.run import Doubt, RecordedRun, Run
 
 EXPORT_SCHEMA = 1
 
 
 def to_json(runs: Sequence[RecordedRun]) -> bytes:
-    exported = {"schema": EXPORT_SCHEMA, "runs": [_run(recorded) for recorded in runs]}
+    exported = {"schema": EXPORT_SCHEMA, "runs": [exported_run(recorded) for recorded in runs]}
     return msgspec.json.format(msgspec.json.encode(exported), indent=2)
 
 
-def _run(recorded: RecordedRun) -> dict[str, Any]:
+def exported_run(recorded: RecordedRun) -> dict[str, Any]:
+    """One of `runs`."""
     run, job = recorded.run, recorded.run.job
     return {
         "id": run.id,
         "created": run.created,
         "status": run.ending.status if run.ending else None,
         "reason": run.ending.reason if run.ending else "",
+        "unfinished": recorded.unfinished,
+        "tags": recorded.labels.tags,
+        "note": recorded.labels.note,
         "case": _case(run),
         "vendor": vendor_word(run),
         "adapter": job.adapter,
         "flagperf_version": run.flagperf_version,
         "simulated": run.simulated,
+        "redacted": run.redacted,
         "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
         "shape": {
             "nodes": len(job.nodes),
@@ -66,6 +75,8 @@ def _run(recorded: RecordedRun) -> dict[str, Any]:
         "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
         "rows": run.rows,
         "environment": [_node(node, job.vendor) for node in recorded.nodes],
+        "doubts": [_doubt(doubt) for doubt in recorded.doubts],
+        "group": run.group,
     }
 
 
@@ -91,6 +102,10 @@ def _metric(metric: Metric) -> dict[str, Any]:
     fields = ("value", "unit", "scope", "definition", "reason", "message", "marks", "inputs", "version")
     detail = words(usable(metric.message, metric.detail), "en")
     return {**_fields(metric, *fields), "detail": detail, "interval": _interval(metric)}
+
+
+def _doubt(doubt: Doubt) -> dict[str, Any]:
+    return {**_fields(doubt, "rule", "message", "metrics"), "text": words(doubt.message, "en")}
 
 
 def _interval(metric: Metric) -> dict[str, Any] | None:

@@ -9,11 +9,21 @@ from __future__ import annotations
 from flagperf.kinds import Kind
 from flagperf.messages import Lang, Message, choose, clauses, has_text, listed, template, words
 
-__all__ = ["Lang", "choose", "clauses", "explain", "label", "listed", "meaning", "remark", "say"]
+__all__ = ["Lang", "choose", "clauses", "explain", "label", "listed", "meaning", "remark", "say", "site", "web"]
 
 
 def say(name: str, lang: Lang, /, **values: object) -> str:
     return template(f"page.{name}", lang).format(**values)
+
+
+def web(name: str, lang: Lang, /, **values: object) -> str:
+    """Of pages with charts."""
+    return template(f"web.{name}", lang).format(**values)
+
+
+def site(name: str, lang: Lang, /, **values: object) -> str:
+    """Of a leaderboard."""
+    return template(f"site.{name}", lang).format(**values)
 
 
 def label(name: str, lang: Lang, kind: Kind | None = None) -> str:

@@ -39,12 +39,17 @@ from flagperf.spec.manifest import (
     Manifest,
     Page,
     Profile,
-    PublishedResult,
+    PublishedPages,
     Quality,
+    RowFigure,
     Target,
     read_manifest,
     with_counts,
+    with_references,
 )
+from flagperf.spec.needed_data import NeededData, with_values
+from flagperf.spec.published import PublishedResult, PublishedRows
+from flagperf.spec.recording import RankOperators
 from flagperf.spec.runspec import RunSpec, check_counts
 from flagperf.spec.stated_environment import state_environment
 from flagperf.spec.toml_reading import read_toml
@@ -80,6 +85,7 @@ __all__ = [
     "Limit",
     "Manifest",
     "MissingRequirement",
+    "NeededData",
     "NodeFacts",
     "NodeState",
     "Page",
@@ -87,12 +93,16 @@ __all__ = [
     "ProbeRequest",
     "Profile",
     "Progress",
+    "PublishedPages",
     "PublishedResult",
+    "PublishedRows",
     "Quality",
+    "RankOperators",
     "RankPace",
     "RendezvousAnswer",
     "RendezvousRequest",
     "Resolved",
+    "RowFigure",
     "RunSpec",
     "Target",
     "Text",
@@ -118,5 +128,7 @@ __all__ = [
     "resolve",
     "state_environment",
     "with_counts",
+    "with_references",
+    "with_values",
     "work_orders",
 ]

@@ -17,7 +17,8 @@ from flagperf.spec.values import Layer, Limit, flatten, resolve
 from flagperf.spec.vocabulary import PAGE_PARTS, REPORT_METRICS, Vocabulary
 
 if TYPE_CHECKING:
-    from flagperf.spec.manifest import Manifest, PublishedResult, Quality
+    from flagperf.spec.manifest import Manifest, Quality
+    from flagperf.spec.published import PublishedResult, PublishedRows
 
 _PLAIN_REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:{0}(?:,{0})*)?".format(r"\s*(?:>=|<=|==|!=|<|>)\s*\d+(?:\.\d+)*")
@@ -41,6 +42,8 @@ def _identity(manifest: Manifest) -> Iterator[str]:
         yield f"name: use lower-case letters, digits and underscores only; got {manifest.name!r}"
     if manifest.version < 1:
         yield f"version: must be at least 1; got {manifest.version}"
+    if manifest.min_devices < 1:
+        yield f"min_devices: must be at least 1; got {manifest.min_devices}"
     for key in ("model", "dataset", "sample_unit"):
         if not getattr(manifest, key).strip():
             yield f"{key}: must not be empty"
@@ -51,6 +54,7 @@ def _texts(manifest: Manifest) -> Iterator[str]:
     texts |= {f"[profiles.{name}] about": profile.about for name, profile in manifest.profiles.items()}
     texts |= {f"[page.remarks] {name}": text for name, text in manifest.page.remarks.items()}
     texts |= {f"[page.titles] {name}": text for name, text in manifest.page.titles.items()}
+    texts |= {f"[[figures]] {figure.name} title": figure.title for figure in manifest.figures}
     for place, text in texts.items():
         yield from _unknown(place, "language", text, LANGUAGES)
         if not text.get("en", "").strip():
@@ -81,7 +85,7 @@ def _requirement(text: str) -> Iterator[str]:
 
 
 def _check_function(manifest: Manifest) -> Iterator[str]:
-    for key in ("check_files", "estimate"):
+    for key in ("check_files", "estimate", "listing"):
         target = getattr(manifest, key)
         if target is not None and not is_object_reference(target):
             yield f"{key}: must be module:function, for example my_cases.toy.data:{key}; got {target!r}"
@@ -152,6 +156,10 @@ def _refusals(manifest: Manifest, place: str, values: dict[str, Any]) -> Iterato
 def _keys(manifest: Manifest) -> Iterator[str]:
     known = dict(flatten(manifest.values))
     yield from _unknown("[page_names]", "key of [values]", manifest.page_names, known)
+    if manifest.libraries_key is not None:
+        yield from _unknown("libraries_key", "key of [values]", [manifest.libraries_key], known)
+        if not isinstance(known.get(manifest.libraries_key), list):
+            yield f"libraries_key: the value of {manifest.libraries_key} must be a list of names"
     numbers = {"sequence_key": manifest.sequence_key, "[target] key": getattr(manifest.target, "key", None)}
     for place, key in numbers.items():
         if key is None:
@@ -159,6 +167,22 @@ def _keys(manifest: Manifest) -> Iterator[str]:
         yield from _unknown(place, "key of [values]", [key], known)
         if isinstance(known.get(key), bool) or not isinstance(known.get(key), int | float):
             yield f"{place}: the value of {key} must be a number; got {known.get(key)!r}"
+
+
+def _data(manifest: Manifest) -> Iterator[str]:
+    known, names = dict(flatten(manifest.values)), [each.name for each in manifest.data]
+    yield from _repeated("[[data]] name", names)
+    for each in manifest.data:
+        place = f"[[data]] {each.name}"
+        yield from _unknown(place, "key of [values]", list(each.keys), known)
+        files = [name for choice in each.choices for name in choice]
+        yield from _unknown(f"{place}, rows", "file", each.rows, files)
+        for name in files:
+            if not name or name.startswith("/") or ".." in name.split("/"):
+                yield f"{place}, files: {name!r} is not a path inside --data-dir"
+        for url in each.urls:
+            if not re.fullmatch(r"https?://\S+", url):
+                yield f"{place}, url: must begin with https://; got {url!r}"
 
 
 # --- results --------------------------------------------------------------------------------------------------------
@@ -185,6 +209,17 @@ def _quality(place: str, quality: Quality, vocabulary: Vocabulary) -> Iterator[s
         yield f"{place}: the range is empty: from {quality.minimum:g} to {quality.maximum:g}"
 
 
+def _figures(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+    yield from _repeated("[[figures]] name", manifest.own_metrics)
+    for number, figure in enumerate(manifest.figures, 1):
+        place = f"[[figures]] {number}"
+        if figure.name in (*vocabulary.metrics, *REPORT_METRICS):
+            yield f"{place} name: {figure.name!r} is a metric of every run; choose another name"
+        for key in ("name", "row"):
+            if not getattr(figure, key).strip():
+                yield f"{place} {key}: must not be empty"
+
+
 def _target(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     if manifest.target is not None:
         yield from _unknown("[target] metric", "metric", [manifest.target.metric], _metrics(manifest, vocabulary))
@@ -196,11 +231,11 @@ def _formula(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def _page(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
-    page, qualities = manifest.page, [quality.name for quality in manifest.qualities]
+    page = manifest.page
     for name, given, known in (("columns", page.columns, vocabulary.columns), ("rows", page.rows, vocabulary.rows)):
         if not given:
             yield f"[page] {name}: must not be empty"
-        yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *qualities])
+        yield from _unknown(f"[page] {name}", name.removesuffix("s"), given, [*known, *manifest.own_metrics])
         yield from _repeated(f"[page] {name}", given)
     for table, texts in (("remarks", page.remarks), ("titles", page.titles)):
         yield from _unknown(f"[page.{table}]", "row of this page", texts, page.rows)
@@ -210,10 +245,26 @@ def _page(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
     )
 
 
-def _references(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+def reference_problems(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+    """Of the published results."""
     metrics = [*_metrics(manifest, vocabulary), *REPORT_METRICS]
     for number, reference in enumerate(manifest.references, 1):
         yield from _reference(f"[[references]] {number}", reference, metrics)
+    for number, rows in enumerate(manifest.published_rows, 1):
+        yield from _published_rows(f"[[published_rows]] {number}", rows)
+
+
+def _published_rows(place: str, rows: PublishedRows) -> Iterator[str]:
+    for key in ("vendor", "device", "row", "source"):
+        if not getattr(rows, key).strip():
+            yield f"{place} {key}: must not be empty"
+    yield from _unknown(f"{place} source", "label", re.findall(r"{(.*?)}", rows.source), [*rows.by, *rows.where])
+    for number, line in enumerate(rows.values, 1):
+        *labels, value = line or ("",)
+        if len(labels) != len(rows.by) or not all(isinstance(label, str) for label in labels):
+            yield f"{place} values {number}: begin with the labels {', '.join(rows.by)}; got {line}"
+        elif isinstance(value, str) or not math.isfinite(value) or value <= 0:
+            yield f"{place} values {number}: end with a number above 0; got {value!r}"
 
 
 def _reference(place: str, reference: PublishedResult, metrics: Collection[str]) -> Iterator[str]:
@@ -230,8 +281,22 @@ def _reference(place: str, reference: PublishedResult, metrics: Collection[str])
             yield f"{place} values: {name} is {value}; omit values that were not published"
 
 
+def _published_pages(manifest: Manifest, vocabulary: Vocabulary) -> Iterator[str]:
+    pages = manifest.published_pages
+    if pages is None:
+        return
+    yield from _unknown("[published_pages] columns", "metric", pages.columns.values(), _metrics(manifest, vocabulary))
+    values = dict(flatten(manifest.values))
+    for known in pages.configurations:
+        yield from _unknown("[[published_pages.configurations]] values", "key of [values]", known.values, values)
+    numbers = {"nominal_parameters": pages.nominal_parameters, "tokens_per_sample": pages.tokens_per_sample}
+    for name, number in {**numbers, "flops": pages.flops}.items():
+        if number is not None and number < 1:
+            yield f"[published_pages] {name}: must be at least 1; got {number}"
+
+
 def _metrics(manifest: Manifest, vocabulary: Vocabulary) -> list[str]:
-    return [*vocabulary.metrics, *(quality.name for quality in manifest.qualities)]
+    return [*vocabulary.metrics, *manifest.own_metrics]
 
 
 # --- wording --------------------------------------------------------------------------------------------------------
@@ -245,5 +310,5 @@ def _repeated(place: str, names: Sequence[str]) -> Iterator[str]:
     return (f"{place}: {name!r} is listed twice" for name in dict.fromkeys(names) if names.count(name) > 1)
 
 
-_RULES = (_identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys)
-_NAME_RULES = (_kind, _qualities, _target, _formula, _page, _references)
+_RULES = (_identity, _texts, _precisions, _requirements, _check_function, _limits, _values, _profiles, _keys, _data)
+_NAME_RULES = (_kind, _qualities, _figures, _target, _formula, _page, reference_problems, _published_pages)

@@ -70,7 +70,8 @@ class VendorFacts(msgspec.Struct, frozen=True):
     error: str = ""
     """Why nothing is known of its cards."""
     has_failed: bool = False
-    """The error is the adapter's own, and not one for the user to fix."""
+    """The error is the adapter's own, and not one for the user to fix; or, without an error, its cards are known and
+    `probe` says why their memory is not."""
 
     @property
     def shown_vendor(self) -> str:

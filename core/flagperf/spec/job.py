@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flagperf.api import DataFile, Device, Peak, Precision
+from flagperf.api import DataFile, Device, Peak, Precision, Recording
 from flagperf.kinds import KINDS
 from flagperf.spec.values import Resolved
 
@@ -41,7 +41,8 @@ class Job(msgspec.Struct, frozen=True):
     memory_scope: str
     has_allocator: bool
     peaks: tuple[Peak, ...]
-    """Peak figures of the card: one row per precision, memory_bandwidth, tdp. Empty for a slice of a card."""
+    """Peak figures of the card: one row per precision, memory_bandwidth, link_bandwidth, tdp. Empty for a slice of
+    one."""
     accept_low_peaks: bool
     oversubscribed: bool
     sample_seconds: float
@@ -52,11 +53,17 @@ class Job(msgspec.Struct, frozen=True):
     """The cards are simulated by a test. Reports always mark such runs."""
     case_package: str = ""
     """Distribution and version of the plugin that gives the case. Empty in files of older versions."""
+    record_steps: int = 0
+    """The operators of so many steps, the last ones, are recorded. 0: none."""
+    recording: Recording | None = None
+    """The operator calls to replay."""
+    operator_libraries: dict[str, str] = {}
+    """Library of operators that the values name -> distribution and version of the plugin that gives it."""
 
     @property
-    def plugins(self) -> tuple[str, str]:
+    def plugins(self) -> tuple[str, ...]:
         """The plugins that the processes of the run need."""
-        return self.adapter, self.case_package
+        return self.adapter, self.case_package, *self.operator_libraries.values()
 
     @property
     def world_size(self) -> int:

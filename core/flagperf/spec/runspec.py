@@ -27,6 +27,8 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: float | None = None
     sample_seconds: float = 1.0
     accept_low_peaks: bool = False
+    peak_from: str | None = None
+    """Bundle of a run of gemm, whose figure is the peak where the vendor's is unknown."""
     cluster: str = "local"
     cluster_options: tuple[str, ...] = ()
     """`name=value` each."""
@@ -36,6 +38,13 @@ class RunSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`name=value` each."""
     interface: str | None = None
     """Network interface between the nodes."""
+    record_operators: bool = False
+    record_steps: int | None = None
+    """How many steps to record."""
+    replay: str | None = None
+    """Path of the bundle whose recorded operators are replayed."""
+    replay_rank: int | None = None
+    """Whose of that run."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -122,7 +122,7 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
     if not equals or not key or not raw or "\n" in text:
-        example = "training.batch_size=8" if option == "--set" else "partition=debug"
+        example = "partition=debug" if option.endswith("-option") else "training.batch_size=8"
         raise BadInput(f"{option} takes key=value, for example {example}; got {text!r}")
     try:
         return key, _without_dates(parse_toml(f"value = {raw}")["value"], raw)

@@ -18,12 +18,14 @@ from flagperf.errors import BadInput, BundleFailed
 from flagperf.escapes import is_utf8
 from flagperf.events import EventFile, EventFiles, read_events
 from flagperf.events.files import MAX_EVENT_BYTES
-from flagperf.files import kind_of, read_regular
+from flagperf.files import kind_of, read_regular, write_atomically
 from flagperf.kinds import KINDS
 from flagperf.metrics import Observed, Record
 from flagperf.spec import NodeFacts, fingerprint
 from flagperf.store import schema1
+from flagperf.store.alive import holding, parent_of
 from flagperf.store.environment import resolved, with_references
+from flagperf.store.labels import read_labels
 from flagperf.store.paths import (
     ALL_NODE_SAMPLES,
     ALL_RANK_EVENTS,
@@ -33,10 +35,10 @@ from flagperf.store.paths import (
     PARENT_EVENTS,
     RUN_FILE,
 )
-from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run
+from flagperf.store.run import STORE_SCHEMA, RecordedRun, Run, unfinished
 from flagperf.store.witness import file_digests, witness_files
 
-ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands")
+ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands", "recorded")
 """Fields of run.json that are filled in when a run ends."""
 MAX_JSON_BYTES = 64 << 20
 """Limit for run.json, environment.json and MANIFEST. A run on 8,000 cards needs up to 11 MB."""
@@ -44,17 +46,26 @@ MAX_LOG_BYTES = 64 << 30
 
 
 def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
-    """Create the folder of a run that is about to start."""
+    """The folder of a run that nobody holds."""
+    with new_bundle(runs_dir, run, nodes) as path:
+        return path
+
+
+@contextlib.contextmanager
+def new_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Iterator[Path]:
+    """The folder of a run that is about to start, held by this process: whoever sees it sees that."""
     path = runs_dir / run.id
-    try:
-        for folder in FOLDERS:
-            (path / folder).mkdir(parents=True)
-        write_atomically(path / ENVIRONMENT_FILE, _pretty(with_references(nodes)))
-        write_atomically(path / RUN_FILE, _pretty(run))
-    except OSError as error:
-        shutil.rmtree(path, ignore_errors=True)
-        raise BadInput(f"cannot write the bundle {path}: {error.strerror}; choose another --runs-dir") from None
-    return path
+    with contextlib.ExitStack() as held:
+        try:
+            for folder in FOLDERS:
+                (path / folder).mkdir(parents=True)
+            held.enter_context(holding(path))
+            write_atomically(path / ENVIRONMENT_FILE, _pretty(with_references(nodes)))
+            write_atomically(path / RUN_FILE, _pretty(run))
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise BadInput(f"cannot write the bundle {path}: {error.strerror}; choose another --runs-dir") from None
+        yield path
 
 
 def remove_unstarted(path: Path) -> None:
@@ -134,7 +145,8 @@ def read_bundle(path: Path) -> RecordedRun:
         raise BadInput(f"{path / RUN_FILE}: this flagperf has no kind of case {run.manifest.kind!r}")
     if schema == 1 and run.ending is not None:
         run = _with_messages(run, path)
-    return RecordedRun(run, facts, str(path))
+    state, host = (None, "") if run.ending else unfinished(parent_of(path))
+    return RecordedRun(run, facts, str(path), state, host, read_labels(path))
 
 
 def _with_messages(run: Run, path: Path) -> Run:
@@ -214,6 +226,8 @@ def _refusal(entry: Path) -> str:
         return ""
     if not stat.S_ISREG(status.st_mode):
         return f"is {kind_of(entry)}, not a regular file"
+    if entry.name.splitlines() != [entry.name]:
+        return "has a name that MANIFEST cannot list"
     limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".sig": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
     limit = limits.get(entry.suffix, MAX_LOG_BYTES)
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
@@ -254,17 +268,3 @@ def read_json(path: Path, kind: Any = dict) -> Any:
 
 def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

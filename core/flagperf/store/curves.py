@@ -29,7 +29,7 @@ from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput
 from flagperf.files import read_regular
 from flagperf.metrics import CurvePoint, LossCurve, Observed, loss_curve
-from flagperf.metrics.finding import Absent
+from flagperf.metrics.finding import Absent, absent
 from flagperf.store.bundle import read_bundle, read_record
 
 CURVE_SCHEMA = 1
@@ -51,6 +51,8 @@ def curve_of_run(path: Path) -> LossCurve:
 def find_curve(path: Path) -> LossCurve | Absent:
     """Like curve_of_run, but returns the reason if there is no curve."""
     run = read_bundle(path).run
+    if run.redacted == "ratios":
+        return absent("withheld", "redacted.no_raw_files")
     return loss_curve(Observed(run.job, run.manifest, read_record(path)))
 
 
@@ -77,7 +79,7 @@ def read_curve(path: Path) -> LossCurve:
         raise BadInput(f"{path} is a loss curve of schema {schema!r}, but this flagperf reads schema {CURVE_SCHEMA}")
     try:
         return _curve([line.rstrip("\r") for line in lines])
-    except ValueError as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise BadInput(f"{path}: {error}") from None
 
 

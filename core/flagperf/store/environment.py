@@ -36,12 +36,12 @@ def resolved(content: Sequence[dict[str, Any]]) -> tuple[NodeFacts, ...]:
     the content is not valid."""
     nodes: list[NodeFacts] = []
     for node in content:
-        found = dict(node)
-        if isinstance(node.get("environment"), int):
-            found["environment"] = _earlier(nodes, node["environment"]).environment
+        found = msgspec.convert(node, dict[str, Any])
+        if isinstance(found.get("environment"), int):
+            found["environment"] = _earlier(nodes, found["environment"]).environment
         found["vendors"] = [
             _earlier(nodes, each).vendors[place] if isinstance(each, int) else each
-            for place, each in enumerate(node.get("vendors", ()))
+            for place, each in enumerate(found.get("vendors", ()))
         ]
         nodes.append(msgspec.convert(found, NodeFacts))
     return tuple(nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,32 +11,9 @@ import msgspec
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
 from flagperf.files import exists, is_folder
-from flagperf.store.bundle import read_json
 from flagperf.store.paths import EVENTS, MANIFEST_FILE, RUN_FILE
-from flagperf.store.run import Ending
-
-
-class _Job(msgspec.Struct, frozen=True):
-    vendor: str
-    profile: str
-
-
-class _Run(msgspec.Struct, frozen=True):
-    id: str
-    created: str
-    job: _Job
-    ending: Ending | None = None
-    simulated: bool = False
-
-
-class RunLine(msgspec.Struct, frozen=True):
-    """One line of `flagperf runs list`."""
-
-    id: str
-    created: str
-    vendor: str
-    profile: str
-    status: str
+from flagperf.store.run import EXIT_CODES
+from flagperf.store.run_line import RunLine, run_line
 
 
 def runs_directory(asked: str | None) -> Path:
@@ -45,17 +23,49 @@ def runs_directory(asked: str | None) -> Path:
 
 def list_runs(runs_dir: Path) -> list[RunLine]:
     """Oldest first, because ids begin with a timestamp. Folders that are not bundles are skipped."""
-    return [line for name in _bundle_names(runs_dir) if (line := _line(runs_dir / name)) is not None]
+    return [run_line(runs_dir / name) for name in _bundle_names(runs_dir)]
 
 
-def find_run(word: str, runs_dir: Path) -> Path:
-    """Resolve RUN of the command line: a path, a unique prefix of an id, or `latest`."""
+def bundle_paths(runs_dir: Path) -> list[Path]:
+    """Oldest first, whether they can be read or not."""
+    return [runs_dir / name for name in _bundle_names(runs_dir)]
+
+
+def unfinished_runs(runs_dir: Path) -> list[RunLine]:
+    """Runs without an ending, oldest first. Sealed bundles are not read."""
+    names = [name for name in _bundle_names(runs_dir) if not exists(runs_dir / name / MANIFEST_FILE)]
+    return [line for line in (run_line(runs_dir / name) for name in names) if line.status not in EXIT_CODES]
+
+
+class Latest(msgspec.Struct, frozen=True):
+    path: Path
+    newer: RunLine | None = None
+    """The newest run, where that has not finished."""
+
+
+def find_latest(runs_dir: Path) -> Latest:
+    """The latest run that has ended. Raises BadInput where there is none."""
+    newest: RunLine | None = None
+    for name in reversed(_bundle_names(runs_dir)):
+        line = run_line(runs_dir / name)
+        if line.status in EXIT_CODES:
+            return Latest(runs_dir / name, newest)
+        newest = newest or line
+    if newest is None:
+        raise _not_found("latest", runs_dir, [])
+    raise BadInput(f"no run in {runs_dir} has finished; the newest, {newest.id}, is {newest.status}: name it to use it")
+
+
+def find_run(word: str, runs_dir: Path, tell: Callable[[Latest], None] = lambda _latest: None) -> Path:
+    """Resolve RUN of the command line: a path, a unique prefix of an id, or `latest`, of which `tell` is told."""
     as_path = Path(word)
     if os.path.lexists(as_path / RUN_FILE):
         return as_path
+    if word == "latest":
+        latest = find_latest(runs_dir)
+        tell(latest)
+        return latest.path
     names = _bundle_names(runs_dir)
-    if word == "latest" and names:
-        return runs_dir / names[-1]
     matches = [name for name in names if name.startswith(word)]
     if not matches:
         raise _not_found(word, runs_dir, names)
@@ -65,10 +75,10 @@ def find_run(word: str, runs_dir: Path) -> Path:
     raise BadInput(f"{word!r} is ambiguous: {len(matches)} runs match in {runs_dir} ({some}); give more of the id")
 
 
-def find_bundle(word: str, runs_dir: Path) -> Path:
+def find_bundle(word: str, runs_dir: Path, tell: Callable[[Latest], None] = lambda _latest: None) -> Path:
     """Like find_run, but also finds a damaged bundle without run.json."""
     folders = (Path(word), runs_dir / word)
-    return next((folder for folder in folders if _was_bundle(folder)), None) or find_run(word, runs_dir)
+    return next((folder for folder in folders if _was_bundle(folder)), None) or find_run(word, runs_dir, tell)
 
 
 def _was_bundle(folder: Path) -> bool:
@@ -94,16 +104,3 @@ def _bundle_names(runs_dir: Path) -> list[str]:
     except OSError as error:
         raise BadInput(f"cannot read the runs directory {runs_dir}: {error.strerror}") from None
     return sorted(name for name in entries if not name.startswith(".") and os.path.lexists(runs_dir / name / RUN_FILE))
-
-
-def _line(path: Path) -> RunLine | None:
-    try:
-        run: _Run = read_json(path / RUN_FILE, _Run)
-    except BadInput:
-        return RunLine(path.name, "", "", "", "unreadable")
-    if run.ending is not None:
-        status: str = run.ending.status
-    else:
-        status = "running or killed" if not (path / MANIFEST_FILE).exists() else "unreadable"
-    vendor = f"{run.job.vendor} (simulated)" if run.simulated else run.job.vendor
-    return RunLine(run.id, run.created, vendor, run.job.profile, status)

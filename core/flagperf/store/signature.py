@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from flagperf.errors import BadInput, BundleFailed, MissingPart, ToolFailed
-from flagperf.files import read_regular
-from flagperf.store.bundle import MAX_JSON_BYTES, write_atomically
+from flagperf.files import read_regular, write_atomically
+from flagperf.store.bundle import MAX_JSON_BYTES
 from flagperf.store.paths import MANIFEST_FILE, SIGNATURE_FILE
 
 NAMESPACE = "flagperf"

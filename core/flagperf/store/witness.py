@@ -14,15 +14,14 @@ import msgspec
 from flagperf.events import BundleSealed, EventFile, EventWriter, RunStarted
 from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import read_regular
-from flagperf.store.paths import MANIFEST_FILE, PARENT_EVENTS, SIGNATURE_FILE
+from flagperf.store.paths import LABELS_FILE, MANIFEST_FILE, PARENT_EVENTS, SIGNATURE_FILE
 
 _PARENT = PARENT_EVENTS.as_posix()
-_WRITTEN_LATER = (MANIFEST_FILE.name, SIGNATURE_FILE.name)
+_WRITTEN_LATER = (MANIFEST_FILE.name, SIGNATURE_FILE.name, LABELS_FILE.name)
 
 
 def file_digests(path: Path) -> dict[str, str]:
-    """Name of every file -> its sha256, except MANIFEST and its signature. Raises OSError for one that cannot be
-    read."""
+    """Name of every file -> its sha256, except those that no hash covers. Raises OSError for an unreadable one."""
     files = {_name(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
     return {name: sha256_of(files[name]) for name in sorted(files) if name not in _WRITTEN_LATER}
 
@@ -40,13 +39,14 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def witness_files(path: Path, digests: Mapping[str, str]) -> dict[str, str]:
-    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it.
+def witness_files(path: Path, digests: Mapping[str, str], t_ns: int | None = None) -> dict[str, str]:
+    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it. `t_ns`
+    is when that was [default: now].
 
     Raises BadInput where somebody put something else in the place of its file.
     """
     parent, others = path / PARENT_EVENTS, _others(digests)
-    event = BundleSealed(time.monotonic_ns(), others)
+    event = BundleSealed(time.monotonic_ns() if t_ns is None else t_ns, others)
     before = read_regular(parent, MAX_EVENT_BYTES) if os.path.lexists(parent) else b""
     own = hashlib.sha256(before + msgspec.json.encode(event) + b"\n").hexdigest()
     with EventWriter(parent) as writer:

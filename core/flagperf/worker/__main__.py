@@ -21,12 +21,13 @@ from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.kinds import KINDS
 from flagperf.kit.process_tree import die_with_parent
-from flagperf.plugins import load_plugins
+from flagperf.plugins import Plugins, load_plugins
 from flagperf.spec import WorkOrder, fingerprint
-from flagperf.store.paths import rank_events, rank_log
+from flagperf.store.paths import rank_events, rank_log, rank_operators
 from flagperf.worker.binding import bind_to_cpus, bound_cpus
 from flagperf.worker.context import Context
 from flagperf.worker.precision_proof import prove_precision
+from flagperf.worker.recorded_steps import RecordedSteps
 from flagperf.worker.simulated import worker_backend
 
 SAVE_SECONDS = 10.0
@@ -42,15 +43,16 @@ def main() -> int:
     faulthandler.enable()
     # Whoever stops this rank (a time limit, another rank's failure) finds in its log where it was.
     faulthandler.register(signal.SIGTERM, all_threads=True, chain=True)
-    backend = worker_backend(load_plugins(order.job.plugins).device_backend(order.job.vendor), order.job.simulated)
+    plugins = load_plugins(order.job.plugins)
+    backend = worker_backend(plugins.device_backend(order.job.vendor), order.job.simulated)
     with EventWriter(directory / rank_events(rank)) as writer:
         ended = _outcome(
             backend,
             writer,
-            lambda: _prepare(order, backend, writer, rank, fingerprint(given["job"])),
-            lambda context: _case_function(order.job.case_target)(context),
+            lambda: _prepare(order, plugins, backend, writer, rank, fingerprint(given["job"])),
+            lambda context: _run_case(order, context, directory),
         )
-        writer.write(ended)
+        writer.end(ended)
     return 0 if ended.status == "succeeded" else 1
 
 
@@ -61,7 +63,9 @@ def _die_with_launcher() -> None:
         die_with_parent(signal.SIGKILL)
 
 
-def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str) -> Context:
+def _prepare(
+    order: WorkOrder, plugins: Plugins, backend: DeviceBackend, writer: EventWriter, rank: int, given_job: str
+) -> Context:
     job, local_rank = order.job, int(os.environ["LOCAL_RANK"])
     node = order.node
     bind_to_cpus(node.devices[local_rank].near_cpus)
@@ -100,8 +104,24 @@ def _prepare(order: WorkOrder, backend: DeviceBackend, writer: EventWriter, rank
         sink=writer,
         rank=rank,
         world_size=order.world_size,
+        local_rank=local_rank,
+        memory_bytes=node.devices[local_rank].memory_bytes,
+        node_index=order.node_index,
+        libraries=lambda name: plugins.operator_libraries()[name].value,
         data_dir=Path(job.data_dir) if job.data_dir else None,
+        recorded=RecordedSteps(job.record_steps),
+        recording=job.recording,
     )
+
+
+def _run_case(order: WorkOrder, context: Context, directory: Path) -> None:
+    _case_function(order.job.case_target)(context)
+    if order.job.recording is not None and not context._has_read_recording:
+        raise RuntimeError(
+            f"case {order.job.case} cannot replay recorded operators: it does not ask for ctx.recording()"
+        )
+    if order.job.record_steps:
+        (directory / rank_operators(context.rank)).write_bytes(context._recorded.operators(context.rank))
 
 
 def _outcome(
@@ -132,7 +152,7 @@ def _failed(backend: DeviceBackend, writer: EventWriter, context: Context | None
     ended = WorkerEnded(time.monotonic_ns(), "failed", f"{type(error).__name__}: {error}")
 
     def leave() -> None:
-        writer.write(ended)
+        writer.end(ended)
         _leave(1)
 
     limit = threading.Timer(SAVE_SECONDS, leave)

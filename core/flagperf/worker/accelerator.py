@@ -58,6 +58,10 @@ def make_accelerator(
 ) -> Accelerator:
     use_cpu = backend.torch_type == "cpu"
     os.environ["ACCELERATE_USE_CPU"] = str(use_cpu).lower()
+    if world_size == 1 and "LOCAL_RANK" in os.environ and not torch.distributed.is_initialized():
+        # accelerate makes a group also for one rank, with a store that listens on every address: this one does not.
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group(backend.collective_backend, store=store, rank=0, world_size=1)
     is_taught = not use_cpu and not _is_known(backend.torch_type)
     if is_taught:
         _teach_device(backend, world_size, device)

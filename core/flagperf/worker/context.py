@@ -17,14 +17,15 @@ and no loss is read.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from flagperf.api import Activation, DeviceBackend, Precision
+import msgspec
+
+from flagperf.api import Activation, DeviceBackend, OperatorLibrary, Precision, Recording, precision
+from flagperf.errors import Unsupported
 from flagperf.events import (
     DataDescribed,
     Event,
@@ -32,15 +33,23 @@ from flagperf.events import (
     PartsReported,
     Reported,
     RowMeasured,
+    RowStatus,
     SpanBegan,
     SpanEnded,
     StepFinished,
     WarmupEnded,
 )
 from flagperf.kinds import Kind
-from flagperf.worker.collectives import sum_over_ranks
+from flagperf.worker.case_values import finite, namespace, to_device
+from flagperf.worker.collectives import gather_over_ranks, sum_over_ranks
 from flagperf.worker.evaluation import Evaluation, EventSink
-from flagperf.worker.step import MeasuredStep, Step, checked_work
+from flagperf.worker.recorded_steps import RecordedSteps
+from flagperf.worker.row_table import RowTable
+from flagperf.worker.rows import Alternative, Prepare
+from flagperf.worker.step import MeasuredStep, RecordedStep, Step, checked_work
+from flagperf.worker.timer import Rules
+from flagperf.worker.together import Ranks
+from flagperf.worker.turns import turns
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -78,16 +87,29 @@ class Context:
         sink: EventSink,
         rank: int = 0,
         world_size: int = 1,
+        local_rank: int = 0,
+        memory_bytes: int | None = None,
+        node_index: int = 0,
+        libraries: Callable[[str], OperatorLibrary] | None = None,
         data_dir: Path | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
         flush_seconds: float = FLUSH_SECONDS,
+        recorded: RecordedSteps | None = None,
+        recording: Recording | None = None,
     ) -> None:
-        self.config = _namespace(config)
+        self.config = namespace(config)
         self.precision = precision
         self.rank = rank
         self.world_size = world_size
         self.device = activation.torch_device
         self.data_dir = data_dir
+        self._recording = recording
+        self._has_read_recording = False
+        self._local_rank = local_rank
+        self._memory_bytes = memory_bytes
+        self._node_index = node_index
+        self._ranks = Ranks(rank, world_size, self.device)
+        self._libraries = libraries
         self._backend = backend
         self._sink = sink
         self._clock = clock
@@ -101,6 +123,10 @@ class Context:
         self._in_pause = False
         self._in_step = False
         self._pending: list[MeasuredStep] = []
+        self._recorded = recorded or RecordedSteps(0)
+        self._began_ns = 0
+        rules = msgspec.convert(config["measure"], Rules) if "measure" in config else None
+        self._rows = RowTable(backend, self.device, clock, rules, self._ranks, self._write_row)
 
     # --- what the case reports --------------------------------------------------------------------------------------
 
@@ -113,12 +139,12 @@ class Context:
 
     def report(self, **values: float) -> None:
         """Report results by the names declared in case.toml. The last report of a name counts."""
-        numbers = _finite(values)
+        numbers = finite(values)
         self._report(lambda now_ns: Reported(t_ns=now_ns, step=self._num_steps, values=numbers))
 
     def report_parts(self, name: str, by: str, values: Mapping[str, float]) -> None:
         """Report a breakdown of a value: report_parts("acc", "subject", {"law": 0.4, ...}). Stored with its metric."""
-        numbers = _finite(values)
+        numbers = finite(values)
         self._report(lambda now_ns: PartsReported(now_ns, step=self._num_steps, name=name, by=by, values=numbers))
 
     def _report(self, event_at: Callable[[int], Event]) -> None:
@@ -149,15 +175,56 @@ class Context:
 
         return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 
+    def recording(self) -> Recording | None:
+        """The operator calls to replay (`--from RUN`), or None. Since HOOK_API 2."""
+        self._has_read_recording = True
+        return self._recording
+
+    def cache_bytes(self) -> int | None:
+        """Size of the device's last-level cache, or None if nobody knows. Since HOOK_API 2."""
+        return self._backend.cache_bytes()
+
+    def memory_bytes(self) -> int | None:
+        """Size of the device's memory, as it reports it, or None if it does not. Since HOOK_API 2."""
+        return self._memory_bytes
+
+    def has_own_memory(self) -> bool:
+        """False: the device's memory is the host's, and all ranks of a node share it. Since HOOK_API 2."""
+        return self._backend.memory_scope == "device"
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception means that memory ran out, as the vendor's adapter knows. Since HOOK_API 2."""
+        return self._backend.is_out_of_memory(error)
+
+    def operator_library(self, name: str) -> OperatorLibrary:
+        """A library that the value of `libraries_key` names; a plugin gave it. Since HOOK_API 2."""
+        if self._libraries is None:
+            raise RuntimeError("no library of operators was planned: case.toml has no libraries_key")
+        return self._libraries(name)
+
     def sum_over_ranks(self, *values: float) -> list[float]:
         """Element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
         return sum_over_ranks(values, self.world_size, self.device)
+
+    def ranks_by_node(self) -> list[list[int]]:
+        """The ranks of every node, in the order of its devices. All ranks call it together. Since HOOK_API 2."""
+        places = gather_over_ranks([self._node_index, self._local_rank], self.world_size, self.device)
+        nodes: dict[float, list[int]] = {}
+        for rank in sorted(range(self.world_size), key=lambda rank: places[rank]):
+            nodes.setdefault(places[rank][0], []).append(rank)
+        return list(nodes.values())
+
+    def meet(self) -> None:
+        """Wait until every rank is here: on the host, so that this device is idle, and for as long as it takes.
+        Since HOOK_API 2."""
+        self._ranks.meet()
 
     # --- spans ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def training(self, planned_steps: int | None = None) -> Iterator[None]:
-        """The measured span of a case of kind `training`. `planned_steps` is for progress only."""
+        """The measured span of a case of kind `training`. `planned_steps` is for progress, and for
+        --record-operators: the last of them are then not measured but recorded."""
         with self._of_kind("training", planned_steps):
             yield
 
@@ -176,13 +243,21 @@ class Context:
         self._backend.synchronize()
         self._in_measured = True
         self._wait_ns = 0
-        self._flushed_ns = began_ns = self._clock()
-        self._sink.write(SpanBegan(began_ns, self._kind.name, planned_steps))
+        measured_steps = self._recorded.plan(planned_steps, self._warmup_steps)
+        self._flushed_ns = self._began_ns = self._clock()
+        self._sink.write(SpanBegan(self._began_ns, self._kind.name, measured_steps))
         yield
+        if self._in_measured:
+            self._end_measured()
+        self._recorded.end(self._num_steps)
+
+    def _end_measured(self) -> None:
         self._backend.synchronize()
         ended_ns = self._clock()
         self._in_measured = False
-        self._sink.write(*self._take_pending(), SpanEnded(ended_ns, self._kind.name, began_ns, self._num_steps))
+        if not self._kind.has_steps:
+            self._rows.check()
+        self._sink.write(*self._take_pending(), SpanEnded(ended_ns, self._kind.name, self._began_ns, self._num_steps))
 
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -208,22 +283,61 @@ class Context:
     ) -> None:
         """Record one row of a table of measurements with all repeats: row("copy", {"bytes": 1 << 20}, seconds, "s").
         Rows with the same name have the same labels and unit. `work` is the work of one repeat, with keys from
-        events.WORK. If a row could not be measured, pass no values and a `problem`."""
+        events.WORK. If a row could not be measured, pass no values and a `problem`. Values with a `problem` are kept,
+        but the row is `invalid` and no figure is made of it."""
         texts = {key: str(label) for key, label in labels.items()}
         numbers = tuple(map(float, values))
         amounts = checked_work(work)
-        self._report(lambda now_ns: RowMeasured(now_ns, name, texts, unit, numbers, amounts, problem))
+        status: RowStatus = "ok" if not problem else "invalid" if numbers else "error"
+        row = RowMeasured(self._clock(), name, texts, unit, numbers, amounts, problem, status)
+        self._rows.add(row)
+
+    def timed_row(
+        self,
+        name: str,
+        labels: Mapping[str, object],
+        prepare: Prepare,
+        *,
+        together: bool | Collection[int] = False,
+    ) -> RowMeasured:
+        """Time one thing and record it as a row with every sample. `prepare` gives a Timed. What it or the timed call
+        raises is the row's status (out_of_memory, unsupported, error), and the case goes on. `together`: all ranks, or
+        those listed, take part in every call, so they make equally many. If one of them fails alone in a call, the run
+        fails. Needs the values `measure`. Since HOOK_API 2."""
+        return self.timed_rows(name, [(labels, prepare)], together=together)[0]
+
+    def timed_rows(
+        self, name: str, alternatives: Sequence[Alternative], *, together: bool | Collection[int] = False
+    ) -> list[RowMeasured]:
+        """The same for alternatives of one thing, which take turns in the order A-B-B-A. Since HOOK_API 2."""
+        return self._rows.time(name, alternatives, together)
+
+    def turns(self) -> Iterator[str]:
+        """How the devices of a node take turns: `single`, this device alone, then `all`, all together. A single device
+        has only the first. Since HOOK_API 2."""
+        return turns(self._local_rank, self._ranks)
+
+    def use_precision(self, name: str) -> None:
+        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Raises
+        Unsupported if the adapter does not have it. Since HOOK_API 2."""
+        if name not in self._backend.precisions:
+            offered = ", ".join(self._backend.precisions)
+            raise Unsupported(f"vendor {self._backend.vendor} does not support precision {name}; it has: {offered}")
+        self.precision = precision(name)
+        self._backend.set_precision(self.precision)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of the loader, copied to the device."""
         began_ns = self._clock()
         for batch in loader:
-            on_device = _to_device(batch, self.device)
+            on_device = to_device(batch, self.device)
             self._wait_ns += self._clock() - began_ns
             yield on_device
             began_ns = self._clock()
 
     def step(self) -> Step:
+        if self._recorded.is_due(self._num_steps):
+            return RecordedStep(self._recorded.recorder(self.device), self._begin_step, self._finish_recorded_step)
         return Step(self._backend, self._clock, self._begin_step, self._finish_step)
 
     @contextlib.contextmanager
@@ -233,6 +347,9 @@ class Context:
             yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
 
     # --- bookkeeping ------------------------------------------------------------------------------------------------
+
+    def _write_row(self, row: RowMeasured) -> None:
+        self._report(lambda _now_ns: row)
 
     def _begin_step(self) -> None:
         self._in_step = True
@@ -248,6 +365,13 @@ class Context:
             self._sink.write(WarmupEnded(t_ns=self._clock(), step=self._num_steps))
         elif measured.ended_ns - self._flushed_ns > self._flush_ns:
             self._flush()
+        if self._recorded.is_due(self._num_steps):
+            self._end_measured()  # what follows is not measured, evaluations included
+
+    def _finish_recorded_step(self) -> None:
+        self._in_step = False
+        self._num_steps += 1
+        self._recorded.steps += 1
 
     def _flush(self) -> None:
         """Synchronise first: that time belongs to the steps. Only the time after it is logging."""
@@ -273,27 +397,3 @@ class Context:
 
     def _ended(self, name: str, began_ns: int) -> SpanEnded:
         return SpanEnded(self._clock(), name, began_ns, self._num_steps)
-
-
-def _finite(values: Mapping[str, float]) -> dict[str, float]:
-    numbers = {name: float(value) for name, value in values.items()}
-    for name, value in numbers.items():
-        if not math.isfinite(value):
-            raise ValueError(f"the case reported {name} = {value}; a result must be a finite number")
-    return numbers
-
-
-def _to_device(value: Any, device: str) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _to_device(item, device) for name, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_to_device(item, device) for item in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_to_device(item, device) for item in value)
-    return value.to(device, non_blocking=True) if hasattr(value, "to") else value
-
-
-def _namespace(value: Any) -> Any:
-    if isinstance(value, dict):
-        return SimpleNamespace(**{name: _namespace(item) for name, item in value.items()})
-    return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from flagperf.api import Precision
 from flagperf.errors import Unsupported
+from flagperf.worker.device_memory import forget_memory
 
 ROUNDS = 2.0**-16
 """A relative error above this is that of a format with fewer bits, and not fp32 that is put together from such."""
@@ -41,15 +42,5 @@ def _matmul_error(torch_device: str) -> float:
     size = 1024
     values = torch.linspace(1, 2, size * size).reshape(size, size)
     product = torch.matmul(values.to(torch_device), torch.eye(size).to(torch_device)).cpu()
-    _forget_memory(torch_device)
+    forget_memory(torch_device)
     return float(((product - values) / values).abs().max())
-
-
-def _forget_memory(torch_device: str) -> None:
-    """The proof is no part of the allocator's peaks. A device's module need not have these."""
-    import torch
-
-    module = getattr(torch, torch_device.partition(":")[0], None)
-    for name in ("empty_cache", "reset_peak_memory_stats"):
-        if hasattr(module, name):
-            getattr(module, name)()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -66,9 +67,37 @@ class Step:
         else:
             self._backend.synchronize()
         measured.ended_ns = self._clock()
-        if measured.work is None:
-            raise RuntimeError("a step ended without step.done(samples=...): the case must report what the step did")
+        self._require_work()
         self._finish(measured)
+
+    def _require_work(self) -> None:
+        if self._measured.work is None:
+            raise RuntimeError("a step ended without step.done(samples=...): the case must report what the step did")
+
+
+class RecordedStep(Step):
+    """A step whose operators are written down. It is not timed."""
+
+    def __init__(
+        self, recorder: AbstractContextManager[Any], begin: Callable[[], None], finish: Callable[[], None]
+    ) -> None:
+        self._recorder = recorder
+        self._begin = begin
+        self._finish_recorded = finish
+        self._measured = MeasuredStep()
+
+    def __enter__(self) -> Step:
+        self._begin()
+        self._recorder.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.__exit__(kind, error, trace)
+        if error is None:
+            self._require_work()
+            self._finish_recorded()
 
 
 class MeasuredStep:

@@ -96,7 +96,11 @@ def _block(block: doc.Block, footnotes: Footnotes) -> str:
             return _code(text)
         case doc.Notes():
             return _notes(block)
-        case doc.Chart():
+        case doc.Headline():
+            return _headline(block, footnotes)
+        case doc.Fold(title, blocks):
+            return _details(title, [text for each in blocks if (text := _block(each, footnotes))])
+        case doc.Chart() | doc.Histogram() | doc.Shares() | doc.Bars() | doc.Intervals() | doc.HeatMap():
             return ""
 
 
@@ -109,6 +113,11 @@ def _facts(block: doc.Facts, footnotes: Footnotes) -> str:
             value = say("with_remark", footnotes.lang, text=value, remark=escape(fact.note))
         lines.append(f"{indent}- " + say("line", footnotes.lang, label=_line(fact.label), value=value))
     return "\n".join(lines)
+
+
+def _headline(block: doc.Headline, footnotes: Footnotes) -> str:
+    cautions = [f"> {_line(caution)}" for caution in block.cautions]
+    return "\n\n".join([f"## {escape(block.title)}", *cautions, _facts(block.as_facts, footnotes)])
 
 
 def _bullets(block: doc.Bullets, footnotes: Footnotes) -> str:
@@ -183,6 +192,8 @@ def _cell(cell: doc.TableCell, footnotes: Footnotes) -> str:
             return escape(text)
         case doc.Link(text, url):
             return _link(text, url, footnotes)
+        case doc.Links(links):
+            return ", ".join(_link(link.text, link.url, footnotes) for link in links)
 
 
 def _link(text: str, url: str, footnotes: Footnotes) -> str:

@@ -53,7 +53,11 @@ class _Terminal:
                 return [GAP + without_controls(line) for line in text.split("\n")]
             case doc.Notes():
                 return self._notes(block)
-            case doc.Chart():
+            case doc.Headline():
+                return self._headline(block)
+            case doc.Fold(title, blocks):
+                return [*self._title(title), *(line for each in blocks for line in self.block(each))]
+            case doc.Chart() | doc.Histogram() | doc.Shares() | doc.Bars() | doc.Intervals() | doc.HeatMap():
                 return []
 
     def _title(self, text: str) -> list[str]:
@@ -67,6 +71,10 @@ class _Terminal:
         marks = dict.fromkeys(mark for fact in block.facts for mark in _marks(fact.cell))
         rows += [(Piece(printable(mark)), Piece(""), Piece(printable(meaning(mark, self.lang)))) for mark in marks]
         return [*self._title(block.title), *self._grid_or_stack(rows)]
+
+    def _headline(self, block: doc.Headline) -> list[str]:
+        cautions = [line for caution in block.cautions for line in fold(printable(caution), self.width)]
+        return [*self._title(block.title), *cautions, *self._facts(block.as_facts)]
 
     def _fact(self, fact: doc.Fact, short: bool) -> tuple[Piece, Piece, Piece]:
         """Label, value, note. The note names the marks of the value; each mark is explained once, below all facts."""
@@ -158,6 +166,8 @@ def _piece(cell: doc.TableCell, short: bool = False) -> Piece:
             return Piece(printable(text), "good" if good else "bad")
         case doc.Link(text):
             return Piece(printable(text))
+        case doc.Links(links):
+            return Piece(printable(", ".join(link.text for link in links)))
 
 
 def _with_unit(value: doc.Value) -> str:

@@ -9,26 +9,33 @@ from flagperf.kinds import KINDS
 from flagperf.messages import usable, words
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import ENTRIES, entries_of
-from flagperf.report.document import Block, Empty, Fact, Facts, Heading, Paragraph, Status, TableCell
+from flagperf.report.document import Block, Bullets, Empty, Fact, Facts, Heading, Paragraph, Status, TableCell, Text
 from flagperf.report.sections.alignment import verdict_sentence, verdict_word
-from flagperf.report.sections.cells import has_results, joined, measured_cell, memory_cell
+from flagperf.report.sections.cells import joined, measured_cell, memory_cell
 from flagperf.report.sections.columns import metric_format
+from flagperf.report.sections.figures import figure_table
 from flagperf.report.sections.measured import measured_tables
 from flagperf.report.sections.naming import is_published, overrides, vendor_and_device, vendor_word
+from flagperf.report.sections.operators import operator_blocks
 from flagperf.report.sections.published import OwnRun, published_results
+from flagperf.report.sections.replayed import replayed_blocks
 from flagperf.report.sections.sentences import (
     beside_memory,
     card_problems,
+    doubts,
     evaluated_sentence,
     interval_range,
+    mfu_name,
     mfu_sentence,
     peak_time,
     profile_sentence,
+    recorded_operators,
+    redacted_sentence,
     shown_unit,
     target_sentence,
 )
 from flagperf.report.sections.spread import spread_blocks
-from flagperf.report.texts import say
+from flagperf.report.texts import label, say
 from flagperf.spec import Quality
 from flagperf.store.run import RecordedRun, Run
 
@@ -36,29 +43,43 @@ from flagperf.store.run import RecordedRun, Run
 def card(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
     """A run that did not succeed shows only the metrics that it measured before it ended."""
     run = recorded.run
-    facts = [_status(run), *_times(run), *_qualities(run), *_details(run), *_noted(run), *_verdict(run)]
-    if not has_results(run):
+    facts = [_status(recorded), *_times(run), *_qualities(run), *_details(run), *_noted(run), *_verdict(run)]
+    facts += _labels(recorded)
+    if not run.has_results:
         facts = [fact for fact in facts if not isinstance(fact.cell, Empty)]
     yield Heading(_title(run))
     yield Facts(tuple(facts))
+    yield from doubt_list(recorded)
     yield from (Paragraph(problem) for problem in card_problems(recorded, "en"))
-    yield from measured_tables(run, "en")
+    yield from (Paragraph(sentence) for sentence in recorded_operators(recorded, "en"))
+    yield from figure_table(run, "en")
+    tables = operator_blocks if "operator_rows" in KINDS[run.manifest.kind].sections else measured_tables
+    yield from tables(run, "en")
+    yield from replayed_blocks(run, "en")
     yield from spread_blocks(run, "en")
     if published:
         yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")
     yield Paragraph(f"bundle: {recorded.path}")
 
 
-def status_cell(run: Run) -> Status:
-    status = run.ending.status if run.ending else "no ending"
-    return Status(status, status == "succeeded")
+def doubt_list(recorded: RecordedRun) -> Iterator[Block]:
+    found = tuple(Text(sentence) for sentence in doubts(recorded, "en"))
+    if found:
+        yield Bullets(found, label("doubts", "en"))
+
+
+def status_cell(recorded: RecordedRun) -> Status:
+    ending = recorded.run.ending
+    status = ending.status if ending else recorded.unfinished or "no ending"
+    return Status(status, status in ("succeeded", "running"))
 
 
 def caution(run: Run) -> str:
     """The caveat for comparing figures of this run. Empty for an unchanged published configuration."""
     is_standard = is_published(run) and not run.job.config.deviations
     simulated = say("simulated", "en") if run.simulated else ""
-    return _clauses(simulated, "" if is_standard else profile_sentence(run, "en"))
+    redacted = redacted_sentence(run, "en") if run.redacted else ""
+    return _clauses(simulated, redacted, "" if is_standard else profile_sentence(run, "en"))
 
 
 def _title(run: Run) -> str:
@@ -68,9 +89,25 @@ def _title(run: Run) -> str:
     return ", ".join([*parts, *filter(None, [overrides(run)])])
 
 
-def _status(run: Run) -> Fact:
-    reason = words(usable(run.ending.message, run.ending.reason), "en") if run.ending else say("no_ending", "en")
-    return Fact("run", status_cell(run), _clauses(reason, caution(run)))
+def _status(recorded: RecordedRun) -> Fact:
+    ending = recorded.run.ending
+    reason = words(usable(ending.message, ending.reason), "en") if ending else _unfinished(recorded)
+    return Fact("run", status_cell(recorded), _clauses(reason, caution(recorded.run)))
+
+
+def _unfinished(recorded: RecordedRun) -> str:
+    if recorded.unfinished is None or (recorded.unfinished == "unknown" and not recorded.host):
+        return say("no_ending", "en")
+    return say(recorded.unfinished, "en", host=recorded.host)
+
+
+def _labels(recorded: RecordedRun) -> Iterator[Fact]:
+    """What people said about it later."""
+    labels = recorded.labels
+    if labels.tags:
+        yield Fact("tags", Text(""), ", ".join(labels.tags))
+    if labels.note:
+        yield Fact("note", Text(""), labels.note)
 
 
 def _times(run: Run) -> Iterator[Fact]:
@@ -78,6 +115,8 @@ def _times(run: Run) -> Iterator[Fact]:
     for entry in (ENTRIES[name] for name in KINDS[run.manifest.kind].card):
         cell = measured_cell(run, entry.name, entry.format, shown_unit(run, entry))
         yield Fact(entry.name, cell, _interval(run, entry.name))
+    if not KINDS[run.manifest.kind].has_steps:
+        return
     percentiles = [measured_cell(run, f"step_time_{each}", units.milliseconds) for each in ("p50", "p90", "p99")]
     yield Fact("step time", joined(percentiles, " / ", "ms"), "p50 / p90 / p99")
 
@@ -111,10 +150,11 @@ def _quality(run: Run, quality: Quality) -> Fact:
 def _details(run: Run) -> Iterator[Fact]:
     yield _fact("mem", memory_cell(run, "GiB"), _memory_note(run))
     if "flops" in KINDS[run.manifest.kind].metrics:
-        yield _fact("MFU", measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
-    yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
-    yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))
-    yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
+        yield _fact(mfu_name(run), measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
+    if KINDS[run.manifest.kind].has_steps:
+        yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
+        yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))
+        yield _fact("steps dropped", measured_cell(run, "steps_dropped", units.count))
     if run.job.memory_scope == "host":  # devices are CPU cores
         yield _fact("cpu others", measured_cell(run, "cpu_others", units.percent), "of the cores, by other processes")
 

@@ -12,15 +12,9 @@ from flagperf.store.run import Run
 Formatter = Callable[[float], str]
 
 
-def has_results(run: Run) -> bool:
-    """Whether the run finished and measured everything. A run that missed its target counts; the notes say that it
-    missed."""
-    return run.ending is not None and run.ending.status in ("succeeded", "target_missed")
-
-
 def metric_cell(run: Run, name: str, form: Formatter) -> Value | Empty:
     """A metric, or the failure if the run has no results."""
-    return measured_cell(run, name, form) if has_results(run) else failure_cell(run)
+    return measured_cell(run, name, form) if run.has_results else failure_cell(run)
 
 
 def measured_cell(run: Run, name: str, form: Formatter, unit: str = "") -> Value | Empty:
@@ -51,7 +45,7 @@ def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Va
 def failure_cell(run: Run) -> Empty:
     """The cell of a run without results. Speeds and losses that it measured before it ended are not results."""
     if run.ending is None:
-        return Empty("run_failed", message("page.no_ending"))
+        return Empty("not_measured", message("page.no_ending"))
     code = "unsupported" if run.ending.status == "unsupported" else "run_failed"
     why = usable(run.ending.message, run.ending.reason)
     return Empty(code, message("page.ended", status=run.ending.status, why=why) if why else run.ending.status)

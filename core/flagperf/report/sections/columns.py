@@ -18,7 +18,7 @@ from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.registry import ENTRIES, entry_of
 from flagperf.report.document import NOTHING, Empty, Head, TableCell, Text, Value
 from flagperf.report.sections.alignment import verdict_word
-from flagperf.report.sections.cells import Formatter, failure_cell, has_results, memory_cell, metric_cell
+from flagperf.report.sections.cells import Formatter, failure_cell, memory_cell, metric_cell
 from flagperf.report.sections.naming import (
     configuration,
     layout,
@@ -58,8 +58,9 @@ def columns(manifest: Manifest) -> tuple[Column, ...]:
     for name in manifest.page.columns:
         column = _column(manifest, name)
         if column is None:
-            own = [quality.name for quality in manifest.qualities]
-            raise unknown_name("column", name, [*COLUMNS, *ENTRIES, *own], f"(page.columns of case {manifest.name})")
+            raise unknown_name(
+                "column", name, [*COLUMNS, *ENTRIES, *manifest.own_metrics], f"(page.columns of case {manifest.name})"
+            )
         found.append(replace(column, headline=name in headline))
     return tuple(found)
 
@@ -91,7 +92,7 @@ def _published(reference: PublishedResult, name: str, form: Formatter) -> TableC
 def _memory_of_run(run: Run, _lang: Lang) -> TableCell:
     """Shown for failed runs too, as far as it was sampled: memory is observed, not a result of the run."""
     cell = memory_cell(run)
-    return failure_cell(run) if isinstance(cell, Empty) and not has_results(run) else cell
+    return failure_cell(run) if isinstance(cell, Empty) and not run.has_results else cell
 
 
 def _memory_of_reference(reference: PublishedResult, _lang: Lang) -> TableCell:
@@ -122,7 +123,7 @@ def _engine_of_run(run: Run, _lang: Lang) -> TableCell:
 
 
 def _aligned_of_run(run: Run, _lang: Lang) -> TableCell:
-    if run.metric(LOSS_ALIGNED.name) is None and has_results(run):
+    if run.metric(LOSS_ALIGNED.name) is None and run.has_results:
         return Empty(NO_REFERENCE.reason or "", usable(NO_REFERENCE.message, NO_REFERENCE.detail))
     return metric_cell(run, LOSS_ALIGNED.name, verdict_word)
 

@@ -12,6 +12,7 @@ from flagperf.report.sections.card import caution, status_cell
 from flagperf.report.sections.columns import Column, columns
 from flagperf.report.sections.naming import short_ids, vendor_word
 from flagperf.report.sections.published import OwnRun, published_results
+from flagperf.report.sections.sentences import doubts
 from flagperf.report.texts import explain, label
 from flagperf.store.run import RecordedRun, Run
 
@@ -24,9 +25,9 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> It
     shown = _applicable(runs, {column.name: column for manifest in manifests for column in columns(manifest)})
     identity = ("run", "status", "vendor", *(("case",) if len(manifests) > 1 else ()))
     heads = (*(Head(name) for name in identity), *(column.titled("en") for column in shown))
-    rows = tuple((*_identity(run, ids, len(identity)), *_cells(run, shown)) for run in runs)
+    rows = tuple((*_identity(each, ids, len(identity)), *_cells(each.run, shown)) for each in recorded)
     yield Table(heads, rows)
-    yield from _notes(runs, ids)
+    yield from _notes(recorded, ids)
     if published:
         yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en")
 
@@ -44,8 +45,9 @@ def _reason(cell: TableCell) -> str:
     return cell.reason if isinstance(cell, Empty) else ""
 
 
-def _identity(run: Run, ids: dict[str, str], count: int) -> tuple[TableCell, ...]:
-    cells = (Text(run.id, ids[run.id]), status_cell(run), Text(vendor_word(run)), Text(run.manifest.name))
+def _identity(recorded: RecordedRun, ids: dict[str, str], count: int) -> tuple[TableCell, ...]:
+    run = recorded.run
+    cells = (Text(run.id, ids[run.id]), status_cell(recorded), Text(vendor_word(run)), Text(run.manifest.name))
     return cells[:count]
 
 
@@ -54,11 +56,12 @@ def _cells(run: Run, shown: Sequence[Column]) -> list[TableCell]:
     return [own[each.name].of_run(run, "en") if each.name in own else Empty("not_applicable") for each in shown]
 
 
-def _notes(runs: Sequence[Run], ids: dict[str, str]) -> Iterator[Block]:
+def _notes(runs: Sequence[RecordedRun], ids: dict[str, str]) -> Iterator[Block]:
     """Caveats for comparing the rows. A caveat that applies to all runs is printed once, without run ids."""
     found: dict[str, list[str]] = {}
-    for run in runs:
-        for text in filter(None, (caution(run), _verdict(run))):
+    for recorded in runs:
+        run = recorded.run
+        for text in filter(None, (caution(run), _verdict(run), *doubts(recorded, "en"))):
             found.setdefault(text, []).append(ids[run.id])
     notes = [text if len(names) == len(runs) else f"{', '.join(names)}: {text}" for text, names in found.items()]
     if notes:

@@ -14,7 +14,7 @@ from flagperf.spec import Fact as NodeFact
 from flagperf.spec import NodeFacts, absent_fact
 from flagperf.store.run import RecordedRun, Run
 
-HARDWARE = ("machine", "accelerator", "cpu", "network")
+HARDWARE = ("machine", "accelerator", "host_link", "cpu", "network")
 SOFTWARE = ("os", "kernel", "driver", "container", "docker", "framework", "packages")
 
 Lines = tuple[tuple[str, TableCell], ...]
@@ -31,7 +31,9 @@ def environment(page: PageRuns) -> Iterator[Block]:
         counts = sorted({page.runs[index].run.job.devices_per_node for index in indices})
         cells = dict(lines) | {"accelerator": _accelerator(page.runs[indices[0]].run, counts, page.lang)}
         for title, names in (("hardware", HARDWARE), ("software", SOFTWARE)):
-            yield Facts(tuple(Fact(page.label(name), cells[name]) for name in names), page.label(title))
+            yield Facts(
+                tuple(Fact(page.label(name), cells[name]) for name in names if name in cells), page.label(title)
+            )
 
 
 def differing_facts(recorded: RecordedRun) -> list[str]:
@@ -49,9 +51,21 @@ def _applies_to(page: PageRuns, indices: list[int]) -> str:
 
 def _lines(recorded: RecordedRun, lang: Lang) -> Lines:
     facts = _facts(recorded.nodes[0], recorded.run) if recorded.nodes else {}
-    names = [name for name in HARDWARE + SOFTWARE if name != "accelerator"]
+    names = [name for name in HARDWARE + SOFTWARE if name not in ("accelerator", "host_link")]
     lines = [(name, _fact_cell(name, facts.get(name), lang)) for name in names]
-    return (("accelerator", Text(_model(recorded.run, lang))), *lines)
+    links = [("host_link", Text(links))] if (links := _host_links(recorded.run, lang)) else []
+    return (("accelerator", Text(_model(recorded.run, lang))), *links, *lines)
+
+
+def _host_links(run: Run, lang: Lang) -> str:
+    """Of the cards that were used, each kind once. Nothing where nobody knows."""
+    found = dict.fromkeys(
+        say("link_slowed", lang, link=most, now=now) if (now := device.properties.get("pcie_now")) else f"PCIe {most}"
+        for node in run.job.nodes
+        for device in node.devices
+        if (most := device.properties.get("pcie"))
+    )
+    return listed(list(found), lang)
 
 
 def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:

@@ -1,49 +1,87 @@
-"""Tables of the rows that a case measured, one table per row name."""
+"""Tables of the rows that a case measured, one table per row name. Equal rows of several devices are one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from flagperf import units
-from flagperf.metrics import MeasuredRow
-from flagperf.report.document import Block, Empty, Head, Table, TableCell, Text, Value
+from flagperf.report.document import Block, Bullets, Head, Table, TableCell, Text
 from flagperf.report.sections.page_runs import PageRuns
+from flagperf.report.sections.row_charts import row_charts
+from flagperf.report.sections.row_groups import (
+    RowGroup,
+    energy_text,
+    interval_cell,
+    label_cell,
+    label_names,
+    missing_lines,
+    rate_cell,
+    row_groups,
+    share_cell,
+    time_cell,
+    time_text,
+)
 from flagperf.report.texts import Lang, label, say
+from flagperf.robust import median
 from flagperf.store.run import Run
+
+EXTRAS = {"burst": time_text, "power": lambda watts: f"{units.four_digits(watts)} W", "energy": energy_text}
+"""Columns of rows that have them: the first second of a long row; power of the card, and energy of one call."""
+
+FOLDED_ROWS = 16
+"""A longer table is folded on a page."""
 
 
 def measured(page: PageRuns) -> Iterator[Block]:
     for number, recorded in enumerate(page.runs, start=1):
-        mark = say("this_row", page.lang, row=number) if len(page.runs) > 1 else ""
-        yield from measured_tables(recorded.run, page.lang, mark)
+        yield from measured_tables(recorded.run, page.lang, page.mark(number))
+        yield from row_charts(recorded.run, page.lang)
 
 
 def measured_tables(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
     """Nothing for a case that only measures steps."""
-    by_name: dict[str, list[MeasuredRow]] = {}
-    for row in run.rows:
-        by_name.setdefault(row.name, []).append(row)
-    for name, rows in by_name.items():
+    by_name: dict[str, list[RowGroup]] = {}
+    for group in row_groups(run.rows):
+        by_name.setdefault(group.name, []).append(group)
+    for name, groups in by_name.items():
         title = say("line", lang, label=label("measured_rows", lang), value=f"{name} {mark}".rstrip())
-        yield _table(title, rows, lang)
+        yield row_table(title, groups, lang, folded=len(groups) > FOLDED_ROWS)
+        slow = [line for group in groups for line in _slow_lines(group, lang)]
+        if slow:
+            yield Bullets(tuple(map(Text, slow)), label("stand_out", lang))
+        yield from missing_lines(groups, lang)
 
 
-def _table(title: str, rows: Sequence[MeasuredRow], lang: Lang) -> Table:
-    labels = list(dict.fromkeys(key for row in rows for key in row.labels))
-    ranks = ["rank"] if len({row.rank for row in rows}) > 1 else []
-    figures = [label(f"head_{name}", lang) for name in ("median", "spread", "repeats")]
-    heads = tuple(map(Head, (*labels, *ranks, *figures)))
-    lines = tuple(tuple(_cells(row, labels, bool(ranks))) for row in rows)
-    return Table(heads, lines, title)
+def row_table(title: str, groups: Sequence[RowGroup], lang: Lang, *, folded: bool = False) -> Table:
+    names = label_names(groups)
+    has_devices = any(len(group.rows) > 1 for group in groups)
+    has_rates = any(group.rows[0].work for group in groups)
+    figures = ["median", "devices" if has_devices else "interval", "repeats", *(["rate", "share"] if has_rates else [])]
+    extras = [name for name in EXTRAS if any(getattr(row, name) is not None for each in groups for row in each.rows)]
+    heads = tuple(map(Head, (*names, *(label(f"head_{name}", lang) for name in (*figures, *extras)))))
+    lines = tuple((*_cells(group, names, has_rates), *_extra_cells(group, extras)) for group in groups)
+    return Table(heads, lines, title, collapsed=folded)
 
 
-def _cells(row: MeasuredRow, labels: Sequence[str], with_rank: bool) -> Iterator[TableCell]:
-    yield from (Text(row.labels.get(key, "")) for key in labels)
-    if with_rank:
-        yield Text(str(row.rank))
-    if row.median is None or row.low is None or row.high is None:
-        yield from (Empty("not_measured", row.problem), Text(""))
-    else:
-        yield Value(units.four_digits(row.median), row.unit)
-        yield Text(f"{units.four_digits(row.low)} - {units.four_digits(row.high)}")
-    yield Text(units.count(row.num_repeats))
+def _extra_cells(group: RowGroup, names: Sequence[str]) -> Iterator[TableCell]:
+    for name in names:
+        value = getattr(group.middle, name) if group.middle else None
+        yield Text("" if value is None else EXTRAS[name](value))
+
+
+def _cells(group: RowGroup, names: Sequence[str], has_rates: bool) -> Iterator[TableCell]:
+    yield from (label_cell(group, name) for name in names)
+    yield time_cell(group)
+    yield interval_cell(group)
+    yield Text(units.count(group.middle.num_repeats if group.middle else 0))
+    if has_rates:
+        yield rate_cell(group)
+        yield share_cell(group)
+
+
+def _slow_lines(group: RowGroup, lang: Lang) -> Iterator[str]:
+    what = " ".join(group.labels.values())
+    usual = units.four_digits(median([row.median or 0 for row in group.measured]) * 1e3) if group.measured else ""
+    for rank in group.slow_ranks:
+        row = next(row for row in group.rows if row.rank == rank)
+        yield say("slow_row", lang, rank=rank, row=what, value=units.four_digits((row.median or 0) * 1e3), median=usual)

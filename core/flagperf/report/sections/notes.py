@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.metrics import LOSS_ALIGNED
+from flagperf.metrics.addition import added
 from flagperf.metrics.registry import entries_of
 from flagperf.report.document import NOTHING, Block, Empty, NoteGroup, Notes
 from flagperf.report.sections.alignment import verdict_sentence
-from flagperf.report.sections.cells import Formatter, has_results, memory_cell
+from flagperf.report.sections.cells import Formatter, memory_cell
 from flagperf.report.sections.columns import metric_format
 from flagperf.report.sections.environment import differing_facts
 from flagperf.report.sections.naming import layout, overrides, run_configuration
@@ -23,6 +24,7 @@ from flagperf.report.sections.sentences import (
     beside_memory,
     card_problems,
     changes_sentence,
+    doubts,
     evaluated_rows,
     interval_sentence,
     metric_sentence,
@@ -30,6 +32,8 @@ from flagperf.report.sections.sentences import (
     mfu_peak,
     peak_time,
     profile_verdict,
+    recorded_operators,
+    redacted_sentence,
     target_sentence,
 )
 from flagperf.report.texts import Lang, listed, say
@@ -82,6 +86,11 @@ def _simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield say("simulated", lang)
 
 
+def _redacted(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    if recorded.run.redacted:
+        yield redacted_sentence(recorded.run, lang)
+
+
 def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     fact = recorded.nodes[0].environment.facts.get("commit") if recorded.nodes else None
@@ -120,7 +129,7 @@ def _nodes(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 def _steps(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
-    if has_results(run):
+    if run.has_results and KINDS[run.manifest.kind].has_steps:
         yield say(
             "steps",
             lang,
@@ -138,8 +147,9 @@ def _timing(run: Run) -> str:
 
 def _intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
-    for name in run.manifest.page.columns if has_results(run) else ():
-        metric = run.metric(name)
+    figures = {figure.name for figure in run.manifest.figures}  # have a table with their intervals
+    for name in run.manifest.page.columns if run.has_results else ():
+        metric = None if name in figures else run.metric(name)
         if metric is not None and metric.interval is not None:
             yield interval_sentence(metric, metric_format(run.manifest, name), lang)
 
@@ -154,14 +164,14 @@ def _cpu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _target(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    if has_results(recorded.run):
+    if recorded.run.has_results and KINDS[recorded.run.manifest.kind].has_steps:
         yield target_sentence(recorded.run, lang)
 
 
 def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     names: dict[str, list[str]] = {}
-    for quality in run.manifest.qualities if has_results(run) else ():
+    for quality in run.manifest.qualities if run.has_results else ():
         rows = evaluated_rows(run, quality.name)
         if rows:
             names.setdefault(rows, []).append(quality.name)
@@ -171,7 +181,7 @@ def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
-    for quality in run.manifest.qualities if has_results(run) else ():
+    for quality in run.manifest.qualities if run.has_results else ():
         metric, form = run.metric(quality.name), metric_format(run.manifest, quality.name)
         for by, values in metric.inputs.get("parts", {}).items() if metric else ():
             if len(values) <= MAX_PARTS:
@@ -207,7 +217,7 @@ def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         metric = recorded.run.metric(name)
         peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
         if len(peaks) > 1 and _has_memory(recorded.run):
-            amounts = {"low": min(peaks), "mean": sum(peaks) / len(peaks), "high": max(peaks)}
+            amounts = {"low": min(peaks), "mean": added(peaks) / len(peaks), "high": max(peaks)}
             shown = {key: units.gib(amount) for key, amount in amounts.items()}
             yield say("memory_spread", lang, devices=len(peaks), source=say(source, lang), **shown)
 
@@ -220,10 +230,15 @@ def _beside_memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 def _has_memory(run: Run) -> bool:
-    return has_results(run) or not isinstance(memory_cell(run), Empty)
+    return run.has_results or not isinstance(memory_cell(run), Empty)
 
 
 # --- metrics that are shown only in the notes -----------------------------------------------------------------------
+
+
+def _tabled(run: Run) -> tuple[str, ...]:
+    """Subjects that have a table on the page."""
+    return ("power",) if "telemetry" in KINDS[run.manifest.kind].sections else ()
 
 
 def _noted(subject: str) -> Topic:
@@ -232,7 +247,7 @@ def _noted(subject: str) -> Topic:
     def topic(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         run = recorded.run
         entries = [entry for entry in entries_of(run.manifest) if entry.noted == subject]
-        if has_results(run):
+        if run.has_results and subject not in _tabled(run):
             yield from filter(None, (metric_sentence(run, entry, lang) for entry in entries))
 
     return topic
@@ -242,7 +257,7 @@ def _noted(subject: str) -> Topic:
 
 
 def _mfu(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    if has_results(recorded.run):
+    if recorded.run.has_results:
         yield from filter(None, [mfu_formula(recorded.run, lang), mfu_peak(recorded.run, lang)])
 
 
@@ -250,7 +265,7 @@ def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     """Only if part of the work was padding or repeats."""
     run = recorded.run
     useful, whole = run.metric("mfu_useful"), run.metric("mfu")
-    if has_results(run) and useful and whole and useful.value is not None and useful.value != whole.value:
+    if run.has_results and useful and whole and useful.value is not None and useful.value != whole.value:
         yield say("mfu_useful", lang, share=units.percent(useful.value))
 
 
@@ -263,13 +278,13 @@ def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         for metric in found
         if metric is not None and metric.value is not None
     ]
-    if figures and has_results(run) and mfu_formula(run, lang):
+    if figures and run.has_results and mfu_formula(run, lang):
         yield say("mfu_others", lang, figures=listed(figures, lang))
 
 
 def _aligned(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     verdict = recorded.run.metric(LOSS_ALIGNED.name)
-    if verdict and verdict.value is not None and has_results(recorded.run):
+    if verdict and verdict.value is not None and recorded.run.has_results:
         yield verdict_sentence(verdict, lang)
 
 
@@ -282,15 +297,16 @@ def _data(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 
 SUBJECTS: dict[str, tuple[Topic, ...]] = {
-    "measured": (_simulated, _made_by),
+    "measured": (_simulated, _redacted, _made_by),
     "configuration": (_profile,),
     "environment": (_nodes, card_problems),
-    "timing": (_steps, _intervals, _cpu_others, _noted("timing")),
+    "timing": (_steps, recorded_operators, _intervals, _cpu_others, _noted("timing")),
     "quality": (_target, _evaluated, _parts, _noted("quality")),
     "memory": (_memory, _memory_spreads, _beside_memory, _noted("memory")),
     "power": (_noted("power"),),
     "mfu": (_mfu, _mfu_useful, _mfu_others),
     "alignment": (_aligned,),
+    "doubts": (doubts,),
     "data": (_data,),
 }
 

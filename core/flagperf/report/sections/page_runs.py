@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from flagperf.api import PRECISIONS
 from flagperf.errors import BadInput
 from flagperf.kinds import KINDS
+from flagperf.metrics import LossCurve
+from flagperf.metrics.course import RunCourse
 from flagperf.report.sections.naming import has_published_profile, is_published, layout, overrides, vendor_word
 from flagperf.report.texts import Lang, label, listed, say
 from flagperf.spec import Manifest
@@ -23,6 +25,14 @@ class PageRuns(msgspec.Struct, frozen=True):
     """Row n of the performance table is run n - 1."""
     manifest: Manifest
     lang: Lang
+    courses: Mapping[str, RunCourse] = {}
+    """Run id -> its course over time, for pages with charts."""
+    reference: LossCurve | None = None
+    """The loss curve that the runs are compared with."""
+
+    def mark(self, number: int) -> str:
+        """`row 2`, where the page has several."""
+        return say("this_row", self.lang, row=number) if len(self.runs) > 1 else ""
 
     def label(self, name: str) -> str:
         """The label in the language of the page and the wording of the case's kind."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 import msgspec
 
-from flagperf.report.document import NOTHING, Block, Head, Link, Table, TableCell, Text
-from flagperf.report.sections.cells import has_results
+from flagperf.report.document import NOTHING, Block, Head, Link, Links, Table, TableCell, Text
 from flagperf.report.sections.columns import COLUMNS, UNPUBLISHED, Column, columns
 from flagperf.report.sections.naming import run_configuration, short_configuration
 from flagperf.report.sections.page_runs import PageRuns
@@ -57,20 +57,47 @@ def published_results(
 def _table(
     manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool, cases: bool
 ) -> Iterator[Block]:
-    compared = [each for each in own if has_results(each.run)]
-    found = [(manifest.name, each) for manifest in manifests for each in manifest.references if each.values]
+    compared = [each for each in own if each.run.has_results]
+    found = [(manifest.name, each) for manifest in manifests for each in _joined(manifest.references)]
     if not found or (own and not compared):
         return
-    shown = _worth_showing(manifests, compared, [reference for _, reference in found], lang)
+    shown = _worth_showing(manifests, compared, [line.reference for _, line in found], lang)
     rows = [
         *(_row(_own_name(each, lang), each.run.manifest.name, _own_cells(each.run, shown, lang)) for each in compared),
-        *(_row(_name(each, lang), case, _cells(each, shown, lang), _source(each)) for case, each in found),
+        *(
+            _row(_name(line, lang, sources), case, _cells(line, shown, lang), _source(line, lang))
+            for case, line in found
+        ),
     ]
     heads = (COLUMNS["configuration"].titled(lang), Head(label("case", lang)), *(each.titled(lang) for each in shown))
     title = say("published_of", lang, cases=listed([each.name for each in manifests], lang))
     title = title if cases else label("published", lang)
     table = Table((*heads, Head(label("source", lang))), tuple(rows), title)
     yield _without(table, {1: not cases, len(heads): not sources}, _remark(manifests, lang))
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A published result, put together from all sources of the same configuration."""
+
+    reference: PublishedResult
+    sources: tuple[str, ...]
+
+
+def _joined(references: Sequence[PublishedResult]) -> list[Line]:
+    """Results of one configuration that are of other metrics: some are published on a page for each."""
+    lines: list[Line] = []
+    for reference in references:
+        bare = msgspec.structs.replace(reference, values={}, source="")
+        for number, line in enumerate(lines):
+            of_line = msgspec.structs.replace(line.reference, values={}, source="")
+            if of_line == bare and not line.reference.values.keys() & reference.values.keys():
+                values = {**line.reference.values, **reference.values}
+                both = msgspec.structs.replace(line.reference, values=values)
+                lines[number] = Line(both, (*line.sources, reference.source))
+                break
+        else:
+            lines.append(Line(reference, (reference.source,)))
+    return [line for line in lines if line.reference.values]
 
 
 def _worth_showing(
@@ -108,20 +135,38 @@ def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[TableCell]
     return [own[each.name].of_run(run, lang) if each.name in own else Text(NOTHING) for each in shown]
 
 
-def _name(reference: PublishedResult, lang: Lang) -> TableCell:
-    return COLUMNS["configuration"].of_reference(reference, lang)
+def _name(line: Line, lang: Lang, sources: bool) -> TableCell:
+    """An imported one without a column for its source says it here."""
+    reference = line.reference
+    cell = COLUMNS["configuration"].of_reference(reference, lang)
+    if sources or not reference.sha256 or not isinstance(cell, Text):
+        return cell
+    remark = f"{PurePath(reference.source).name}:{reference.line}"
+    full, short = (say("with_remark", lang, text=text, remark=remark) for text in (cell.text, cell.short))
+    return Text(full, short)
 
 
-def _cells(reference: PublishedResult, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
-    return [column.of_reference(reference, lang) for column in shown]
+def _cells(line: Line, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
+    return [column.of_reference(line.reference, lang) for column in shown]
 
 
-def _source(reference: PublishedResult) -> TableCell:
+def _source(line: Line, lang: Lang) -> TableCell:
+    reference = line.reference
+    if reference.sha256:
+        grade = label(f"grade_{reference.grade}", lang)
+        return Text(say("imported_from", lang, source=reference.source, line=reference.line, grade=grade))
+    cells = [link_to(source, source) for source in line.sources]
+    links = tuple(cell for cell in cells if isinstance(cell, Link))
+    if len(cells) == 1:
+        return cells[0]
+    return Links(links) if len(links) == len(cells) else Text(", ".join(line.sources))
+
+
+def link_to(source: str, text: str) -> Link | Text:
     """A link if the source is a URL or a file in the repository of published results."""
-    source = reference.source
     if source.startswith("https://"):
-        return Link(source, source)
-    return Link(source, REPOSITORY + source) if _PATH_THERE.fullmatch(source) else Text(source)
+        return Link(text, source)
+    return Link(text, REPOSITORY + source) if _PATH_THERE.fullmatch(source) else Text(text)
 
 
 def _without(table: Table, columns: dict[int, bool], remark: str) -> Table:

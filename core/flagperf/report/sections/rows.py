@@ -15,6 +15,7 @@ from flagperf.errors import BadInput, unknown_name
 from flagperf.kinds import KINDS
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import ENTRIES, entry_of
+from flagperf.report.document import NOTHING
 from flagperf.report.sections.columns import columns, metric_format
 from flagperf.report.sections.naming import has_published_profile, vendor_and_device, vendor_word
 from flagperf.report.sections.page_runs import PageRuns
@@ -41,7 +42,7 @@ class Row:
 def rows(manifest: Manifest) -> tuple[Row, ...]:
     """The rows of the case, in its order. Raises BadInput for an unknown name."""
     known = {**ROWS, "result": _result_row(manifest)}
-    own = [quality.name for quality in manifest.qualities]
+    own = manifest.own_metrics
     for name in manifest.page.rows:
         if name not in known and entry_of(manifest, name) is None:
             raise unknown_name("row", name, [*known, *ENTRIES, *own], f"(page.rows of case {manifest.name})")
@@ -73,7 +74,14 @@ def check_layout(manifest: Manifest) -> None:
 
 
 def row_title(row: Row, page: PageRuns) -> str:
-    """The title from the case, else from its kind, else from the metric."""
+    metrics = [recorded.run.metric(row.name) for recorded in page.runs]
+    title = _row_title(row, page)
+    is_measured = any(metric is not None and "measured_peak" in metric.marks for metric in metrics)
+    return say("of_measured_peak", page.lang, title=title) if is_measured else title
+
+
+def _row_title(row: Row, page: PageRuns) -> str:
+    """From the case, else from its kind, else from the metric."""
     if row.name in page.manifest.page.titles:
         return choose(page.manifest.page.titles[row.name], page.lang)
     entry = ENTRIES.get(row.name) or entry_of(page.manifest, row.name)
@@ -85,9 +93,18 @@ def row_title(row: Row, page: PageRuns) -> str:
 def row_value(row: Row, page: PageRuns) -> str:
     if row.value is not None:
         return row.value(page)
+    if "performance" not in KINDS[page.manifest.kind].sections:
+        return _own_value(row, page)
     heads = {column.name: column.title(page.lang) for column in columns(page.manifest)}
     shown = row.shown or ", ".join(heads[name] for name in row.columns)
     return say("see", page.lang, columns=shown, table=page.label("performance"))
+
+
+def _own_value(row: Row, page: PageRuns) -> str:
+    """Where no table has the columns that it points to."""
+    pointed = [column for column in columns(page.manifest) if column.name in row.columns]
+    cells = [[column.of_run(recorded.run, page.lang) for column in pointed] for recorded in page.runs]
+    return page.values([", ".join(getattr(cell, "text", NOTHING) for cell in of_run) for of_run in cells])
 
 
 def row_remark(row: Row, page: PageRuns) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flagperf import units
 from flagperf.kinds import KINDS
-from flagperf.messages import has_text, template, usable
+from flagperf.messages import has_text, template, usable, words
 from flagperf.metrics import Metric
 from flagperf.metrics.entry import MetricEntry
 from flagperf.report.document import NOTHING
@@ -122,6 +122,18 @@ def shown_unit(run: Run, entry: MetricEntry) -> str:
     return "" if unit == "share" else unit
 
 
+def with_unit(entry: MetricEntry, value: float, unit: str) -> str:
+    """`312.4 W`. `unit` is that of the recorded value; a share has none."""
+    shown = entry.shown_unit or unit
+    return entry.format(value) if shown in ("", "share", "fraction") else f"{entry.format(value)} {shown}"
+
+
+def mfu_name(run: Run) -> str:
+    """Says so where it is relative to a peak that was measured."""
+    metric = run.metric("mfu")
+    return "MFU (measured peak)" if metric is not None and "measured_peak" in metric.marks else "MFU"
+
+
 def mfu_sentence(run: Run, lang: Lang) -> str:
     """Formula, N and peak. Empty without an MFU."""
     return clauses([mfu_formula(run, lang), mfu_peak(run, lang)], lang)
@@ -158,3 +170,25 @@ def card_problems(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     for node in recorded.nodes:
         for device in node.broken_devices(recorded.run.job.vendor):
             yield say("card_problem", lang, device=device.id, host=node.host, problem=device.problem)
+
+
+def doubts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """What rules of plausibility found, with their ids."""
+    for doubt in recorded.doubts:
+        yield say("doubt", lang, rule=doubt.rule, seen=words(doubt.message, lang))
+
+
+def recorded_operators(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """What came of --record-operators."""
+    found = recorded.run.recorded
+    if found is None:
+        return
+    if found.steps:
+        yield say("recorded", lang, steps=found.steps, calls=found.num_calls, different=found.num_different)
+    if found.problem is not None:
+        yield words(usable(found.problem, found.problem.code), lang)
+
+
+def redacted_sentence(run: Run, lang: Lang) -> str:
+    """What a copy that `runs redact` made still shows. Required: it is one."""
+    return template(f"redacted.{run.redacted}", lang)

@@ -9,10 +9,10 @@ import msgspec
 
 from flagperf import units
 from flagperf.messages import words
+from flagperf.metrics.addition import added
 from flagperf.metrics.finding import NAMED_AT_MOST, named
 from flagperf.metrics.registry import ENTRIES
 from flagperf.report.document import Block, Bullets, Head, Table, Text
-from flagperf.report.sections.cells import has_results
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.texts import Lang, choose, label, say
 from flagperf.robust import median, standing_out
@@ -78,19 +78,24 @@ NodeNames = Mapping[int, str]
 
 def spread(page: PageRuns) -> Iterator[Block]:
     for number, recorded in enumerate(page.runs, start=1):
-        mark = say("this_row", page.lang, row=number) if len(page.runs) > 1 else ""
-        yield from spread_blocks(recorded.run, page.lang, mark)
+        yield from spread_blocks(recorded.run, page.lang, page.mark(number))
 
 
-def spread_blocks(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
-    """For runs of several nodes. For several devices of one node, only if one of them stands out."""
-    if not has_results(run):
+def whole_spread(page: PageRuns) -> Iterator[Block]:
+    """Of all runs with several devices: a page with charts has the room."""
+    for number, recorded in enumerate(page.runs, start=1):
+        yield from spread_blocks(recorded.run, page.lang, page.mark(number), always=True)
+
+
+def spread_blocks(run: Run, lang: Lang, mark: str = "", *, always: bool = False) -> Iterator[Block]:
+    """For runs of several nodes. For several devices of one node, only if one of them stands out, or `always`."""
+    if not run.has_results:
         return
     found = {figure: figures for figure in FIGURES if len(figures := _figures(run, figure)) > 1}
     nodes = _node_names(run.job, lang)
     lines = [line for figure, figures in found.items() for line in _outstanding(run, figure, figures, nodes, lang)]
     has_nodes = len(nodes) > 1
-    if not found or not (has_nodes or lines):
+    if not found or not (has_nodes or lines or always):
         return
     title = label("spread_nodes" if has_nodes else "spread_devices", lang)
     heads = tuple(Head(label(f"head_{name}", lang)) for name in ("figure", "over", "lowest", "median", "highest"))
@@ -103,6 +108,12 @@ def spread_blocks(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
+
+
+def rank_figures(run: Run, figure: Figure) -> dict[int, float]:
+    """Rank -> the figure of its device. What a board shares is of no rank."""
+    found = _figures(run, figure).items()
+    return dict(sorted((place.rank, value) for place, value in found if place.rank is not None))
 
 
 def _figures(run: Run, figure: Figure) -> Figures:
@@ -139,7 +150,7 @@ def _by_node(figures: Figures) -> dict[int, list[float]]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return added(values) / len(values)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

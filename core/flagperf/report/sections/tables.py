@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flagperf.kinds import KINDS
 from flagperf.report.document import Block, Head, Table, Text
 from flagperf.report.sections.columns import columns
 from flagperf.report.sections.page_runs import PageRuns
@@ -12,6 +13,10 @@ from flagperf.report.texts import say
 
 
 def general(page: PageRuns) -> Iterator[Block]:
+    """Figures of rows have a table of their own, with more than a value."""
+    left_out = {figure.name for figure in page.manifest.figures}
+    if "performance" not in KINDS[page.manifest.kind].sections and "extra" in page.manifest.page.rows:
+        left_out.add("fix_hp")  # that row has them, with where each comes from
     heads = tuple(Head(page.label(name)) for name in ("head_name", "head_value", "head_remark"))
     lines = tuple(
         (
@@ -20,6 +25,7 @@ def general(page: PageRuns) -> Iterator[Block]:
             Text(row_remark(row, page)),
         )
         for row in rows(page.manifest)
+        if row.name not in left_out
     )
     yield Table(heads, lines, page.label("general"))
 

@@ -10,12 +10,16 @@ from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.rows import ROWS, row_remark, row_value
 from flagperf.report.texts import say
 
+DOWNLOADS: tuple[Literal["checkpoint", "dataset"], ...] = ("checkpoint", "dataset")
+
 
 def downloads(page: PageRuns) -> Iterator[Block]:
     """One section per download, for training pages."""
-    for name in page.manifest.page.downloads:
-        yield Heading(page.label(f"download_{name}"))
-        yield Bullets(_links(page, name))
+    for name in DOWNLOADS:
+        links = _links(page, name)
+        if links:
+            yield Heading(page.label(f"download_{name}"))
+            yield Bullets(links)
 
 
 def dataset(page: PageRuns) -> Iterator[Block]:
@@ -30,7 +34,7 @@ def weights(page: PageRuns) -> Iterator[Block]:
 
 
 def _links(page: PageRuns, name: Literal["checkpoint", "dataset"]) -> tuple[TableCell, ...]:
-    return tuple(map(_link, page.manifest.page.links(name)))
+    return tuple(map(_link, page.manifest.links(name)))
 
 
 def _link(text: str) -> Link:

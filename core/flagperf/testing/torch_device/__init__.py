@@ -42,6 +42,7 @@ def install(
     from flagperf.testing.torch_device.device import Device
     from flagperf.testing.torch_device.functions import patch_functions
     from flagperf.testing.torch_device.module import DeviceModule
+    from flagperf.testing.torch_device.pinning import patch_pinning
 
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     card_bytes = [card.memory_bytes for card in cards]
@@ -52,6 +53,8 @@ def install(
     library.fallback(lambda operator, *args, **kwargs: device.run(operator, args, kwargs), "PrivateUse1")
     _kept.extend([library, register_attention(), *register_autocast(torch_type)])
     patch_functions(torch_type)
+    if device.options.pinned:
+        patch_pinning()
     register_collectives(collective_backend, torch_type)
     # Autograd has one thread per card and takes their number from torch's own guard, which says 1.
     torch.autograd.set_multithreading_enabled(False)

@@ -44,7 +44,7 @@ class Device:
 
     def tensor(self, held: torch.Tensor, index: int) -> DeviceTensor:
         if held.dtype in (torch.float64, torch.complex128) and not self.options.float64:
-            raise TypeError(f"{self.torch_type} has no {held.dtype}")
+            raise TypeError(f"{self.torch_type} doesn't support {held.dtype}")
         self.memory[index].hold(held)
         return DeviceTensor(held, index, self)
 
@@ -67,9 +67,9 @@ class Device:
     def _computed(self, operator: Any, name: str, flat: list[Any], shape: Any, index: int) -> Any:
         wrappers = {id(each._held): each for each in flat if isinstance(each, DeviceTensor)}
         held = [self._inside(each) for each in flat]
-        if name in PRODUCTS:
-            held = [round_to_tf32(each) for each in held]
         args, kwargs = tree_unflatten(held, shape)
+        if name.removesuffix(".out") in PRODUCTS:
+            args = [round_to_tf32(each) for each in args]
         results, result_shape = tree_flatten(operator(*args, **kwargs))
         return tree_unflatten([self._outside(each, index, wrappers) for each in results], result_shape)
 

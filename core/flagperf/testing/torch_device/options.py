@@ -17,6 +17,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     float64: bool = True
     """False: a tensor of float64 on the device raises, as on cards that have no such units."""
 
+    pinned: bool = True
+    """False: memory of the host cannot be pinned for the device."""
+
     first_seconds: float = 0.0
     """Extra time in the queue at the first matrix product, as where a kernel is compiled."""
 

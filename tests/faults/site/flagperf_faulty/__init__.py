@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from flagperf.api import (
     Node,
     NodeShare,
     NoOptions,
+    OperatorLibrary,
     Peak,
     Precision,
     Presence,
@@ -157,6 +159,18 @@ def flagperf_launchers() -> list[Launcher]:
 @hookimpl
 def flagperf_clusters() -> list[Cluster]:
     return answer("flagperf_clusters", [FaultySite()])
+
+
+class FaultyLibrary(OperatorLibrary):
+    name = "faulty"
+
+    def enable(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@hookimpl
+def flagperf_operator_libraries() -> list[OperatorLibrary]:
+    return answer("flagperf_operator_libraries", [FaultyLibrary()])
 
 
 @hookimpl

@@ -21,6 +21,9 @@ def run(ctx: Context) -> None:
                 _misbehave(ctx.config.fault.mode)
 
 
+RECORDS = {"events": "events/rank-00000.jsonl", "samples": "samples/node-000.jsonl", "parent": "events/parent.jsonl"}
+
+
 def _misbehave(mode: str) -> None:
     bundle = Path("/proc/self/fd/1").readlink().parents[1]
     if mode == "stubborn":
@@ -31,9 +34,10 @@ def _misbehave(mode: str) -> None:
     held = []
     while mode == "fill":
         held.append(bytearray(os.urandom(1 << 20)) * 16)
-    if mode == "damage_events":
-        with (bundle / "events" / "rank-00000.jsonl").open("ab") as file:
-            file.write(b"\xff\x00 no event\n")
-    if mode == "damage_samples":
-        with (bundle / "samples" / "node-000.jsonl").open("ab") as file:
-            file.write(b'{"type":"sampled","t_ns":"x"}\n')
+    verb, _, word = mode.partition("_")
+    if verb == "damage":
+        with (bundle / RECORDS[word]).open("ab") as file:
+            file.write(b"\xff\x00 no event\n" if word != "samples" else b'{"type":"sampled","t_ns":"x"}\n')
+    if verb == "replace":
+        (bundle / RECORDS[word]).unlink()
+        (bundle / RECORDS[word]).mkdir()

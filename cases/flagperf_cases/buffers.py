@@ -1,0 +1,50 @@
+"""Buffers of cases that time how fast bytes move: which of them fit, in which cache they are, and how a call is given
+other bytes than the one before it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+
+from flagperf.worker import Context
+from flagperf_cases.sizes import GIB
+
+CACHES = 4
+"""Buffers of so many caches are not in the cache."""
+
+WINDOW_STEP = 1024
+"""Elements between the two windows."""
+
+PIECE = 1 << 24
+"""Elements that are compared at a time: a comparison needs memory of its own."""
+
+
+def cache_label(ctx: Context, num_bytes: int) -> str:
+    """Whether buffers of this size in all can be in the device's cache when a call begins."""
+    cache_bytes = ctx.cache_bytes()
+    if cache_bytes is None:
+        return "unknown"
+    return "cold" if num_bytes >= CACHES * cache_bytes else "hot"
+
+
+def host_memory_problem(ctx: Context, num_bytes: int) -> str:
+    """Why a rank must not take so much of a memory that it shares with the host, or "". There no allocation fails:
+    the kernel ends a process instead."""
+    total = ctx.memory_bytes()
+    if ctx.has_own_memory() or total is None or 2 * num_bytes * ctx.world_size <= total:
+        return ""
+    needed = f"{num_bytes / GIB:.3g} GiB for each of {ctx.world_size} rank(s)"
+    return f"{needed} is more than half of the host's {total / GIB:.3g} GiB, which the devices share"
+
+
+def windows(buffer: torch.Tensor, length: int) -> Iterator[torch.Tensor]:
+    """Two views of one buffer of `length + WINDOW_STEP` elements, in turns: a call that did nothing would leave the
+    output of the call before it, which is another one."""
+    return itertools.cycle((buffer[:length], buffer[WINDOW_STEP : WINDOW_STEP + length]))
+
+
+def are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    pairs = zip(one.split(PIECE), other.split(PIECE), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)

@@ -1,0 +1,183 @@
+"""The collectives: what each rank sends, the call that is timed, what has to arrive, and how many bytes that moves.
+
+In every one a rank sends or receives `num_ranks` equal parts, so S is a multiple of them. Bytes over the links follow
+the usual factors on S: 2 (n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all, 1 for
+broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import torch
+from torch import distributed
+
+from flagperf.worker import Timed
+from flagperf_cases.number_cycle import check_message, message, nothing, number_cycle, shifted, summed
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+REFILLED_BYTES = 64 << 20
+MOST_BUFFERS = 1000
+"""An all-reduce overwrites what it adds up. So there are several buffers, which are refilled between two samples."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The ranks that take part."""
+
+    handle: Any
+    """What torch.distributed takes as `group`."""
+    ranks: tuple[int, ...]
+    """Of the job."""
+    index: int
+    """Of this rank among them."""
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+
+class Payload(msgspec.Struct, frozen=True):
+    group: Group
+    dtype: torch.dtype
+    part: int
+    """Elements of each of the equal parts."""
+    device: str
+    cycle: torch.Tensor
+
+    @property
+    def length(self) -> int:
+        return self.part * self.group.size
+
+    @property
+    def num_bytes(self) -> int:
+        return self.length * int(self.dtype.itemsize)
+
+    def send(self, shift: int, length: int) -> torch.Tensor:
+        return message(shifted(self.cycle, shift), length, self.dtype, self.device)
+
+    def receive(self, length: int) -> torch.Tensor:
+        return nothing(length, self.dtype, self.device)
+
+
+def make_exchange(operation: str, precision: str, size: int, group: Group, device: str, seed: int) -> Timed:
+    dtype = DTYPES[precision]
+    part = max(1, size // dtype.itemsize // group.size)
+    return MAKERS[operation](Payload(group, dtype, part, device, number_cycle(seed, dtype, group.size)))
+
+
+def _timed(payload: Payload, call: Callable[[], torch.Tensor], parts: list[torch.Tensor], over_links: int) -> Timed:
+    """`over_links`: how many of the equal parts a rank has to move in one direction."""
+    return Timed(
+        call=call,
+        check=lambda received: check_message(received, parts),
+        bytes=payload.num_bytes,
+        bus_bytes=over_links * payload.part * payload.dtype.itemsize,
+    )
+
+
+def _all_reduce(payload: Payload) -> Timed:
+    sent = payload.send(payload.group.index, payload.length)
+    refilled, zero = _Refilled(sent), torch.zeros(1, dtype=payload.dtype, device=payload.device)
+
+    def before() -> None:
+        """No rank begins while another is still refilling: its own sample would have that time."""
+        refilled.refill()
+        distributed.all_reduce(zero, group=payload.group.handle)
+
+    def call() -> torch.Tensor:
+        buffer = refilled.next()
+        distributed.all_reduce(buffer, group=payload.group.handle)
+        return buffer
+
+    timed = _timed(payload, call, [summed(payload.cycle, payload.group.size)], 2 * (payload.group.size - 1))
+    return msgspec.structs.replace(timed, before=before, calls_per_before=len(refilled))
+
+
+class _Refilled:
+    """Buffers that are used one after the other."""
+
+    def __init__(self, content: torch.Tensor) -> None:
+        self._content = content
+        count = max(1, min(MOST_BUFFERS, REFILLED_BYTES // content.nbytes))
+        self._buffers = content.repeat(count, 1)
+        self._each = list(self._buffers)
+        self._num_used = 0
+
+    def __len__(self) -> int:
+        return len(self._each)
+
+    def next(self) -> torch.Tensor:
+        buffer = self._each[self._num_used % len(self._each)]
+        self._num_used += 1
+        return buffer
+
+    def refill(self) -> None:
+        self._buffers[: self._num_used].copy_(self._content)
+        self._num_used = 0
+
+
+def _all_gather(payload: Payload) -> Timed:
+    gather = _function("all_gather_single", "all_gather_into_tensor")
+    sent, received = payload.send(payload.group.index, payload.part), payload.receive(payload.length)
+
+    def call() -> torch.Tensor:
+        gather(received, sent, group=payload.group.handle)
+        return received
+
+    parts = [shifted(payload.cycle, index) for index in range(payload.group.size)]
+    return _timed(payload, call, parts, payload.group.size - 1)
+
+
+def _reduce_scatter(payload: Payload) -> Timed:
+    scatter = _function("reduce_scatter_single", "reduce_scatter_tensor")
+    sent, received = payload.send(payload.group.index, payload.length), payload.receive(payload.part)
+
+    def call() -> torch.Tensor:
+        scatter(received, sent, group=payload.group.handle)
+        return received
+
+    mine = shifted(summed(payload.cycle, payload.group.size), payload.group.index * payload.part)
+    return _timed(payload, call, [mine], payload.group.size - 1)
+
+
+def _all_to_all(payload: Payload) -> Timed:
+    """Every pair of ranks has a shift of its own."""
+    size, index = payload.group.size, payload.group.index
+    sent = torch.cat([payload.send(index * size + other, payload.part) for other in range(size)])
+    received = payload.receive(payload.length)
+
+    def call() -> torch.Tensor:
+        distributed.all_to_all_single(received, sent, group=payload.group.handle)
+        return received
+
+    return _timed(payload, call, [shifted(payload.cycle, other * size + index) for other in range(size)], size - 1)
+
+
+def _broadcast(payload: Payload) -> Timed:
+    """From the first rank of the group."""
+    is_root = payload.group.index == 0
+    buffer = payload.send(0, payload.length) if is_root else payload.receive(payload.length)
+
+    def call() -> torch.Tensor:
+        distributed.broadcast(buffer, payload.group.ranks[0], group=payload.group.handle)
+        return buffer
+
+    return _timed(payload, call, [payload.cycle], payload.group.size)
+
+
+def _function(name: str, older_name: str) -> Callable[..., Any]:
+    """torch has renamed some, and warns with every call by the older name."""
+    found: Callable[..., Any] = getattr(distributed, name, None) or getattr(distributed, older_name)
+    return found
+
+
+MAKERS: Mapping[str, Callable[[Payload], Timed]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+}

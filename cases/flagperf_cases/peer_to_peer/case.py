@@ -1,0 +1,87 @@
+"""How fast two devices send data to each other, for every pair. See README.md."""
+
+from __future__ import annotations
+
+import torch
+from torch import distributed
+
+from flagperf.worker import Context, Timed
+from flagperf_cases.number_cycle import check_message, message, nothing, number_cycle, shifted
+from flagperf_cases.peer_to_peer.preflight import Pair, Transfer, planned_transfers
+
+DTYPE = torch.float32
+LIMITS = {"node": {"bus_bytes": "link_bandwidth"}, "nodes": {}}
+"""By scope. What bounds a transfer between nodes is not the card."""
+
+
+def run(ctx: Context) -> None:
+    transfers = planned_transfers({"peer_to_peer": vars(ctx.config.peer_to_peer)}, ctx.ranks_by_node())
+    with ctx.measured(planned_steps=sum(ctx.rank in transfer.members for transfer in transfers)):
+        for transfer in transfers:
+            if ctx.rank in transfer.members:
+                measure(ctx, transfer)
+            ctx.meet()
+
+
+def measure(ctx: Context, transfer: Transfer) -> None:
+    pair = next(pair for pair in transfer.pairs if ctx.rank in pair)
+    make = _both_ways if transfer.direction == "both" else _one_way
+    labels = {
+        "from": pair[0],
+        "to": pair[1],
+        "direction": transfer.direction,
+        "bytes": transfer.size,
+        "class": transfer.kind,
+        "scope": transfer.scope,
+        "pairs": transfer.at_once,
+    }
+    ctx.timed_row("transfer", labels, lambda: make(ctx, transfer, pair), together=transfer.members)
+
+
+def _one_way(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
+    """Both record their own time. The one that receives looks at what has arrived."""
+    length = transfer.size // DTYPE.itemsize
+    cycle = _cycle(ctx, pair)
+    is_sender = ctx.rank == pair[0]
+    buffer = message(cycle, length, DTYPE, ctx.device) if is_sender else nothing(length, DTYPE, ctx.device)
+
+    def call() -> torch.Tensor:
+        if is_sender:
+            distributed.send(buffer, pair[1])
+        else:
+            distributed.recv(buffer, pair[0])
+        return buffer
+
+    def check(received: torch.Tensor) -> dict[str, str]:
+        return {"role": "sends"} if is_sender else {"role": "receives", **check_message(received, [cycle])}
+
+    return Timed(call=call, check=check, bytes=buffer.nbytes, bus_bytes=buffer.nbytes, limits=LIMITS[transfer.scope])
+
+
+def _both_ways(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
+    """Sends and receives are in flight at the same time."""
+    length = transfer.size // DTYPE.itemsize
+    other = pair[1] if ctx.rank == pair[0] else pair[0]
+    sent = message(_cycle(ctx, (ctx.rank, other)), length, DTYPE, ctx.device)
+    received = nothing(length, DTYPE, ctx.device)
+    operations = [
+        distributed.P2POp(distributed.isend, sent, other),
+        distributed.P2POp(distributed.irecv, received, other),
+    ]
+
+    def call() -> torch.Tensor:
+        for work in distributed.batch_isend_irecv(operations):
+            work.wait()
+        return received
+
+    def check(output: torch.Tensor) -> dict[str, str]:
+        return {"role": "both", **check_message(output, [_cycle(ctx, (other, ctx.rank))])}
+
+    bytes_each = sent.nbytes
+    return Timed(call=call, check=check, bytes=2 * bytes_each, bus_bytes=bytes_each, limits=LIMITS[transfer.scope])
+
+
+def _cycle(ctx: Context, pair: Pair) -> torch.Tensor:
+    """Every ordered pair has a shift of its own."""
+    cycle = number_cycle(ctx.config.peer_to_peer.seed, DTYPE, num_ranks=1)
+    return shifted(cycle, pair[0] * ctx.world_size + pair[1])

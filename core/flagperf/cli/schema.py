@@ -1,0 +1,35 @@
+"""flagperf schema"""
+
+from __future__ import annotations
+
+import click
+
+from flagperf.cli.columns import echo_columns
+from flagperf.cli.completers import complete_case, complete_schema
+from flagperf.cli.options import common, echo_json
+from flagperf.errors import BadInput
+from flagperf.plugins import load_plugins
+from flagperf.schemas import SCHEMAS, make_schema
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_schema)
+@click.option("--list", "list_all", is_flag=True, help="List the schemas.")
+@click.option("--case", metavar="CASE", shell_complete=complete_case, help="For `tuning`: with the keys of this case.")
+@common
+def schema(name: str | None, list_all: bool, case: str | None, as_json: bool) -> None:
+    """Print the JSON schema of a file (draft 2020-12), for editors and validators.
+
+    An editor that knows TOML schemas completes and checks a file whose first line names one, such as
+    `#:schema ./case.schema.json` after `flagperf schema case > case.schema.json`.
+    """
+    if list_all == (name is not None):
+        raise BadInput(f"give the name of one schema, or --list; known: {', '.join(SCHEMAS)}")
+    if name is not None:
+        echo_json(make_schema(name, load_plugins(), case))
+    elif as_json:
+        echo_json([{"name": known, "file": entry.file, "about": entry.about} for known, entry in SCHEMAS.items()])
+    else:
+        echo_columns(
+            ["SCHEMA", "FILE", "ABOUT"], [[known, entry.file, entry.about] for known, entry in SCHEMAS.items()]
+        )

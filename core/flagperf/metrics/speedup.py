@@ -1,0 +1,59 @@
+"""How much faster one alternative is than another, from the blocks in which they took turns.
+
+Blocks of the same number are neighbours in time, so what slows both down cancels in their ratio. The ratio is the mean
+of its logarithms over blocks, with an interval that respects that neighbouring blocks are alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from flagperf.events import RowMeasured
+from flagperf.metrics.autocorrelation import mean_of_batches
+from flagperf.metrics.student import two_sided
+from flagperf.robust import median
+
+
+class Speedup(msgspec.Struct, frozen=True, omit_defaults=True):
+    ratio: float
+    """Time of the other over the time of this one: above 1 is faster."""
+    against: dict[str, str]
+    """The labels of the other one that differ."""
+    low: float | None = None
+    """95 % interval. None where there are too few blocks, or they drift."""
+    high: float | None = None
+    p: float | None = None
+    """Probability of such a difference, or a larger one, between equals."""
+
+
+def speedup_of(row: RowMeasured, base: RowMeasured) -> Speedup | None:
+    """None if the other one was not measured."""
+    if base.status != "ok" or row.timing is None or base.timing is None:
+        return None
+    against = {name: label for name, label in base.labels.items() if row.labels.get(name) != label}
+    ours, others = (_blocks(each.values, each.timing.block) for each in (row, base) if each.timing)
+    logs = [math.log(other / own) for own, other in zip(ours, others, strict=False) if own > 0 and other > 0]
+    if not logs:
+        return None
+    found = mean_of_batches(logs)
+    if found is None:
+        return Speedup(math.exp(median(logs)), against)
+    low, high = (math.exp(found.mean + sign * found.half) for sign in (-1, 1))
+    return Speedup(math.exp(found.mean), against, low, high, two_sided(found.mean, found.error, found.degrees))
+
+
+def _blocks(values: Sequence[float], size: int) -> list[float]:
+    return [median(values[start : start + size]) for start in range(0, len(values), size)]
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Corrected for their number: what is below 0.05 in this list is a finding of the whole table, not of one row."""
+    order = sorted(range(len(probabilities)), key=lambda index: probabilities[index])
+    corrected, highest = [0.0] * len(probabilities), 0.0
+    for place, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(probabilities) - place) * probabilities[index]))
+        corrected[index] = highest
+    return corrected

@@ -1,0 +1,178 @@
+"""What a case needs in --data-dir, what of it is there, and whether the case accepts it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.api import DataFile
+from flagperf.errors import BadInput
+from flagperf.files import is_file, is_folder
+from flagperf.plan.nodes import check_nodes
+from flagperf.plan.parallel import fit_layout, least_devices
+from flagperf.plan.reach import reach_nodes
+from flagperf.plan.settings import published_profile, resolve_values
+from flagperf.plan.userfile import case_file
+from flagperf.plugins import Plugins
+from flagperf.spec import CheckAnswer, CheckRequest, Manifest, NeededData, RunSpec, flatten, with_values
+
+MAX_HASHED_BYTES = 1 << 30
+"""Of a file that the case did not come to. Those that it accepts are hashed whatever their size: runs record that."""
+
+_CHUNK_BYTES = 1 << 20
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    path: str
+    """Relative to the folder."""
+    num_bytes: int
+    rows: int | None = None
+    """Lines, records of CSV or entries of a JSON list. None for a file without rows."""
+    sha256: str | None = None
+    """None for a large file that the case did not come to."""
+
+
+class NeededFile(msgspec.Struct, frozen=True):
+    name: str
+    """As it is looked for: `a or b`, and `*`."""
+    state: str
+    """found, missing, or not needed: the case accepts the folder without it."""
+    files: tuple[FoundFile, ...] = ()
+    published_rows: int | None = None
+
+
+class DataItem(msgspec.Struct, frozen=True):
+    data: NeededData
+    files: tuple[NeededFile, ...]
+
+
+class DataCheck(msgspec.Struct, frozen=True):
+    case: str
+    profile: str
+    folder: str
+    items: tuple[DataItem, ...]
+    problem: str = ""
+    """Why the case does not accept the folder, in its own words: the first thing that it met."""
+
+    @property
+    def missing(self) -> list[str]:
+        return [file.name for item in self.items for file in item.files if file.state == "missing"]
+
+
+def check_data(spec: RunSpec, plugins: Plugins) -> DataCheck:
+    """Without a profile: the published one. Looks at this machine."""
+    folder = Path(spec.data_dir or "")
+    if not is_folder(folder):
+        raise BadInput(f"{folder} is not a folder; give the one that --data-dir would name")
+    manifest = plugins.case(spec.case).manifest
+    profile = spec.profile or published_profile(manifest)
+    spec = msgspec.structs.replace(spec, profile=profile, data_dir=str(folder.absolute()))
+    values = case_values(spec, manifest, plugins)
+    answer = _ask(spec, manifest, values, plugins)
+    items = tuple(_items(manifest, folder, dict(flatten(values)), answer))
+    return DataCheck(manifest.name, profile, str(folder), items, answer.problem)
+
+
+def case_values(spec: RunSpec, manifest: Manifest, plugins: Plugins) -> dict[str, Any]:
+    """As of a run on the fewest devices that the case can be run on."""
+    spec = msgspec.structs.replace(spec, devices=manifest.min_devices)
+    config = resolve_values(spec, manifest, case_file(spec, plugins), tuning=None)
+    spec = msgspec.structs.replace(spec, devices=max(manifest.min_devices, least_devices(config.values)))
+    return fit_layout(config, spec).values
+
+
+def _ask(spec: RunSpec, manifest: Manifest, values: dict[str, Any], plugins: Plugins) -> CheckAnswer:
+    """In a process of its own, as before a run."""
+    if manifest.check_files is None:
+        return CheckAnswer()
+    with reach_nodes(RunSpec(spec.case, config=spec.config), plugins) as fleet:
+        return check_nodes(fleet, CheckRequest(manifest.check_files, spec.data_dir, values))
+
+
+def _items(manifest: Manifest, folder: Path, values: Mapping[str, Any], answer: CheckAnswer) -> Iterator[DataItem]:
+    """What the table of the case lists, then what the case has read besides."""
+    read = {file.path: file for file in answer.files}
+    listed: set[str] = set()
+    for data in manifest.data:
+        if data.is_needed(values):
+            looked_for = (_needed(names, data, folder, values, read, answer) for names in data.choices)
+            files = tuple({file.files or file.name: file for file in looked_for}.values())  # one may stand for several
+            listed.update(found.path for file in files for found in file.files)
+            yield DataItem(data, files)
+    others = [file for path, file in read.items() if path not in listed]
+    if others:
+        found = tuple(NeededFile(file.path, "found", (_found(folder, file.path, file, False),)) for file in others)
+        yield DataItem(NeededData("other files that the case reads", ()), found)
+
+
+def _needed(
+    names: tuple[str, ...],
+    data: NeededData,
+    folder: Path,
+    values: Mapping[str, Any],
+    read: Mapping[str, DataFile],
+    answer: CheckAnswer,
+) -> NeededFile:
+    patterns = [with_values(name, values) for name in names]
+    title, published = " or ".join(patterns), next((data.rows[name] for name in names if name in data.rows), None)
+    for pattern in patterns:
+        paths = _matches(folder, pattern)
+        used = [path for path in paths if path in read] or paths
+        if used:
+            found = tuple(_found(folder, path, read.get(path), data.header) for path in used)
+            return NeededFile(title, "found", found, published)
+    return NeededFile(title, "missing" if answer.problem else "not needed", (), published)
+
+
+def _matches(folder: Path, pattern: str) -> list[str]:
+    if "*" not in pattern:
+        return [pattern] if is_file(folder / pattern) else []
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file())
+
+
+def _found(folder: Path, name: str, read: DataFile | None, header: bool) -> FoundFile:
+    path = folder / name
+    try:
+        size = path.stat().st_size
+        sha256 = read.sha256 if read else _digest(path) if size <= MAX_HASHED_BYTES else None
+        return FoundFile(name, size, _rows(path, header), sha256)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _rows(path: Path, header: bool) -> int | None:
+    """None for what has no rows, or cannot be read as what its name says: the case says that better."""
+    try:
+        if path.suffix in (".tsv", ".jsonl", ".txt"):
+            return _lines(path) - header
+        if path.suffix == ".csv":
+            with path.open(newline="", encoding="utf-8") as file:
+                return sum(1 for _ in csv.reader(file)) - header
+        if path.suffix == ".json" and path.stat().st_size <= MAX_HASHED_BYTES:
+            content = msgspec.json.decode(path.read_bytes())
+            return len(content) if isinstance(content, list) else None
+    except (ValueError, csv.Error, RecursionError):  # msgspec's and Unicode's errors are ValueErrors
+        return None
+    return None
+
+
+def _lines(path: Path) -> int:
+    """A last line without its newline counts."""
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            count, last = count + chunk.count(b"\n"), chunk[-1:]
+    return count + (last != b"\n")

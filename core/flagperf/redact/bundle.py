@@ -1,0 +1,241 @@
+"""The redacted copy of a run: the same files with the same figures, under pseudonyms.
+
+Hashes that the processes of the run wrote over its values (the plan, the environment, the job of each worker, all
+files) would let anybody check a guess of what was replaced, so they are made anew over the redacted values. The copy is
+then as consistent as the original was, which has to verify before it is copied; what it no longer shows is that nobody
+made it up. For that there are the commitments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from flagperf.api import Recording
+from flagperf.errors import BadInput, BundleFailed
+from flagperf.events import (
+    EVENT_SCHEMA,
+    AnyEvent,
+    BundleSealed,
+    EventFile,
+    EventWriter,
+    ProbeStarted,
+    RunEnded,
+    RunStarted,
+    WorkerStarted,
+    read_events,
+)
+from flagperf.files import write_atomically
+from flagperf.metrics import Metric, Observed, recompute_metrics
+from flagperf.metrics.by_type import of
+from flagperf.redact.commitments import RedactionKey
+from flagperf.redact.pseudonyms import Pseudonyms
+from flagperf.redact.ratios import as_ratios, withheld_values
+from flagperf.redact.values import Visit, replace, visited
+from flagperf.spec import NodeFacts
+from flagperf.store.bundle import (
+    create_bundle,
+    environment_fingerprint,
+    job_fingerprints,
+    planned_fields,
+    read_bundle,
+    read_record,
+    write_manifest,
+    write_run,
+)
+from flagperf.store.paths import (
+    EVENTS,
+    LABELS_FILE,
+    LOGS,
+    MANIFEST_FILE,
+    OPERATORS_FILE,
+    PARENT_EVENTS,
+    REDACTION_FILE,
+    SAMPLES,
+    SIGNATURE_FILE,
+)
+from flagperf.store.recording import decode_operators
+from flagperf.store.redaction import REDACTION_SCHEMA, Committed, Redaction
+from flagperf.store.run import STORE_SCHEMA, Ending, Run, Status, gated
+from flagperf.store.witness import file_digests, witness_files
+
+MAX_LINE_BYTES = 64 << 20
+"""Of a log. A longer line has no place to be searched at."""
+
+
+def build(original: Path, folder: Path, key: RedactionKey) -> Path:
+    """Write the copy into `folder`. The same original and key give the same files. Requires that the original
+    verifies."""
+    recorded = read_bundle(original)
+    visit = replace(Pseudonyms(key.replaced))
+    run, nodes = _redacted_run(recorded.run, key, visit), visited(recorded.nodes, visit)
+    if key.reference is not None:
+        return _sealed(original, _build_ratios(folder, run, recorded.run, nodes, key), key, None)
+    path = create_bundle(folder, msgspec.structs.replace(run, metrics=(), rows=()), nodes)
+    parent = _write_events(original, path, visit, run.job.kind)
+    _write_texts(original, path, key, visit)
+    _write_metrics(path, run, recorded.run)
+    return _sealed(original, path, key, parent)
+
+
+def _redacted_run(run: Run, key: RedactionKey, visit: Visit) -> Run:
+    found = visited(run, visit)
+    job = msgspec.structs.replace(found.job, run_id=key.redacted_run)
+    form = "identities" if key.reference is None else "ratios"
+    return msgspec.structs.replace(found, schema=STORE_SCHEMA, id=key.redacted_run, job=job, redacted=form)
+
+
+def _build_ratios(folder: Path, run: Run, original: Run, nodes: tuple[NodeFacts, ...], key: RedactionKey) -> Path:
+    assert key.reference is not None
+    path = create_bundle(folder, as_ratios(run, original, key.reference), nodes)
+    (path / PARENT_EVENTS).unlink()  # nothing was written into it
+    for empty in (EVENTS, SAMPLES, LOGS):
+        (path / empty).rmdir()
+    return path
+
+
+# --- events and samples ---------------------------------------------------------------------------------------------
+
+
+def _write_events(original: Path, path: Path, visit: Visit, span: str) -> BundleSealed | None:
+    """The last event of the parent is not written yet; it is given back."""
+    before, now = job_fingerprints(original), job_fingerprints(path)
+    for source in sorted([*(original / EVENTS).glob("rank-*.jsonl"), *(original / SAMPLES).glob("node-*.jsonl")]):
+        _write_file(path / source.relative_to(original), read_events(source, span), visit, before, now)
+    if not (original / PARENT_EVENTS).exists():
+        return None
+    parent = read_events(original / PARENT_EVENTS, span)
+    sealed = [event for event in parent.events if isinstance(event, BundleSealed)]
+    others = tuple(_planned(event, path) for event in parent.events if not isinstance(event, BundleSealed))
+    _write_file(path / PARENT_EVENTS, EventFile(others, parent.torn), visit, before, now)
+    return sealed[0] if sealed else None
+
+
+Jobs = Mapping[int, tuple[str, ...]]
+"""Node -> fingerprints of the job, as its workers may have received it."""
+
+
+def _write_file(path: Path, file: EventFile, visit: Visit, before: Jobs, now: Jobs) -> None:
+    with EventWriter(path) as writer:
+        for start in range(0, len(file.events), 1000):
+            batch = file.events[start : start + 1000]
+            writer.write(*(_of_this_schema(_with_job(visited(event, visit), before, now)) for event in batch))
+    if file.torn:
+        with path.open("ab") as torn:
+            torn.write(b"{")  # in place of the torn line, so that the figures keep their mark
+
+
+def _planned(event: AnyEvent, path: Path) -> AnyEvent:
+    """What the run began with, by the redacted files."""
+    if not isinstance(event, RunStarted):
+        return event
+    environment = environment_fingerprint(path) if event.environment else ""
+    planned = planned_fields(path, also=event.planned) if event.planned else {}
+    return msgspec.structs.replace(event, planned=planned, environment=environment)
+
+
+def _with_job(event: AnyEvent, before: Jobs, now: Jobs) -> AnyEvent:
+    """The fingerprint of the same form of the job: with one node, or, in older runs, with all."""
+    if not isinstance(event, WorkerStarted):
+        return event
+    known = before.get(event.node_index, ())
+    job = now[event.node_index][known.index(event.job)] if event.job in known else ""
+    return msgspec.structs.replace(event, job=job)
+
+
+def _of_this_schema(event: AnyEvent) -> AnyEvent:
+    is_first = isinstance(event, RunStarted | WorkerStarted | ProbeStarted)
+    return msgspec.structs.replace(event, schema=EVENT_SCHEMA) if is_first else event
+
+
+# --- logs and operators ---------------------------------------------------------------------------------------------
+
+
+def _write_texts(original: Path, path: Path, key: RedactionKey, visit: Visit) -> None:
+    for source in sorted((original / LOGS).iterdir()) if key.with_logs and (original / LOGS).is_dir() else ():
+        with (path / LOGS / source.name).open("w", encoding="utf-8", errors="surrogateescape", newline="") as log:
+            log.writelines(visit("text", line) for line in log_lines(source))
+    if (original / OPERATORS_FILE).exists():
+        recording: Recording = visited(decode_operators(original), visit)
+        own = msgspec.structs.replace(recording, run_id=key.redacted_run)
+        write_atomically(path / OPERATORS_FILE, msgspec.json.encode(own) + b"\n")
+
+
+def log_lines(path: Path) -> Iterator[str]:
+    """What is not UTF-8 comes out as it went in."""
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                advice = "leave out the logs with --no-logs"
+                raise BadInput(f"{path} has a line of more than {MAX_LINE_BYTES >> 20} MiB; {advice}")
+            yield line.decode(errors="surrogateescape")
+
+
+# --- figures, and the seal ------------------------------------------------------------------------------------------
+
+
+def _write_metrics(path: Path, run: Run, original: Run) -> None:
+    """Computed from the redacted files. A metric that flagperf no longer has stays as it was stored."""
+    observed = Observed(run.job, run.manifest, read_record(path))
+    versions = {metric.name: metric.version for metric in run.metrics}
+    again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
+    metrics = tuple(again.get(metric.name, metric) for metric in run.metrics)
+    for before, now in zip(original.metrics, metrics, strict=True):
+        if _figures(before) != _figures(now):
+            raise BundleFailed(f"cannot redact {original.id}: {before.name} would change; please report this")
+    measured = msgspec.structs.replace(run, metrics=metrics, rows=observed.rows)
+    write_run(path, msgspec.structs.replace(measured, ending=_ending(measured, observed)))
+
+
+def _ending(run: Run, observed: Observed) -> Ending | None:
+    """As the parent recorded it, and by the figures: an older version may have worded a missed target otherwise."""
+    ends = of(observed.record.parent.events, RunEnded)
+    return gated(Ending(cast("Status", ends[0].status), ends[0].reason, ends[0].message), run) if ends else run.ending
+
+
+def _figures(metric: Metric) -> tuple[object, ...]:
+    return metric.value, metric.reason, metric.marks, metric.interval
+
+
+def _sealed(original: Path, path: Path, key: RedactionKey, last: BundleSealed | None) -> Path:
+    redaction = _redaction(original, key)
+    content = msgspec.json.format(msgspec.json.encode(redaction), indent=1) + b"\n"
+    write_atomically(path / REDACTION_FILE, content)
+    digests = file_digests(path)
+    write_manifest(path, digests if last is None else witness_files(path, digests, last.t_ns))
+    return path
+
+
+def _redaction(original: Path, key: RedactionKey) -> Redaction:
+    manifest = hashlib.sha256((original / MANIFEST_FILE).read_bytes()).hexdigest()
+    is_guessable = key.reference is None and not any(each.kind == "boot" for each in key.replaced)
+    return Redaction(
+        schema=REDACTION_SCHEMA,
+        flagperf_version=key.flagperf_version,
+        form="identities" if key.reference is None else "ratios",
+        original_run=key.original_run,
+        original_manifest="" if is_guessable else manifest,
+        replaced=tuple(key.commit(each.kind, each.pseudonym, each.value) for each in key.replaced),
+        withheld=_withheld(original, key),
+        manifest_commitment=key.commitment("manifest", str(MANIFEST_FILE), manifest),
+        left_out=tuple(_left_out(original, key)),
+    )
+
+
+def _withheld(original: Path, key: RedactionKey) -> tuple[Committed, ...]:
+    if key.reference is None:
+        return ()
+    values = withheld_values(read_bundle(original).run, key.reference)
+    return tuple(key.commit(kind, name, value) for kind, name, value in values)
+
+
+def _left_out(original: Path, key: RedactionKey) -> Iterator[str]:
+    yield from (str(name) for name in (LABELS_FILE, SIGNATURE_FILE) if (original / name).exists())
+    if key.reference is not None:
+        yield from (str(name) for name in (EVENTS, SAMPLES, LOGS, OPERATORS_FILE) if (original / name).exists())
+    elif not key.with_logs:
+        yield str(LOGS)

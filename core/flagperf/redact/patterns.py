@@ -1,0 +1,64 @@
+"""What identifies a machine or a person in free text, by its form: addresses, serials of the bus, UUIDs, logins, homes.
+
+Too much is better than too little: four numbers with dots may be a version, and are replaced all the same.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+Found = Literal["uuid", "mac", "pci", "address", "login", "user"]
+
+_ALONE = r"(?<![0-9A-Za-z])", r"(?![0-9A-Za-z])"
+_HEX = "[0-9a-fA-F]"
+_FORMS: dict[Found, str] = {
+    "uuid": rf"(?:[A-Za-z]{{2,8}}-)?{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
+    "pci": rf"{_HEX}{{4,8}}:{_HEX}{{2}}:{_HEX}{{2}}\.[0-7]",
+    "mac": rf"{_HEX}{{2}}(?::{_HEX}{{2}}){{5,19}}|{_HEX}{{2}}(?:-{_HEX}{{2}}){{5}}"
+    rf"|(?:0x)?{_HEX}{{4}}(?::{_HEX}{{4}}){{3}}|0x{_HEX}{{16}}|enx{_HEX}{{12}}",
+    "login": r"[A-Za-z0-9_][A-Za-z0-9_.+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]",
+    "address": rf"(?:[0-9]{{1,3}}\.){{3}}[0-9]{{1,3}}|(?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}}",
+}
+"""In the order in which they are tried: the first that fits a place counts."""
+
+_PATTERN = re.compile("|".join(f"(?P<{kind}>{_ALONE[0]}(?:{form}){_ALONE[1]})" for kind, form in _FORMS.items()))
+_HOME = re.compile(r"(?<![\w.])(?:/[\w.-]+)*?/(?:home|Users|homes|users)/(?P<user>[A-Za-z0-9][A-Za-z0-9._-]*)")
+
+NEVER = frozenset({"", "127.0.0.1", "0.0.0.0", "::1", "::", "localhost", "255.255.255.255", "root", "shared", "public"})
+"""They are the same everywhere."""
+
+
+def identities_in(text: str) -> Iterator[tuple[Found, str]]:
+    for match in _PATTERN.finditer(text):
+        kind = match.lastgroup
+        if kind is not None and _is_one(kind, match[0]):
+            yield kind, match[0]  # type: ignore[misc]
+    for match in _HOME.finditer(text):
+        user = match["user"].rstrip(".")
+        if user.lower() not in NEVER:
+            yield "user", user
+
+
+def replaced(text: str, pseudonym: Callable[[str], str | None]) -> str:
+    """The text with whatever has such a form replaced, where there is a pseudonym for it."""
+    return _PATTERN.sub(lambda match: pseudonym(match[0]) or match[0], text)
+
+
+def has_form(value: str) -> bool:
+    """Whether `replaced` finds this value by itself."""
+    found = _PATTERN.fullmatch(value)
+    return found is not None and found.lastgroup is not None and _is_one(found.lastgroup, value)
+
+
+def _is_one(kind: str, text: str) -> bool:
+    if text.lower() in NEVER:
+        return False
+    if kind != "address":
+        return True
+    try:
+        return not ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,138 @@
+"""The values that identify, and what stands in their place: host-1, card-3. Numbers follow the order of the values, so
+that whatever is sorted by name stays in its order, and every figure can be computed from the redacted files again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from flagperf.redact.patterns import NEVER, has_form, identities_in, replaced
+
+KINDS = (
+    "card", "host", "domain", "boot", "path", "image", "address", "pci", "serial", "uuid", "mac", "login", "user",
+    "word", "setting",
+)  # fmt: skip
+"""A value that was found as several of these has the name of the first."""
+
+_SLOT = re.compile(r"[a-z_]+:[0-9]{1,4}")
+"""A device of a machine without cards, such as `cpu:0`, is the same on every machine."""
+_NOTHING = frozenset({"n/a", "[n/a]", "na", "none", "unknown", "null", "-", "0", "not available", "unspecified"})
+_SHORTEST = {"host": 2, "user": 2}
+"""Letters of a value that texts are searched for; 3 of all other kinds."""
+_UNNAMED = "redacted"
+"""For a letter whose small form is another one than the pattern's."""
+_LIST = re.compile(r"[\[\],./@:]")
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """One value and its pseudonym."""
+
+    kind: str
+    pseudonym: str
+    value: str
+
+
+class Findings:
+    """Gathers what identifies, from all files."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+        """Value, in lower case -> its kind."""
+        self._values: dict[str, str] = {}
+        """Value, in lower case -> as the field has it that it is the name in, and not as a text writes it."""
+        self._domains: list[re.Pattern[str]] = []
+        """Of machines: whatever else is in one is a machine too."""
+
+    def add(self, kind: str, value: str) -> None:
+        key = value.lower()
+        if key in NEVER or key in _NOTHING or (kind == "card" and _SLOT.fullmatch(value)):
+            return
+        if kind == "address" and not has_form(value):
+            kind = "host"
+        before = self._kinds.get(key)
+        if before is None or KINDS.index(kind) < KINDS.index(before):
+            self._kinds[key], self._values[key] = kind, value
+        if kind == "host":
+            self._add_parts(value)
+
+    def search(self, text: str) -> None:
+        for kind, value in identities_in(text):
+            self.add(kind, value)
+        for domain in self._domains:
+            for match in domain.finditer(text):
+                self.add("host", match[0])
+
+    def _add_parts(self, host: str) -> None:
+        """Texts have the short name of a machine too, and the names of others in its domain."""
+        name, dot, domain = host.partition(".")
+        if dot and not has_form(host):
+            self.add("host", name)
+            if "." in domain and domain.lower() not in self._kinds:
+                self.add("domain", domain)
+                self._domains.append(re.compile(rf"[\w-]+(?:\.[\w-]+)*\.{re.escape(domain)}", re.IGNORECASE))
+
+    def replacements(self) -> tuple[Replaced, ...]:
+        """A short name and its long form are numbered by themselves. Digits are padded, so that order is kept."""
+        counts = Counter(self._kinds.values())
+        numbers: Counter[str] = Counter()
+        found = []
+        for key in sorted(self._kinds, key=lambda key: (KINDS.index(self._kinds[key]), self._values[key])):
+            kind = self._kinds[key]
+            numbers[kind] += 1
+            width = len(str(counts[kind]))
+            found.append(Replaced(kind, f"{kind}-{numbers[kind]:0{width}d}", self._values[key]))
+        return tuple(found)
+
+
+class Pseudonyms:
+    """Replaces values, alone and in texts."""
+
+    def __init__(self, replacements: Sequence[Replaced]) -> None:
+        self._names = {each.value.lower(): each.pseudonym for each in replacements}
+        words = [each.value for each in replacements if _is_word(each)]
+        self._words = _any_of(words) if words else None
+
+    def value(self, value: str) -> str:
+        """Of a field that names something."""
+        return self._names.get(value.lower(), value)
+
+    def text(self, text: str) -> str:
+        if self._words is not None:
+            text = self._words.sub(lambda match: self._names.get(match[0].lower(), _UNNAMED), text)
+        return replaced(text, lambda found: self._names.get(found.lower()))
+
+
+def _is_word(each: Replaced) -> bool:
+    """Whether texts are searched for it as it is. What has a form is found by that; a short word, a small number and a
+    setting such as `debug` are in every text."""
+    if has_form(each.value) or len(each.value) < _SHORTEST.get(each.kind, 3):
+        return False
+    if each.value.isdigit() and len(each.value) < 5:
+        return False
+    return each.kind != "setting" or _LIST.search(each.value) is not None
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """One pattern for all of them, as a tree of their letters: a thousand hosts are found in one pass."""
+    tree: _Tree = {}
+    for word in sorted({word.lower() for word in words}):
+        branch = tree
+        for letter in word:
+            branch = branch.setdefault(letter, {})
+        branch[""] = {}
+    return re.compile(rf"(?<![0-9A-Za-z]){_expression(tree)}(?![0-9A-Za-z])", re.IGNORECASE)
+
+
+_Tree = dict[str, "_Tree"]
+
+
+def _expression(tree: _Tree) -> str:
+    """Longer words first."""
+    branches = [re.escape(letter) + _expression(branch) for letter, branch in tree.items() if letter]
+    if not branches:
+        return ""
+    found = branches[0] if len(branches) == 1 and "" not in tree else f"(?:{'|'.join(branches)})"
+    return f"{found}?" if "" in tree else found

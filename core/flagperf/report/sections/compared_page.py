@@ -1,0 +1,87 @@
+"""A comparison as a page that is looked at: the main ratios on a card, all of them on one axis, then the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flagperf.compare import Comparison, Figure, Side
+from flagperf.report.document import Block, Heading, Headline, Interval, Intervals, KeyFigure, Status, Text, Value
+from flagperf.report.sections.compared import (
+    differences,
+    limits,
+    main_figures,
+    notes,
+    obstacle_texts,
+    other_figures,
+    sides,
+)
+from flagperf.report.sections.contrast_cells import ratio_text, verdict_cell
+from flagperf.report.texts import Lang, choose, clauses, label, say, web
+
+
+def comparison_page(found: Comparison, lang: Lang) -> Iterator[Block]:
+    yield from (_card(found, lang), sides(found, lang))
+    results = (*_ratios(found, lang), *main_figures(found, lang), *other_figures(found, lang))
+    yield from _section(web("compare_differences", lang), tuple(_differences(found, lang)))
+    yield from _section(web("results", lang), results)
+    yield from _section(label("compare_limits", lang), tuple(limits(found, lang)))
+    yield from _section(label("notes", lang), (notes(found, lang),))
+
+
+def _differences(found: Comparison, lang: Lang) -> Iterator[Block]:
+    return differences(found, lang, web("compare_setup", lang), web("compare_surroundings", lang))
+
+
+def _section(title: str, blocks: Sequence[Block]) -> Iterator[Block]:
+    """Nothing without content."""
+    if blocks:
+        yield from (Heading(title, level=2), *blocks)
+
+
+# --- the card -------------------------------------------------------------------------------------------------------
+
+
+def _card(found: Comparison, lang: Lang) -> Headline:
+    said = [
+        say("line", lang, label=label("compare_obstacles", lang), value=each) for each in obstacle_texts(found, lang)
+    ]
+    return Headline(
+        say("compare_heading", lang, case=choose(found.sides[0].case.title, lang)),
+        (),
+        cautions=tuple(said),
+        figures=tuple(_key_figures(found, lang)),
+    )
+
+
+def _key_figures(found: Comparison, lang: Lang) -> Iterator[KeyFigure]:
+    for figure in found.figures:
+        for side, contrast in zip(found.sides[1:], figure.against, strict=True):
+            if figure.is_headline and contrast.ratio is not None:
+                value, _, interval = ratio_text(contrast).partition(" ")
+                verdict = verdict_cell(contrast, lang)
+                said = verdict.text if isinstance(verdict, Text | Status) else ""
+                note = clauses([interval.strip("()"), said], lang)
+                marks = dict.fromkeys(mark for each in figure.sides for mark in each.marks)
+                yield KeyFigure(_named(figure, side, found), Value(value, marks=tuple(marks)), note, headline=True)
+
+
+# --- the chart ------------------------------------------------------------------------------------------------------
+
+
+def _ratios(found: Comparison, lang: Lang) -> Iterator[Intervals]:
+    """Of the main figures."""
+    rows = [
+        Interval(
+            _named(figure, side, found), ratio.value, ratio_text(contrast), ratio.low, ratio.high, contrast.is_good
+        )
+        for figure in found.figures
+        for side, contrast in zip(found.sides[1:], figure.against, strict=True)
+        if figure.is_main and (ratio := contrast.ratio) is not None
+    ]
+    if rows:
+        yield Intervals(web("ratios", lang), tuple(rows), web("ratios_remark", lang))
+
+
+def _named(figure: Figure, side: Side, found: Comparison) -> str:
+    """`p_core, B / A`."""
+    return f"{figure.entry.head or figure.entry.name}, {side.letter} / {found.sides[0].letter}"

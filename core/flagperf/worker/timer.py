@@ -1,0 +1,273 @@
+"""Timer: samples of a call on the device, taken as docs/metrics.md says under Rows.
+
+A sample is one call, or a batch of calls that together last at least a millisecond. With timing events, samples are
+issued in blocks without waiting in between, so that the device does not idle; otherwise the host waits for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.api import DeviceBackend, TimingEvent
+from flagperf.events import RowTiming
+from flagperf.robust import median
+from flagperf.units import SECOND_NS
+from flagperf.worker.timed import Timed
+from flagperf.worker.together import Nobody, Partners
+
+SAMPLE_NS = 1_000_000
+"""A shorter sample would measure the clock."""
+
+BLOCK_NS = 20_000_000
+BLOCK_SAMPLES = 64
+"""A block ends with a synchronisation: after so much time, or so many samples."""
+
+ENOUGH_SAMPLES = 300
+"""Of calls below SAMPLE_NS. As many as the time allows would be tens of thousands for each row, gigabytes in a long
+run. So batches are longer in a longer row; if calls cannot be batched, the row ends earlier."""
+
+WARMUP_BLOCK = 10
+SIZING_BLOCKS = 3
+LONG_CALL_NS = 5 * SAMPLE_NS
+SETTLED = 0.01
+"""Medians of two blocks of the warm-up that differ by less are equal."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """The group `measure` of the case's values."""
+
+    seconds: float
+    """Least duration of the samples of a row."""
+    min_samples: int
+    warmup_seconds: float
+    warmup_cap_seconds: float
+
+
+class Timer:
+    """`partners` take part in every call, and make equally many."""
+
+    def __init__(
+        self, backend: DeviceBackend, clock: Callable[[], int], rules: Rules, partners: Partners | None = None
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._rules = rules
+        self.partners = partners or Nobody()
+
+    def warm_up(self, timed: Timed) -> Series:
+        """The first call, then the warm-up. Raises what the call raises."""
+        series = Series(timed, self._backend, self._clock)
+        self._warm_up(series)
+        return series
+
+    def measure(self, all_series: Sequence[Series]) -> None:
+        """Alternatives of one thing take turns in blocks of samples, A-B-B-A, so that what drifts hits all alike."""
+        with _without_garbage_collection():
+            for series in _turns(all_series, max(map(self._num_blocks, all_series))):
+                series.take_block()
+
+    def _warm_up(self, series: Series) -> None:
+        """Until two blocks in a row have nearly equal medians; at least for the time of the rules, at most to the
+        cap."""
+        agree = self.partners.agree
+        series.first_call()
+        began_ns, before = self._clock(), math.inf
+        series.size(self._call_ns(series), self._rules.seconds * SECOND_NS / ENOUGH_SAMPLES)
+        while True:
+            now = median(series.try_samples(WARMUP_BLOCK))
+            elapsed = agree((self._clock() - began_ns) / SECOND_NS)
+            difference = agree(abs(now - before) / now if now else 0.0)
+            series.settled, before = difference < SETTLED, now
+            is_over = elapsed >= self._rules.warmup_seconds and series.settled
+            if is_over or elapsed >= self._rules.warmup_cap_seconds:
+                break
+        series.sample_ns = agree(now)
+        series.plan_blocks(agree(series.period_ns))
+
+    def _call_ns(self, series: Series) -> float:
+        """In the fastest of a few blocks, unless calls are long: other processes only make a block slower."""
+        found = self.partners.agree(series.try_calls(WARMUP_BLOCK))
+        for _ in range(SIZING_BLOCKS - 1 if found < LONG_CALL_NS else 0):
+            found = min(found, self.partners.agree(series.try_calls(WARMUP_BLOCK)))
+        return found
+
+    def _num_blocks(self, series: Series) -> int:
+        samples = max(self._rules.min_samples, math.ceil(self._rules.seconds * SECOND_NS / series.period_ns))
+        if series.is_short:
+            samples = max(self._rules.min_samples, min(samples, ENOUGH_SAMPLES))
+        return math.ceil(samples / series.block)
+
+
+class Series:
+    """The samples of one row, while they are taken."""
+
+    settled = False
+    calls = 1
+    block = 1
+    sample_ns = 1.0
+    period_ns = 1.0
+    """From one sample to the next, with what is done in between."""
+
+    def __init__(self, timed: Timed, backend: DeviceBackend, clock: Callable[[], int]) -> None:
+        self._timed = timed
+        self._backend = backend
+        self._clock = clock
+        self._output: Any = None
+        self._first_ns = 0
+        self._warmup_calls = 0
+        self._starts_ns: list[int] = []
+        self._issue_ns: list[int] = []
+        self._device_ns: list[int] = []
+        self._ended_ns = 0
+
+    def first_call(self) -> None:
+        with self._timed.within():
+            self._prepare()
+            self._backend.synchronize()
+            began_ns = self._clock()
+            self._output = self._timed.call()
+            self._backend.synchronize()
+            self._first_ns = self._clock() - began_ns
+        self._warmup_calls += 1
+
+    def try_calls(self, count: int) -> float:
+        """Nanoseconds of one call, in a row of calls."""
+        with self._timed.within():
+            self._prepare()
+            self._backend.synchronize()
+            began_ns = self._clock()
+            for _ in range(count):
+                self._output = self._timed.call()
+            self._backend.synchronize()
+            elapsed_ns = self._clock() - began_ns
+        self._warmup_calls += count
+        return elapsed_ns / count
+
+    def size(self, call_ns: float, batch_ns: float) -> None:
+        """One call, or a batch of shorter ones that is worth a sample."""
+        wanted = math.ceil(max(SAMPLE_NS, batch_ns) / max(call_ns, 1)) if call_ns < SAMPLE_NS else 1
+        self.calls = min(wanted, self._timed.calls_per_before) if self._timed.before else wanted
+
+    @property
+    def is_short(self) -> bool:
+        """Something is done before every sample, and it is shorter than others."""
+        return self._timed.before is not None and self.sample_ns < SAMPLE_NS
+
+    def try_samples(self, count: int) -> list[float]:
+        with self._timed.within():
+            began_ns = self._clock()
+            taken = [self._take() for _ in range(count)]
+            self._backend.synchronize()
+            self.period_ns = (self._clock() - began_ns) / count
+        self._warmup_calls += count * self.calls
+        return [float(sample.device_ns()) for sample in taken]
+
+    def plan_blocks(self, period_ns: float) -> None:
+        self.period_ns = max(period_ns, 1.0)
+        self.block = min(BLOCK_SAMPLES, max(1, round(BLOCK_NS / self.period_ns)))
+
+    def take_block(self) -> None:
+        with self._timed.within():
+            self._backend.synchronize()
+            taken = [self._take() for _ in range(self.block)]
+            self._backend.synchronize()
+            self._ended_ns = self._clock()
+        self._starts_ns += [sample.began_ns for sample in taken]
+        self._issue_ns += [sample.issued_ns - sample.began_ns for sample in taken]
+        self._device_ns += [sample.device_ns() for sample in taken]
+
+    @property
+    def output(self) -> Any:
+        """Of the last timed call."""
+        return self._output
+
+    def seconds(self) -> tuple[float, ...]:
+        """Of one call, by sample."""
+        return tuple(round(ns / self.calls / SECOND_NS, 12) for ns in self._device_ns)
+
+    def timing(self) -> RowTiming:
+        has_events = self._backend.has_timing_events
+        began_ns = self._starts_ns[0]
+        return RowTiming(
+            clock="device_events" if has_events else "synchronize",
+            calls=self.calls,
+            began_ns=began_ns,
+            ended_ns=self._ended_ns,
+            block=self.block,
+            starts_ns=tuple(start_ns - began_ns for start_ns in self._starts_ns),
+            issue_ns=tuple(self._issue_ns) if has_events else (),
+            first_ns=self._first_ns,
+            warmup_calls=self._warmup_calls,
+            settled=self.settled,
+        )
+
+    def _take(self) -> _Sample:
+        self._prepare()
+        if not self._backend.has_timing_events:
+            self._backend.synchronize()
+        sample = _Sample(self._backend)
+        sample.began_ns = self._clock()
+        sample.begin()
+        call = self._timed.call
+        for _ in range(self.calls):
+            self._output = call()
+        sample.end()
+        sample.issued_ns = self._clock()
+        return sample
+
+    def _prepare(self) -> None:
+        if self._timed.before is not None:
+            self._timed.before()
+
+
+class _Sample:
+    """Timed by events, or by the host, which then waits at the end."""
+
+    began_ns = 0
+    issued_ns = 0
+    _marks: tuple[TimingEvent, TimingEvent] | None = None
+
+    def __init__(self, backend: DeviceBackend) -> None:
+        self._backend = backend
+        if backend.has_timing_events:
+            self._marks = backend.timing_event(), backend.timing_event()
+
+    def begin(self) -> None:
+        if self._marks is not None:
+            self._marks[0].record()
+
+    def end(self) -> None:
+        if self._marks is not None:
+            self._marks[1].record()
+        else:
+            self._backend.synchronize()
+
+    def device_ns(self) -> int:
+        """After a synchronisation."""
+        if self._marks is None:
+            return self.issued_ns - self.began_ns
+        return self._marks[0].elapsed_ns(self._marks[1])
+
+
+def _turns(series: Sequence[Series], num_blocks: int) -> Iterator[Series]:
+    """A-B-B-A-A-B-B-A, so many blocks of each."""
+    for number in range(num_blocks):
+        yield from series if number % 2 == 0 else reversed(series)
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,99 @@
+"""gemm on the CPU: what is measured, and which values are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_harness import CaseHarness, refusal, rows
+
+from flagperf_cases.gemm.preflight import check_files
+from flagperf_cases.gemm.shapes import Shape, planned_shapes
+
+CASE = CaseHarness("gemm")
+QUICK: dict[str, Any] = {
+    "measure__seconds": 0.01,
+    "measure__min_samples": 10,
+    "measure__warmup_seconds": 0.0,
+    "measure__warmup_cap_seconds": 0.01,
+    "gemm__headline": "64x96x256",
+    "gemm__shapes": [],
+}
+
+
+def test_every_precision_is_a_row_and_one_that_is_missing_says_so() -> None:
+    found = {row.labels["precision"]: row for row in rows(CASE.run(CASE.values(**QUICK)))}
+    assert list(found) == ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
+    assert {name for name, row in found.items() if row.status != "ok"} == {"tf32"}
+    assert found["tf32"].status == "unsupported" and "does not support precision tf32" in found["tf32"].problem
+    assert {row.work["flops"] for name, row in found.items() if name != "tf32"} == {2 * 64 * 96 * 256}
+    assert {name: row.limits["flops"] for name, row in found.items() if name != "tf32"} == {
+        name: name for name in found if name != "tf32"
+    }
+    assert found["int8"].facts["layout"] == found["fp8"].facts["layout"] == "NT"
+    assert found["fp32"].facts["layout"] == "NN" and found["fp32"].facts["probe"] == "exact"
+
+
+def test_sums_in_fp16_have_a_label_of_their_own_that_this_torch_does_not_earn() -> None:
+    _, row = rows(CASE.run(CASE.values(**QUICK, gemm__precisions=["fp16", "fp16_acc16"])))
+    assert row.status == "invalid" and "not computed in fp16_acc16" in row.problem
+
+
+def test_what_would_take_half_of_the_hosts_memory_is_out_of_memory_and_the_next_row_runs() -> None:
+    changes = {**QUICK, "gemm__precisions": ["fp32"], "gemm__shapes": ["1024x1024x1024"]}
+    small, large = rows(CASE.run(CASE.values(**changes), memory_bytes=8 << 20))
+    assert small.status == "ok"
+    assert large.status == "out_of_memory" and "more than half of the host's" in large.problem
+
+
+def test_a_shape_is_measured_once_in_the_first_class_that_has_it() -> None:
+    given = {"headline": "8x8x8", "shapes": ["4x4x4", "8x8x8", "4x4x4"], "tuned_shapes": ["4x4x4", "2x2x2"]}
+    assert planned_shapes({"gemm": given}) == {
+        "headline": [Shape(8, 8, 8)], "standard": [Shape(4, 4, 4)], "tuned": [Shape(2, 2, 2)],
+    }  # fmt: skip
+
+
+def test_a_tuned_shape_says_so_and_is_never_the_headline() -> None:
+    changes = {**QUICK, "gemm__tuned_shapes": ["32x32x32"], "gemm__precisions": ["fp32"]}
+    found = {row.labels["shape"]: row.labels["class"] for row in rows(CASE.run(CASE.values(**changes)))}
+    assert found == {"64x96x256": "headline", "32x32x32": "tuned"}
+    assert {figure.where["class"] for figure in CASE.manifest().figures} == {"headline"}
+
+
+def test_no_profile_has_a_shape_twice() -> None:
+    for profile in CASE.manifest().profiles:
+        given = CASE.values(profile)["gemm"]
+        texts = [given["headline"], *given["shapes"], *given["tuned_shapes"]]
+        assert len(set(texts)) == len(texts)
+
+
+def test_two_ranks_measure_alone_and_together(tmp_path: Path) -> None:
+    (ranks,) = CASE.run_ranks(tmp_path / "ranks", 2, [{**QUICK, "gemm__precisions": ["fp32"]}])
+    for events in ranks:
+        assert [row.labels["devices"] for row in rows(events)] == ["single", "all"]
+
+
+def test_every_precision_has_a_figure_of_one_device_and_one_of_all() -> None:
+    figures = {(figure.where["precision"], figure.where["devices"]): figure for figure in CASE.manifest().figures}
+    for precision in CASE.values()["gemm"]["precisions"]:
+        assert figures[precision, "single"].unit == figures[precision, "all"].unit
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gemm__headline": "8192x8192"}, "gemm: '8192x8192' is no shape"),
+        ({"gemm__headline": "0x1x1"}, "gemm: '0x1x1' is no shape"),
+        ({"gemm__shapes": ["1x1x1", "1x1x-1"]}, "gemm: '1x1x-1' is no shape"),
+        ({"gemm__tuned_shapes": ["99999999x1x1"]}, "gemm: '99999999x1x1' is no shape"),
+        ({"gemm__precisions": []}, "gemm.precisions is empty"),
+    ],
+)
+def test_bad_values_are_refused_before_a_worker_starts(changes: dict[str, Any], words: str) -> None:
+    assert words in refusal(check_files, None, CASE.values(**changes))
+
+
+def test_an_unknown_precision_is_refused_with_near_ones() -> None:
+    message = refusal(check_files, None, CASE.values(gemm__precisions=["fp61"]))
+    assert "unknown precision of gemm 'fp61'" in message and "fp64" in message and "fp16" in message

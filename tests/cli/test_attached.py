@@ -1,0 +1,160 @@
+"""`runs attach` where the command in the queue has left no word. The cluster's answers are made up; with a real queue:
+tests/clusters/test_slurm_runs.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.api import Cluster, JobState
+from flagperf.cli import attached, run_cli
+from flagperf.cli.detached import Begun, Submitted, finishing, note_run
+from flagperf.errors import NodeFailed
+from flagperf.store.bundle import read_bundle
+from flagperf.store.in_use import alone, at_work
+from flagperf.verify import verify_bundle
+from test_abandoned import unended
+
+
+class Queue(Cluster):
+    """Answers what it is given, the last answer again and again."""
+
+    name = "queue"
+
+    def __init__(self, *states: JobState) -> None:
+        self.states = [*states]
+        self.num_asked = 0
+        self.when_asked: Callable[[int], object] = lambda _number: None
+
+    def job_state(self, job: str) -> JobState:
+        self.num_asked += 1
+        self.when_asked(self.num_asked)
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+
+class Plugins:
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def cluster(self, _name: str) -> Queue:
+        return self._queue
+
+
+ENDED = JobState("ended", "the job ended, because one of its nodes failed")
+FORGOTTEN = JobState("unknown", "the queue knows no job 7 any more")
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return unended(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, bundle: Path) -> Path:
+    path = tmp_path / "detached/20260101T000000Z-demo-abc123"
+    path.mkdir(parents=True)
+    (path / "job.json").write_bytes(msgspec.json.encode(Submitted("queue", "7", "demo", "")))
+    (path / "started").touch()
+    (path / "log").write_text("step 4\n")
+    note_run(str(path), bundle.name)
+    return path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queue]:
+    for name in ("POLL_SECONDS", "STATE_SECONDS"):
+        monkeypatch.setattr(attached, name, 0.01)
+
+    def answers(*states: JobState) -> Queue:
+        queue = Queue(*states)
+        monkeypatch.setattr(attached, "load_plugins", lambda: Plugins(queue))
+        return queue
+
+    return answers
+
+
+def attach(folder: Path) -> int:
+    return run_cli(["runs", "attach", "7", "--runs-dir", str(folder.parent.parent)])
+
+
+def test_the_run_of_a_job_that_is_over_is_ended_once(
+    folder: Path, bundle: Path, asked: Callable[..., Queue], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = asked(JobState("running", "is running"), ENDED)
+    assert attach(folder) == 3
+    printed = capsys.readouterr()
+    assert printed.out == "step 4\n"
+    assert f"run {bundle.name} ended as failed: the command of the run" in printed.err and ENDED.reason in printed.err
+    assert verify_bundle(bundle).problems == ()
+    before = (bundle / "MANIFEST").read_bytes()
+    assert attach(folder) == 3 and capsys.readouterr() == printed
+    assert queue.num_asked == 2 and (bundle / "MANIFEST").read_bytes() == before
+
+
+def test_a_command_that_the_cluster_has_only_lost_sight_of_is_followed(
+    folder: Path, bundle: Path, asked: Callable[..., Queue]
+) -> None:
+    """It holds the bundle's lock, and says itself how it ended."""
+    queue = asked(ENDED)
+    queue.when_asked = lambda number: number == 3 and (folder / "finished.json").write_text('{"exit_code":0}')
+    with at_work(bundle):
+        assert attach(folder) == 0
+    assert queue.num_asked == 3 and not (bundle / "MANIFEST").exists()
+
+
+def test_a_lock_that_stays_is_not_waited_for_for_ever(
+    folder: Path,
+    bundle: Path,
+    asked: Callable[..., Queue],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked(ENDED)
+    monkeypatch.setattr(attached, "LOCK_SECONDS", 0.0)
+    with alone(bundle):
+        assert attach(folder) == 3
+    assert f"flagperf runs end {bundle} --gone" in capsys.readouterr().err
+    assert not (bundle / "MANIFEST").exists()
+
+
+def test_a_job_that_the_cluster_does_not_know_is_over_when_nothing_is_written_any_more(
+    folder: Path, bundle: Path, asked: Callable[..., Queue]
+) -> None:
+    queue = asked(FORGOTTEN)
+    queue.when_asked = lambda number: number == 2 and make_old(folder, bundle)
+    assert attach(folder) == 3
+    assert queue.num_asked == 2 and verify_bundle(bundle).problems == ()
+
+
+def make_old(*folders: Path) -> None:
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        os.utime(path, (0, 0))
+
+
+@pytest.mark.parametrize("begun", [None, Begun("20260101T000000Z-never-made"), Begun("../..")])
+def test_a_job_that_began_no_run_says_what_became_of_it(
+    folder: Path, bundle: Path, asked: Callable[..., Queue], capsys: pytest.CaptureFixture[str], begun: Begun | None
+) -> None:
+    asked(JobState("queued", "is in the queue (PENDING, Resources)"), JobState("ended", "was cancelled"))
+    for name in ("begun.json", "log"):
+        (folder / name).unlink()
+    if begun is not None:
+        note_run(str(folder), begun.run_id)
+    assert attach(folder) == 3
+    assert begun is not None or capsys.readouterr().err.splitlines() == [
+        "is in the queue (PENDING, Resources)",
+        "flagperf: was cancelled",
+    ]
+    assert not (bundle / "MANIFEST").exists()
+
+
+def test_a_job_that_is_started_again_ends_the_run_of_its_first_start(folder: Path, bundle: Path) -> None:
+    with pytest.raises(NodeFailed, match="it is not started again"), finishing(str(folder)):
+        raise AssertionError
+    ending = read_bundle(bundle).run.ending
+    assert ending is not None and "put back into" in ending.reason
+    assert verify_bundle(bundle).problems == () and '"exit_code":3' in (folder / "finished.json").read_text()

@@ -1,0 +1,157 @@
+"""`flagperf compare` on bundles that older versions recorded, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flagperf.cli import run_cli
+from flagperf.store.labels import Labels, write_labels
+
+BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+ONE, OTHER, SIMULATED, GLM, FAILED = (
+    "20261117T094426Z", "20261117T094508Z", "20261117T094653Z", "20261117T094436Z", "20261117T094616Z",
+)  # fmt: skip
+PUBLISHED = "published:distilbert-nvidia-a100-sxm4-40gb-1x8-fp32"
+
+
+def compared(*words: str) -> int:
+    return run_cli(["compare", *words, "--runs-dir", str(BUNDLES)])
+
+
+def test_old_bundles_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER) == 0
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    assert "a difference, never a verdict" in printed.out
+    assert "training.max_steps" in printed.out and "inside the two runs" in printed.out
+    (line,) = [line for line in printed.out.splitlines() if line.startswith("p_core")]
+    assert line.endswith("0.8853")
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html", "csv", "json"])
+def test_every_format(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER, PUBLISHED, "--format", form) == 0
+    printed = capfd.readouterr().out
+    if form == "json":
+        assert [side["letter"] for side in json.loads(printed)["sides"]] == ["A", "B", "C"]
+    elif form == "csv":
+        assert {line["side"] for line in csv.DictReader(io.StringIO(printed))} == {OTHER, PUBLISHED}
+    else:
+        assert "training/nvidia/distilbert-pytorch/README.md" in printed
+
+
+def test_a_page_to_look_at(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER, PUBLISHED, "--format", "html", "--lang", "zh") == 0
+    page = capfd.readouterr().out
+    assert (
+        page.index('class="caution">不可比较，因此不作判断：') < page.index("p_core, B / A") < page.index("与基准之比")
+    )
+    assert page.count('class="range open"') == page.count("<i style=") > 6, "single runs have no verdict"
+    assert "<script" not in page and "script-src 'none'" in page
+
+
+def test_latest_is_named_by_its_id_and_said_to_be_older_than_one_that_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = [next(BUNDLES.glob(f"{word}*")).name for word in (ONE, OTHER)]
+    for name in names:
+        shutil.copytree(BUNDLES / name, tmp_path / name)
+    unfinished = json.loads((BUNDLES / names[1] / "run.json").read_text()) | {
+        "id": "20991117T000000Z-x",
+        "ending": None,
+    }
+    (tmp_path / unfinished["id"]).mkdir()
+    (tmp_path / unfinished["id"] / "run.json").write_text(json.dumps(unfinished))
+    command = ["compare", names[0], "latest", "--baseline", "latest", "--runs-dir", str(tmp_path), "--json"]
+    assert run_cli(command) == 0
+    printed = capfd.readouterr()
+    assert [side["word"] for side in json.loads(printed.out)["sides"]] == [names[1], names[0]]
+    told = f"latest: {names[1]}, the latest that has finished; the newer {unfinished['id']} is"
+    assert told in printed.err
+    for passing in (["runs", "pack", "latest", "-o", str(tmp_path / "a.tar.gz")], ["export", "jsonl", "latest"]):
+        assert run_cli([*passing, "--runs-dir", str(tmp_path)]) == 0
+        assert told in capfd.readouterr().err
+
+
+def test_a_page_in_chinese(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER, "--format", "md", "--lang", "zh") == 0
+    assert "不作判断" in capfd.readouterr().out
+
+
+def test_groups_by_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in (ONE, OTHER):
+        (path,) = BUNDLES.glob(f"{name}*")
+        shutil.copytree(path, tmp_path / path.name)
+        write_labels(tmp_path / path.name, Labels((f"t{name[-3]}",)))
+    command = ["compare", f"tag:t{ONE[-3]}", f"tag:t{OTHER[-3]}", "--runs-dir", str(tmp_path), "--json"]
+    assert run_cli(command) == 0
+    assert json.loads(capfd.readouterr().out)["sides"][0]["runs"][0].startswith(ONE)
+
+
+def test_simulated_runs_are_compared_only_if_asked_and_get_no_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, SIMULATED) == 2
+    assert "--allow-simulated" in capfd.readouterr().err
+    assert compared(ONE, SIMULATED, "--allow-simulated") == 0
+    assert "B is simulated" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("p_core < -5%", 9), ("p_core < -50%", 0), ("mem_used > 1%", 0), ("step_time_p50 > 100%", 9)],
+)
+def test_a_broken_limit_is_exit_code_9(limit: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER, "--fail-if", limit) == code
+    printed = capfd.readouterr()
+    assert f"{limit}, B: {'broken' if code else 'kept'} (by the plain difference)" in printed.out
+    assert ("broken by B" in printed.err) == bool(code)
+
+
+def test_a_limit_that_cannot_be_judged_is_said_after_the_comparison(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(ONE, OTHER, "--fail-if", "mfu < -5%") == 2
+    printed = capfd.readouterr()
+    assert "mfu < -5%, B: cannot be judged" in printed.out
+    assert "flagperf: --fail-if 'mfu < -5%' cannot be judged for B: not measured on both sides" in printed.err
+
+
+def test_a_changed_bundle_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in (ONE, OTHER):
+        (path,) = BUNDLES.glob(f"{name}*")
+        shutil.copytree(path, tmp_path / path.name)
+    changed = next(tmp_path.glob(f"{ONE}*")) / "run.json"
+    changed.write_text(changed.read_text().replace('"value": 2023.81', '"value": 9023.81'))
+    assert run_cli(["compare", ONE, OTHER, "--runs-dir", str(tmp_path)]) == 0
+    assert "is not verified" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "argument SIDE... is missing"),
+        ([ONE], "needs two sides or more"),
+        ([ONE, GLM], "cannot compare runs of different cases: distilbert (20261117T094426Z), glm (20261117T094436Z)"),
+        ([ONE, FAILED], "has no run with results to compare"),
+        ([ONE, ONE], "is on two sides"),
+        ([ONE, "nothing"], "unknown run 'nothing'"),
+        ([ONE, "*nothing*"], "no run matches '*nothing*'"),
+        (["*-distilbert-cpu-*", ONE], "are not repeats of one another"),
+        ([ONE, "published:distilbert-nvidia"], "is ambiguous"),
+        ([ONE, "published:distilbert-nvidia-a100-4x8"], "did you mean distilbert-nvidia-a100"),
+        ([ONE, OTHER, "--fail-if", "p_core is low"], "--fail-if takes a metric"),
+        ([ONE, OTHER, "--fail-if", "p_cor < -5%"], "did you mean p_core"),
+        ([ONE, OTHER, "--baseline", "x"], "unknown side for --baseline 'x'"),
+        ([ONE, OTHER, "--lang", "zh"], "--lang zh is for pages"),
+        ([ONE, OTHER, "--json", "--format", "md"], "contradict each other"),
+        ([ONE, OTHER, "--margin", "60"], "--margin"),
+    ],
+)
+def test_wrong_input(words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compared(*words) == 2
+    printed = capfd.readouterr()
+    assert message in printed.err
+    assert printed.out == "" and printed.err.startswith("flagperf: ") and printed.err.count("\n") == 1

@@ -1,0 +1,106 @@
+"""Intervals and verdicts over simulated runs whose truth is known: steps are autocorrelated, and runs differ."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from flagperf.compare.ratio import Ratio, ratio_of, ratio_of_pairs
+from flagperf.compare.verdict import judge
+from flagperf.metrics.autocorrelation import mean_of_batches
+
+RHO, STEP_SIGMA, NUM_STEPS = 0.8, 0.05, 60
+REPEATS = 1000
+
+
+def run(source: random.Random, speed: float, run_sigma: float) -> float:
+    """The throughput of a run: AR(1) steps about a speed of its own."""
+    own = speed * math.exp(source.gauss(0, run_sigma))
+    noise = math.sqrt(1 - RHO * RHO) * STEP_SIGMA
+    deviation, total = source.gauss(0, STEP_SIGMA), 0.0
+    for _ in range(NUM_STEPS):
+        deviation = RHO * deviation + source.gauss(0, noise)
+        total += (1 + deviation) / own
+    return NUM_STEPS / total
+
+
+def groups(source: random.Random, truth: float, sizes: tuple[int, int], sigmas: tuple[float, float]) -> Ratio:
+    one, other = (
+        [run(source, speed, sigma) for _ in range(size)]
+        for speed, size, sigma in zip((1.0, truth), sizes, sigmas, strict=True)
+    )
+    return ratio_of(one, other)
+
+
+def pairs(source: random.Random, truth: float, count: int) -> Ratio:
+    """Both drift by 20 % from the first pair to the last."""
+    speeds = [1 + 0.2 * index / count for index in range(count)]
+    return ratio_of_pairs([(run(source, speed, 0.01), run(source, truth * speed, 0.01)) for speed in speeds])
+
+
+@pytest.mark.parametrize(
+    ("name", "simulate"),
+    [
+        ("3 and 3 runs", lambda source, truth: groups(source, truth, (3, 3), (0.01, 0.01))),
+        ("5 and 5 runs", lambda source, truth: groups(source, truth, (5, 5), (0.02, 0.02))),
+        ("10 and 4 runs, one side noisier", lambda source, truth: groups(source, truth, (10, 4), (0.01, 0.04))),
+        ("6 pairs that drift", lambda source, truth: pairs(source, truth, 6)),
+    ],
+)
+def test_intervals_cover_the_truth_and_equals_are_not_called_faster(
+    name: str, simulate: Callable[[random.Random, float], Ratio]
+) -> None:
+    source = random.Random(name)
+    truth, covered, faster, slower = 1.03, 0, 0, 0
+    for _ in range(REPEATS):
+        found = simulate(source, truth)
+        assert found.low is not None and found.high is not None
+        covered += found.low <= truth <= found.high
+    for _ in range(REPEATS):
+        found = simulate(source, 1.0)
+        (verdict,) = judge([found], [max(0.01, found.apart)])
+        faster += verdict.place == "above"
+        slower += verdict.place == "below"
+    assert 0.92 <= covered / REPEATS <= 0.98, name
+    assert faster / REPEATS <= 0.025, name
+    assert slower / REPEATS <= 0.025, name
+
+
+def test_steps_as_the_unit_would_not_do() -> None:
+    """The interval inside a run covers what is true of that run, and not what is true of the next."""
+    source, inside, between = random.Random(7), 0, 0
+    for _ in range(300):
+        own = math.exp(source.gauss(0, 0.03))
+        noise, deviation, steps = math.sqrt(1 - RHO * RHO) * STEP_SIGMA, source.gauss(0, STEP_SIGMA), []
+        for _ in range(600):
+            deviation = RHO * deviation + source.gauss(0, noise)
+            steps.append(own * (1 + deviation))
+        found = mean_of_batches(steps, lambda values: math.fsum(values) / len(values))
+        if found is not None:
+            inside += abs(found.mean - own) <= found.half
+            between += abs(found.mean - 1) <= found.half
+    assert inside > 255
+    assert between < 150
+
+
+def test_a_real_difference_is_found() -> None:
+    source, found = random.Random(11), 0
+    for _ in range(200):
+        ratio = groups(source, 1.10, (5, 5), (0.01, 0.01))
+        (verdict,) = judge([ratio], [max(0.01, ratio.apart)])
+        found += verdict.place == "above"
+    assert found > 160
+
+
+def test_among_equal_sides_none_is_called_faster() -> None:
+    """Four sides against one baseline: as many chances of a wrong verdict, which Holm keeps at one in twenty."""
+    source, wrong = random.Random(13), 0
+    for _ in range(300):
+        baseline = [run(source, 1.0, 0.02) for _ in range(4)]
+        ratios = [ratio_of(baseline, [run(source, 1.0, 0.02) for _ in range(4)]) for _ in range(4)]
+        verdicts = judge(ratios, [0.0001] * 4)
+        wrong += any(verdict.place in ("above", "below") for verdict in verdicts)
+    assert wrong / 300 <= 0.07

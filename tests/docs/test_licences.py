@@ -1,0 +1,35 @@
+"""docs/licences.md lists what we ask for, with the licence that it has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+from write_licences import MARKER, PAGE, direct_requirements, licence
+
+
+def sections() -> dict[str, dict[str, str]]:
+    parts = PAGE.read_text().partition(MARKER)[2].split("\n## ")[1:]
+    rows = r"^\| ([a-z0-9.-]+) \| (.*?) \| (?:indirectly)? ?\|$"
+    return {part.splitlines()[0]: dict(re.findall(rows, part, flags=re.MULTILINE)) for part in parts}
+
+
+def test_everything_that_we_ask_for_is_listed() -> None:
+    listed = sections()
+    assert {title: sorted(set(names) - set(listed[title])) for title, names in direct_requirements().items()} == {
+        title: [] for title in listed
+    }
+
+
+def test_every_licence_is_the_one_that_the_distribution_states() -> None:
+    stated = {name: text for section in sections().values() for name, text in section.items()}
+    assert len(stated) > 20 and all(stated.values())
+    installed = {name: text for name, text in stated.items() if is_installed(name)}
+    assert {name: licence(name) for name in installed} == installed, "run `make docs`"
+
+
+def is_installed(name: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return False

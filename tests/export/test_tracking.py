@@ -1,0 +1,180 @@
+"""Runs on a real MLflow server, which `make test` installs into an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flagperf.cli import run_cli
+from flagperf.export.curves import curve_lines
+from flagperf.export.recorded import read_exported
+from flagperf.export.tracking import COMPLETE_TAG, MANIFEST_TAG, RUN_TAG
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "bundles" / "v1"
+RUN = "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+FAILED = "20261117T094705Z-trouble-cpu-1x1-3e7551"
+START_SECONDS = 300
+"""On a machine that is busy with other things. Alone it takes 5 s."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("mlflow")
+    program = ROOT / ".venv" / "mlflow" / "bin" / "mlflow"
+    if not program.exists():
+        message = f"no MLflow server at {program}; `make .venv/.mlflow` installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    folder = tmp_path_factory.mktemp("mlflow")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    stores = [
+        "--backend-store-uri",
+        f"sqlite:///{folder}/runs.sqlite",
+        "--artifacts-destination",
+        str(folder / "files"),
+    ]
+    environ = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "log").open("wb") as log, subprocess.Popen(
+        [program, "server", "--workers", "1", "--host", "127.0.0.1", "--port", str(port), *stores],
+        cwd=folder, env=environ, stdout=log, stderr=log,
+    ) as process:  # fmt: skip
+        try:
+            _wait(f"http://127.0.0.1:{port}/health", process, folder / "log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(address, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    pytest.fail(f"the server is not up after {START_SECONDS} s: {log.read_text()}")
+
+
+def runs_on(server: str, experiment: str) -> list[dict[str, Any]]:
+    found = ask(server, f"experiments/get-by-name?experiment_name={experiment}")
+    return list(ask(server, "runs/search", experiment_ids=[found["experiment"]["experiment_id"]]).get("runs", []))
+
+
+def ask(server: str, question: str, **body: Any) -> dict[str, Any]:
+    request = urllib.request.Request(
+        f"{server}/api/2.0/mlflow/{question}", headers={"Content-Type": "application/json"}
+    )
+    data = json.dumps(body).encode() if body else None
+    with urllib.request.urlopen(request, data, timeout=30) as answer:
+        return dict(json.loads(answer.read()))
+
+
+def export(server: str, experiment: str, *arguments: str) -> int:
+    return run_cli(["export", "mlflow", "--tracking-uri", server, "--experiment", experiment, *arguments])
+
+
+def test_a_run_arrives_whole_and_a_second_export_changes_nothing(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    named = [RUN, FAILED, "--runs-dir", str(RECORDED)]
+    assert export(server, "once", *named, "--json") == 0
+    first = json.loads(capfd.readouterr().out)
+    assert [each["state"] for each in first] == ["exported", "exported"]
+    before = runs_on(server, "once")
+    assert export(server, "once", *named, "--json") == 0
+    second = json.loads(capfd.readouterr().out)
+    assert [each["state"] for each in second] == ["already there", "already there"]
+    assert [each["mlflow_run"] for each in second] == [each["mlflow_run"] for each in first]
+    assert runs_on(server, "once") == before
+    _check_run(server, next(run for run in before if run["info"]["run_name"] == RUN), tmp_path)
+    (failed,) = [run for run in before if run["info"]["run_name"] == FAILED]
+    assert failed["info"]["status"] == "FAILED"
+
+
+def _check_run(server: str, found: dict[str, Any], folder: Path) -> None:
+    each = read_exported(RECORDED / RUN)
+    tags = {tag["key"]: tag["value"] for tag in found["data"]["tags"]}
+    assert (tags[RUN_TAG], tags[MANIFEST_TAG], tags[COMPLETE_TAG]) == (RUN, each.manifest_sha256, "true")
+    assert (tags["flagperf.unit.p_core"], tags["flagperf.reason.mfu"]) == ("samples/s", "unknown_peak")
+    params = {param["key"]: param["value"] for param in found["data"]["params"]}
+    assert (params["precision"], params["values.training.batch_size"]) == ("fp32", "32")
+    metrics = {metric["key"]: metric["value"] for metric in found["data"]["metrics"]}
+    for metric in each.run.metrics:
+        assert metrics.get(metric.name) == metric.value
+    assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", 1794908666000)
+    run_id = found["info"]["run_id"]
+    history = ask(server, f"metrics/get-history?run_id={run_id}&metric_key=curve/loss&max_results=1000")["metrics"]
+    lines = list(curve_lines(each))
+    assert sorted((point["step"], point["value"]) for point in history) == [
+        (line["step"], line["loss"]) for line in lines
+    ]
+    client = __import__("mlflow").MlflowClient(tracking_uri=server)
+    client.download_artifacts(run_id, "bundle", str(folder))
+    done = subprocess.run(["diff", "-r", folder / "bundle", RECORDED / RUN], capture_output=True, check=False)
+    assert done.stdout == b""
+
+
+def test_what_an_interrupted_export_left_is_written_anew(server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert export(server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
+    (half,) = runs_on(server, "twice")
+    ask(server, "runs/delete-tag", run_id=half["info"]["run_id"], key=COMPLETE_TAG)
+    assert export(server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
+    (whole,) = runs_on(server, "twice")
+    assert whole["info"]["run_id"] != half["info"]["run_id"]
+    assert len(whole["data"]["metrics"]) == len(half["data"]["metrics"])
+
+
+def test_a_run_of_the_same_id_with_other_content_is_another_one(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = Path(shutil.copytree(RECORDED / FAILED, tmp_path / FAILED))
+    with (other / "MANIFEST").open("a") as file:
+        file.write(f"{'0' * 64}  logs/more.log\n")
+    assert export(server, "other", str(RECORDED / FAILED)) == 0
+    assert export(server, "other", str(other)) == 0
+    assert len(runs_on(server, "other")) == 2
+
+
+# --- without a server -----------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_away_is_one_message(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mlflow")
+    assert export("http://127.0.0.1:9", "x", RUN, "--runs-dir", str(RECORDED)) == 3
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("flagperf: cannot export to the MLflow server http://127.0.0.1:9: ")
+
+
+def test_without_the_client_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert export("http://127.0.0.1:9", "x", RUN, "--runs-dir", str(RECORDED)) == 2
+    assert "flagperf[mlflow]" in capfd.readouterr().err
+
+
+def test_an_unfinished_run_is_not_exported(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    unfinished = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+    shutil.copytree(RECORDED / unfinished, tmp_path / unfinished)
+    assert export("http://127.0.0.1:9", "x", "--runs-dir", str(tmp_path)) == 2
+    assert "there is no finished run" in capfd.readouterr().err

@@ -1,0 +1,20 @@
+"""Whether processes are still there: asked of the kernel, while they may be ending."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Not gone, and not a zombie either, also if it goes while it is asked."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_pid_alive(pid: int) -> bool:
+    try:
+        return is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False

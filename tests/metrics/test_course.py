@@ -1,0 +1,164 @@
+"""The course of ranks and cards: what charts are drawn from, each number checkable by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from metric_builders import (
+    GIB,
+    began,
+    ended,
+    evaluated,
+    logged,
+    ns,
+    rank_file,
+    reported,
+    sample,
+    sample_file,
+    step,
+    warm,
+)
+
+from flagperf.api import Reading
+from flagperf.events import EventFile, Sampled
+from flagperf.kinds import TRAINING
+from flagperf.metrics.course import card_courses, node_figures, over_cards, step_course
+from flagperf.metrics.rank_course import PARTS, RankCourse, rank_course
+from flagperf.metrics.rank_events import rank_events
+
+
+def course_of(*events, rank: int = 0, launched: float = 0.0, **more) -> RankCourse:
+    found = rank_events(rank_file(*events, rank=rank, **more), TRAINING)
+    assert found is not None
+    course = rank_course(found, ns(launched))
+    assert course is not None
+    return course
+
+
+TYPICAL = (
+    began(10),
+    step(1, 10, 12, loss=3.0),
+    warm(12, 1),
+    step(2, 13, 16, compute=2.5, wait=1.0, samples=8, loss=2.0),
+    evaluated(16, 20),
+    reported(step=2, acc=0.5),
+    step(3, 20, 22, samples=8, loss=1.0),
+    logged(22, 23),
+    ended(24),
+)
+
+
+def test_times_are_seconds_since_the_launch() -> None:
+    course = course_of(*TYPICAL, launched=4)
+    assert (course.began, course.measured, course.ended) == (6, 8, 20)
+    assert list(course.ends) == [8, 12, 18]
+    assert course.evaluations == ((12, 16),)
+    assert course.reports == [(2, {"acc": 0.5})]
+
+
+def test_a_period_leaves_out_evaluation_and_logging() -> None:
+    assert list(course_of(*TYPICAL).periods) == [2, 4, 2]
+
+
+def test_the_parts_make_up_the_whole_time() -> None:
+    parts = course_of(*TYPICAL, launched=4, end=None).parts
+    assert tuple(parts) == PARTS
+    assert parts == {
+        "start_up": 6, "warm_up": 2, "data_wait": 1, "compute": 4.5, "evaluation": 4, "logging": 1, "other": 1.5,
+        "end": 976,
+    }  # fmt: skip
+
+
+def test_a_rank_that_died_has_steps_but_no_parts() -> None:
+    file = rank_file(began(10), step(1, 10, 12), step(2, 12, 14))
+    events = rank_events(EventFile(file.events[:-1]), TRAINING)
+    assert events is not None
+    course = rank_course(events, 0)
+    assert course is not None and list(course.ends) == [12, 14] and course.parts == {}
+
+
+def test_a_rank_that_never_began_has_no_course() -> None:
+    events = rank_events(rank_file(), TRAINING)
+    assert events is not None and rank_course(events, 0) is None
+
+
+def test_work_is_summed_over_ranks_and_the_slowest_decides_the_time() -> None:
+    fast = course_of(began(0), step(1, 0, 2, samples=4), ended(2))
+    slow = course_of(began(0), step(1, 0, 4, samples=4), ended(4), rank=1)
+    found = step_course([fast, slow], "samples", None)
+    assert found is not None
+    assert found.rates["compute"][0].middle == 2  # 8 samples in 4 s
+    assert found.computes == [4]
+
+
+def test_of_a_part_of_the_ranks_the_mean_work_of_all_counts() -> None:
+    found = step_course([course_of(began(0), step(1, 0, 2, samples=4), ended(2))], "samples", 100.0)
+    assert found is not None and found.rates["compute"][0].middle == 50
+
+
+def test_warmup_is_in_the_losses_and_not_in_the_rates() -> None:
+    found = step_course([course_of(*TYPICAL)], "samples", None)
+    assert found is not None
+    assert [(point.x, point.middle) for point in found.losses] == [(1, 3), (2, 2), (3, 1)]
+    assert [point.x for point in found.rates["period"]] == [16, 22]
+
+
+def test_the_loss_is_the_mean_over_samples_and_a_step_without_one_is_left_out() -> None:
+    ranks = [
+        course_of(began(0), step(1, 0, 1, samples=1, loss=1.0), step(2, 1, 2, loss=None), ended(2)),
+        course_of(began(0), step(1, 0, 1, samples=3, loss=5.0), step(2, 1, 2, loss=4.0), ended(2), rank=1),
+    ]
+    found = step_course(ranks, "samples", None)
+    assert found is not None and [(point.x, point.middle) for point in found.losses] == [(1, 4.0)]
+
+
+def test_a_case_without_steps_has_no_steps() -> None:
+    assert step_course([course_of(began(0), ended(9))], "samples", None) is None
+    assert step_course([], "samples", None) is None
+
+
+# --- cards ----------------------------------------------------------------------------------------------------------
+
+
+def test_figures_of_the_cards_of_the_job_alone_and_only_those_that_were_read() -> None:
+    file = sample_file(
+        sample(5, {"card-0": GIB, "card-9": GIB}, baseline=True),
+        sample(10, {"card-0": GIB, "card-9": GIB}),
+        sample(20, {"card-0": None}),
+        sample(30, {"card-0": 3 * GIB}),
+    )
+    found = node_figures(file, ["card-0"], ns(10))
+    assert found == {"used_bytes": {(0, "card-0"): ([0, 20], [GIB, 3 * GIB])}}
+
+
+def test_samples_out_of_order_are_ordered() -> None:
+    readings = [Sampled(ns(at), (Reading("card-0", power_watts=float(at)),)) for at in (3, 1, 2)]
+    assert node_figures(sample_file(*readings), ["card-0"], 0)["power_watts"] == {(0, "card-0"): ([1, 2, 3], [1, 2, 3])}
+
+
+def test_a_file_without_a_start_says_nothing() -> None:
+    assert node_figures(EventFile((sample(1, {"card-0": 1}),)), ["card-0"], 0) == {}
+
+
+def test_cards_together_are_their_median_and_the_extremes_of_all() -> None:
+    columns = {(0, f"card-{slot}"): ([0.0, 1.0], [float(slot), 10.0 * slot]) for slot in range(5)}
+    first, last = over_cards(card_courses(columns).values())
+    assert (first.low, first.middle, first.high) == (0, 2, 4)
+    assert (last.low, last.middle, last.high) == (0, 20, 40)
+
+
+def test_a_spike_of_one_card_among_many_samples_is_kept() -> None:
+    values = [1.0] * 5000
+    values[3777] = 99.0
+    columns = {(0, "a"): ([float(x) for x in range(5000)], values), (0, "b"): ([0.0, 4999.0], [1.0, 1.0])}
+    together = over_cards(card_courses(columns).values())
+    assert max(point.high for point in together) == 99.0
+    assert len(together) <= 121 and all(math.isfinite(point.middle) for point in together)
+
+
+@pytest.mark.parametrize("num_cards", [1, 3])
+def test_all_cards_lie_on_one_grid(num_cards: int) -> None:
+    columns = {(0, str(card)): ([float(x) for x in range(1000)], [1.0] * 1000) for card in range(num_cards)}
+    courses = list(card_courses(columns).values())
+    assert all([point.x for point in course] == [point.x for point in courses[0]] for course in courses)

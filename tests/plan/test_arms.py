@@ -1,0 +1,37 @@
+"""Two settings that take turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from flagperf.errors import BadInput
+from flagperf.plan import other_setting, turns
+from flagperf.spec import RunSpec
+
+
+def test_turns_are_balanced() -> None:
+    assert "".join(turns(5, "AB")) == "ABBAABBAAB"
+    assert turns(3, ("",)) == ["", "", ""]
+
+
+def test_the_other_setting_replaces_values_of_the_first() -> None:
+    spec = RunSpec("x", set=("training.batch_size=8", "training.seed=1"))
+    assert other_setting(spec, ["training.batch_size=16"]).set == ("training.seed=1", "training.batch_size=16")
+
+
+def test_precision_is_a_key_like_all_others() -> None:
+    other = other_setting(RunSpec("x", precision="fp32"), ["precision=bf16"])
+    assert (other.precision, other.set) == (None, ("precision=bf16",))
+    assert other_setting(RunSpec("x", precision="fp32"), ["training.seed=2"]).precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["training.seed"], "--interleave-with takes key=value"),
+        (["training.seed=1", "training.seed=2"], "--interleave-with gives training.seed more than once"),
+    ],
+)
+def test_what_is_no_other_setting(changes: list[str], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        other_setting(RunSpec("x"), changes)

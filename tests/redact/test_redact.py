@@ -1,0 +1,253 @@
+"""A redacted copy has nothing that identifies its owner, and is still a bundle whose figures anyone recomputes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from secret_bundle import CARDS, HOSTS, RUN_ID, SECRETS, empty_fields, make_secret_bundle
+
+from flagperf.errors import BadInput
+from flagperf.events import read_events
+from flagperf.redact.check import redaction_problems
+from flagperf.redact.commitments import read_key
+from flagperf.redact.copying import Redacted, Wishes, redact
+from flagperf.redact.fields import FIELDS
+from flagperf.store.bundle import read_bundle, write_manifest
+from flagperf.store.recording import decode_operators
+from flagperf.store.witness import file_digests
+from flagperf.verify import verify_bundle
+
+RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+FINISHED = sorted(path for path in RECORDED.iterdir() if (path / "MANIFEST").exists())
+ALSO = Wishes(words=("moonshot",))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_secret_bundle(tmp_path_factory.mktemp("originals"))
+    assert verify_bundle(path).problems == ()
+    return path
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Redacted:
+    return redact(original, tmp_path / "out", ALSO, tmp_path / "key.json")
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    return {each.relative_to(path).as_posix(): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+def test_the_bundle_has_something_in_every_field_that_may_identify(original: Path) -> None:
+    """Else the next test would show nothing of it."""
+    recorded = read_bundle(original)
+    events = [read_events(path).events for path in original.rglob("*.jsonl")]
+    filled = empty_fields([recorded.run, recorded.nodes, events, decode_operators(original)], {})
+    wanted = {(kind, name) for kind, fields in FIELDS.items() for name, use in fields.items() if use != "harmless"}
+    computed = {("Speedup", "against")}
+    assert {key for key in wanted if not filled.get(key)} == computed
+
+
+def test_nothing_of_it_is_left_in_any_file(copy: Redacted) -> None:
+    for name, content in files_of(Path(copy.path)).items():
+        text = content.decode(errors="replace").lower()
+        left = sorted(secret for secret in SECRETS if re.search(_pattern(secret), text))
+        assert left == [], name
+
+
+def _pattern(secret: str) -> str:
+    """Short words are parts of others: alice is in slice."""
+    return rf"(?<![0-9a-z]){re.escape(secret.lower())}(?![0-9a-z])"
+
+
+def test_what_is_nobodys_stays(copy: Redacted) -> None:
+    log = (Path(copy.path) / "logs" / "rank-00000.log").read_bytes()
+    assert b"127.0.0.1 and cpu:0 are nobody's\r\n" in log
+    assert b"\n\xffhost-" in log
+
+
+def test_the_copy_verifies_as_far_as_it_can_and_says_so(copy: Redacted, original: Path) -> None:
+    result = verify_bundle(Path(copy.path))
+    assert result.problems == ()
+    assert result.num_metrics == verify_bundle(original).num_metrics
+    assert result.redacted == "identities"
+    assert any("hashes over these were made anew" in note for note in result.notes)
+
+
+def test_every_figure_is_that_of_the_original(copy: Redacted, original: Path) -> None:
+    before, now = read_bundle(original).run, read_bundle(Path(copy.path)).run
+    assert [(each.name, each.value, each.reason, each.marks) for each in now.metrics] == [
+        (each.name, each.value, each.reason, each.marks) for each in before.metrics
+    ]
+    assert len(now.rows) == len(before.rows) == 4
+
+
+def test_names_are_the_same_in_all_files_and_keep_their_order(copy: Redacted) -> None:
+    path = Path(copy.path)
+    run = read_bundle(path).run
+    assert [node.host for node in run.job.nodes] == ["host-2", "host-4"]  # gpu17 and gpu4 are host-1 and host-3
+    assert sorted(HOSTS) == list(HOSTS)
+    assert [device.id for node in run.job.nodes for device in node.devices] == ["card-1", "card-2", "card-3", "card-4"]
+    assert sorted(CARDS) == list(CARDS)
+    assert json.loads((path / "events" / "rank-00002.jsonl").read_text().splitlines()[0])["device_id"] == "card-3"
+    assert "card-3" in (path / "logs" / "rank-00000.log").read_text(errors="replace")
+    assert {node.host for node in read_bundle(path).nodes} == {"host-2", "host-4"}
+
+
+def test_it_has_an_id_of_its_own(copy: Redacted) -> None:
+    path = Path(copy.path)
+    assert path.name == f"{RUN_ID}-redacted"
+    assert read_bundle(path).run.id == read_bundle(path).run.job.run_id == decode_operators(path).run_id == path.name
+
+
+def test_labels_and_signature_stay_at_home(copy: Redacted) -> None:
+    assert copy.redaction.left_out == ("labels.json",)
+    assert not (Path(copy.path) / "labels.json").exists()
+
+
+def test_the_key_is_the_owners_alone_and_none_of_it_is_in_the_copy(copy: Redacted) -> None:
+    key = Path(copy.key)
+    assert key.stat().st_mode & 0o777 == 0o600
+    salt = read_key(key).salt
+    assert len(bytes.fromhex(salt)) == 32
+    assert all(salt.encode() not in content for content in files_of(Path(copy.path)).values())
+
+
+def test_two_redactions_of_a_run_have_different_salts(original: Path, copy: Redacted, tmp_path: Path) -> None:
+    other = redact(original, tmp_path / "other", ALSO, tmp_path / "other.json")
+    before, now = ({each.commitment for each in made.redaction.replaced} for made in (copy, other))
+    assert not before & now
+
+
+def test_no_hash_of_an_original_value_is_left_to_check_a_guess_with(original: Path, copy: Redacted) -> None:
+    """A fingerprint of an IP address is as good as the address: there are few enough to try."""
+    started = json.loads((original / "events" / "parent.jsonl").read_text().splitlines()[0])
+    workers = [json.loads(path.read_text().splitlines()[0]) for path in original.glob("events/rank-*.jsonl")]
+    text = b"".join(files_of(Path(copy.path)).values())
+    names = ("job.nodes", "job.master_address", "job.data_dir", "spec", "commands")
+    hashes = [started["planned"].get(name, "") for name in names] + [started["environment"]]
+    hashes += [worker["job"] for worker in workers] + list(file_digests(original).values())
+    assert len(hashes) > 15
+    assert [digest for digest in hashes if digest and digest.encode() in text] == []
+
+
+def test_the_original_is_named_by_the_hash_of_its_manifest(original: Path, copy: Redacted) -> None:
+    expected = hashlib.sha256((original / "MANIFEST").read_bytes()).hexdigest()
+    assert copy.redaction.original_manifest == expected
+
+
+def test_without_a_random_value_the_original_is_not_named_by_a_plain_hash(tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(FINISHED[0], tmp_path / FINISHED[0].name))
+    for path in bundle.rglob("*.jsonl"):
+        path.write_text(path.read_text().replace("da5edebd-4006-4fe4-8882-8c0ce538ab1a", ""))
+    write_manifest(bundle, file_digests(bundle))
+    made = redact(bundle, tmp_path / "out", Wishes(), tmp_path / "key")
+    assert made.redaction.original_manifest == ""
+    assert list(redaction_problems(Path(made.path), bundle, read_key(tmp_path / "key"))) == []
+
+
+@pytest.mark.parametrize("bundle", FINISHED, ids=lambda path: path.name)
+def test_recorded_runs_of_all_endings_can_be_redacted_and_checked(bundle: Path, tmp_path: Path) -> None:
+    made = redact(bundle, tmp_path / "out", Wishes(), tmp_path / "key")
+    assert verify_bundle(Path(made.path)).problems == ()
+    assert list(redaction_problems(Path(made.path), bundle, read_key(tmp_path / "key"))) == []
+    content = b"".join(files_of(Path(made.path)).values())
+    assert b'"lab"' not in content
+    assert b"da5edebd" not in content
+
+
+# --- check-redaction ------------------------------------------------------------------------------------------------
+
+
+def test_the_original_and_the_key_prove_the_copy(original: Path, copy: Redacted) -> None:
+    assert list(redaction_problems(Path(copy.path), original, read_key(Path(copy.key)))) == []
+
+
+def test_another_original_is_found_out(copy: Redacted, tmp_path: Path) -> None:
+    other = make_secret_bundle(tmp_path / "elsewhere")
+    run = read_bundle(other).run
+    assert run.id == RUN_ID  # the same in all but the moment when it was sealed
+    (problem,) = redaction_problems(Path(copy.path), other, read_key(Path(copy.key)))
+    assert "is another run: its MANIFEST is not the one" in problem
+
+
+def test_another_salt_proves_nothing(original: Path, copy: Redacted) -> None:
+    key = msgspec.structs.replace(read_key(Path(copy.key)), salt="00" * 32)
+    (problem,) = redaction_problems(Path(copy.path), original, key)
+    assert "the commitment to its MANIFEST differs" in problem
+
+
+def test_a_value_that_was_swapped_in_the_key_is_found_out(original: Path, copy: Redacted) -> None:
+    key = read_key(Path(copy.key))
+    first, *others = key.replaced
+    forged = msgspec.structs.replace(key, replaced=(msgspec.structs.replace(first, value="GPU-else"), *others))
+    found = list(redaction_problems(Path(copy.path), original, forged))
+    assert f"the commitment to card {first.pseudonym} is to another value" in found
+
+
+def test_a_copy_that_was_edited_and_sealed_again_is_found_out(original: Path, copy: Redacted) -> None:
+    path = Path(copy.path)
+    text = (path / "environment.json").read_text()
+    (path / "environment.json").write_text(text.replace("535.1", "535.2"))
+    write_manifest(path, file_digests(path))
+    found = list(redaction_problems(path, original, read_key(Path(copy.key))))
+    assert found
+    assert all(problem.startswith(f"{RUN_ID}-redacted: environment.json has changed") for problem in found)
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_does_not_verify_is_not_redacted(original: Path, tmp_path: Path) -> None:
+    """Its hashes are made anew: a change would be hidden by that."""
+    changed = Path(shutil.copytree(original, tmp_path / RUN_ID))
+    (changed / "logs" / "rank-00000.log").write_text("better")
+    with pytest.raises(BadInput, match="is not verified, so it is not redacted"):
+        redact(changed, tmp_path / "out", Wishes())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_redacted_run_is_not_redacted_again(copy: Redacted, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is redacted already"):
+        redact(Path(copy.path), tmp_path / "again", Wishes())
+
+
+def test_an_existing_copy_and_an_existing_key_stay(original: Path, copy: Redacted, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="exists; remove it"):
+        redact(original, tmp_path / "out", Wishes(), tmp_path / "other.json")
+    before = Path(copy.key).read_bytes()
+    with pytest.raises(BadInput, match="may be the key of another redaction"):
+        redact(original, tmp_path / "new", Wishes(), Path(copy.key))
+    assert Path(copy.key).read_bytes() == before
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_word_that_would_stay_is_refused(original: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"'nova' would still be in .*: it is part of a name that redaction leaves"):
+        redact(original, tmp_path / "out", Wishes(words=("nova",)), tmp_path / "key")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_logs_can_be_left_out(original: Path, tmp_path: Path) -> None:
+    made = redact(original, tmp_path / "out", Wishes(with_logs=False), tmp_path / "key")
+    assert not list((Path(made.path) / "logs").iterdir())
+    assert made.redaction.left_out == ("labels.json", "logs")
+    assert verify_bundle(Path(made.path)).problems == ()
+    assert list(redaction_problems(Path(made.path), original, read_key(tmp_path / "key"))) == []
+
+
+def test_a_redaction_that_was_added_to_a_run_is_a_problem(original: Path, copy: Redacted, tmp_path: Path) -> None:
+    """It would make the note that hashes were made anew an excuse."""
+    other = Path(shutil.copytree(original, tmp_path / RUN_ID))
+    shutil.copy(Path(copy.path) / "redaction.json", other)
+    assert "redaction.json was added after the run" in verify_bundle(other).problems
+    bare = Path(shutil.copytree(copy.path, tmp_path / "bare"))
+    (bare / "redaction.json").unlink()
+    assert "redaction.json and run.json do not say the same of what was redacted" in verify_bundle(bare).problems

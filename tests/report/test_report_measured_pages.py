@@ -1,0 +1,42 @@
+"""Pages of recorded runs that measured rows, byte for byte. FLAGPERF_UPDATE_GOLDEN=1 writes them anew."""
+
+import os
+from pathlib import Path
+
+import pytest
+from report_parsing import LANGUAGES, tables
+
+from flagperf.report import page
+from flagperf.store.bundle import read_bundle
+
+TESTS = Path(__file__).parents[1]
+PAGES = ("gemm", "collectives", "operators", "replay")
+
+
+def recorded_run(name):
+    """A replay is a run of the case `operators` whose job has the calls of another run."""
+    for path in sorted((TESTS / "bundles/v1_rows").iterdir()):
+        recorded = read_bundle(path)
+        kind = "replay" if recorded.run.job.recording is not None else recorded.run.manifest.name
+        if kind == name:
+            return recorded
+    raise AssertionError(f"no run of {name} was recorded")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_equals_the_golden_one(name, lang):
+    path = TESTS / f"golden/{name}-{lang}.md"
+    text = page([recorded_run(name)], lang)
+    if os.environ.get("FLAGPERF_UPDATE_GOLDEN"):
+        path.write_bytes(text.encode())
+    assert text.encode() == path.read_bytes()
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(name, lang):
+    found = tables(page([recorded_run(name)], lang))
+    assert len(found) >= 3
+    for table in found:
+        assert {len(row) for row in table} == {len(table[0])}

@@ -1,0 +1,136 @@
+"""Recorded runs for the tests of pages with charts: those of tests/bundles, and made-up ones that measured rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.api import Device, Peak
+from flagperf.metrics import MeasuredRow, Metric
+from flagperf.metrics.course import RunCourse
+from flagperf.metrics.registry import vocabulary
+from flagperf.report import to_html, web_document
+from flagperf.spec import PlannedNode, Resolved, read_manifest
+from flagperf.store.bundle import read_bundle
+from flagperf.store.course import read_course
+from flagperf.store.run import Ending, RecordedRun
+from run_builders import make_run, minimal_job
+
+REPOSITORY = Path(__file__).parents[2]
+BUNDLES = REPOSITORY / "tests" / "bundles" / "v1"
+CASES = REPOSITORY / "cases" / "flagperf_cases"
+
+MODELS = {
+    "distilbert": "094426Z",
+    "glm": "094436Z",
+    "llama2_7b_finetune": "094447Z",
+    "llama2_70b": "094629Z",
+    "aquila_33b": "094502Z",
+    "simulated": "094653Z",
+    "failed": "094518Z",
+}
+"""A name -> the time of its bundle."""
+
+
+def bundle_path(name: str) -> Path:
+    (path,) = BUNDLES.glob(f"*{MODELS[name]}*")
+    return path
+
+
+def recorded(name: str) -> RecordedRun:
+    """A run of tests/bundles, or one of kind base or operators."""
+    made = {"base": base_run, "operators": operators_run}
+    return made[name]() if name in made else read_bundle(bundle_path(name))
+
+
+def courses(*runs: RecordedRun) -> dict[str, RunCourse]:
+    return {each.run.id: read_course(Path(each.path), each.run) for each in runs if Path(each.path).is_dir()}
+
+
+def html_page(*names: str, lang: Any = "en", **options: Any) -> str:
+    runs = [recorded(name) for name in names]
+    document = web_document(runs, lang, courses=courses(*runs), allow_simulated=True, **options)
+    return to_html(document)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+PEAKS = (
+    Peak("Card A", "fp16", 300e12, "manual", "high"),
+    Peak("Card A", "fp32", 20e12, "manual", "high"),
+    Peak("Card A", "memory_bandwidth", 1.6e12, "manual", "high"),
+)
+
+
+def measured_row(name: str, labels: dict[str, str], seconds: float = 1e-3, **more: Any) -> MeasuredRow:
+    return MeasuredRow(name, labels, "s", more.pop("rank", 0), 30, seconds, seconds, seconds, **more)
+
+
+def rows_run(case: str, rows: tuple[MeasuredRow, ...], metrics: tuple[Metric, ...]) -> RecordedRun:
+    manifest = read_manifest(CASES / case / "case.toml", vocabulary())
+    cards = tuple(Device(f"card-{slot}", "Card A", "A", slot, 64 << 30) for slot in range(4))
+    nodes = (PlannedNode(0, "127.0.0.1", "host", cards, 8),)
+    values = {key: value for key, value in manifest.values.items() if not isinstance(value, dict)}
+    job = minimal_job(
+        run_id=case, case=case, kind=manifest.kind, peaks=PEAKS, nodes=nodes, memory_scope="device",
+        config=Resolved(values, dict.fromkeys(values, "case"), {}),
+    )  # fmt: skip
+    run = msgspec.structs.replace(
+        make_run(f"20260101T000000Z-{case}-acme-1x4-abc123"),
+        manifest=manifest, job=job, rows=rows, metrics=metrics, ending=Ending("succeeded"),
+    )  # fmt: skip
+    return RecordedRun(run, (), f"runs/{run.id}")
+
+
+def base_run() -> RecordedRun:
+    """Every chart that rows have: figures, a sweep, pairs of cards, the roofline."""
+    sweep = [
+        measured_row(
+            "stream",
+            {"pattern": pattern, "bytes": str(1 << bits)},
+            1e-6 * (1 << (bits - 10)),
+            work={"bytes": 1 << bits},
+        )
+        for pattern in ("copy", "triad")
+        for bits in range(12, 31, 2)
+    ]
+    pairs = [
+        measured_row(
+            "pair", {"from": str(a), "to": str(b), "bytes": "1048576"}, 1e-4 * (1 + a + b), work={"bytes": 1 << 30}
+        )
+        for a in range(4)
+        for b in range(4)
+        if a != b
+    ]
+    products = [
+        measured_row(
+            "gemm", {"precision": name, "shape": f"{size}x{size}x{size}"}, 1e-3 * size / 1024,
+            work={"flops": size**3, "bytes": size**2 * 6}, limits={"flops": name}, share=0.5,
+        )
+        for name in ("fp16", "fp32")
+        for size in (1024, 4096, 8192)
+    ]  # fmt: skip
+    figures = tuple(
+        Metric(name, "TFLOPS", name, "device", value, inputs={"peak": peak, "share": value * 1e12 / peak})
+        for name, value, peak in (("gemm_fp16", 251.5, 300e12), ("gemm_fp32", 17.25, 20e12))
+    )
+    return rows_run("gemm", (*sweep, *pairs, *products), figures)
+
+
+OPERATORS = ("mm", "softmax", "layer_norm", "gelu", "add", "cos", "topk", "sort", "exp", "bmm", "rsqrt")
+
+
+def operators_run() -> RecordedRun:
+    rows = [
+        measured_row(
+            "operators",
+            {"operator": name, "group": "pointwise", "shape": "a=4096 b=11008", "dtype": dtype, "library": "eager"},
+            1e-5 * (place + 1), work={"flops": 10**9 * (place + 1), "bytes": 10**8},
+            limits={"flops": dtype}, share=0.9 - place / 20,
+        )
+        for place, name in enumerate(OPERATORS)
+        for dtype in ("fp16", "fp32")
+    ]  # fmt: skip
+    return rows_run("operators", tuple(rows), ())

@@ -1,0 +1,279 @@
+"""The schemas say what is read: real files are valid, and files that are refused are not."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from flagperf.cli.vendors_new import write_adapter
+from flagperf.errors import BadInput
+from flagperf.events.files import read_events
+from flagperf.events.schema import EVENT_SCHEMA
+from flagperf.plugins import load_plugins
+from flagperf.schemas import SCHEMAS, make_schema
+from flagperf.spec import read_toml
+from flagperf.store.bundle import read_bundle
+from flagperf.store.environment import with_references
+from flagperf.store.run import STORE_SCHEMA
+
+ROOT = Path(__file__).parents[2]
+CASES = sorted(ROOT.glob("cases/flagperf_cases/*/case.toml"))
+REFERENCES = sorted(ROOT.glob("cases/flagperf_cases/*/references.toml"))
+MODELS = sorted(ROOT.glob("plugins/*/src/*/models.toml"))
+TUNING = sorted(ROOT.glob("plugins/*/src/*/tuning/*.toml"))
+BUNDLES = sorted((ROOT / "tests" / "bundles" / "v1").iterdir())
+
+
+@functools.cache
+def schema_named(name: str, case: str | None = None) -> dict[str, Any]:
+    return as_json(make_schema(name, load_plugins(), case))
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(msgspec.json.encode(value))
+
+
+def complaints(schema: dict[str, Any], content: Any) -> list[str]:
+    found = jsonschema.Draft202012Validator(schema).iter_errors(content)
+    return [f"{error.json_path}: {error.message}" for error in found]
+
+
+def test_every_schema_is_one_of_draft_2020_12_and_says_whose_it_is() -> None:
+    for name, entry in SCHEMAS.items():
+        schema = schema_named(name)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["$schema"].endswith("/draft/2020-12/schema")
+        assert (schema["$id"], schema["title"]) == (f"urn:flagperf:schema:{name}", entry.file)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
+def test_every_case_is_valid(path: Path) -> None:
+    assert complaints(schema_named("case"), read_toml(path)) == []
+
+
+@pytest.mark.parametrize("path", REFERENCES, ids=lambda path: path.parent.name)
+def test_the_published_results_of_every_case_are_valid(path: Path) -> None:
+    assert complaints(schema_named("references"), read_toml(path)) == []
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.parent.name)
+def test_the_models_of_every_adapter_are_valid(path: Path) -> None:
+    assert complaints(schema_named("models"), read_toml(path)) == []
+
+
+@pytest.mark.parametrize("path", TUNING, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
+def test_all_tuning_is_valid_for_its_case(path: Path) -> None:
+    assert complaints(schema_named("tuning"), read_toml(path)) == []
+    assert complaints(schema_named("tuning", path.stem), read_toml(path)) == []
+
+
+@pytest.mark.parametrize("path", BUNDLES, ids=lambda path: path.name)
+def test_recorded_runs_are_valid_as_today_reads_them(path: Path) -> None:
+    for name, content in record(path).items():
+        assert complaints(schema_named(name), content) == []
+
+
+def record(path: Path) -> dict[str, Any]:
+    """Converted to today's schema."""
+    found = read_bundle(path)
+    run = msgspec.structs.replace(found.run, schema=STORE_SCHEMA)
+    return {"run": as_json(run), "environment": as_json(with_references(found.nodes))}
+
+
+@pytest.mark.parametrize("path", BUNDLES[::4], ids=lambda path: path.name)
+def test_recorded_events_are_valid_as_today_reads_them(path: Path) -> None:
+    schema = jsonschema.Draft202012Validator(schema_named("events"))
+    for file in [*path.glob("events/*.jsonl"), *path.glob("samples/*.jsonl")]:
+        for event in read_events(file, "training").events[:40]:
+            content = as_json(event)
+            today = {**content, "schema": EVENT_SCHEMA} if "schema" in content else content
+            assert list(schema.iter_errors(today)) == []
+
+
+def test_a_users_file_may_have_what_is_installed_here() -> None:
+    schema = schema_named("flagperf")
+    assert complaints(schema, {}) == []
+    content = {
+        "environment": {"network": "InfiniBand, 200 Gb/s"},
+        "cases": {"distilbert": {"training": {"batch_size": 96, "learning_rate": 1}}, "gemm": {}},
+        "clusters": {"ssh": {"hosts": "node[01-16]"}, "slurm": {"time": 30, "arguments": ["--qos=high"]}},
+        "container": {"engine": "docker", "mounts": ["/data"]},
+    }
+    assert complaints(schema, content) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"path": "x"}, "'path' was unexpected"),
+        ({"environment": {"netwrk": "x"}}, "'netwrk' was unexpected"),
+        ({"environment": {"network": ""}}, "$.environment.network"),
+        ({"cases": {"distilbart": {}}}, "'distilbart' was unexpected"),
+        ({"cases": {"distilbert": {"training": {"batch_size": "96"}}}}, "'96' is not of type 'integer'"),
+        ({"cases": {"distilbert": {"training": {"batch_size": 0}}}}, "less than the minimum"),
+        ({"cases": {"distilbert": {"training": {"learning_rate": 0}}}}, "less than or equal to the minimum"),
+        ({"cases": {"distilbert": {"precision": "fp64"}}}, "'fp64' is not one of"),
+        ({"clusters": {"ssh": {"host": "a"}}}, "'host' was unexpected"),
+        ({"container": {"image": "x"}}, "'image' was unexpected"),
+        ({"container": {"engine": "lxc"}}, "'lxc' is not one of"),
+    ],
+)
+def test_a_users_file_that_is_refused_is_not_valid(content: dict[str, Any], said: str) -> None:
+    found = complaints(schema_named("flagperf"), content)
+    assert len(found) == 1 and said in found[0]
+
+
+def changed(content: Any, place: str, value: Any) -> Any:
+    """A copy with another value in this place; None removes it."""
+    copy = json.loads(json.dumps(content))
+    *outer, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    inner = copy
+    for part in outer:
+        inner = inner[part]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return copy
+
+
+WRONG_CASES = [
+    ("name", "Distil Bert"),
+    ("name", None),
+    ("version", 0),
+    ("version", "1"),
+    ("kind", "trainig"),
+    ("precisions", []),
+    ("precisions", ["fp32", "fp32"]),
+    ("precisions", ["fp64"]),
+    ("title", {"zh": "x"}),
+    ("title.fr", "x"),
+    ("taks", {"en": "x"}),
+    ("page.columns", []),
+    ("page.parts", ["parallel"]),
+    ("page.colums", ["mem"]),
+    ("profiles.tiny.about", "text"),
+    ("references.0.nodes", 0),
+    ("references.0.precision", "fp64"),
+    ("mfu_formula", "palmm"),
+    ("counts", "steps"),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), WRONG_CASES)
+def test_a_case_that_is_refused_is_not_valid(place: str, value: Any) -> None:
+    (path,) = [path for path in CASES if path.parent.name == "distilbert"]
+    content = {**read_toml(path), **read_toml(path.with_name("references.toml"))}
+    assert not complaints(schema_named("case"), content)
+    assert complaints(schema_named("case"), changed(content, place, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("model.0.name", None), ("model.0.nmae", "x"), ("model.0.peak", {}), ("model.0.pci_ids", "0a01"), ("models", [])],
+)
+def test_models_that_are_refused_are_not_valid(place: str, value: Any) -> None:
+    assert complaints(schema_named("models"), changed(read_toml(MODELS[0]), place, value))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("run", "schema", 1),
+        ("run", "job.nodes", None),
+        ("run", "ending.status", "fine"),
+        ("run", "spec.devices", "1"),
+        ("environment", "0.host", None),
+        ("environment", "0.environment", -1),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_not_valid(name: str, place: str, value: Any) -> None:
+    assert complaints(schema_named(name), changed(record(BUNDLES[0])[name], place, value))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "step_finishd", "t_ns": 1},
+        {"type": "warmup_ended", "step": 1},
+        {"type": "warmup_ended", "t_ns": 1, "step": 1.5},
+        {"type": "sampled", "t_ns": 1, "readings": {}},
+    ],
+)
+def test_an_event_that_cannot_be_read_is_not_valid(event: dict[str, Any]) -> None:
+    schema = schema_named("events")
+    assert complaints(schema, event)
+    assert complaints(schema, {"type": "warmup_ended", "t_ns": 1, "step": 1}) == []
+
+
+def test_what_the_source_says_is_in_the_schema() -> None:
+    case = schema_named("case")
+    assert case["properties"]["kind"]["description"].startswith("How it is measured")
+    assert case["$defs"]["Target"]["description"].startswith("The metric that has to reach")
+    events = schema_named("events")["$defs"]
+    assert events["StepFinished"]["properties"]["t_ns"]["description"].startswith("When the event was recorded")
+    run = schema_named("run")["$defs"]
+    assert "Attributes:" not in run["Device"].get("description", "")
+
+
+# Editors
+
+
+def test_a_new_adapter_has_the_schemas_that_its_files_name(tmp_path: Path) -> None:
+    write_adapter("acme", tmp_path / "flagperf-acme")
+    named = dict(schema_lines(tmp_path / "flagperf-acme"))
+    assert {path.name for path in named} == {"models.toml", "distilbert.toml"}
+    for path, schema in named.items():
+        assert complaints(json.loads(schema.read_text()), read_toml(path)) == []
+        assert complaints(json.loads(schema.read_text()), {**read_toml(path), "unknown": 1})
+
+
+def schema_lines(folder: Path) -> Iterator[tuple[Path, Path]]:
+    for path in folder.rglob("*.toml"):
+        first = path.read_text().splitlines()[0]
+        if first.startswith("#:schema "):
+            yield path, path.parent / first.removeprefix("#:schema ")
+
+
+# The command
+
+
+def flagperf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "flagperf", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_command_prints_it_by_its_name_or_by_that_of_the_file() -> None:
+    printed = [json.loads(flagperf("schema", name).stdout) for name in ("models", "models.toml")]
+    assert printed == [schema_named("models")] * 2
+    tuning = json.loads(flagperf("schema", "tuning", "--case", "glm").stdout)
+    assert tuning["title"] == "tuning/glm.toml"
+
+
+def test_the_command_lists_them_all() -> None:
+    assert [each["name"] for each in json.loads(flagperf("schema", "--list", "--json").stdout)] == list(SCHEMAS)
+    assert "events/*.jsonl" in flagperf("schema", "--list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give the name of one schema, or --list; known: case, references"),
+        (["case", "--list"], "give the name of one schema, or --list"),
+        (["casse"], "unknown schema 'casse'; did you mean case?"),
+        (["run", "--case", "glm"], "--case is for the schema of a tuning file"),
+        (["tuning", "--case", "gml"], "unknown case 'gml'; did you mean glm"),
+    ],
+)
+def test_a_wrong_request_says_what_to_do(arguments: list[str], said: str) -> None:
+    done = flagperf("schema", *arguments)
+    assert done.returncode == BadInput.exit_code
+    assert said in done.stderr and done.stdout == ""

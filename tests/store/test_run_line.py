@@ -1,0 +1,115 @@
+"""What a run among many says of itself, from a few fields of its run.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from flagperf.errors import BadInput
+from flagperf.metrics import Metric
+from flagperf.spec import Page, RowFigure
+from flagperf.store.alive import holding
+from flagperf.store.bundle import create_bundle, seal, write_run
+from flagperf.store.labels import Labels, write_labels
+from flagperf.store.listing import find_latest, find_run, list_runs, unfinished_runs
+from flagperf.store.run import Ending, Run, Status
+from flagperf.store.run_line import Headline, run_line
+from run_builders import make_run, minimal_manifest
+
+BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+
+
+def speed(name: str, value: float | None = 12.5, **fields: object) -> Metric:
+    return msgspec.structs.replace(Metric(name, "samples/s", name, "system", value=value), **fields)
+
+
+def bundle(folder: Path, number: int, status: Status | None = "succeeded", **changes: object) -> Path:
+    run = make_run(f"2026010{number}T000000Z-demo-cpu-1x1-abc12{number}")
+    path = create_bundle(folder, run, ())
+    if status is not None:
+        write_run(path, msgspec.structs.replace(run, ending=Ending(status), **changes))
+        seal(path)
+    return path
+
+
+def headline(folder: Path, **changes: object) -> tuple[str, ...]:
+    return tuple(each.name for each in run_line(bundle(folder, 1, **changes)).headline)
+
+
+def test_a_line_has_what_was_run_on_what_and_what_came_of_it(tmp_path: Path) -> None:
+    path = bundle(tmp_path, 1, metrics=(speed("p_core", marks=("busy_host",)), speed("mfu", None)))
+    write_labels(path, Labels(("good", "week-2"), "a note"))
+    line = run_line(path)
+    assert (line.id, line.case, line.vendor, line.device) == (path.name, "demo", "cpu", "CPU")
+    assert (line.shape, line.profile, line.precision, line.status) == ("1x1", "tiny", "fp32", "succeeded")
+    assert line.headline == (Headline("p_core", 12.5, "samples/s", ("busy_host",)),)
+    assert (line.tags, line.note) == (("good", "week-2"), "a note")
+
+
+def test_the_headline_is_what_the_page_of_the_case_has_of_its_kind(tmp_path: Path) -> None:
+    metrics = (speed("p_core"), speed("token/p/s"), speed("mfu"))
+    page = Page(("token/p/s", "mfu"), ())
+    assert headline(tmp_path / "a", metrics=metrics) == ("p_core", "token/p/s", "mfu")
+    own = minimal_manifest(page=page)
+    assert headline(tmp_path / "b", metrics=metrics, manifest=own) == ("token/p/s", "mfu")
+
+
+def test_the_headline_of_a_case_with_figures_are_those_that_it_calls_so(tmp_path: Path) -> None:
+    figures = [RowFigure(name, {"en": name}, "r", "flops", "TFLOPS", headline=name == "b") for name in ("a", "b")]
+    own = minimal_manifest(kind="base", figures=tuple(figures))
+    assert headline(tmp_path, metrics=(speed("a"), speed("b")), manifest=own) == ("b",)
+
+
+def test_what_a_failed_run_has_measured_is_no_result(tmp_path: Path) -> None:
+    assert headline(tmp_path / "a", status="failed", metrics=(speed("p_core"),)) == ()
+    assert headline(tmp_path / "b", status="target_missed", metrics=(speed("p_core"),)) == ("p_core",)
+
+
+def test_what_cannot_be_read_says_why_and_is_listed(tmp_path: Path) -> None:
+    path = bundle(tmp_path, 1)
+    (path / "labels.json").write_text("{")
+    line = run_line(path)
+    assert line.status == "succeeded"
+    assert "labels.json has no tags and note of a run" in line.problem
+    (path / "run.json").write_text('{"id": 3}')
+    assert run_line(path).status == "unreadable"
+    assert "not a valid run record" in run_line(path).problem
+
+
+def test_runs_of_older_versions_have_their_result(tmp_path: Path) -> None:
+    lines = {line.id[17:-7]: line for line in list_runs(BUNDLES)}
+    assert lines["llama2_7b_finetune-cpu-1x1"].headline[0].name == "token/p/s"
+    assert lines["aquila_33b-cpu-1x1"].headline[0].name == "p_infer_core"
+    assert lines["distilbert-metax-1x2"].simulated
+    assert sum(line.status == "unknown" and line.host == "lab" for line in lines.values()) <= 1
+
+
+# --- latest ---------------------------------------------------------------------------------------------------------
+
+
+def test_latest_is_the_latest_that_has_ended_and_knows_of_a_newer_one(tmp_path: Path) -> None:
+    first, running = bundle(tmp_path, 1, "failed"), bundle(tmp_path, 2, None)
+    with holding(running):
+        latest = find_latest(tmp_path)
+        assert (latest.path, latest.newer.id, latest.newer.status) == (first, running.name, "running")
+        assert find_run("latest", tmp_path) == first
+        assert [line.id for line in unfinished_runs(tmp_path)] == [running.name]
+    newest = bundle(tmp_path, 3)
+    assert find_latest(tmp_path).path == newest
+    assert find_latest(tmp_path).newer is None
+
+
+def test_without_a_finished_run_latest_names_the_newest(tmp_path: Path) -> None:
+    path = bundle(tmp_path, 1, None)
+    with holding(path), pytest.raises(BadInput, match=f"no run .* has finished; the newest, {path.name}, is running"):
+        find_run("latest", tmp_path)
+
+
+def test_a_run_that_is_being_sealed_has_ended(tmp_path: Path) -> None:
+    run: Run = make_run("20260101T000000Z-demo-cpu-1x1-abc123")
+    path = create_bundle(tmp_path, run, ())
+    write_run(path, msgspec.structs.replace(run, ending=Ending("succeeded")))
+    assert run_line(path).status == "succeeded"
+    assert unfinished_runs(tmp_path) == []

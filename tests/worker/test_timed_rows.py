@@ -1,0 +1,297 @@
+"""Timed rows against a spy device under a fake clock."""
+
+import contextlib
+
+import msgspec
+import pytest
+from context_fakes import World, make_context
+
+from flagperf.errors import Unsupported
+from flagperf.events import RowMeasured
+from flagperf.units import SECOND_NS
+from flagperf.worker import Timed, WrongOutput
+
+MS = 1_000_000
+MEASURE = {"seconds": 0.1, "min_samples": 30, "warmup_seconds": 0.02, "warmup_cap_seconds": 0.05}
+
+
+def timed_context(world, *, events=False, **measure):
+    return make_context(world, events=events, kind="base", config={"measure": {**MEASURE, **measure}})
+
+
+def work(world, device_ns, host_ns=0, **more):
+    """The output is the number of the call."""
+    calls = []
+
+    def call():
+        world.host(host_ns)
+        world.launch(device_ns)
+        calls.append(len(calls) + 1)
+        return calls[-1]
+
+    return Timed(call=call, check=more.pop("check", lambda output: {"output": str(output)}), **more)
+
+
+def row_of(world, context, prepare, labels=None):
+    with context.measured():
+        return context.timed_row("thing", labels or {"size": 1}, prepare)
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_every_sample_is_kept_with_its_start_and_the_time_of_one_call(events):
+    world = World()
+    row = row_of(world, timed_context(world, events=events), lambda: work(world, 5 * MS, flops=10, bytes=20))
+    assert row.status == "ok" and len(row.values) == len(row.timing.starts_ns) >= 30
+    assert set(row.values) == {0.005}
+    assert row.timing.clock == ("device_events" if events else "synchronize")
+    assert row.timing.calls == 1 and row.timing.first_ns == 5 * MS
+    assert list(row.timing.starts_ns) == sorted(row.timing.starts_ns) and row.timing.starts_ns[0] == 0
+    assert row.timing.ended_ns - row.timing.began_ns >= 30 * 5 * MS
+    assert row.work == {"flops": 10, "bytes": 20} and row.labels == {"size": "1"}
+
+
+def test_the_duration_is_enforced_by_time():
+    world = World()
+    row = row_of(world, timed_context(world, seconds=2.0), lambda: work(world, 5 * MS))
+    assert row.timing.ended_ns - row.timing.began_ns >= 2 * SECOND_NS
+    assert len(row.values) < 500
+
+
+def test_short_calls_are_timed_in_batches_of_at_least_a_millisecond():
+    world = World()
+    row = row_of(world, timed_context(world), lambda: work(world, 10_000))
+    assert row.timing.calls == 100
+    assert set(row.values) == {1e-5}
+
+
+def test_a_disturbed_beginning_makes_no_shorter_batches():
+    """Another process takes the core while the first calls are tried."""
+    world = World()
+    durations = iter([*[10_000] * 3, 20 * MS])
+    call = work(world, 10_000)
+
+    def disturbed():
+        world.host(next(durations, 0))
+        return call.call()
+
+    row = row_of(world, timed_context(world), lambda: msgspec.structs.replace(call, call=disturbed))
+    assert row.timing.calls == 100
+
+
+def test_batches_are_longer_in_a_longer_row():
+    """60,000 samples of a millisecond would be two megabytes for each of a thousand rows."""
+    world = World()
+    row = row_of(world, timed_context(world, seconds=60.0), lambda: work(world, 10_000))
+    assert len(row.values) == 300 and row.timing.calls == 20_000
+    assert row.timing.ended_ns - row.timing.began_ns == 60 * SECOND_NS
+
+
+def test_a_call_of_a_millisecond_is_a_sample_of_its_own_however_long_the_row():
+    world = World()
+    row = row_of(world, timed_context(world, seconds=6.0), lambda: work(world, MS))
+    assert len(row.values) == 6000 and row.timing.calls == 1
+
+
+def test_device_time_and_the_time_to_issue_are_apart():
+    world = World()
+    row = row_of(world, timed_context(world, events=True), lambda: work(world, 5 * MS, host_ns=MS))
+    assert set(row.timing.issue_ns) == {MS}
+    assert 0.005 in row.values
+
+
+def test_the_device_does_not_idle_between_the_samples_of_a_block():
+    world = World()
+    context = timed_context(world, events=True)
+    row_of(world, context, lambda: work(world, 5 * MS))
+    journal = "".join({"record": "r", "synchronize": "s", "elapsed": "e"}.get(word, "") for word in world.journal)
+    assert "rrrrrrrrs" in journal  # four samples of 5 ms are a block
+
+
+def test_what_comes_before_a_sample_is_not_timed_and_makes_it_a_single_call():
+    world = World()
+    flushes = []
+
+    def flush():
+        flushes.append(1)
+        world.launch(20 * MS)
+
+    row = row_of(world, timed_context(world, events=True), lambda: work(world, 10_000, before=flush))
+    assert row.timing.calls == 1 and set(row.values) == {1e-5}
+    assert len(flushes) > len(row.values)
+
+
+def test_short_samples_that_cannot_be_batched_are_not_too_many():
+    world = World()
+    row = row_of(world, timed_context(world, seconds=5.0), lambda: work(world, 10_000, before=lambda: None))
+    assert row.timing.calls == 1 and 300 <= len(row.values) < 400
+
+
+def test_the_warm_up_ends_when_it_has_settled_or_at_its_cap():
+    world = World()
+    steady = row_of(world, timed_context(world, warmup_cap_seconds=1.0), lambda: work(world, 5 * MS))
+    assert steady.timing.settled
+
+    def ever_slower():
+        thing = work(world, 0)
+        started = []
+
+        def call():
+            started.append(1)
+            world.launch(MS * len(started))
+
+        return Timed(call=call, check=thing.check)
+
+    assert not row_of(world, timed_context(world), ever_slower).timing.settled
+
+
+def test_the_output_of_the_last_timed_call_is_what_is_checked():
+    world = World()
+    seen = []
+    row = row_of(world, timed_context(world), lambda: work(world, 5 * MS, check=lambda out: seen.append(out) or {}))
+    assert seen == [row.timing.warmup_calls + len(row.values)]
+
+
+def test_a_wrong_output_makes_the_row_invalid_and_its_samples_are_kept():
+    world = World()
+
+    def wrong(_output):
+        raise WrongOutput("2 of 3 are wrong")
+
+    context = timed_context(world)
+    with context.measured():
+        row = context.timed_row("thing", {}, lambda: work(world, 5 * MS, check=wrong))
+        context.timed_row("thing", {}, lambda: work(world, 5 * MS))
+    assert (row.status, row.problem) == ("invalid", "2 of 3 are wrong")
+    assert len(row.values) >= 30
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "problem"),
+    [
+        (MemoryError("no room"), "out_of_memory", "MemoryError: no room"),
+        (RuntimeError("CUDA out of memory. Tried\nmore"), "out_of_memory", "RuntimeError: CUDA out of memory. Tried"),
+        (Unsupported("no fp8 here"), "unsupported", "no fp8 here"),
+        (NotImplementedError(), "unsupported", "NotImplementedError: NotImplementedError"),
+        (
+            RuntimeError("'mm' not implemented for 'Half'"),
+            "unsupported",
+            "RuntimeError: 'mm' not implemented for 'Half'",
+        ),
+        (ValueError("what"), "error", "ValueError: what"),
+    ],
+)
+@pytest.mark.parametrize("where", ["prepare", "call"])
+def test_a_row_that_fails_says_so_and_the_next_one_runs(error, status, problem, where):
+    world = World()
+
+    def fail():
+        raise error
+
+    def prepare():
+        return fail() if where == "prepare" else Timed(call=fail, check=dict)
+
+    context = timed_context(world)
+    with context.measured():
+        bad = context.timed_row("thing", {"size": 1}, prepare)
+        good = context.timed_row("thing", {"size": 2}, lambda: work(world, 5 * MS))
+    assert (bad.status, bad.problem, bad.values) == (status, problem, ())
+    assert good.status == "ok"
+    assert world.of(RowMeasured) == [bad, good]
+
+
+def test_a_run_in_which_no_row_could_be_measured_fails():
+    world = World()
+    context = timed_context(world)
+    with pytest.raises(Unsupported, match="no row could be measured; the first: no fp8"), context.measured():
+        context.timed_row("thing", {}, lambda: (_ for _ in ()).throw(Unsupported("no fp8")))
+    context = timed_context(world)
+    with pytest.raises(RuntimeError, match="no row could be measured; the first: ValueError: bad"), context.measured():
+        context.timed_row("thing", {}, lambda: (_ for _ in ()).throw(ValueError("bad")))
+
+
+def test_alternatives_take_turns_and_one_that_fails_does_not_stop_the_other():
+    world = World()
+    order = []
+
+    def alternative(name, device_ns):
+        def call():
+            order.append(name)
+            world.launch(device_ns)
+
+        return {"library": name}, lambda: Timed(call=call, check=lambda _output: {})
+
+    context = timed_context(world)
+    broken = ({"library": "c"}, lambda: (_ for _ in ()).throw(Unsupported("no c")))
+    with context.measured():
+        rows = context.timed_rows("thing", [alternative("a", 10 * MS), broken, alternative("b", 20 * MS)])
+    assert [row.status for row in rows] == ["ok", "unsupported", "ok"]
+    assert [row.values[0] for row in rows if row.values] == [0.01, 0.02]
+    assert "aabbaaaabbaa" in "".join(order)  # a block is 20 ms
+
+
+def test_a_row_needs_the_values_that_say_how_long():
+    context = make_context(World(), kind="base", config={})
+    with pytest.raises(RuntimeError, match=r"\[values.measure\]"):
+        context.timed_row("thing", {}, lambda: None)
+
+
+def test_a_precision_that_the_adapter_lacks_is_unsupported():
+    context = timed_context(World())
+    with pytest.raises(Unsupported, match="vendor spy does not support precision tf32; it has: fp32"):
+        context.use_precision("tf32")
+
+
+def test_one_device_is_measured_alone():
+    assert list(timed_context(World()).turns()) == ["single"]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem", "status"),
+    [([1.0], "", "ok"), ([1.0], "more than there is", "invalid"), ([], "there is none", "error")],
+)
+def test_a_row_that_is_not_timed_has_a_status_by_its_values_and_its_problem(values, problem, status):
+    world = World()
+    context = make_context(world, kind="base")
+    with context.measured():
+        context.row("other", {"size": 1}, [2.0], "bytes")
+        context.row("thing", {"size": 1}, values, "bytes", problem)
+    assert [event.status for event in world.of(RowMeasured)] == ["ok", status]
+
+
+def test_a_case_of_rows_none_of_which_counts_fails():
+    context = make_context(World(), kind="base")
+    with (
+        pytest.raises(RuntimeError, match="no row could be measured; the first: more than there is"),
+        context.measured(),
+    ):
+        context.row("thing", {}, [1.0], "bytes", "more than there is")
+
+
+def test_the_context_tells_of_the_devices_memory():
+    context = make_context(World(), kind="base")
+    assert context.memory_bytes() is None and context.has_own_memory()
+    assert context.is_out_of_memory(MemoryError()) and not context.is_out_of_memory(ValueError("wrong"))
+
+
+def test_each_alternative_has_its_surroundings_around_its_own_blocks_alone():
+    world, log = World(), []
+
+    @contextlib.contextmanager
+    def within(name):
+        log.append(f"{name} opens")
+        yield
+        log.append(f"{name} closes")
+
+    def prepare(name):
+        timed = work(world, 5 * MS, within=lambda: within(name))
+        return msgspec.structs.replace(timed, call=lambda: (log.append(name), timed.call())[1])
+
+    context = timed_context(world)
+    with context.measured():
+        context.timed_rows("thing", [({"which": name}, lambda name=name: prepare(name)) for name in "ab"])
+    inside = ""
+    for entry in log:
+        name, _, event = entry.partition(" ")
+        assert inside == ("" if event == "opens" else name), log
+        inside = name if event != "closes" else ""
+    assert log.count("a opens") == log.count("a closes") > 3
