@@ -15,6 +15,19 @@ TINY = ("--vendor", "cpu", "--profile", "tiny")
 SHORT = (*TINY, "--set", "training.max_steps=6", "training.warmup_steps=1")
 ENDLESS = (*TINY, "--set", "training.epochs=100000", "training.max_steps=0")
 
+_started: list[subprocess.Popen[str]] = []
+
+
+def end_started() -> None:
+    """What a test that failed did not wait for."""
+    while _started:
+        process = _started.pop()
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
 
 class User:
     """Somebody in a folder, with what the cluster needs on every command line and in the environment."""
@@ -25,13 +38,15 @@ class User:
 
     def starts(self, *arguments: str) -> subprocess.Popen[str]:
         with (self.folder / "stderr").open("w") as stderr, (self.folder / "stdout").open("w") as stdout:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "flagperf", *arguments, *self.options],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=stdout,
                 stderr=stderr,
             )
+        _started.append(process)
+        return process
 
     def runs(self, *arguments: str) -> tuple[int, str]:
         """Exit code and stderr."""

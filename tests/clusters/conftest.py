@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_runs import end_started
 from hosts import Hosts, two_hosts
 from needs import needs_root_and
 from podman import Podman, podman_with_image, write_image
@@ -29,6 +30,16 @@ def slurm() -> Iterator[Slurm]:
     needs_root_and("munged", "salloc", "sbatch", "scancel", "scontrol", "sinfo", "slurmctld", "slurmd", "srun")
     with temporary_folder("slurm") as folder, four_nodes(Path(folder)) as slurm:
         yield slurm
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that failed in the middle must not slow the others down."""
+    slurm = request.getfixturevalue("slurm") if "slurm" in request.fixturenames else None
+    yield
+    end_started()
+    if slurm is not None:
+        slurm.end_clients()
 
 
 @pytest.fixture(scope="session")

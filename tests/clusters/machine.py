@@ -70,7 +70,7 @@ class Machine:
         """The command that runs `command` there, without a login."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", *command]
 
-    def wait_for(self, happened: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    def wait_for(self, happened: Callable[[], bool], what: str, seconds: float = 60) -> None:
         """Until its service answers. Raises, with the machine's log, if it ended or does not."""
         deadline = time.monotonic() + seconds
         while not happened():

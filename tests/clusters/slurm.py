@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from machine import Machine, run
 from needs import program
 
@@ -45,8 +46,21 @@ class Slurm:
         )
 
     def stop(self) -> None:
+        self.end_clients()
         for machine in self._machines.values():
             machine.stop()
+
+    def end_clients(self) -> None:
+        """What a test that failed left of its commands: salloc (22.05) may spin for ever where a node was lost."""
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("SLURM_CONF") == str(self.configuration) and not self._is_inside(process):
+                    process.kill()
+
+    def _is_inside(self, process: psutil.Process) -> bool:
+        """Of a machine: a daemon, or what a daemon started."""
+        pids = {machine.pid for machine in self._machines.values()}
+        return process.pid in pids or any(parent.pid in pids for parent in process.parents())
 
     def node(self, name: str) -> Machine:
         return self._machines[name]
@@ -87,7 +101,7 @@ class Slurm:
         """Waits for its end, which by a time limit comes up to 30 s late: the controller looks no more often."""
         unfinished = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
         self._machines["control"].wait_for(
-            lambda: self.job_state(job) not in unfinished, f"the end of job {job}", seconds=60
+            lambda: self.job_state(job) not in unfinished, f"the end of job {job}"
         )
         return self.job_state(job)
 

@@ -45,8 +45,8 @@ def flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:
 
 
 def recorded(folder: Path) -> Any:
-    (bundle,) = (folder / "runs").iterdir()
-    return json.loads((bundle / "run.json").read_text())
+    latest = max((folder / "runs").iterdir())
+    return json.loads((latest / "run.json").read_text())
 
 
 def test_power_and_energy_of_a_row_come_from_the_cards_samples(tmp_path: Path) -> None:
@@ -56,11 +56,14 @@ def test_power_and_energy_of_a_row_come_from_the_cards_samples(tmp_path: Path) -
         "gemm.headline=512x512x512",
         "gemm.shapes=[]",
         'gemm.precisions=["fp32"]',
-        "measure.seconds=6",
+        "measure.seconds=10",
     )
     chosen = [part for setting in settings for part in ("--set", setting)]
-    flagperf(simulation, tmp_path, "run", "gemm", "--vendor", "nvidia", "--sample-seconds", "0.2", *chosen)
-    (row,) = recorded(tmp_path)["rows"]
+    for _ in range(3):  # on a busy machine the probe may come late, and the rules then refuse the figure
+        flagperf(simulation, tmp_path, "run", "gemm", "--vendor", "nvidia", "--sample-seconds", "0.3", *chosen)
+        (row,) = recorded(tmp_path)["rows"]
+        if row.get("power_problem") not in ("gap", "few_samples", "not_alone"):
+            break
     assert row.get("power") == pytest.approx(WATTS), row
     window = (row["window"]["ended_ns"] - row["window"]["began_ns"]) / 1e9
     assert row["energy"] == pytest.approx(WATTS * window / row["total_calls"], rel=0.05)
