@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
     same = throughput_ratio(turns["plain again"], turns["plain as well"])
     ratio = throughput_ratio(turns["plain"], turns["case"])
     yield Figure("glm_step_aa", str(same), "", None, f"plain over plain: {how}")
-    yield Figure("glm_step", str(ratio), f">= {TARGET}", ratio.high >= TARGET, f"throughput, case over plain: {how}")
+    yield Figure("glm_step", str(ratio), f">= {TARGET}", ratio.reaches(TARGET), f"throughput, case over plain: {how}")
 
 
 def _values() -> dict[str, Any]:

@@ -19,12 +19,15 @@ class Figure(msgspec.Struct, frozen=True):
     target: str
     """Empty for a figure that only stands beside another one."""
     passed: bool | None
+    """None where nothing was to be reached, or where the measurement does not decide it."""
     how: str
     details: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
-        return "-" if self.passed is None else "pass" if self.passed else "miss"
+        if self.passed is None:
+            return "open" if self.target else "-"
+        return "pass" if self.passed else "miss"
 
 
 class NotMeasured(Exception):
@@ -38,6 +41,12 @@ class MedianInterval(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.median:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    def reaches(self, target: float) -> bool | None:
+        """By the median. None where it is below and the interval is not: more rounds, or a calmer machine, decide."""
+        if self.median >= target:
+            return True
+        return None if self.high >= target else False
 
 
 def interleaved(programs: Mapping[str, Callable[[], T]], num_rounds: int) -> dict[str, list[T]]:

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from bench.measure import Figure, interleaved, median_interval, throughput_ratio
+from bench.measure import Figure, MedianInterval, interleaved, median_interval, throughput_ratio
 
 
 def test_median_interval_by_the_table_of_order_statistics():
@@ -47,9 +47,18 @@ def test_interleaved_turns_around_every_round():
     assert results == {"a": [1, 1, 1], "b": [2, 2, 2]}
 
 
-@pytest.mark.parametrize(("passed", "verdict"), [(True, "pass"), (False, "miss"), (None, "-")])
+@pytest.mark.parametrize(("passed", "verdict"), [(True, "pass"), (False, "miss"), (None, "open")])
 def test_verdict(passed, verdict):
     assert Figure("f", "1", "<= 2", passed, "by hand").verdict == verdict
+
+
+def test_a_figure_without_a_target_has_no_verdict():
+    assert Figure("f", "1", "", None, "by hand").verdict == "-"
+
+
+@pytest.mark.parametrize(("target", "reached"), [(0.9, True), (1.0, True), (1.05, None), (1.2, False)])
+def test_the_median_decides_and_a_wide_interval_does_not(target, reached):
+    assert MedianInterval(0.8, 1.0, 1.1).reaches(target) is reached
 
 
 def test_throughput_is_the_inverse_of_the_seconds_of_equal_work():
