@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 import sysconfig
 from pathlib import Path
@@ -34,6 +35,9 @@ settings.load_profile("default")
 # Before click 8.2, its runner mixes what is written to stderr into stdout unless it is told otherwise.
 if "mix_stderr" in inspect.signature(CliRunner).parameters:
     CliRunner.__init__ = functools.partialmethod(CliRunner.__init__, mix_stderr=False)
+
+# What tests start can be hung up, also where they run under nohup, which would be inherited.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Commands print as into a pipe: pytest-xdist gives its workers the width of a terminal, and CI may force color.
 for variable in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
