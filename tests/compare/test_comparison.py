@@ -8,8 +8,10 @@ from side_builders import runs, side, with_rows, with_run
 
 from flagperf.api import DataFile
 from flagperf.compare import Comparison, Contrast, Figure, Side, compare, parse_limit
+from flagperf.compare.conditions import differences
 from flagperf.errors import BadInput
-from flagperf.spec import Fact
+from flagperf.report.sections import compared
+from flagperf.spec import Environment, Fact
 from flagperf.store.run import Ending
 
 SLOW, FAST = [100.0, 101.0, 99.0], [120.0, 121.0, 119.5]
@@ -82,8 +84,13 @@ def test_runs_that_took_turns_are_compared_pair_by_pair() -> None:
 
 def test_a_pair_whose_other_run_failed_is_left_out() -> None:
     one, other = runs("one", [100.0, 150.0, 200.0], arm="A"), runs("two", [103.0, 154.4, 206.1], arm="B")
-    ratio = p_core(compare([side("A", one), side("B", other[1:])])).ratio
+    found = compare([side("A", one), side("B", other[1:])])
+    ratio = p_core(found).ratio
     assert ratio is not None and (ratio.method, ratio.num_runs) == ("paired", 2)
+    values = figure(found, "p_core").sides
+    assert ratio.value == pytest.approx(values[1].value / values[0].value)  # of the same runs
+    assert [run.id for run in found.sides[0].left_out] == [one[0].run.id]
+    assert "the other run of its pair has no results" in compared.sides(found, "en").facts[0].note
 
 
 def test_a_metric_that_some_runs_lack_counts_those_that_have_it() -> None:
@@ -166,6 +173,35 @@ def test_environment_and_software_are_named() -> None:
         ("environment", "os", ("Ubuntu 22.04.4 LTS", "Debian 12")),
         ("software", "python", ("3.10.14", "3.12.1")),
     ]
+
+
+def test_a_variable_or_package_that_one_side_has_is_a_difference() -> None:
+    plain = Environment({}, packages={"torch": "2.13.0"}, variables={})
+    other = Environment({}, packages={"torch": "2.13.0", "flash-attn": "2.9"}, variables={"OMP_NUM_THREADS": "1"})
+    sides = [
+        side(letter, [changed(each, nodes=(changed(node(), environment=environment),)) for each in runs(name, speeds)])
+        for letter, name, speeds, environment in (("A", "one", SLOW, plain), ("B", "two", FAST, other))
+    ]
+    assert [(each.name, each.values) for each in differences(sides)] == [
+        ("OMP_NUM_THREADS", ("", "1")),
+        ("flash-attn", ("", "2.9")),
+    ]
+
+
+def test_what_another_version_did_not_look_for_is_not_known() -> None:
+    plain = Environment({}, packages={}, variables={})
+    other = Environment({}, packages={"flash-attn": "2.9"}, variables={})
+    one = [changed(each, nodes=(changed(node(), environment=plain),)) for each in runs("one", SLOW)]
+    two = [changed(each, nodes=(changed(node(), environment=other),)) for each in runs("two", FAST)]
+    two = [with_run(each, flagperf_version="0.0.9") for each in two]
+    assert [each.name for each in differences([side("A", one), side("B", two)])] == ["flagperf"]
+
+
+def test_what_two_published_results_changed_is_a_difference() -> None:
+    one = MANIFEST.references[0]
+    other = changed(one, overrides="bs=96")
+    sides = [Side(letter, letter, reference=each, manifest=MANIFEST) for letter, each in (("A", one), ("B", other))]
+    assert [(each.name, each.values) for each in differences(sides)] == [("fix_hp", ("", "bs=96"))]
 
 
 def test_how_data_is_loaded_is_no_other_data() -> None:

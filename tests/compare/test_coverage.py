@@ -46,6 +46,8 @@ def pairs(source: random.Random, truth: float, count: int) -> Ratio:
     [
         ("3 and 3 runs", lambda source, truth: groups(source, truth, (3, 3), (0.01, 0.01))),
         ("5 and 5 runs", lambda source, truth: groups(source, truth, (5, 5), (0.02, 0.02))),
+        ("2 and 10 runs, the two noisier", lambda source, truth: groups(source, truth, (2, 10), (0.04, 0.01))),
+        ("5 and 2 runs, the two noisier", lambda source, truth: groups(source, truth, (5, 2), (0.01, 0.05))),
         ("10 and 4 runs, one side noisier", lambda source, truth: groups(source, truth, (10, 4), (0.01, 0.04))),
         ("6 pairs that drift", lambda source, truth: pairs(source, truth, 6)),
     ],

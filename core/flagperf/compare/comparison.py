@@ -11,7 +11,7 @@ from flagperf.compare.figures import Figure, Rules, figures
 from flagperf.compare.limits import Judgement, Limit, check_limits, judge_limits
 from flagperf.compare.obstacles import obstacles, refuse_mixture, refuse_other_cases
 from flagperf.compare.rows import RowComparison, compare_rows
-from flagperf.compare.side import Side, pairs_of
+from flagperf.compare.side import Side, pairs_of, whole_pairs
 from flagperf.compare.steps import InsideRuns, inside_runs
 from flagperf.compare.verdict import MARGIN
 from flagperf.errors import BadInput
@@ -47,6 +47,7 @@ def compare(
         refuse_mixture(side)
     refuse_other_cases(sides)
     _refuse_repeated(sides)
+    sides = whole_pairs(sides)
     check_limits(limits, sides[0])
     baseline, *others = sides
     found = {side.letter: tuple(obstacles(baseline, side)) for side in others}

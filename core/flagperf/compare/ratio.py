@@ -1,7 +1,8 @@
 """How many times one side is of the other, with a 95 % interval. The run is the unit: steps inside a run are alike.
 
 With y = ln(value), d is the difference of the means, SE^2 = s_A^2 / n_A + s_B^2 / n_B with Welch's degrees of freedom,
-and the interval is exp(d -+ t * SE). Runs that took turns on one machine are compared pair by pair.
+and the interval is exp(d -+ t * SE); of two runs against more, the degrees are fewer. Runs that took turns on one
+machine are compared pair by pair.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from flagperf.metrics.student import quantile
 
 TWO_SIDED = 0.05
 """Of a 95 % interval."""
+
+DEGREES_OF_TWO = 1.5
+"""At most, of two runs against more. Two that happen to be close pass for a steady side: by Welch's own degrees, 89 %
+of the intervals of 2 against 10 runs contain the truth, where the two vary four times as much; by these 93 %."""
 
 MOST = 600.0
 """Half-width of the logarithm of a ratio: what is wider says nothing either."""
@@ -59,6 +64,8 @@ def ratio_of(baseline: Sequence[float], other: Sequence[float]) -> Ratio:
         return Ratio(value, num_runs=num_runs)
     parts = [(_variance(each), len(each)) for each in (ours, others)]
     error, degrees = welch([(variance / count, count - 1) for variance, count in parts])
+    if num_runs == 2 and len(ours) != len(others):
+        degrees = min(degrees, DEGREES_OF_TWO)
     deviation = math.sqrt(sum(variance for variance, _ in parts) / 2)
     apart = max(halves_apart(ours), halves_apart(others))
     return with_interval(Ratio(value, "welch", error, degrees, deviation, num_runs, apart))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
+
 import msgspec
 
 from flagperf.spec import Manifest, PublishedResult
@@ -19,7 +21,7 @@ class Side(msgspec.Struct, frozen=True):
     runs: tuple[RecordedRun, ...] = ()
     """With results, in the order of running."""
     left_out: tuple[Run, ...] = ()
-    """Without results."""
+    """Without results; or with, where the other run of the pair has none."""
     reference: PublishedResult | None = None
     manifest: Manifest | None = None
     """Of a reference."""
@@ -34,6 +36,21 @@ class Side(msgspec.Struct, frozen=True):
     @property
     def is_simulated(self) -> bool:
         return any(recorded.run.simulated for recorded in self.runs)
+
+
+def whole_pairs(sides: Sequence[Side]) -> list[Side]:
+    """Two sides that took turns, without the runs whose pair is not whole: values and their ratio are of the same runs.
+    Other sides as they are."""
+    pairs = pairs_of(*sides) if len(sides) == 2 else []
+    if not pairs:
+        return list(sides)
+    return [_only(side, {pair[index].id for pair in pairs}) for index, side in enumerate(sides)]
+
+
+def _only(side: Side, ids: Set[str]) -> Side:
+    kept = tuple(recorded for recorded in side.runs if recorded.run.id in ids)
+    others = tuple(recorded.run for recorded in side.runs if recorded.run.id not in ids)
+    return msgspec.structs.replace(side, runs=kept, left_out=(*side.left_out, *others))
 
 
 def pairs_of(baseline: Side, other: Side) -> list[tuple[Run, Run]]:

@@ -103,6 +103,8 @@ def _left_out(side: Side, lang: Lang) -> list[str]:
 def _ended(run: Run, lang: Lang) -> str:
     if run.ending is None:
         return say("with_remark", lang, text=run.id, remark=say("no_ending", lang))
+    if run.has_results:
+        return say("with_remark", lang, text=run.id, remark=say("compare_unpaired", lang))
     why = words(usable(run.ending.message, run.ending.reason), lang)
     return say("with_remark", lang, text=run.id, remark=say("ended", lang, status=run.ending.status, why=why))
 
