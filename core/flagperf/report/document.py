@@ -263,6 +263,7 @@ class Headline(msgspec.Struct, frozen=True):
     """What a report is about, how it ended and what came out, on one card."""
 
     title: str
+    """Empty if a heading above it says it."""
     facts: tuple[Fact, ...]
     status: Status | None = None
     reason: str = ""

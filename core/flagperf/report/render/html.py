@@ -217,8 +217,9 @@ class _Page:
             f"<div><dt>{escape(fact.label)}</dt><dd>{cell_html(fact.cell, self.remarks)}</dd></div>"
             for fact in block.facts
         )
+        title = f"<{tag}>{escape(block.title)}</{tag}>" if block.title else ""
         parts = [
-            f'<div class="head"><{tag}>{escape(block.title)}</{tag}>{status}</div>',
+            f'<div class="head">{title}{status}</div>' if title or status else "",
             f'<dl class="traits">{traits}</dl>' if traits else "",
             f'<p class="reason">{escape(block.reason)}</p>' if block.reason else "",
             *(f'<p class="caution">{escape(caution)}</p>' for caution in block.cautions),
