@@ -311,6 +311,31 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
         assert "Bars" not in text and "Title" not in text
 
 
+def named_chart(count: int) -> doc.Chart:
+    points = tuple((float(place + 1), 2.0) for place in range(count))
+    return one_chart(
+        series=(doc.Series("a", points, names=tuple(f"<b>{place}" for place in range(count))),), marks=True
+    )
+
+
+def test_few_named_points_have_numbers_and_their_names_below() -> None:
+    page = body(named_chart(2))
+    assert page.count("<title>&lt;b&gt;0</title>") == 1 and page.count("<title>") == 2
+    assert '<ol class="points"><li>&lt;b&gt;0</li><li>&lt;b&gt;1</li></ol>' in page
+    assert len(re.findall(r"<text[^>]*>[12]</text>", page.partition("var(--muted)")[2])) >= 2
+
+
+def test_many_named_points_have_titles_alone() -> None:
+    page = body(named_chart(40))
+    assert page.count("<title>") == 40 and "points" not in page
+
+
+def test_a_named_point_that_cannot_be_drawn_takes_no_name_from_another() -> None:
+    series = doc.Series("a", ((1.0, 0.0), (2.0, 3.0)), names=("zero", "three"))
+    page = body(one_chart(series=(series,), marks=True, log_y=True))
+    assert "zero" not in page and "<title>three</title>" in page and "<li>three</li>" in page
+
+
 @pytest.mark.parametrize(
     ("values", "numbers"),
     [

@@ -131,6 +131,8 @@ class Series(msgspec.Struct, frozen=True):
     """x, lowest and highest: the extremes where a point stands for many values."""
     is_limit: bool = False
     """A bound or a reference, not something measured here: dashed, also among points."""
+    names: tuple[str, ...] = ()
+    """What each point is, where they are more than a course."""
 
 
 class Band(msgspec.Struct, frozen=True):
