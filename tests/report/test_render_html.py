@@ -12,7 +12,7 @@ from flagperf.report import document as doc
 from flagperf.report.render.charts import chart_svg, histogram_svg
 from flagperf.report.render.html import to_html
 
-VOID = ("meta", "link", "br", "img", "input")
+VOID = ("meta", "link", "br", "wbr", "img", "input")
 
 
 class Tags(HTMLParser):
@@ -146,8 +146,27 @@ def test_only_http_is_a_link(url: str, is_link: bool) -> None:
 def test_a_long_address_in_a_table_has_its_end_and_the_whole_where_one_points_at_it() -> None:
     path = "training/nvidia/llama2_70B-megatron/README.md"
     page = table(doc.Link(path, f"https://example.com/{path}"))
-    assert f'title="{path}">…/llama2_70B-megatron/README.md</a>' in page
+    assert f'title="{path}">…/llama2_70B-megatron/README.md</a>' in page.replace("<wbr>", "")
     assert f">{path}</a>" in body(doc.Bullets((doc.Link(path, f"https://example.com/{path}"),)))
+
+
+@pytest.mark.parametrize(
+    ("paths", "shown"),
+    [
+        (("base/fp16/nvidia/README.md", "base/fp32/nvidia/README.md"), ["fp16", "fp32"]),
+        (("base/fp16/a", "base/fp32/b"), ["fp16/a", "fp32/b"]),
+        (("base/a", "base/a/b"), ["base/a", "base/a/b"]),
+        (("base/a", "base/a"), ["base/a", "base/a"]),
+    ],
+)
+def test_sources_in_a_cell_have_what_tells_them_apart(paths: tuple[str, ...], shown: list[str]) -> None:
+    page = table(doc.Links(tuple(doc.Link(path, f"https://example.com/{path}") for path in paths)))
+    assert re.findall(r">([^<>]*)</a>", page.replace("<wbr>", "")) == shown
+    assert all(f'href="https://example.com/{path}"' in page for path in paths)
+
+
+def test_heads_may_be_wrapped_between_parts_of_a_name() -> None:
+    assert "<th>gemm_<wbr>fp16_<wbr>all</th>" in body(doc.Table((doc.Head("gemm_fp16_all"),), ((doc.Text("x"),),)))
 
 
 def test_columns_of_numbers_are_aligned_and_empty_ones_left_out() -> None:
@@ -290,6 +309,31 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
             word in text for word in ("Case", "careful", "succeeded", "12.5 samples/s", "12 to 13", "More", "inside")
         )
         assert "Bars" not in text and "Title" not in text
+
+
+def named_chart(count: int) -> doc.Chart:
+    points = tuple((float(place + 1), 2.0) for place in range(count))
+    return one_chart(
+        series=(doc.Series("a", points, names=tuple(f"<b>{place}" for place in range(count))),), marks=True
+    )
+
+
+def test_few_named_points_have_numbers_and_their_names_below() -> None:
+    page = body(named_chart(2))
+    assert page.count("<title>&lt;b&gt;0</title>") == 1 and page.count("<title>") == 2
+    assert '<ol class="points"><li>&lt;b&gt;0</li><li>&lt;b&gt;1</li></ol>' in page
+    assert len(re.findall(r"<text[^>]*>[12]</text>", page.partition("var(--muted)")[2])) >= 2
+
+
+def test_many_named_points_have_titles_alone() -> None:
+    page = body(named_chart(40))
+    assert page.count("<title>") == 40 and "points" not in page
+
+
+def test_a_named_point_that_cannot_be_drawn_takes_no_name_from_another() -> None:
+    series = doc.Series("a", ((1.0, 0.0), (2.0, 3.0)), names=("zero", "three"))
+    page = body(one_chart(series=(series,), marks=True, log_y=True))
+    assert "zero" not in page and "<title>three</title>" in page and "<li>three</li>" in page
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +14,16 @@ from side_builders import runs, side, with_rows, with_run
 
 from flagperf.compare import Comparison, Side, compare, parse_limit
 from flagperf.metrics import MeasuredRow
-from flagperf.report import comparison_report, comparison_to_csv, comparison_to_json, to_markdown, to_terminal
-from flagperf.report.document import Bullets, Heading, Table
+from flagperf.report import (
+    comparison_report,
+    comparison_to_csv,
+    comparison_to_json,
+    comparison_web_page,
+    to_html,
+    to_markdown,
+    to_terminal,
+)
+from flagperf.report.document import Bullets, Facts, Heading, Headline, Intervals, Table
 from flagperf.spec import Fact
 from flagperf.store.run import Ending
 from flagperf.units import GIB
@@ -51,6 +60,34 @@ def test_what_is_incomparable_is_said_before_any_number() -> None:
     shown = to_terminal(document, width=160)
     assert shown.index("profile is standard in A, tiny in B") < shown.index("p_core")
     assert "faster" not in shown
+
+
+def test_a_page_with_charts_has_what_differs_above_the_card(found: Comparison) -> None:
+    kinds = [type(block) for block in comparison_web_page(found).blocks]
+    assert kinds[:3] == [Headline, Facts, Heading], "the title and the sides"
+    assert kinds.index(Table) < kinds.index(Headline, 1) < kinds.index(Intervals)
+    page = to_html(comparison_web_page(found))
+    assert page.index("Debian") < page.index("1.202") and page.count("<h1>") == 1
+
+
+def test_sides_that_are_not_comparable_have_no_card(found: Comparison) -> None:
+    other = side("C", runs("four", FAST, profile="tiny"))
+    alone, both = (compare([found.sides[0], *sides]) for sides in ([other], [found.sides[1], other]))
+    (head,) = [block for block in comparison_web_page(alone).blocks if isinstance(block, Headline)]
+    assert "profile is standard in A, tiny in C" in head.cautions[0] and not head.figures
+    _, card = [block for block in comparison_web_page(both).blocks if isinstance(block, Headline)]
+    assert card.figures and all(figure.label.endswith(", B / A") for figure in card.figures)
+
+
+@pytest.mark.parametrize(("lang", "title"), [("en", "What differs: environment"), ("zh", "不同之处：环境")])
+def test_titles_name_the_subjects_that_differ(found: Comparison, lang: Any, title: str) -> None:
+    bare = title.partition(": " if lang == "en" else "：")[2]
+    for document, wanted in (
+        (comparison_report(found, lang), title),
+        (comparison_web_page(found, lang), bare.capitalize()),
+    ):
+        (table,) = [block for block in document.blocks if isinstance(block, Table) and "Debian" in str(block.rows)]
+        assert table.title == wanted
 
 
 def test_undecided_says_how_many_runs_would_decide() -> None:

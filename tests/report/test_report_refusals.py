@@ -40,7 +40,8 @@ def test_different_cases_or_versions_of_a_case():
 
 
 def test_different_vendors():
-    assert "one vendor" in refusal(recorded(), cpu_run())
+    message = refusal(recorded(), cpu_run())
+    assert "one vendor" in message and "`flagperf compare`" in message
 
 
 def test_simulated_run_and_a_simulated_one_beside_a_real_one():

@@ -308,3 +308,14 @@ def test_the_roofline_has_the_roof_of_the_card():
     points, roof = chart.series
     assert points.points == ((4.0, 4.0),)
     assert roof.points == ((4.0, 4.0), (10.0, 10.0))
+    assert chart.title == "Roofline"
+
+
+@pytest.mark.parametrize(("lang", "title"), [("en", "Rate over intensity"), ("zh", "速率与计算强度")])
+def test_without_a_peak_it_is_no_roofline_and_every_point_is_named(lang, title):
+    work, limits = {"flops": 4 * 10**9, "bytes": 10**9}, {"flops": "fp32"}
+    labels = {"operator": "mm", "group": "matmul", "dtype": "fp32"}
+    rows = [row(labels={**labels, "library": name}, work=work, limits=limits) for name in ("eager", "compile")]
+    chart = next(block for block in row_charts(run_of(*rows), lang) if isinstance(block, Chart))
+    (points,) = chart.series
+    assert (chart.title, points.names) == (title, ("mm eager", "mm compile")), "what tells them apart"

@@ -23,7 +23,8 @@ PAGES = (
     "base",
     "operators",
 )
-PHONE, DESKTOP = 390, 1280
+PHONE, DESKTOP, PAPER = 390, 1280, 718
+"""In pixels; of A4 without its margins."""
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -116,6 +117,30 @@ def test_a_printed_page_shows_what_is_folded(chromium: Any, tmp_path: Path) -> N
     assert visit.page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert visit.page.pdf(format="A4")[:5] == b"%PDF-"
     visit.context.close()
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ["gemm", "aquila_33b"])
+def test_wide_tables_fit_on_paper(name: str, lang: str, chromium: Any, tmp_path: Path) -> None:
+    """Those of published results, with the most columns. Nothing scrolls there."""
+    path = tmp_path / "page.html"
+    path.write_text(html_page(name, lang=lang))
+    visit = Visit(chromium, str(path))
+    visit.unfold()
+    visit.page.emulate_media(media="print")
+    visit.page.set_viewport_size({"width": PAPER, "height": 1000})
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == PAPER
+    assert visit.page.evaluate(WIDER_THAN_THEIR_BOX) == []
+    assert visit.page.evaluate(MOST_LINES_OF_A_LINK) <= 3, "sources are not wrapped at a few letters"
+    visit.context.close()
+
+
+WIDER_THAN_THEIR_BOX = """() => [...document.querySelectorAll('table')]
+  .filter((table) => table.scrollWidth > table.parentElement.clientWidth + 1)
+  .map((table) => table.tHead.innerText)"""
+
+MOST_LINES_OF_A_LINK = """() => Math.max(...[...document.querySelectorAll('td > a')].map(
+  (link) => link.getBoundingClientRect().height / parseFloat(getComputedStyle(link).lineHeight)))"""
 
 
 @pytest.mark.parametrize(

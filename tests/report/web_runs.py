@@ -30,12 +30,13 @@ MODELS = {
     "aquila_33b": "094502Z",
     "simulated": "094653Z",
     "failed": "094518Z",
+    "gemm": "001044Z",
 }
 """A name -> the time of its bundle."""
 
 
 def bundle_path(name: str) -> Path:
-    (path,) = BUNDLES.glob(f"*{MODELS[name]}*")
+    (path,) = BUNDLES.parent.glob(f"v1*/*{MODELS[name]}*")
     return path
 
 

@@ -153,7 +153,8 @@ def test_ticked_rows_are_side_by_side_without_a_verdict(chromium: Any, sites: di
     assert "B / A = 1.042" in said and "adapter" in said
     ids = f"{published} {of_time('distilbert')} {of_time('simulated')}"
     assert visit.page.inner_text("pre") == f"flagperf compare {ids} --allow-simulated"
-    assert not re.search(r"\b(faster|slower|better|worse)\b", said.partition("These are differences")[0])
+    assert not re.search(r"\b(faster|slower|better|worse)\b", said), "a published number never gets a verdict"
+    assert "without a verdict on published numbers" in said
     visit.page.get_by_role("button", name="All rows").click()
     assert visit.page.locator(".rows").is_visible()
     visit.check()
@@ -176,6 +177,45 @@ def test_what_does_not_differ_is_not_listed(chromium: Any, sites: dict[str, Path
     said = visit.page.inner_text(".comparison")
     assert "Not comparable" not in said
     assert "What differs: hardware" in said and "What differs: precision" not in said
+    visit.context.close()
+
+
+def test_only_runs_are_promised_a_verdict(chromium: Any, sites: dict[str, Path]) -> None:
+    visit = Board(chromium, sites["en"])
+    visit.tick(of_time("distilbert"), next(BUNDLES.glob("*094508Z*")).name)
+    visit.compare()
+    assert "this command says what is faster" in visit.page.inner_text(".comparison .foot")
+    visit.context.close()
+
+
+def test_changes_of_published_results_are_among_what_differs(chromium: Any, sites: dict[str, Path]) -> None:
+    visit = Board(chromium, sites["en"])
+    visit.choose("case", "distilbert")
+    published = "published:distilbert-nvidia-a100-sxm4-40gb-1x"
+    visit.tick(f"{published}1-fp32-bs=96-lr=1.5e-4", f"{published}8-fp32", of_time("distilbert"))
+    visit.compare()
+    said = visit.page.inner_text(".comparison")
+    assert said.index("What differs: configuration") < said.index("changes from the profile") < said.index("Results")
+    line = visit.page.locator(".sides tr", has_text="changes from the profile")
+    assert line.locator("td").all_inner_texts() == ["bs=96, lr=1.5e-4", "–", "–"]
+    visit.context.close()
+
+
+def test_a_run_that_failed_and_when_are_seen_without_scrolling(chromium: Any, sites: dict[str, Path]) -> None:
+    visit = Board(chromium, sites["en"])
+    visit.look(DESKTOP, "light")
+    for case in ("", "distilbert"):
+        visit.choose("case", case)
+        row = visit.page.locator(".rows tr", has=visit.page.locator(f'[data-name="{of_time("failed")}"]'))
+        badge = row.locator(".card-cell .pill")
+        assert badge.inner_text() != "" and badge.get_attribute("title"), "why it ended so"
+        assert row.bounding_box()["height"] < 90, "no text stretches it"
+        date = row.locator("td", has_text=re.compile("^2026-11-17$"))
+        assert date.bounding_box()["x"] + date.bounding_box()["width"] < DESKTOP - 20
+        other = visit.page.locator(".rows tr", has=visit.page.locator(f'[data-name="{of_time("distilbert")}"]'))
+        assert other.locator(".card-cell .pill").count() == 0, "one that succeeded"
+    visit.look(PHONE, "light")
+    assert row.locator("td.status .sub").is_visible() and not badge.is_visible(), "there it is read, once"
     visit.context.close()
 
 

@@ -131,6 +131,8 @@ class Series(msgspec.Struct, frozen=True):
     """x, lowest and highest: the extremes where a point stands for many values."""
     is_limit: bool = False
     """A bound or a reference, not something measured here: dashed, also among points."""
+    names: tuple[str, ...] = ()
+    """What each point is, where they are more than a course."""
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -263,6 +265,7 @@ class Headline(msgspec.Struct, frozen=True):
     """What a report is about, how it ended and what came out, on one card."""
 
     title: str
+    """Empty if a heading above it says it."""
     facts: tuple[Fact, ...]
     status: Status | None = None
     reason: str = ""

@@ -14,7 +14,7 @@ function comparison(chosen) {
     ...(found.length ? [element('div', { class: 'caution' }, element('strong', {}, text('label.compare_obstacles')), element('ul', {}, ...found.map((each) => element('li', {}, each))))] : []),
     element('div', { class: 'box' }, element('table', { class: 'sides' }, sidesHead(sides),
       ...SUBJECTS.map((subject) => differences(sides, subject)), results(sides))),
-    element('p', { class: 'foot' }, text('site.no_verdict')),
+    element('p', { class: 'foot' }, text(sides.some(({ row }) => row.status === 'published') ? 'site.no_verdict_published' : 'site.no_verdict')),
     element('pre', {}, command(sides)),
   ];
 }
@@ -74,7 +74,15 @@ function differences(sides, subject) {
     if (new Set(values.filter((value) => value !== null)).size < 2) return [];
     return [line(name.slice(subject.length + 1), values.map((value) => element('td', { class: value === null ? 'none' : '' }, value ?? '–')))];
   });
+  if (subject === 'configuration') lines.unshift(...changes(sides));
   return section(text('site.differs', { subject: text(`label.compare_${subject}`) }), sides, lines);
+}
+
+// Of a published result, all that is known of its configuration.
+function changes(sides) {
+  const values = sides.map(({ row }) => plain(row, 'changes') || '');
+  if (!sides.some(({ row }) => row.status === 'published') || new Set(values).size < 2) return [];
+  return [line(text('site.changes'), values.map((value) => element('td', { class: value ? '' : 'none' }, value || '–')))];
 }
 
 function results(sides) {

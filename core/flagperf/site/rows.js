@@ -1,6 +1,7 @@
 // The table: heads, rows and cells, drawn as the reader comes to them.
 
-const PLAIN_COLUMNS = ['card', 'case', 'grade', 'shape', 'precision', 'profile', 'main', 'metrics', 'status', 'created', 'name'];
+// What comes after the metrics of a case may be off screen: that a run did not succeed is said below its card too.
+const PLAIN_COLUMNS = ['card', 'case', 'created', 'grade', 'shape', 'precision', 'profile', 'main', 'metrics', 'status', 'name'];
 const BATCH = 40;
 const DOTS = { recomputable: '●●●', logged: '●●○', typed_by_hand: '●○○' };
 
@@ -103,7 +104,7 @@ function rowElement(row) {
 
 const CELLS = {
   card: (row) => element('td', { class: 'short card-cell' }, titled(row),
-    element('div', { class: 'sub' }, row.vendor, ...labels(row))),
+    element('div', { class: 'sub' }, row.vendor, ...labels(row)), hasFailed(row) ? element('div', {}, statusPill(row)) : ''),
   case: (row) => element('td', { class: 'short' }, element('button', { type: 'button', class: 'link', onclick: () => setFilter('case', row.case) }, row.case)),
   shape: (row) => element('td', { class: 'short' }, row.shape),
   precision: (row) => element('td', { class: 'short' }, row.precision),
@@ -113,7 +114,7 @@ const CELLS = {
     if (!found) return element('td', { class: 'num none' }, '–');
     return element('td', { class: 'num' }, element('strong', {}, found.figure.text), ` ${found.metric.unit}`, element('div', { class: 'sub' }, found.metric.name, ...marks(found.figure)));
   },
-  status: (row) => element('td', { class: row.status === 'published' ? 'none' : 'short' }, statusPill(row), element('div', { class: 'sub wrap' }, plain(row, 'reason') || '')),
+  status: (row) => element('td', { class: row.status === 'published' ? 'none' : 'short status' }, statusPill(row), plain(row, 'reason') ? element('div', { class: 'sub' }, plain(row, 'reason')) : ''),
   grade: (row) => element('td', { class: 'short' }, gradeOf(row)),
   created: (row) => element('td', { class: row.created ? 'short' : 'none' }, row.created.slice(0, 10) || '–'),
   name: (row) => element('td', { class: 'source' }, sourceOf(row), element('div', { class: 'sub' }, plain(row, 'tags') || '', plain(row, 'note') ? element('div', {}, plain(row, 'note')) : '')),
@@ -134,9 +135,14 @@ function labels(row) {
   return names.map((name) => element('span', { class: name === 'published' ? 'tag' : 'mark', title: name === 'unverified' ? plain(row, 'problem') : undefined }, text(name === 'published' ? 'site.published' : `site.label_${name}`)));
 }
 
+function hasFailed(row) {
+  return !['succeeded', 'published'].includes(row.status);
+}
+
+// Why it ended so is long: a reader sees it where they point at it, on a phone below it, and on the page of the run.
 function statusPill(row) {
   if (row.status === 'published') return '–';
-  return element('span', { class: `pill ${row.status === 'succeeded' ? 'good' : 'bad'}` }, facetText('status', row.status));
+  return element('span', { class: `pill ${hasFailed(row) ? 'bad' : 'good'}`, title: plain(row, 'reason') || undefined }, facetText('status', row.status));
 }
 
 function gradeOf(row) {

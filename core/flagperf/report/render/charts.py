@@ -1,6 +1,6 @@
 """Charts as SVG, drawn by Vega-Lite (vl-convert). What is drawn are marks and numbers: titles, legends and remarks are
-HTML, so that they wrap, and no text of a run reaches the drawing. Colors are variables of the page's style, which dark
-mode changes.
+HTML, so that they wrap, and no text of a run reaches the drawing, but for the names of points, which are put there
+escaped, as titles. Colors are variables of the page's style, which dark mode changes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from flagperf.report import document as doc
+from flagperf.report.render.html_cells import escape
 
 WIDTH, HEIGHT = 380, 212
 """In pixels, with axes. A phone shows it nearly so."""
 
 NUM_COLORS = 6
+MOST_NUMBERED = 12
+"""So many named points have a number beside them, and their names below the drawing."""
 Layer = dict[str, Any]
 
 _PLACES = re.compile(r'(?: d="|translate\()[^")]*')
 _DIGITS = re.compile(r"(\d+\.\d)\d+")
+_NAMED = re.compile(r'<path aria-label="(\d+)"([^>]*)/>')
 _UNUSED = re.compile(r' (?:aria-[a-z]+|role|class|pointer-events|font-family)="[^"]*"')
 _EMPTY = re.compile(r'<path d="(?:M0,0h-?[\d.]+v-?[\d.]+h-?[\d.]+Z)?"(?: display="none")?/>')
 
@@ -29,7 +33,18 @@ def color(index: int) -> str:
 
 
 def chart_svg(chart: doc.Chart) -> str:
-    return _svg([*_bands(chart), *_ranges(chart), *_lines(chart)], _x_axis(chart), _y_axis(chart))
+    layers = [*_bands(chart), *_ranges(chart), *_lines(chart), *_numbers(chart)]
+    return _svg(layers, _x_axis(chart), _y_axis(chart), named_points(chart))
+
+
+def named_points(chart: doc.Chart) -> list[str]:
+    """The names of those that are drawn, in order."""
+    return [
+        name
+        for series in chart.series
+        for (x, y), name in zip(series.points, series.names, strict=False)
+        if _is_shown(chart, x, y)
+    ]
 
 
 def histogram_svg(block: doc.Histogram) -> str:
@@ -137,10 +152,25 @@ def _ranges(chart: doc.Chart) -> Iterator[Layer]:
 
 
 def _lines(chart: doc.Chart) -> Iterator[Layer]:
+    num_named = 0
     for index, series in enumerate(chart.series):
         rows = [{"x": x, "y": y} for x, y in series.points if _is_shown(chart, x, y)]
-        if rows:
+        if rows and series.names:
+            numbered = [{**row, "number": number} for number, row in enumerate(rows, start=num_named)]
+            num_named += len(rows)
+            yield _layer(numbered, {**_mark(chart, series, index, len(rows)), "aria": True}, "x", "y", "description")
+        elif rows:
             yield _layer(rows, _mark(chart, series, index, len(rows)), "x", "y")
+
+
+def _numbers(chart: doc.Chart) -> Iterator[Layer]:
+    """Beside points that are named below the drawing."""
+    points = [(x, y) for series in chart.series if series.names for x, y in series.points if _is_shown(chart, x, y)]
+    if 0 < len(points) <= MOST_NUMBERED:
+        rows = [{"x": x, "y": y, "number": number} for number, (x, y) in enumerate(points, start=1)]
+        yield _layer(
+            rows, {"type": "text", "dx": 8, "dy": -6, "fontSize": 10.5, "color": "var(--muted)"}, "x", "y", "text"
+        )
 
 
 def _mark(chart: doc.Chart, series: doc.Series, index: int, num_points: int) -> Layer:
@@ -178,7 +208,7 @@ _AXIS = {
 _CONFIG = {"view": {"stroke": None}, "axis": _AXIS, "aria": False, "background": None, "font": "sans-serif"}
 
 
-def _svg(layers: Sequence[Layer], x_axis: Layer, y_axis: Layer) -> str:
+def _svg(layers: Sequence[Layer], x_axis: Layer, y_axis: Layer, names: Sequence[str] = ()) -> str:
     import vl_convert  # lazy: half a second, and optional
 
     spec = {
@@ -190,13 +220,17 @@ def _svg(layers: Sequence[Layer], x_axis: Layer, y_axis: Layer) -> str:
         "config": _CONFIG,
         "layer": [_with_encoding(layer, x_axis, y_axis) for layer in layers],
     }
-    return _small(vl_convert.vegalite_to_svg(spec))
+    drawn = vl_convert.vegalite_to_svg(spec)
+    return _small(
+        _NAMED.sub(lambda found: f"<path{found[2]}><title>{escape(names[int(found[1])])}</title></path>", drawn)
+    )
 
 
 def _with_encoding(layer: Layer, x_axis: Layer, y_axis: Layer) -> Layer:
     axes = {"x": {"field": "x", **x_axis}, "y": {"field": "y", **y_axis}}
     ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    encoding = {channel: {**axes, **ends}[channel] for channel in layer["channels"]}
+    numbers = {channel: {"field": "number", "type": "nominal"} for channel in ("text", "description")}
+    encoding = {channel: {**axes, **ends, **numbers}[channel] for channel in layer["channels"]}
     return {"data": layer["data"], "mark": layer["mark"], "encoding": encoding}
 
 

@@ -21,7 +21,10 @@ from flagperf.report.render.html_cells import (
     column_class,
     escape,
     link_html,
+    links_html,
+    may_break,
     not_available,
+    short_path,
     text_of,
 )
 from flagperf.report.render.html_figures import Figure, figure_html
@@ -39,6 +42,8 @@ POLICY = "; ".join(
 )
 WHOLE_VALUE = 22
 """Shorter values are never wrapped."""
+MANY_COLUMNS = 10
+"""A table of more is printed in smaller type."""
 LANGUAGE = {"en": "en", "zh": "zh-CN"}
 
 
@@ -187,7 +192,8 @@ class _Page:
         kinds = {index: column_class(cells) for index, cells in enumerate(columns) if _says_something(cells)}
         heads = "".join(_head(block.heads[index], kind) for index, kind in kinds.items())
         rows = "".join(f"<tr>{self._row(row, kinds)}</tr>" for row in block.rows)
-        table = f'<div class="box"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        many = ' class="many"' if len(kinds) > MANY_COLUMNS else ""
+        table = f'<div class="box"><table{many}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
         remark = f'<p class="remark">{escape(block.remark)}</p>' if block.remark else ""
         if block.collapsed:
             return self._fold(f"{block.title} ({len(block.rows)})", table + remark)
@@ -200,7 +206,9 @@ class _Page:
 
     def _table_cell(self, cell: doc.TableCell) -> str:
         if isinstance(cell, doc.Link):
-            return link_html(cell.text, cell.url, short=True)
+            return link_html(cell.text, cell.url, short_path(cell.text))
+        if isinstance(cell, doc.Links):
+            return links_html(cell.links)
         return cell_html(cell, self.remarks)
 
     # --- the head of the page ---
@@ -217,8 +225,9 @@ class _Page:
             f"<div><dt>{escape(fact.label)}</dt><dd>{cell_html(fact.cell, self.remarks)}</dd></div>"
             for fact in block.facts
         )
+        title = f"<{tag}>{escape(block.title)}</{tag}>" if block.title else ""
         parts = [
-            f'<div class="head"><{tag}>{escape(block.title)}</{tag}>{status}</div>',
+            f'<div class="head">{title}{status}</div>' if title or status else "",
             f'<dl class="traits">{traits}</dl>' if traits else "",
             f'<p class="reason">{escape(block.reason)}</p>' if block.reason else "",
             *(f'<p class="caution">{escape(caution)}</p>' for caution in block.cautions),
@@ -284,7 +293,7 @@ def _says_something(cells: Sequence[doc.TableCell]) -> bool:
 
 def _head(head: doc.Head, kind: str) -> str:
     classes = " ".join(filter(None, [kind if kind == "num" else "", "star" if head.headline else ""]))
-    title = ("*" if head.headline else "") + escape(head.title)
+    title = ("*" if head.headline else "") + may_break(escape(head.title))
     return f'<th class="{classes}">{title}</th>' if classes else f"<th>{title}</th>"
 
 

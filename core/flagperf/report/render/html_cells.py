@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -63,15 +64,44 @@ def cell_html(cell: doc.TableCell, remarks: Remarks) -> str:
             return ", ".join(link_html(link.text, link.url) for link in links)
 
 
-def link_html(text: str, url: str, *, short: bool = False) -> str:
-    """Other addresses than http and https are shown, not linked. A short one has the end of its path, and all of it
-    where a reader points at it."""
+def link_html(text: str, url: str, shown: str = "") -> str:
+    """Other addresses than http and https are shown, not linked. Of one with another text than its own, a reader sees
+    its own where they point at it."""
     if not is_web_address(url):
         return escape(text)
-    shown, title = text, ""
-    if short and len(text) > LONG_TEXT and text.count("/") > 2:
-        shown, title = "…/" + "/".join(text.rsplit("/", 2)[1:]), f' title="{escape(text)}"'
-    return f'<a href="{escape(url)}" rel="noopener noreferrer"{title}>{escape(shown)}</a>'
+    title = f' title="{escape(text)}"' if shown and shown != text else ""
+    inside = may_break(escape(shown)) if shown else escape(text)
+    return f'<a href="{escape(url)}" rel="noopener noreferrer"{title}>{inside}</a>'
+
+
+def links_html(links: Sequence[doc.Link]) -> str:
+    """Several sources of one row, by what tells their paths apart."""
+    shown = told_apart([link.text for link in links])
+    return ", ".join(link_html(link.text, link.url, text) for link, text in zip(links, shown, strict=True))
+
+
+def short_path(text: str) -> str:
+    """The end of a long one."""
+    return "…/" + "/".join(text.rsplit("/", 2)[1:]) if len(text) > LONG_TEXT and text.count("/") > 2 else text
+
+
+def told_apart(texts: Sequence[str]) -> list[str]:
+    """`fp16` of `base/fp16/README.md` beside `base/fp32/README.md`; the ends of paths if nothing is left of one."""
+    paths = [text.split("/") for text in texts]
+    first, last = _num_equal(paths), _num_equal([path[::-1] for path in paths])
+    kept = [path[first : len(path) - last] for path in paths]
+    return list(map("/".join, kept)) if all(kept) else list(map(short_path, texts))
+
+
+def _num_equal(paths: Sequence[Sequence[str]]) -> int:
+    """How many parts all of them begin with."""
+    columns = zip(*paths, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns))
+
+
+def may_break(escaped: str) -> str:
+    """Names and paths are wrapped between their parts."""
+    return re.sub("([_/])", r"\1<wbr>", escaped)
 
 
 def is_web_address(url: str) -> bool:
@@ -80,8 +110,8 @@ def is_web_address(url: str) -> bool:
 
 def column_class(cells: Sequence[doc.TableCell]) -> str:
     """`num` for a column of numbers, `text` for one that may be wrapped, `short` for one that need not be."""
-    if any(isinstance(cell, doc.Link) for cell in cells):
-        return "short"
+    if any(isinstance(cell, doc.Link | doc.Links) for cell in cells):
+        return "text" if any(isinstance(cell, doc.Links) for cell in cells) else "short"
     said = [cell for cell in cells if not (isinstance(cell, doc.Empty) or text_of(cell) in ("", doc.NOTHING))]
     if all(isinstance(cell, doc.Value) or is_number(text_of(cell)) for cell in said):
         return "num"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from flagperf.report import document as doc
-from flagperf.report.render.charts import NUM_COLORS, chart_svg, histogram_svg
+from flagperf.report.render.charts import MOST_NUMBERED, NUM_COLORS, chart_svg, histogram_svg, named_points
 from flagperf.report.render.html_cells import NO_VALUE, escape
 
 NUM_PART_COLORS = 8
@@ -23,7 +23,8 @@ def figure_html(block: Figure) -> str:
     match block:
         case doc.Chart():
             legend = _legend(_chart_keys(block))
-            return _figure(block.title, block.y_title, chart_svg(block), block.x_title, legend, block.remark)
+            named = legend + _point_names(block)
+            return _figure(block.title, block.y_title, chart_svg(block), block.x_title, named, block.remark)
         case doc.Histogram():
             keys = [(f"limit k{_color(index + 1)}", name) for index, (name, _) in enumerate(block.lines)]
             return _figure(block.title, block.y_title, histogram_svg(block), block.x_title, _legend(keys), block.remark)
@@ -66,6 +67,14 @@ def _chart_keys(chart: doc.Chart) -> Iterator[tuple[str, str]]:
             yield f"{shape} k{_color(index)}".strip(), series.name
     for name, axis in dict.fromkeys((band.name, band.axis) for band in chart.bands):
         yield f"area k{'interval' if axis == 'y' else 'band'}", name
+
+
+def _point_names(chart: doc.Chart) -> str:
+    """By the numbers in the drawing. Those of many are seen where a reader points at one."""
+    names = named_points(chart)
+    if not 0 < len(names) <= MOST_NUMBERED:
+        return ""
+    return f'<ol class="points">{"".join(f"<li>{escape(name)}</li>" for name in names)}</ol>'
 
 
 def _color(index: int) -> int:

@@ -117,7 +117,8 @@ def _facts(block: doc.Facts, footnotes: Footnotes) -> str:
 
 def _headline(block: doc.Headline, footnotes: Footnotes) -> str:
     cautions = [f"> {_line(caution)}" for caution in block.cautions]
-    return "\n\n".join([f"## {escape(block.title)}", *cautions, _facts(block.as_facts, footnotes)])
+    title = [f"## {escape(block.title)}"] if block.title else []
+    return "\n\n".join([*title, *cautions, _facts(block.as_facts, footnotes)])
 
 
 def _bullets(block: doc.Bullets, footnotes: Footnotes) -> str:

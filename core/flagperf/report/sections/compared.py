@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from flagperf import units
 from flagperf.compare import Comparison, Contrast, Figure, Side, SideValue
@@ -44,7 +44,7 @@ def comparison_blocks(found: Comparison, lang: Lang) -> Iterator[Block]:
     obstacles = obstacle_texts(found, lang)
     if obstacles:
         yield Bullets(tuple(map(Text, obstacles)), label("compare_obstacles", lang))
-    yield from differences(found, lang, label("compare_setup", lang), label("compare_surroundings", lang))
+    yield from differences(found, lang, lambda subjects: say("compare_differs", lang, subjects=subjects))
     yield from main_figures(found, lang, label("results", lang))
     yield from other_figures(found, lang)
     yield from limits(found, lang, label("compare_limits", lang))
@@ -114,15 +114,14 @@ def obstacle_texts(found: Comparison, lang: Lang) -> list[str]:
     return list(dict.fromkeys(words(each, lang) for reasons in found.obstacles.values() for each in reasons))
 
 
-def differences(found: Comparison, lang: Lang, setup: str, surroundings: str) -> Iterator[Block]:
-    """The titles of the two tables are given."""
+def differences(found: Comparison, lang: Lang, title: Callable[[str], str]) -> Iterator[Block]:
+    """Setup, then surroundings. `title` makes the title of a table of the subjects that do differ."""
     own = [each for each in found.differences if each.subject in SETUP]
     others = [each for each in found.differences if each.subject not in SETUP]
-    if own:
-        yield _difference_table(own, found.sides, setup, lang)
-    if others:
-        collapsed = len(others) > MAX_DIFFERENCES
-        yield _difference_table(others, found.sides, surroundings, lang, collapsed=collapsed)
+    for rows, collapsed in ((own, False), (others, len(others) > MAX_DIFFERENCES)):
+        if rows:
+            subjects = listed([label(f"compare_{name}", lang) for name in dict.fromkeys(r.subject for r in rows)], lang)
+            yield _difference_table(rows, found.sides, title(subjects), lang, collapsed=collapsed)
 
 
 def _difference_table(

@@ -1,4 +1,5 @@
-"""A comparison as a page that is looked at: the main ratios on a card, all of them on one axis, then the tables."""
+"""A comparison as a page that is looked at: what makes sides incomparable and what differs, then the main ratios on a
+card, all of them on one axis, and the tables."""
 
 from __future__ import annotations
 
@@ -20,16 +21,25 @@ from flagperf.report.texts import Lang, choose, clauses, label, say, web
 
 
 def comparison_page(found: Comparison, lang: Lang) -> Iterator[Block]:
-    yield from (_card(found, lang), sides(found, lang))
-    results = (*_ratios(found, lang), *main_figures(found, lang), *other_figures(found, lang))
-    yield from _section(web("compare_differences", lang), tuple(_differences(found, lang)))
+    yield from (_head(found, lang), sides(found, lang))
+    yield from _section(web("compare_differences", lang), tuple(differences(found, lang, _capitalized)))
+    figures = (*main_figures(found, lang), *other_figures(found, lang))
+    results = (*_card(found, lang), *_ratios(found, lang), *figures)
     yield from _section(web("results", lang), results)
     yield from _section(label("compare_limits", lang), tuple(limits(found, lang)))
     yield from _section(label("notes", lang), (notes(found, lang),))
 
 
-def _differences(found: Comparison, lang: Lang) -> Iterator[Block]:
-    return differences(found, lang, web("compare_setup", lang), web("compare_surroundings", lang))
+def _head(found: Comparison, lang: Lang) -> Headline:
+    said = [
+        say("line", lang, label=label("compare_obstacles", lang), value=each) for each in obstacle_texts(found, lang)
+    ]
+    title = say("compare_heading", lang, case=choose(found.sides[0].case.title, lang))
+    return Headline(title, (), cautions=tuple(said))
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _section(title: str, blocks: Sequence[Block]) -> Iterator[Block]:
@@ -41,22 +51,17 @@ def _section(title: str, blocks: Sequence[Block]) -> Iterator[Block]:
 # --- the card -------------------------------------------------------------------------------------------------------
 
 
-def _card(found: Comparison, lang: Lang) -> Headline:
-    said = [
-        say("line", lang, label=label("compare_obstacles", lang), value=each) for each in obstacle_texts(found, lang)
-    ]
-    return Headline(
-        say("compare_heading", lang, case=choose(found.sides[0].case.title, lang)),
-        (),
-        cautions=tuple(said),
-        figures=tuple(_key_figures(found, lang)),
-    )
+def _card(found: Comparison, lang: Lang) -> Iterator[Headline]:
+    """None of sides that are not comparable: what is printed large is taken for the result."""
+    figures = tuple(_key_figures(found, lang))
+    if figures:
+        yield Headline("", (), figures=figures)
 
 
 def _key_figures(found: Comparison, lang: Lang) -> Iterator[KeyFigure]:
     for figure in found.figures:
         for side, contrast in zip(found.sides[1:], figure.against, strict=True):
-            if figure.is_headline and contrast.ratio is not None:
+            if figure.is_headline and contrast.ratio is not None and side.letter not in found.obstacles:
                 value, _, interval = ratio_text(contrast).partition(" ")
                 verdict = verdict_cell(contrast, lang)
                 said = verdict.text if isinstance(verdict, Text | Status) else ""

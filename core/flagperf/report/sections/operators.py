@@ -116,7 +116,7 @@ def _summary(lines: Sequence[Judged], title: str, lang: Lang) -> Table:
     for line in lines:
         labels = line.group.labels
         found.setdefault((labels.get(GROUP, ""), labels.get("library", "")), []).append(line)
-    heads = ("group", "library", "rows", "statuses", "share", "speedup", "verdicts")
+    heads = ("group", "library", "rows", "statuses", "median_share", "median_speedup", "verdicts")
     rows = tuple(_summary_cells(name, library, of_both, lang) for (name, library), of_both in found.items())
     return Table(tuple(Head(label(f"head_{head}", lang)) for head in heads), rows, title)
 

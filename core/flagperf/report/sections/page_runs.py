@@ -81,7 +81,7 @@ def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool)
         raise BadInput("a page needs at least one run")
     _refuse_repeated([recorded.run for recorded in runs])
     _refuse_mixture(runs, "case and case version", lambda run: f"{run.manifest.name} {run.manifest.version}")
-    _refuse_mixture(runs, "vendor", vendor_word)
+    _refuse_mixture(runs, "vendor", vendor_word, ", or put them side by side with `flagperf compare`")
     if runs[0].run.simulated and not allow_simulated:
         raise BadInput(
             f"run {runs[0].run.id} is simulated: no device was used, so its figures must not be published; "
@@ -109,11 +109,11 @@ def _row_order(recorded: RecordedRun) -> tuple[object, ...]:
     )
 
 
-def _refuse_mixture(runs: Sequence[RecordedRun], kind: str, word: Callable[[Run], str]) -> None:
+def _refuse_mixture(runs: Sequence[RecordedRun], kind: str, word: Callable[[Run], str], advice: str = "") -> None:
     found = {word(recorded.run): recorded.run.id for recorded in runs}
     if len(found) > 1:
         each = ", ".join(f"{name} (run {run_id})" for name, run_id in found.items())
-        raise BadInput(f"a page covers one {kind}, but these runs have {each}; write one page for each")
+        raise BadInput(f"a page covers one {kind}, but these runs have {each}; write one page for each{advice}")
 
 
 def _refuse_repeated(runs: Sequence[Run]) -> None:

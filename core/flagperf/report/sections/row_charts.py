@@ -200,14 +200,17 @@ def _range_name(names: Sequence[str]) -> str:
 
 
 def _roofline(groups: Sequence[RowGroup], job: Job, lang: Lang) -> Iterator[Chart]:
-    """FLOPs per byte against FLOPs per second, one series for each peak that bounds them, with its roof if known."""
+    """FLOPs per byte against FLOPs per second, one series for each peak that bounds them, with its roof if known. It is
+    no roofline without one."""
     points: dict[str, list[tuple[float, float]]] = {}
+    labels: dict[str, list[Labels]] = {}
     for group in groups:
         row = group.middle
         flops, num_bytes = (row.work.get(amount, 0) for amount in ("flops", "bytes")) if row else (0, 0)
         if row and flops and num_bytes:
             limit = row.limits.get("flops", "")
             points.setdefault(limit, []).append((flops / num_bytes, (row.rate("flops") or 0) / 1e12))
+            labels.setdefault(limit, []).append(_other_labels(group.labels, "group"))
     if not points:
         return
     peaks = {peak.row: peak.value for peak in job.peaks}
@@ -217,9 +220,24 @@ def _roofline(groups: Sequence[RowGroup], job: Job, lang: Lang) -> Iterator[Char
         for name, found in points.items()
         if bandwidth and name in peaks
     )
-    series = tuple(Series(name or web("series_values", lang), tuple(found)) for name, found in points.items())
-    heads = (label("roofline", lang), label("axis_intensity", lang), "TFLOPS")
+    every = [each for found in labels.values() for each in found]
+    series = tuple(
+        Series(
+            name or web("series_values", lang),
+            tuple(found),
+            names=tuple(_point_name(each, every) for each in labels[name]),
+        )
+        for name, found in points.items()
+    )
+    heads = (label("roofline" if roofs else "rate_over_intensity", lang), label("axis_intensity", lang), "TFLOPS")
     yield Chart(*heads, (*series, *roofs), log_x=True, log_y=True, marks=True)
+
+
+def _point_name(labels: Labels, among: Sequence[Labels]) -> str:
+    """The operator, and what tells it apart from the others."""
+    operator = dict(labels).get("operator", "")
+    rest = [_other_labels(dict(each), "operator") for each in among]
+    return f"{operator} {_told(_other_labels(dict(labels), 'operator'), rest)}".strip()
 
 
 def _roof(peak: float, bandwidth: float, intensities: Sequence[float]) -> tuple[tuple[float, float], ...]:
