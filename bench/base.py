@@ -16,6 +16,7 @@ import torch
 from bench.measure import Figure, NotMeasured, interleaved, median_interval, seconds_of, throughput_ratio
 from bench.stream_copy import stream_copy
 from flagperf.builtin.cpu import CpuBackend
+from flagperf.units import SECOND_NS
 from flagperf.worker import Timed
 from flagperf.worker.timer import Rules, Series, Timer
 from flagperf_cases.gemm.products import make_product
@@ -77,8 +78,8 @@ def _ratio(
     yield Figure(f"{name}_ratio", str(ratio), f">= {limit}", ratio.reaches(limit), how)
 
 
-def _timer() -> Timer:
-    return Timer(CpuBackend(), time.monotonic_ns, Rules(TURN_SECONDS, 1, 0.1, 1.0))
+def _timer(seconds: float = TURN_SECONDS) -> Timer:
+    return Timer(CpuBackend(), time.monotonic_ns, Rules(seconds, 1, 0.1, 1.0))
 
 
 def _bare_seconds(call: Callable[[], object], num_calls: int) -> float:
@@ -92,7 +93,7 @@ def _bare_seconds(call: Callable[[], object], num_calls: int) -> float:
 def _row_seconds(series: Series) -> float:
     """Mean of the samples that this turn adds."""
     before = len(series.seconds())
-    _timer().measure([series])
+    _timer(series.taken_ns / SECOND_NS + TURN_SECONDS).measure([series])
     added = series.seconds()[before:]
     return sum(added) / len(added)
 

@@ -11,7 +11,9 @@ from report_builders import GIB, changed, device, job, metric, metrics, recorded
 from flagperf.api import precision
 from flagperf.messages import message
 from flagperf.metrics import Interval, MeasuredRow
+from flagperf.metrics.span import Span
 from flagperf.plausibility import marked
+from flagperf.store.run import RecordedRun
 
 CARDS = {f"0/0000:{slot:02x}:00.0": 1.0 for slot in range(8)}
 
@@ -309,3 +311,34 @@ def test_a_missing_value_is_not_marked():
     run = run_with(metric("p_core", None, reason="not_measured"), steps_kept=5)
     assert marks(run, "p_core") == ()
     assert marks(run, "p_train") == ("few_repeats",)
+
+
+# --- all devices at once --------------------------------------------------------------------------------------------
+
+
+def at_once_run(*windows: tuple[int, int]) -> RecordedRun:
+    labels = {"precision": "fp32", "devices": "all"}
+    rows = tuple(
+        MeasuredRow("gemm", labels, "s", rank=rank, median=1.0, window=Span(began, ended))
+        for rank, (began, ended) in enumerate(windows)
+    )
+    found = metric("gemm_fp32_all", 1.0, inputs={"row": "gemm", "labels": labels})
+    return figure_run([(figure("gemm_fp32_all", precision="fp32", devices="all"), found)], rows, job(devices=2))
+
+
+def test_devices_that_were_measured_one_after_the_other_were_not_measured_at_once() -> None:
+    """Windows of 250 ms as they were once recorded: not a moment in common."""
+    apart = at_once_run((434_930, 435_181), (434_615, 434_871))
+    assert rules_broken(apart) == {"not_at_once"}
+    assert marks(apart, "gemm_fp32_all") == ("not_at_once",)
+    assert [row.marks for row in marked([apart])[0].run.rows] == [("not_at_once",)] * 2
+
+
+def test_a_tail_that_one_device_measured_alone_is_within_the_rule() -> None:
+    assert rules_broken(at_once_run((0, 100), (2, 105))) == set()
+    assert rules_broken(at_once_run((0, 100), (2, 120))) == {"not_at_once"}
+
+
+def test_nodes_have_clocks_of_their_own() -> None:
+    windows = at_once_run((0, 100), (0, 100), (5000, 5100), (5000, 5100))
+    assert rules_broken(windows) == set()

@@ -4,12 +4,16 @@ import contextlib
 
 import msgspec
 import pytest
-from context_fakes import World, make_context
+from context_fakes import SpyBackend, World, make_context
 
 from flagperf.errors import Unsupported
 from flagperf.events import RowMeasured
 from flagperf.units import SECOND_NS
 from flagperf.worker import Timed, WrongOutput
+from flagperf.worker import turns as worker_turns
+from flagperf.worker.row_table import RowTable
+from flagperf.worker.timer import Rules
+from flagperf.worker.together import Ranks
 
 MS = 1_000_000
 MEASURE = {"seconds": 0.1, "min_samples": 30, "warmup_seconds": 0.02, "warmup_cap_seconds": 0.05}
@@ -55,6 +59,46 @@ def test_the_duration_is_enforced_by_time():
     row = row_of(world, timed_context(world, seconds=2.0), lambda: work(world, 5 * MS))
     assert row.timing.ended_ns - row.timing.began_ns >= 2 * SECOND_NS
     assert len(row.values) < 500
+
+
+def test_the_duration_is_enforced_where_calls_become_faster_than_in_the_warm_up():
+    """Another process takes the core during the warm-up: blocks are planned by their own pace as well."""
+    world = World()
+    made = []
+
+    def ever_faster():
+        thing = work(world, 5 * MS)
+
+        def call():
+            made.append(1)
+            world.host(200 * MS if len(made) <= 31 else 0)
+            return thing.call()
+
+        return msgspec.structs.replace(thing, call=call)
+
+    row = row_of(world, timed_context(world, seconds=2.0, min_samples=1), ever_faster)
+    assert row.timing.ended_ns - row.timing.began_ns >= 2 * SECOND_NS
+    assert set(row.values) == {0.005}
+
+
+def test_batches_grow_where_calls_were_slower_while_they_were_tried():
+    """All three blocks that size the batch are disturbed, and so is the first of the warm-up."""
+    world = World()
+    made = []
+
+    def soon_faster():
+        thing = work(world, 10_000)
+
+        def call():
+            made.append(1)
+            world.host(2 * MS if len(made) <= 41 else 0)
+            return thing.call()
+
+        return msgspec.structs.replace(thing, call=call)
+
+    row = row_of(world, timed_context(world), soon_faster)
+    assert row.timing.calls == 100 and set(row.values) == {1e-5}
+    assert row.timing.ended_ns - row.timing.began_ns >= 0.1 * SECOND_NS
 
 
 def test_short_calls_are_timed_in_batches_of_at_least_a_millisecond():
@@ -243,6 +287,28 @@ def test_a_precision_that_the_adapter_lacks_is_unsupported():
 
 def test_one_device_is_measured_alone():
     assert list(timed_context(World()).turns()) == ["single"]
+
+
+def test_all_devices_begin_the_samples_of_every_row_at_the_same_time(monkeypatch):
+    """Also those that have none: the others wait for them."""
+    world, rules = World(), Rules(0.1, 30, 0.02, 0.05)
+    met_ns = []
+
+    class TwoRanks(Ranks):
+        def meet(self):
+            world.host(50 * MS)  # the other one comes later
+            met_ns.append(world.now_ns)
+
+    monkeypatch.setattr(worker_turns, "max_over_ranks", lambda *_: 1.0)
+    table = RowTable(SpyBackend(world), "cpu", world.clock, rules, TwoRanks(0, 2, "cpu"), world.write)
+    began = {}
+    for devices in table.turns(local_rank=0):
+        (row,) = table.time("thing", [({}, lambda: work(world, 5 * MS))], together=False)
+        began[devices] = row.timing.began_ns
+        (failed,) = table.time("thing", [({}, lambda: 1 // 0)], together=False)
+        assert failed.status == "error"
+    assert len(met_ns) == 2 + 1 + 2 + 1  # before each turn, before the rows of `all`, at the end
+    assert began["all"] == met_ns[3] and began["single"] not in met_ns
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ Mark = Literal[
     "mean_above_max",
     "memory_of_others",
     "mfu_does_not_follow",
+    "not_at_once",
     "not_finite",
     "out_of_range",
     "over_tdp",

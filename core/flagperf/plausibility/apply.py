@@ -11,13 +11,13 @@ import msgspec
 
 from flagperf.errors import BadInput
 from flagperf.metrics import Mark, MeasuredRow, Metric
-from flagperf.plausibility import contradictions, figures, speed, telemetry, together
+from flagperf.plausibility import at_once, contradictions, figures, speed, telemetry, together
 from flagperf.plausibility.rule import Rule, Seen, rules
 from flagperf.store.bundle import read_bundle
 from flagperf.store.run import Doubt, RecordedRun, Run
 from flagperf.store.run_line import RunLine
 
-CHECKS = (*contradictions.CHECKS, *speed.CHECKS, *figures.CHECKS, *telemetry.CHECKS)
+CHECKS = (*contradictions.CHECKS, *speed.CHECKS, *figures.CHECKS, *at_once.CHECKS, *telemetry.CHECKS)
 """Rule id -> a check of one run. Some rules have several."""
 
 Break = tuple[str, Seen]

@@ -32,7 +32,7 @@ from flagperf.store.run import EXIT_CODES
 from flagperf.store.run_line import UNREADABLE, RunLine, run_line
 from flagperf.verify import damage_explains, verify_bundle
 
-RENDERER = 1
+RENDERER = 2
 """Raised when pages or rows of unchanged runs have to be written again although the version of flagperf is the same."""
 
 

@@ -49,7 +49,6 @@ from flagperf.worker.rows import Alternative, Prepare
 from flagperf.worker.step import MeasuredStep, RecordedStep, Step, checked_work
 from flagperf.worker.timer import Rules
 from flagperf.worker.together import Ranks
-from flagperf.worker.turns import turns
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -313,9 +312,10 @@ class Context:
         return self._rows.time(name, alternatives, together)
 
     def turns(self) -> Iterator[str]:
-        """How the devices of a node take turns: `single`, this device alone, then `all`, all together. A single device
-        has only the first. Since HOOK_API 2."""
-        return turns(self._local_rank, self._ranks)
+        """How the devices of a node take turns: `single`, this device alone, then `all`, all together. In that turn all
+        ranks time the same rows in the same order: the samples of each row begin at the same time. A single device has
+        only the first. Since HOOK_API 2."""
+        return self._rows.turns(self._local_rank)
 
     def use_precision(self, name: str) -> None:
         """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Raises

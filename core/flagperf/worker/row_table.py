@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from flagperf.events import RowMeasured, RowStatus
 from flagperf.worker.rows import Alternative, measure_rows
 from flagperf.worker.timer import Rules, Timer
 from flagperf.worker.together import Nobody, Partners, Ranks
+from flagperf.worker.turns import turns
 
 
 class RowTable:
@@ -33,6 +34,8 @@ class RowTable:
         self._statuses: set[RowStatus] = set()
         self._first_problem = ""
         self._turns = 0
+        self._are_all_at_once = False
+        """Every rank times the same rows now, each on its own device."""
 
     def add(self, row: RowMeasured) -> None:
         self._write(row)
@@ -44,7 +47,8 @@ class RowTable:
     ) -> list[RowMeasured]:
         if self._rules is None:
             raise RuntimeError("the case has no [values.measure], which says how long a row is timed")
-        timer = Timer(self._backend, self._clock, self._rules, self._partners(together))
+        meet = self._ranks.meet if self._are_all_at_once else lambda: None
+        timer = Timer(self._backend, self._clock, self._rules, self._partners(together), meet)
         rows = measure_rows(timer, self._backend, self._torch_device, name, alternatives, self._clock)
         if len(rows) > 1:
             self._turns += 1
@@ -52,6 +56,12 @@ class RowTable:
         for row in rows:
             self.add(row)
         return rows
+
+    def turns(self, local_rank: int) -> Iterator[str]:
+        for devices in turns(local_rank, self._ranks):
+            self._are_all_at_once = devices == "all"
+            yield devices
+            self._are_all_at_once = False
 
     def _partners(self, together: bool | Collection[int]) -> Partners:
         if isinstance(together, bool):

@@ -119,6 +119,7 @@ def measure_rows(
 def _take_samples(timer: Timer, rows: Sequence[_Row]) -> None:
     """What goes wrong only now concerns all that took turns."""
     if not rows:
+        timer.measure([])  # others may have rows
         return
     with rows[0].guard_call(timer.partners):
         timer.measure([row.series for row in rows if row.series is not None])

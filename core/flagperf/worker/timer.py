@@ -35,6 +35,8 @@ run. So batches are longer in a longer row; if calls cannot be batched, the row 
 WARMUP_BLOCK = 10
 SIZING_BLOCKS = 3
 LONG_CALL_NS = 5 * SAMPLE_NS
+ENLARGED = 1.1
+"""A batch that would be longer by less stays as it is."""
 SETTLED = 0.01
 """Medians of two blocks of the warm-up that differ by less are equal."""
 
@@ -50,14 +52,21 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Timer:
-    """`partners` take part in every call, and make equally many."""
+    """`partners` take part in every call, and make equally many. `meet` is called once, right before samples are taken:
+    others do the same at the same time."""
 
     def __init__(
-        self, backend: DeviceBackend, clock: Callable[[], int], rules: Rules, partners: Partners | None = None
+        self,
+        backend: DeviceBackend,
+        clock: Callable[[], int],
+        rules: Rules,
+        partners: Partners | None = None,
+        meet: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._rules = rules
+        self._meet = meet
         self.partners = partners or Nobody()
 
     def warm_up(self, timed: Timed) -> Series:
@@ -67,28 +76,48 @@ class Timer:
         return series
 
     def measure(self, all_series: Sequence[Series]) -> None:
-        """Alternatives of one thing take turns in blocks of samples, A-B-B-A, so that what drifts hits all alike."""
+        """Alternatives of one thing take turns in blocks of samples, A-B-B-A, so that what drifts hits all alike. How
+        many blocks there are is planned by the pace of the warm-up, and then by their own: each lasts its time."""
         with _without_garbage_collection():
-            for series in _turns(all_series, max(map(self._num_blocks, all_series))):
-                series.take_block()
+            self._meet()
+            number = 0
+            while missing := self.partners.agree(max(map(self._missing_blocks, all_series), default=0)):
+                for _ in range(int(missing)):
+                    for series in all_series if number % 2 == 0 else reversed(all_series):
+                        series.take_block()
+                    number += 1
+
+    def _missing_blocks(self, series: Series) -> int:
+        num_samples = (self._rules.seconds * SECOND_NS - series.taken_ns) / series.period_ns
+        if series.is_short:
+            num_samples = min(num_samples, ENOUGH_SAMPLES - series.num_samples)
+        num_samples = max(num_samples, self._rules.min_samples - series.num_samples)
+        return max(0, math.ceil(num_samples / series.block))
 
     def _warm_up(self, series: Series) -> None:
         """Until two blocks in a row have nearly equal medians; at least for the time of the rules, at most to the
         cap."""
         agree = self.partners.agree
         series.first_call()
-        began_ns, before = self._clock(), math.inf
-        series.size(self._call_ns(series), self._rules.seconds * SECOND_NS / ENOUGH_SAMPLES)
+        began_ns, before, resized = self._clock(), math.inf, 0
+        self._size(series, self._call_ns(series))
         while True:
             now = median(series.try_samples(WARMUP_BLOCK))
             elapsed = agree((self._clock() - began_ns) / SECOND_NS)
             difference = agree(abs(now - before) / now if now else 0.0)
             series.settled, before = difference < SETTLED, now
+            series.sample_ns = agree(now)
+            if resized < SIZING_BLOCKS and self._enlarge(series):
+                resized, before = resized + 1, math.inf
+                continue
             is_over = elapsed >= self._rules.warmup_seconds and series.settled
             if is_over or elapsed >= self._rules.warmup_cap_seconds:
                 break
-        series.sample_ns = agree(now)
-        series.plan_blocks(agree(series.period_ns))
+        if not series.settled:  # what disturbed the warm-up may be over
+            series.sample_ns = agree(median(series.try_samples(WARMUP_BLOCK)))
+            if self._enlarge(series):
+                series.sample_ns = agree(median(series.try_samples(WARMUP_BLOCK)))
+        series.plan_blocks(agree(series.warmup_period_ns))
 
     def _call_ns(self, series: Series) -> float:
         """In the fastest of a few blocks, unless calls are long: other processes only make a block slower."""
@@ -97,11 +126,17 @@ class Timer:
             found = min(found, self.partners.agree(series.try_calls(WARMUP_BLOCK)))
         return found
 
-    def _num_blocks(self, series: Series) -> int:
-        samples = max(self._rules.min_samples, math.ceil(self._rules.seconds * SECOND_NS / series.period_ns))
-        if series.is_short:
-            samples = max(self._rules.min_samples, min(samples, ENOUGH_SAMPLES))
-        return math.ceil(samples / series.block)
+    def _enlarge(self, series: Series) -> bool:
+        """Calls that were slower while they were tried have made samples too short: more of them are one then."""
+        calls = series.calls
+        self._size(series, series.sample_ns / calls)
+        if series.calls > ENLARGED * calls:
+            return True
+        series.calls = calls
+        return False
+
+    def _size(self, series: Series, call_ns: float) -> None:
+        series.size(call_ns, self._rules.seconds * SECOND_NS / ENOUGH_SAMPLES)
 
 
 class Series:
@@ -111,8 +146,9 @@ class Series:
     calls = 1
     block = 1
     sample_ns = 1.0
-    period_ns = 1.0
-    """From one sample to the next, with what is done in between."""
+    warmup_period_ns = 1.0
+    taken_ns = 0
+    """Of all blocks, with what is done between their samples."""
 
     def __init__(self, timed: Timed, backend: DeviceBackend, clock: Callable[[], int]) -> None:
         self._timed = timed
@@ -164,23 +200,34 @@ class Series:
             began_ns = self._clock()
             taken = [self._take() for _ in range(count)]
             self._backend.synchronize()
-            self.period_ns = (self._clock() - began_ns) / count
+            self.warmup_period_ns = (self._clock() - began_ns) / count
         self._warmup_calls += count * self.calls
         return [float(sample.device_ns()) for sample in taken]
 
     def plan_blocks(self, period_ns: float) -> None:
-        self.period_ns = max(period_ns, 1.0)
-        self.block = min(BLOCK_SAMPLES, max(1, round(BLOCK_NS / self.period_ns)))
+        self.warmup_period_ns = max(period_ns, 1.0)
+        self.block = min(BLOCK_SAMPLES, max(1, round(BLOCK_NS / self.warmup_period_ns)))
 
     def take_block(self) -> None:
         with self._timed.within():
             self._backend.synchronize()
+            began_ns = self._clock()
             taken = [self._take() for _ in range(self.block)]
             self._backend.synchronize()
             self._ended_ns = self._clock()
+        self.taken_ns += self._ended_ns - began_ns
         self._starts_ns += [sample.began_ns for sample in taken]
         self._issue_ns += [sample.issued_ns - sample.began_ns for sample in taken]
         self._device_ns += [sample.device_ns() for sample in taken]
+
+    @property
+    def num_samples(self) -> int:
+        return len(self._device_ns)
+
+    @property
+    def period_ns(self) -> float:
+        """From one sample to the next, with what is done in between: so far, or in the warm-up."""
+        return max(1.0, self.taken_ns / self.num_samples) if self.num_samples else self.warmup_period_ns
 
     @property
     def output(self) -> Any:
@@ -253,12 +300,6 @@ class _Sample:
         if self._marks is None:
             return self.issued_ns - self.began_ns
         return self._marks[0].elapsed_ns(self._marks[1])
-
-
-def _turns(series: Sequence[Series], num_blocks: int) -> Iterator[Series]:
-    """A-B-B-A-A-B-B-A, so many blocks of each."""
-    for number in range(num_blocks):
-        yield from series if number % 2 == 0 else reversed(series)
 
 
 @contextlib.contextmanager
