@@ -18,6 +18,7 @@ LANGUAGES = {"en": "", "zh_CN": "zh/"}
 """Language -> the folder of its pages on the site."""
 NAVIGATION = {
     "en": {
+        "Start": ["install"],
         "Tutorials": ["tutorials/buyer", "tutorials/vendor", "tutorials/case-author"],
         "Reading results": ["metrics", "comparing", "plausibility", "leaderboard", "published-pages"],
         "Measuring": ["cli", "clusters", "containers", "operations", "operators-of-runs", "passing-on", "export"],
