@@ -49,7 +49,8 @@ def _below(folder: Path) -> dict[str, Path]:
 
 
 def assemble(language: str, folder: Path) -> None:
-    """Writes what Sphinx reads."""
+    """Writes what Sphinx reads. It compiles the words beside the pages, where it finds them by itself."""
+    shutil.copytree(Path(__file__).parent / "locales", folder / "locales")
     for name, path in pages(language).items():
         page = folder / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
