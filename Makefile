@@ -13,7 +13,7 @@ TORCH_SPEC ?= $(shell sed -n '/^torch==/p' constraints.txt)
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(VENV)/constraints.txt
 space   := $(subst ,, )
 
-.PHONY: demo environments test test-light lint audit bench docs docs-site pictures golden dist clean ANEW
+.PHONY: demo environments test test-light lint audit audit-lists bench docs docs-site pictures golden dist clean ANEW
 
 # The light part: it needs no torch and starts few processes. What simulates statistics says nothing about a Python.
 LIGHT_TESTS := $(wildcard tests/test_*.py) \
@@ -42,11 +42,21 @@ lint: $(VENV)/.dev
 	$(BIN)/zizmor --offline --quiet .github
 	MYPYPATH=$(subst $(space),:,$(SOURCES)) $(BIN)/python -m mypy $(if $(SOURCES),core cases bench $(SOURCES))
 
-audit: $(VENV)/.dev  ## Known vulnerabilities of what is installed; what cannot be looked up is a failure.
-	@rm -rf $(VENV)-audit && $(PYTHON) -m venv $(VENV)-audit
-	@$(VENV)-audit/bin/python -m pip --disable-pip-version-check install --quiet pip-audit
-	@$(BIN)/python -m pip freeze --exclude-editable | sed 's/+.*//' > $(VENV)-audit/installed.txt
-	$(VENV)-audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)-audit/installed.txt
+audit: audit-lists  ## Known vulnerabilities of what is installed or pinned; what cannot be looked up is a failure.
+	@$(PYTHON) -m venv --clear $(VENV)-audit/env
+	@$(VENV)-audit/env/bin/python -m pip --disable-pip-version-check install --quiet pip-audit
+	@failed=0; for list in $(VENV)-audit/*.txt; do echo "$$list"; \
+	  $(VENV)-audit/env/bin/pip-audit --strict --no-deps --disable-pip -r $$list || failed=1; done; exit $$failed
+
+# A list for each environment, and one of the pins that none of them has (of another Python, or of a torch that is
+# reused). In one list, two versions of a distribution would contradict each other.
+audit-lists: $(VENV)/.dev $(DIST)/.ready $(DOCS)/.ready
+	@rm -rf $(VENV)-audit && mkdir $(VENV)-audit
+	@$(BIN)/python -m pip freeze --exclude-editable | sed 's/+.*//' > $(VENV)-audit/venv.txt
+	@$(DIST)/bin/python -m pip freeze | sed 's/+.*//' > $(VENV)-audit/dist.txt
+	@$(DOCS)/bin/python -m pip freeze | sed 's/+.*//' > $(VENV)-audit/docs.txt
+	@cat $(VENV)-audit/*.txt > $(VENV)-audit/all
+	@sed -n 's/ *;.*//; /==/p' constraints.txt | grep -vixF -f $(VENV)-audit/all > $(VENV)-audit/pinned.txt || true
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench

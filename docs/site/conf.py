@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 
 import jieba
+from sphinx.application import Sphinx
+from sphinx.config import Config
 
 HERE = Path(__file__).parent
 
@@ -27,3 +29,14 @@ html_js_files = ["search_from_files.js"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("config-inited", _add_words)
+
+
+def _add_words(_: Sphinx, config: Config) -> None:
+    """Those of the search. What pages themselves say in a language is in `locales`, which sources.py takes along."""
+    words = f"words_{config.language}.js"
+    if (HERE / "static" / words).is_file():
+        config.html_js_files.append(words)

@@ -18,6 +18,7 @@ LANGUAGES = {"en": "", "zh_CN": "zh/"}
 """Language -> the folder of its pages on the site."""
 NAVIGATION = {
     "en": {
+        "Start": ["install"],
         "Tutorials": ["tutorials/buyer", "tutorials/vendor", "tutorials/case-author"],
         "Reading results": ["metrics", "comparing", "plausibility", "leaderboard", "published-pages"],
         "Measuring": ["cli", "clusters", "containers", "operations", "operators-of-runs", "passing-on", "export"],
@@ -48,7 +49,8 @@ def _below(folder: Path) -> dict[str, Path]:
 
 
 def assemble(language: str, folder: Path) -> None:
-    """Writes what Sphinx reads."""
+    """Writes what Sphinx reads. It compiles the words beside the pages, where it finds them by itself."""
+    shutil.copytree(Path(__file__).parent / "locales", folder / "locales")
     for name, path in pages(language).items():
         page = folder / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)

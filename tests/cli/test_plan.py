@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flagperf.api import Peak
-from flagperf.cli.plan import peak_text, shape_text
+from flagperf.api import PRECISIONS, Peak
+from flagperf.cli.plan import peak_text, precision_text, shape_text
 from flagperf.spec import Job
 from run_builders import make_run
 
@@ -35,3 +35,8 @@ def test_a_peak_that_mfu_will_not_use_is_said_to_be_unused(confidence: str, acce
 
 def test_a_peak_that_is_not_known_is_called_unknown() -> None:
     assert peak_text(None, accept_low_peaks=False) == "unknown"
+
+
+def test_a_precision_says_how_weights_are_stored_unless_each_row_has_its_own() -> None:
+    assert precision_text(PRECISIONS["amp-bf16"]) == "amp-bf16 (storage float32, compute bfloat16)"
+    assert precision_text(PRECISIONS["per-row"]) == "per-row"

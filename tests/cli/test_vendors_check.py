@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ E       assert 1 == 0
 </failure></testcase>
 <testcase classname="suites.TestMemory" name="test_four"><skipped message="needs cards"/></testcase>
 </testsuite></testsuites>"""
+
+HINT = "; --tests DIR runs what needs simulated cards and recorded outputs"
 
 
 def check(*arguments: str, catch_exceptions: bool = True) -> Result:
@@ -57,8 +60,25 @@ def test_a_tier_in_which_all_was_skipped_has_not_run() -> None:
     assert TierResult("hardware", 0, {}, {"needs cards": 9}).verdict == "not run"
 
 
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        (TierResult("offline", 42, {}, {}), "offline: pass (42 passed)"),
+        (TierResult("hardware", 7, {}, {"needs torch": 2}), "hardware: pass (7 passed, 2 skipped)"),
+        (TierResult("offline", 5, {"test": "why"}, {"a": 2, "b": 1}), "offline: fail (1 failed, 5 passed, 3 skipped)"),
+        (
+            TierResult("offline", 24, {}, {"needs simulated cards: run": 12, "other": 6}),
+            f"offline: pass (24 passed, 18 skipped{HINT})",
+        ),
+    ],
+)
+def test_the_verdict_says_what_it_rests_on(result: TierResult, line: str) -> None:
+    assert result.describe() == line
+
+
 def test_the_vendor_that_every_machine_has_passes_and_what_does_not_apply_is_skipped_with_its_reason() -> None:
     done = check("cpu", catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "cpu: offline: pass; hardware: not run" in done.output
+    (verdict,) = done.stdout.splitlines()
+    assert re.fullmatch(rf"cpu: offline: pass \(\d+ passed, \d+ skipped{HINT}\); hardware: not run", verdict)
     assert "1 skipped: every machine has cpu: it is never absent" in done.output

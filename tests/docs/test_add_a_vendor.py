@@ -17,6 +17,7 @@ LAY_OUT = """
 import json, pathlib, sys, test_acme_conformance as tests
 print(json.dumps(tests.AcmeRig().lay_out(pathlib.Path(sys.argv[1])).environ()))
 """
+CHECK = "flagperf vendors check acme --tests flagperf-acme/tests"
 PLAN = "flagperf plan distilbert --vendor acme --devices 2"
 FILES = (
     "__init__.py", "device.py", "smi.py", "memory.py", "launcher.py", "models.toml", "tuning/<case>.toml",
@@ -48,8 +49,10 @@ def test_every_command_of_the_page_works_in_its_order_and_then_the_rest_of_the_t
     said |= reader.types_all(lines[before:])
     (offline,) = (output for command, output in said.items() if command.startswith("pytest "))
     assert "passed" in offline and "skipped" not in offline and "xfailed" not in offline
-    assert said["flagperf vendors check acme"] == "acme: offline: pass; hardware: not run\n"
-    assert said["flagperf vendors check acme --hardware"] == "acme (simulated): offline: pass; hardware: pass\n"
+    assert re.fullmatch(r"acme: offline: pass \(\d+ passed\); hardware: not run\n", said[CHECK])
+    offline, _, hardware = said["flagperf vendors check acme --hardware"].partition("); ")
+    assert offline.startswith("acme (simulated): offline: pass (") and "; --tests DIR runs what" in offline
+    assert re.fullmatch(r"hardware: pass \(\d+ passed\)\n", hardware)
     assert "absent" in said["flagperf vendors list"]
     assert "GPU-11" in said["flagperf devices"] and "acme (simulated)" in said["flagperf devices"]
     plans = [output for command, output in said.items() if command.endswith(PLAN.removeprefix("flagperf "))]
@@ -64,11 +67,25 @@ def has_followed_the_tutorial(reader: Reader, said: dict[str, str]) -> None:
     """What the page has typed already is not typed again."""
     lines = commands("tutorials/vendor.md")
     rest = reader.types_all([line for line in lines if line not in said or line == "flagperf vendors list"])
-    assert lines[:3] == [*list(said)[:2], "flagperf vendors check acme"]
+    assert lines[:3] == [*list(said)[:2], CHECK]
     (report,) = (output for command, output in rest.items() if command.startswith("flagperf report "))
     assert "acme (simulated)" in report
     assert (reader.folder / "dist" / "flagperf_acme-0.1.0-py3-none-any.whl").is_file()
     assert "acme" in rest["flagperf vendors list"]
+    sees_a_wrong_unit(reader)
+
+
+def sees_a_wrong_unit(reader: Reader) -> None:
+    """The check that the pages name finds it; that of the installed package alone cannot."""
+    smi = reader.folder / "site" / "flagperf_acme" / "smi.py"
+    text = smi.read_text()
+    wrong = text.replace(
+        'Cell(cells["memory.used [MiB]"], scale=1 << 20)', 'Cell(cells["memory.used [MiB]"], scale=10**6)'
+    )
+    assert wrong != text
+    smi.write_text(wrong)
+    checked = reader.types(CHECK)
+    assert checked.returncode == 3 and "acme: offline: fail (" in checked.stdout, checked.stdout + checked.stderr
 
 
 def test_the_page_has_ten_steps_and_names_every_file_that_is_written() -> None:

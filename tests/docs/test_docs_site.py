@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,9 +65,18 @@ def test_it_works_from_files_on_phones_and_desktops(site: Path, chromium: Any) -
     assert too_wide == []
     assert "metrics.html" in found(visit, site / "index.html", "throttled_share")
     assert "tutorials/vendor.html" in found(visit, site / "zh" / "index.html", "探针")
+    assert english_words(visit.page.inner_text("body")) == []
+    visit.page.goto(f"file://{site / 'zh' / 'tutorials' / 'buyer.html'}")
+    around = visit.page.locator(".related-pages, .toc-title, .sidebar-drawer, .back-to-top")
+    assert english_words("\n".join(around.all_inner_texts())) == []
     assert found(visit, site / "index.html", "xyzzy") == ""
     assert visit.said == []
     assert [address for address in visit.requested if not address.startswith("file://")] == []
+
+
+def english_words(text: str) -> list[str]:
+    """What Sphinx and its theme say in English; names are of no language."""
+    return [word for word in re.findall(r"[A-Za-z]{3,}", text) if word not in ("flagperf", "English", "Furo")]
 
 
 def is_too_wide(visit: Any, path: Path, width: int) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import re
 
-from write_licences import MARKER, PAGE, direct_requirements, licence
+from write_licences import EXTRAS, MARKER, PAGE, ROOT, direct_requirements, licence
+
+from flagperf.spec import read_toml
 
 
 def sections() -> dict[str, dict[str, str]]:
@@ -19,6 +21,13 @@ def test_everything_that_we_ask_for_is_listed() -> None:
     assert {title: sorted(set(names) - set(listed[title])) for title, names in direct_requirements().items()} == {
         title: [] for title in listed
     }
+
+
+def test_every_extra_has_its_section() -> None:
+    extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras)
+    listed = "\n".join(sections())
+    assert [name for name in extras if f"`flagperf[{name}]`" not in listed] == []
 
 
 def test_every_licence_is_the_one_that_the_distribution_states() -> None:

@@ -18,6 +18,17 @@ MARKER = "<!-- Written by `make docs` from here on. -->\n"
 OWN = re.compile("flagperf(-.*)?")
 VENDORS_OWN = ("torch",)
 """What comes from the vendor of the cards, with all that it needs."""
+EXTRAS = {
+    "run": "Cases",
+    "html": "Pages with charts",
+    "zstd": "Archives with zstd",
+    "parquet": "Export to Parquet",
+    "mlflow": "Export to MLflow",
+    "testing": "Suites for adapters",
+    "light": "Development, the light part",
+    "dev": "Development",
+}
+"""Extra -> what it is for, in the order of the page."""
 
 
 def render(hand_written: str) -> str:
@@ -29,13 +40,12 @@ def direct_requirements() -> dict[str, list[str]]:
     """Section of the page -> names of the distributions that our own ask for."""
     core = read_toml(ROOT / "pyproject.toml")["project"]
     adapters = [read_toml(path)["project"] for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))]
-    extras = core["optional-dependencies"]
-    return {
+    own = {
         "flagperf": _names(core["dependencies"]),
         "Adapters": _names(text for project in adapters for text in project["dependencies"]),
-        "Cases: `flagperf[run]`": _names(extras["run"]),
-        "Suites for adapters: `flagperf[testing]`": _names(extras["testing"]),
     }
+    extras = core["optional-dependencies"]
+    return own | {f"{title}: `flagperf[{name}]`": _names(extras[name]) for name, title in EXTRAS.items()}
 
 
 def _names(requirements: Iterable[str]) -> list[str]:
@@ -50,17 +60,17 @@ def _section(title: str, direct: list[str]) -> str:
 
 def _closure(direct: list[str]) -> list[str]:
     """With what they need themselves, here."""
-    found: set[str] = set()
-    pending = list(direct)
+    found: set[tuple[str, str]] = set()
+    pending = [(name, "") for name in direct]
     while pending:
-        name = pending.pop()
-        if name in found or name in VENDORS_OWN:
+        name, extra = pending.pop()
+        if (name, extra) in found or name in VENDORS_OWN:
             continue
-        found.add(name)
+        found.add((name, extra))
         required = [Requirement(text) for text in importlib.metadata.distribution(name).requires or ()]
-        here = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
-        pending += [canonicalize_name(each.name) for each in here]
-    return sorted(found)
+        here = [each for each in required if each.marker is None or each.marker.evaluate({"extra": extra})]
+        pending += [(canonicalize_name(each.name), asked) for each in here for asked in ("", *each.extras)]
+    return sorted({name for name, _ in found})
 
 
 def licence(name: str) -> str:

@@ -47,7 +47,7 @@ def test_every_file_has_the_form_that_is_published_for_it(schema: str, paths: li
 def test_actions_are_pinned_by_commit_with_their_version_beside_it() -> None:
     used = [line for path in WORKFLOWS for line in path.read_text().splitlines() if "uses:" in line]
     ours, others = ([line for line in used if ("uses: $/" in line) is own] for own in (True, False))
-    assert len(others) >= 10 and len(ours) == 1
+    assert len(others) >= 10 and len(ours) == 2
     assert [line for line in others if not re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)] == []
     pins = {tuple(line.split("uses: ")[1].split("@")) for line in others}
     assert len(pins) == len({name for name, _ in pins}), "one action, one version"
@@ -69,11 +69,15 @@ def test_no_checkout_leaves_its_token_behind() -> None:
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-def test_publishing_needs_a_tag_the_environment_and_what_was_built() -> None:
+def test_publishing_needs_a_tag_the_environment_all_tests_and_what_was_built() -> None:
     publish = read(GITHUB / "workflows" / "publish.yml")
     assert publish[True] == {"push": {"tags": ["v*"]}}  # `on` is a truth value to YAML 1.1
     job = publish["jobs"]["publish"]
-    assert (job["environment"], job["needs"], publish["jobs"]["build"]["needs"]) == ("release", "build", "version")
+    assert (job["environment"], job["needs"]) == ("release", ["tests", "build"])
+    for name, called in (("tests", "tests.yml"), ("build", "wheels.yml")):
+        caller = publish["jobs"][name]
+        assert (caller["needs"], caller["uses"]) == ("version", f"$/.github/workflows/{called}")
+        assert "workflow_call" in read(GITHUB / "workflows" / called)[True]
     assert [step["with"] for step in job["steps"]][1]["attestations"] is True
 
 

@@ -94,9 +94,9 @@ def write_wheel(folder: Path, name: str, version: str, *requires: str) -> None:
         wheel.writestr(f"{info}/RECORD", "")
 
 
-def install(python: Path, dist: Path, name: str) -> None:
+def install(python: Path, dist: Path, *names: str) -> None:
     offline = ["--quiet", "--no-index", f"--find-links={dist}"]
-    subprocess.run([*PIP, "--python", str(python), "install", *offline, name], check=True)
+    subprocess.run([*PIP, "--python", str(python), "install", *offline, *names], check=True)
 
 
 def would_install(python: Path, folders: list[Path], *arguments: str) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 import csv
 import io
+from typing import get_args
 
 import msgspec
 import pytest
 
 from flagperf.api import Peak
 from flagperf.errors import BadInput
+from flagperf.events import RowStatus
 from flagperf.messages import message
 from flagperf.metrics import MeasuredRow, Metric
 from flagperf.metrics.speedup import Speedup
@@ -20,6 +22,7 @@ from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.row_charts import row_charts
 from flagperf.report.sections.tables import general
 from flagperf.report.sections.telemetry import telemetry
+from flagperf.report.texts import meaning
 from flagperf.spec import Page, PublishedResult, PublishedRows, RowFigure
 from flagperf.store.run import Ending, RecordedRun
 from run_builders import make_run, minimal_job, minimal_manifest
@@ -92,13 +95,11 @@ def test_a_device_without_a_value_is_named_though_others_have_one(blocks):
     assert [item.text for item in missing.items] == [expected]
 
 
-def test_a_row_that_could_not_be_measured_says_why():
-    rows = [
-        row(median=None, status="out_of_memory", problem="no room", labels={"precision": "fp64"}),
-        row(median=None, status="unsupported", problem="no unit", labels={"precision": "fp8"}),
-    ]
-    (table,) = measured_tables(run_of(*rows), "en")
-    assert [line[1] for line in table.rows] == [Empty("out_of_memory", "no room"), Empty("unsupported", "no unit")]
+@pytest.mark.parametrize("status", [word for word in get_args(RowStatus) if word != "ok"])
+def test_a_row_without_a_value_has_its_own_status_and_problem_with_words_for_them(status):
+    (table,) = measured_tables(run_of(row(median=None, status=status, problem="because")), "en")
+    assert [line[1] for line in table.rows] == [Empty(status, "because")]
+    assert all(meaning(status, lang) != status for lang in ("en", "zh"))
 
 
 def test_sizes_are_written_in_the_unit_that_they_are_whole_numbers_of():

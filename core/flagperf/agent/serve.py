@@ -21,7 +21,7 @@ import msgspec
 from flagperf.agent.processes import close_all_but
 from flagperf.agent.watchdog import Watchdog
 from flagperf.errors import FlagPerfError
-from flagperf.kit.process_tree import descendants, die_with_parent, name_process
+from flagperf.kit.process_tree import die_with_parent, kill_tree, name_process
 from flagperf.spec.channel import (
     BEAT_SECONDS,
     IDLE_SECONDS,
@@ -88,9 +88,7 @@ class _Verb:
     def kill(self) -> None:
         """With the tools that it runs."""
         self.kill_at = None
-        for pid in (*_descendants(self.pid), self.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_tree(self.pid)
 
     def code(self) -> int | None:
         """Its exit code, once all that it printed was read."""
@@ -106,15 +104,6 @@ class _Verb:
         for stream in (self.stdout, self.stderr, self._stdin):
             if stream >= 0:
                 os.close(stream)
-
-
-def _descendants(pid: int) -> list[int]:
-    import psutil
-
-    try:
-        return descendants(pid)
-    except psutil.Error:
-        return []
 
 
 def _work(request: Request, reading: int, writing: int, complaining: int) -> NoReturn:

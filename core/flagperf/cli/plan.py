@@ -210,6 +210,8 @@ def _workers(count: int) -> str:
 
 
 def precision_text(precision: Precision) -> str:
+    if precision.is_per_row:
+        return precision.name
     return f"{precision.name} (storage {precision.storage}, compute {precision.compute})"
 
 

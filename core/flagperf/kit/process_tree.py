@@ -1,9 +1,10 @@
-"""The process tree below a process: counting it, and ending with the process above."""
+"""The process tree below a process: counting it, ending it, and ending with the process above."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import signal
 from pathlib import Path
 
@@ -37,6 +38,34 @@ def descendants(pid: int) -> list[int]:
         found += children
         pending += children
     return found
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process that is not yet waited for, and all below it. They are stopped first, from the top: a wrapper
+    script whose tool is killed before it would go on, end with a code of its own or start its next command, which
+    nobody would find any more. What was started meanwhile shows when we look again."""
+    found = [pid]
+    _signal(pid, signal.SIGSTOP)
+    while new := [each for each in _below(pid) if each not in found]:
+        for each in new:
+            _signal(each, signal.SIGSTOP)
+        found += new
+    for each in found:
+        _signal(each, signal.SIGKILL)
+
+
+def _below(pid: int) -> list[int]:
+    import psutil
+
+    try:
+        return descendants(pid)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _children(pid: int) -> list[int]:

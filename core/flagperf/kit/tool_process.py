@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 
 from flagperf.api.machine import CommandOutput
-from flagperf.kit.process_tree import descendants, die_with_parent
+from flagperf.kit.process_tree import die_with_parent, kill_tree
 
 UNKILLABLE_SECONDS = 1.0
 
@@ -48,9 +48,8 @@ def _die_with_caller() -> None:
 def _abandon(process: subprocess.Popen[str]) -> None:
     """Kill the process tree: killing a wrapper script alone would orphan the tool. The tool stays in its parent's
     process group, which is killed as a whole when an adapter or a probe is stopped."""
-    for pid in [*descendants(process.pid), process.pid]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    if process.returncode is None:  # else its number may be another's by now
+        kill_tree(process.pid)
     with contextlib.suppress(subprocess.TimeoutExpired):  # in uninterruptible sleep it ends when the driver lets it
         process.wait(UNKILLABLE_SECONDS)
     for pipe in (process.stdout, process.stderr):

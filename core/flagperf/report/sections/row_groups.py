@@ -95,15 +95,11 @@ def time_cell(group: RowGroup) -> TableCell:
     row = group.middle
     if row is None:
         failed = group.failed[0]
-        return Empty(REASONS.get(failed.status, "not_measured"), failed.problem)
+        return Empty(failed.status, failed.problem)
     if row.unit == "share":
         return Value(units.percent(row.median or 0))
     scale, unit = scaled(row)
     return Value(f"{units.four_digits((row.median or 0) / scale)} {unit}".strip(), marks=row.marks)
-
-
-REASONS = {"invalid": "invalid_telemetry", "unsupported": "unsupported", "out_of_memory": "out_of_memory"}
-"""Status of a row -> code of the reason. Others were not measured."""
 
 
 def interval_cell(group: RowGroup) -> Text:
