@@ -69,6 +69,24 @@ def test_a_pseudonym_is_not_replaced_again() -> None:
     assert names(host_1="alpha", host_2="host-1").text("alpha host-1") == "host-1 host-2"
 
 
+@pytest.mark.parametrize(
+    "text", ["alice@acme.example", "alice@node17", "alice@node17.acme.example", "bob@acme.example"]
+)
+def test_a_login_is_replaced_whole_where_its_user_or_host_is_known(text: str) -> None:
+    findings = Findings()
+    findings.add("user", "alice")
+    findings.add("host", "node17")
+    findings.search(f"ssh {text}")
+    assert Pseudonyms(findings.replacements()).text(f"ssh {text} by alice") == "ssh login-1 by user-1"
+
+
+def test_of_two_values_that_share_letters_nothing_is_left() -> None:
+    given = Pseudonyms(
+        [Replaced("path", "path-1", "/data/x/alice"), Replaced("login", "login-1", "alice@acme.example")]
+    )
+    assert given.text("cp /data/x/alice@acme.example .") == "cp path-1login-1 ."
+
+
 def test_short_names_and_the_domain_of_a_machine_are_found_too() -> None:
     findings = Findings()
     findings.add("host", "gpu17.lab.corp.example")

@@ -14,8 +14,9 @@ from flagperf.redact.check import redaction_problems
 from flagperf.redact.commitments import read_key
 from flagperf.redact.copying import Redacted, Wishes, redact
 from flagperf.redact.ratios import published_reference, reference_run, stated_reference
-from flagperf.store.bundle import read_bundle
+from flagperf.store.bundle import read_bundle, write_manifest
 from flagperf.store.listing import list_runs
+from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 
 RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
@@ -81,6 +82,16 @@ def test_the_original_and_the_key_prove_every_value(copy: Redacted) -> None:
     found = list(redaction_problems(Path(copy.path), RUN, lie))
     assert "the commitment to reference p_core is to another value" in found
     assert "run.json is not what redaction makes of the original" in found
+
+
+def test_a_commitment_that_was_taken_out_is_missed(copy: Redacted) -> None:
+    path = Path(copy.path)
+    found = json.loads((path / "redaction.json").read_text())
+    taken = [found["replaced"].pop()["name"], found["withheld"].pop()["name"]]
+    (path / "redaction.json").write_text(json.dumps(found))
+    write_manifest(path, file_digests(path))
+    problems = list(redaction_problems(path, RUN, read_key(Path(copy.key))))
+    assert [problem.split()[-1] for problem in problems if problem.startswith("there is no commitment to ")] == taken
 
 
 def test_a_value_that_somebody_puts_in_is_a_problem(copy: Redacted) -> None:

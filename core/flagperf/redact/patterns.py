@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 Found = Literal["uuid", "mac", "pci", "address", "login", "user"]
@@ -42,13 +42,13 @@ def identities_in(text: str) -> Iterator[tuple[Found, str]]:
             yield "user", user
 
 
-def replaced(text: str, pseudonym: Callable[[str], str | None]) -> str:
-    """The text with whatever has such a form replaced, where there is a pseudonym for it."""
-    return _PATTERN.sub(lambda match: pseudonym(match[0]) or match[0], text)
+def forms_in(text: str) -> Iterator[re.Match[str]]:
+    """Whatever may be one by its form alone."""
+    return _PATTERN.finditer(text)
 
 
 def has_form(value: str) -> bool:
-    """Whether `replaced` finds this value by itself."""
+    """Whether `forms_in` finds this value by itself."""
     found = _PATTERN.fullmatch(value)
     return found is not None and found.lastgroup is not None and _is_one(found.lastgroup, value)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from flagperf.redact.patterns import NEVER, has_form, identities_in, replaced
+from flagperf.redact.patterns import NEVER, forms_in, has_form, identities_in
 
 KINDS = (
     "card", "host", "domain", "boot", "path", "image", "address", "pci", "serial", "uuid", "mac", "login", "user",
@@ -25,6 +26,7 @@ _SHORTEST = {"host": 2, "user": 2}
 _UNNAMED = "redacted"
 """For a letter whose small form is another one than the pattern's."""
 _LIST = re.compile(r"[\[\],./@:]")
+_PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})-[0-9]+".encode())
 
 
 class Replaced(msgspec.Struct, frozen=True):
@@ -100,9 +102,34 @@ class Pseudonyms:
         return self._names.get(value.lower(), value)
 
     def text(self, text: str) -> str:
-        if self._words is not None:
-            text = self._words.sub(lambda match: self._names.get(match[0].lower(), _UNNAMED), text)
-        return replaced(text, lambda found: self._names.get(found.lower()))
+        """Words and forms in one pass. What is inside another is replaced with it, so that nothing of a login is left
+        where its user is known as well; where one begins inside another, both names stand there."""
+        parts, end = [], 0
+        for start, stop, pseudonym in sorted(self._found_in(text), key=lambda each: (each[0], -each[1])):
+            if stop > end:
+                parts += [text[end:start], pseudonym]
+                end = stop
+        return "".join([*parts, text[end:]])
+
+    def _found_in(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Start, end and pseudonym of each."""
+        for match in self._words.finditer(text) if self._words is not None else ():
+            yield *match.span(), self._names.get(match[0].lower(), _UNNAMED)
+        for match in forms_in(text):
+            pseudonym = self._names.get(match[0].lower())
+            if pseudonym is not None:
+                yield *match.span(), pseudonym
+
+
+def pseudonyms_in(bundle: Path) -> set[str]:
+    """All that its files have, and whatever else looks like one."""
+    found: set[bytes] = set()
+    for path in bundle.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                for line in file:
+                    found.update(_PSEUDONYM.findall(line))
+    return {each.decode() for each in found}
 
 
 def _is_word(each: Replaced) -> bool:
