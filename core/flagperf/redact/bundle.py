@@ -60,7 +60,7 @@ from flagperf.store.paths import (
 )
 from flagperf.store.recording import decode_operators
 from flagperf.store.redaction import REDACTION_SCHEMA, Committed, Redaction
-from flagperf.store.run import STORE_SCHEMA, Ending, Run, Status, gated
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, Status, gated
 from flagperf.store.witness import file_digests, witness_files
 
 MAX_LINE_BYTES = 64 << 20
@@ -74,7 +74,7 @@ def build(original: Path, folder: Path, key: RedactionKey) -> Path:
     visit = replace(Pseudonyms(key.replaced))
     run, nodes = _redacted_run(recorded.run, key, visit), visited(recorded.nodes, visit)
     if key.reference is not None:
-        return _sealed(original, _build_ratios(folder, run, recorded.run, nodes, key), key, None)
+        return _sealed(original, _build_ratios(folder, run, recorded, nodes, key), key, None)
     path = create_bundle(folder, msgspec.structs.replace(run, metrics=(), rows=()), nodes)
     parent = _write_events(original, path, visit, run.job.kind)
     _write_texts(original, path, key, visit)
@@ -89,7 +89,9 @@ def _redacted_run(run: Run, key: RedactionKey, visit: Visit) -> Run:
     return msgspec.structs.replace(found, schema=STORE_SCHEMA, id=key.redacted_run, job=job, redacted=form)
 
 
-def _build_ratios(folder: Path, run: Run, original: Run, nodes: tuple[NodeFacts, ...], key: RedactionKey) -> Path:
+def _build_ratios(
+    folder: Path, run: Run, original: RecordedRun, nodes: tuple[NodeFacts, ...], key: RedactionKey
+) -> Path:
     assert key.reference is not None
     path = create_bundle(folder, as_ratios(run, original, key.reference), nodes)
     (path / PARENT_EVENTS).unlink()  # nothing was written into it
