@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from flagperf.cli.completers import complete_file, complete_folder, complete_run
-from flagperf.cli.options import common, echo_json, note, runs_dir_option
+from flagperf.cli.options import FiniteRange, common, echo_json, note, runs_dir_option
 from flagperf.cli.output import echo, echo_path, shortened
 from flagperf.cli.run_argument import find_run
 from flagperf.errors import BadInput
@@ -17,6 +17,10 @@ from flagperf.store.listing import runs_directory
 if TYPE_CHECKING:
     from flagperf.redact.commitments import Reference
     from flagperf.store.compression import Compression
+
+
+MOST_GIB = 1 << 30
+"""Far above any disk."""
 
 
 @click.command()
@@ -70,7 +74,7 @@ def pack(
 @click.argument("archive", metavar="FILE", shell_complete=complete_file)
 @click.option(
     "--max-gib",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, MOST_GIB, min_open=True),
     metavar="GIB",
     help="Most content to unpack [default: 64, and no more than 250 times the archive's size above 64 MiB].",
 )
