@@ -26,6 +26,7 @@ _SHORTEST = {"host": 2, "user": 2}
 _UNNAMED = "redacted"
 """For a letter whose small form is another one than the pattern's."""
 _LIST = re.compile(r"[\[\],./@:]")
+_SHORT_PCI = re.compile(r"[0-9]{2}:[0-9]{2}\.[0-7]")
 _PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})-[0-9]+".encode())
 
 
@@ -59,6 +60,8 @@ class Findings:
             self._kinds[key], self._values[key] = kind, value
         if kind == "host":
             self._add_parts(value)
+        elif kind == "pci" and value.count(":") == 2:  # texts leave out the domain
+            self.add("pci", value.partition(":")[2])
 
     def search(self, text: str) -> None:
         for kind, value in identities_in(text):
@@ -114,11 +117,18 @@ class Pseudonyms:
     def _found_in(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Start, end and pseudonym of each."""
         for match in self._words.finditer(text) if self._words is not None else ():
-            yield *match.span(), self._names.get(match[0].lower(), _UNNAMED)
+            if not _is_in_time(text, match):
+                yield *match.span(), self._names.get(match[0].lower(), _UNNAMED)
         for match in forms_in(text):
             pseudonym = self._names.get(match[0].lower())
             if pseudonym is not None:
                 yield *match.span(), pseudonym
+
+
+def _is_in_time(text: str, match: re.Match[str]) -> bool:
+    """09:12:00.0 has no card 12:00.0."""
+    before = text[max(match.start() - 2, 0) : match.start()]
+    return _SHORT_PCI.fullmatch(match[0]) is not None and before[:1].isdigit() and before.endswith(":")
 
 
 def pseudonyms_in(bundle: Path) -> set[str]:
