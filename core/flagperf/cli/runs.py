@@ -10,6 +10,7 @@ import msgspec
 
 from flagperf.cli.completers import complete_case, complete_file, complete_run, complete_status, complete_vendor
 from flagperf.cli.groups import CommandGroup
+from flagperf.cli.imported import beside_imported
 from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
 from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
 from flagperf.cli.run_argument import find_bundle, find_run
@@ -97,13 +98,12 @@ def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> N
     from flagperf.cli.terminal import show as show_document
     from flagperf.plausibility import read_marked
     from flagperf.report import run_report, to_json
-    from flagperf.store.imported import with_imported
     from flagperf.verify import damage_explains
 
     directory = runs_directory(runs_dir)
     found = find_run(run, directory)
     with damage_explains([found]):
-        recorded = [with_imported(each, directory) for each in read_marked([found])]
+        recorded = beside_imported(read_marked([found]), directory, no_published)
         if as_json:
             echo_json_text(to_json(recorded))
         else:
