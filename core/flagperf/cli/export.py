@@ -14,8 +14,8 @@ from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_json, note, runs_dir_option
 from flagperf.cli.output import echo, echo_text
 from flagperf.cli.run_argument import find_run
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import replacing
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, replacing
 from flagperf.store.listing import bundle_paths, runs_directory
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
         with replacing(path) as file:
             yield file
     except OSError as error:
-        raise BundleFailed(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
 
 
 def _report(out: str | None, as_json: bool, **more: int) -> None:

@@ -21,7 +21,7 @@ from flagperf.cli.terminal import show
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.escapes import safe_json, visible
-from flagperf.files import write_atomically
+from flagperf.files import cannot_write, write_atomically
 from flagperf.metrics import LossCurve, Metric, loss_aligned
 from flagperf.plausibility import read_marked
 from flagperf.report import page, run_report, to_csv, to_html, to_json, web_document
@@ -175,7 +175,7 @@ def _write(text: str, form: str, out: Path | None, show_page: bool) -> None:
     try:
         write_atomically(path, "\n".join(map(visible, text.split("\n"))).encode())
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
     echo(f"{form}: {path}", err=True)
     if show_page and not webbrowser.open(path.absolute().as_uri()):
         note(f"no browser could be started; open {path} yourself")

@@ -17,9 +17,11 @@ from flagperf.cli.run_argument import find_bundle, find_run
 from flagperf.cli.runs_passing import check_redaction, pack, redact, unpack
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
+from flagperf.files import exists
 from flagperf.store.bundle import read_bundle
 from flagperf.store.labels import Labels, checked_note, checked_tag, read_labels, write_labels
-from flagperf.store.listing import list_runs, runs_directory
+from flagperf.store.listing import bundle_paths, runs_directory
+from flagperf.store.run_line import run_line
 
 
 @click.group(cls=CommandGroup)
@@ -75,9 +77,13 @@ def list_command(
     from flagperf.plausibility import marked_line
 
     directory = runs_directory(runs_dir)
-    all_lines = list_runs(directory)
+    if runs_dir is not None and not exists(directory):
+        raise BadInput(f"--runs-dir {runs_dir} does not exist; name the folder of the runs")
+    paths = bundle_paths(directory)
+    all_lines = [run_line(path) for path in paths]
+    path_of = dict(zip(map(id, all_lines), paths, strict=True))  # copies of a run have the same line
     found = chosen(all_lines, directory, cases, vendors, statuses, tags)
-    lines = [marked_line(line, directory / line.id) for line in found]
+    lines = [marked_line(line, path_of[id(line)]) for line in found]
     if as_json:
         echo_json(lines)
         return

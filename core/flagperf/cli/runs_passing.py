@@ -12,6 +12,7 @@ from flagperf.cli.options import FiniteRange, common, echo_json, note, runs_dir_
 from flagperf.cli.output import echo, echo_path, shortened
 from flagperf.cli.run_argument import find_run
 from flagperf.errors import BadInput
+from flagperf.files import is_folder
 from flagperf.store.listing import runs_directory
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def pack(
     asked = cast("Compression | None", compression)
     suffix = ".tar.zst" if asked == "zstd" else ".tar.gz"
     archive = Path(f"{found[0].resolve().name}{suffix}" if out is None else out)
+    if is_folder(archive):
+        raise BadInput(f"{archive} is a folder; name a file in it, for example -o {archive / 'runs.tar.gz'}")
     raise_on_signals()
     write(found, archive, compression_of(archive, asked), labels=not no_labels, unfinished=unfinished)
     if as_json:
