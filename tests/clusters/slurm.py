@@ -100,7 +100,9 @@ class Slurm:
     def final_state(self, job: str) -> str:
         """Waits for its end, which by a time limit comes up to 30 s late: the controller looks no more often."""
         unfinished = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
-        self._machines["control"].wait_for(lambda: self.job_state(job) not in unfinished, f"the end of job {job}")
+        self._machines["control"].wait_for(
+            lambda: self.job_state(job) not in unfinished, f"the end of job {job}"
+        )
         return self.job_state(job)
 
     def cancel(self, job: str) -> None:
