@@ -10,7 +10,7 @@
     |- ToolFailed        exit 3   a vendor's tool is missing, or a tool ended with an error
     |  |- ToolSilent     exit 3   it could not be started, or timed out: do not retry
     |  `- UnknownLayout  exit 3   it printed output in a format that the adapter cannot parse
-    |- BundleFailed      exit 3   the bundle of a started run cannot be written: full disk, removed folder
+    |- BundleFailed      exit 3   a bundle or another file cannot be written, and not because of its place: full disk
     |- Unsupported       exit 6   this card, torch or case cannot do what was asked
     `- DoesNotFit        exit 8   a plan needs more memory than the card has
 

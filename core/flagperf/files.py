@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from flagperf.errors import BadInput
+from flagperf.errors import BadInput, BundleFailed, FlagPerfError
 
 MEBIBYTE = 1 << 20
+_OF_A_PLACE = frozenset(
+    {
+        errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
+        errno.ENOTDIR, errno.EPERM, errno.EROFS,
+    }
+)  # fmt: skip
+
+
+def cannot_write(what: str, error: OSError) -> FlagPerfError:
+    """`what` is the message. A place that cannot be written to is bad input: whoever named it can name another. A disk
+    that is full or fails is not."""
+    return BadInput(what) if error.errno in _OF_A_PLACE else BundleFailed(what)
 
 
 def read_regular(path: Path, max_bytes: int, *, follow_links: bool = False) -> bytes:
@@ -58,7 +71,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def making_folder(path: Path) -> Iterator[None]:
     """Makes it, and its parents. Where an error follows, those that were made are removed again, if they are empty."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    if exists(path) and not is_folder(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    missing = [folder for folder in (path, *path.parents) if not exists(folder)]
     try:
         path.mkdir(parents=True, exist_ok=True)
         yield

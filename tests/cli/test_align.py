@@ -188,7 +188,7 @@ def test_runs_of_different_experiments_are_refused(
         ("runs curve empty", ["empty has no loss curve: run_failed, no record of ranks 0, 1"]),
         ("align a a --tolerance 1e-5", ["--tolerance is for --rule exact"]),
         ("align a a --rule exact --tolerance -1", ["--tolerance"]),
-        ("align a a --rule exact --tolerance nan", ["give a share from 0 to 1"]),
+        ("align a a --rule exact --tolerance nan", ["nan is not a finite number in the range 0<=x<=1"]),
         ("align a a --rule exacd", ["--rule"]),
         ("align a", ["REFERENCE"]),
     ],

@@ -212,3 +212,29 @@ def test_a_file_that_somebody_broke_is_named(page: Path, tmp_path: Path):
     (file,) = (tmp_path / "references").iterdir()
     file.write_text("case = 1\n")
     assert run_cli(["report", "latest", "--runs-dir", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("content", ["not toml", "case = 3\n"])
+@pytest.mark.parametrize("command", ["report", "runs show"])
+def test_a_broken_file_of_imported_results_can_be_left_out(
+    content: str, command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    shutil.copytree(BUNDLE, tmp_path / BUNDLE.name)
+    broken = tmp_path / "references" / "old.toml"
+    broken.parent.mkdir()
+    broken.write_text(content)
+    asked = [*command.split(), "latest", "--runs-dir", str(tmp_path)]
+    assert run_cli(asked) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert str(broken) in line
+    assert line.endswith("; --no-published leaves out imported results")
+    assert run_cli([*asked, "--no-published"]) == 0
+
+
+def test_a_broken_file_of_imported_results_is_said_before_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "references" / "old.toml").write_text("not toml")
+    command = ["run", "distilbert", "--vendor", "cpu", "--runs-dir", str(tmp_path), "--dry-run"]
+    assert run_cli(command) == 2
+    assert "--no-published leaves out imported results" in capfd.readouterr().err
+    assert run_cli([*command, "--no-published"]) == 0

@@ -106,7 +106,7 @@ def test_a_step_without_a_finite_loss_is_named_and_fails_the_check(capfd: pytest
         ("near --tolerance 0.1", ["add --reference"]),
         ("near --reference far --tolerance 0.1", ["--tolerance is for --rule exact"]),
         ("near --reference far --rule exact --tolerance -1", ["--tolerance"]),
-        ("near --reference far --rule exact --tolerance nan", ["give a share from 0 to 1"]),
+        ("near --reference far --rule exact --tolerance nan", ["nan is not a finite number in the range 0<=x<=1"]),
         ("near --reference far --rule nonsense", ["--rule", "flagperf-2pct"]),
     ],
 )

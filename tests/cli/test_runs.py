@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from flagperf.cli import run_cli
 from flagperf.store.bundle import create_bundle, seal
 from run_builders import make_run
 
+RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
 
 
@@ -53,3 +56,15 @@ def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.Captur
         "run.json is missing",
         "MANIFEST is missing: the run was never finished",
     ]
+
+
+def test_a_run_in_a_folder_of_another_name_is_listed_with_its_marks(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marked = RECORDED / "20261117T094653Z-distilbert-metax-1x2-6141e2"
+    for name in ("bundle", "copy"):
+        shutil.copytree(marked, tmp_path / name)
+    assert run_cli(["runs", "list", "--runs-dir", str(tmp_path), "--json"]) == 0
+    lines = json.loads(capfd.readouterr().out)
+    assert [line["id"] for line in lines] == [marked.name] * 2
+    assert all("unsteady" in line["headline"][0]["marks"] for line in lines)

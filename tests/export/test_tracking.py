@@ -178,3 +178,34 @@ def test_an_unfinished_run_is_not_exported(capfd: pytest.CaptureFixture[str], tm
     shutil.copytree(RECORDED / unfinished, tmp_path / unfinished)
     assert export("http://127.0.0.1:9", "x", "--runs-dir", str(tmp_path)) == 2
     assert "there is no finished run" in capfd.readouterr().err
+
+
+def test_one_unfinished_run_among_those_that_are_named_stops_the_export_before_it_begins(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # whoever asks for a server gets another message
+    assert export("http://127.0.0.1:9", "x", RUN, FAILED, unfinished, "--runs-dir", str(RECORDED)) == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"flagperf: not finished: {unfinished}; leave that out until it has ended; nothing was sent\n"
+    )
+
+
+@pytest.mark.parametrize("uri", ["", " ", "http://", "https:///path", "http://[::1", "http://host:99999999"])
+def test_what_is_no_address_is_bad_input(uri: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert export(uri, "x", RUN, "--runs-dir", str(RECORDED)) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"flagperf: --tracking-uri {uri!r} is no address of an MLflow server; give one as ")
+
+
+def test_an_address_of_a_scheme_that_the_library_lacks_is_bad_input(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mlflow")
+    assert export("foo://x", "x", RUN, "--runs-dir", str(RECORDED)) == 2
+    assert "cannot export to the MLflow server foo://x: " in capfd.readouterr().err
+
+
+def test_an_experiment_has_a_name(capfd: pytest.CaptureFixture[str]) -> None:
+    assert export("http://127.0.0.1:9", "", RUN, "--runs-dir", str(RECORDED)) == 2
+    assert "--experiment is empty" in capfd.readouterr().err

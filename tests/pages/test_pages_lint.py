@@ -86,6 +86,30 @@ def test_an_mfu_without_its_throughput_and_one_of_another_precision():
     assert "precision_differs" in rules_of(page)
 
 
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("652.78%", {"utilisation_over_100"}),
+        ("100.1%", {"utilisation_over_100"}),
+        ("120", {"utilisation_over_100"}),
+        ("-22.6%", {"share_not_positive"}),
+        ("0%", {"share_not_positive"}),
+        ("0", {"share_not_positive"}),
+        ("100%", set()),
+        ("36.2", set()),
+        ("0.36", set()),
+        ("/", set()),
+    ],
+)
+@pytest.mark.parametrize("model", ["distilbert", "unknown_model"])
+def test_an_mfu_is_above_0_and_at_most_100_percent(text, rules, model):
+    columns, listed = (*COLUMNS, "MFU"), (*GENERAL, "MFU")
+    source = result_text((*CLEAN_ROW, text), columns=columns, listed=listed, model=model)
+    found = [each for each in lint(source).findings if each.rule in ("utilisation_over_100", "share_not_positive")]
+    assert {each.rule for each in found} == rules
+    assert all(text in source.split("\n")[each.line - 1] and text in str(each.message) for each in found)
+
+
 def test_a_footnote_is_a_reason():
     cells = changed(e2e_time="/[^1]", p_core="1942.6[^2]")
     assert lint(result_text(cells, after="\n[^1]: not_measured\n")).findings == ()

@@ -67,8 +67,9 @@ SECRETS = {
     *HOSTS, *CARDS, *PCI, *BOOTS, "gpu17", "gpu4", "bigcorp", "storage-7.lab.bigcorp.example",
     "SN-00419231", "BOARD-77120", "UNIQ-5512", "10.20.30.41", "10.20.30.42", "fd00:17::4", "fe80::a1:b2",
     "a4:bf:01:2c:3d:4e", "enxa4bf012c3d4f", "0xe8ebd30300aabbcc", "f47ac10b-58cc-4372-a567-0e02b2c3d479",
-    "alice", "bobby", "carol@bigcorp.example", "/data/projects/project-x", "registry.bigcorp.example:5000",
-    "gpu[04-17]", "/opt/site/secret.toml", "moonshot",
+    "alice", "bobby", "carol@bigcorp.example", "acme.example", "/data/projects/project-x",
+    "3b:00.0", "1c:00.0", "0800.274e.66a1", "carol", "PF2ABCDE", "1323921012345",
+    "acme", "registry.bigcorp.example:5000", "gpu[04-17]", "/opt/site/secret.toml", "moonshot",
 }  # fmt: skip
 """What must not be anywhere in the redacted copy, in any case. `moonshot` is what the owner names with --also."""
 
@@ -76,7 +77,9 @@ TEXT = (
     "gpu17: alice at /home/alice/venv and /nfs/users/bobby/x, 10.20.30.41:29500, [fd00:17::4]:22, fe80::a1:b2, "
     f"{CARDS[2].upper()}, {PCI[1].upper()}, MAC A4:BF:01:2C:3D:4E on enxa4bf012c3d4f, guid 0xe8ebd30300aabbcc, "
     "f47ac10b-58cc-4372-a567-0e02b2c3d479, carol@bigcorp.example, storage-7.lab.bigcorp.example, SN-00419231, "
-    "/data/projects/project-x/train.tsv; GPU4 for project moonshot; 127.0.0.1 and cpu:0 are nobody's"
+    "/data/projects/project-x/train.tsv; GPU4 for project moonshot; "
+    "alice@acme.example, bobby@gpu17; 3b:00.0 and 1C:00.0, 0800.274e.66a1, C:\\Users\\carol, Serial Number: PF2ABCDE, "
+    "S/N: 1323921012345, /data/acme/venv/lib/python3.11/site-packages; 127.0.0.1 and cpu:0 are nobody's"
 )
 SAID = message("tool.words", words=TEXT)
 
@@ -155,7 +158,7 @@ def node_facts(index: int) -> NodeFacts:
 
 
 COMMAND = LaunchCommand(
-    ("/home/alice/venv/bin/python", "--master", "10.20.30.41"), (Setting("NOVA_VISIBLE", CARDS[0], TEXT),)
+    ("/data/acme/venv/bin/python", "--master", "10.20.30.41"), (Setting("NOVA_VISIBLE", CARDS[0], TEXT),)
 )
 
 

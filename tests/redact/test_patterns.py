@@ -19,9 +19,17 @@ from flagperf.redact.pseudonyms import Findings, Pseudonyms, Replaced
         ("a4:bf:01:2c:3d:4e", ["a4:bf:01:2c:3d:4e"]),
         ("guid e8eb:d303:00aa:bbcc", ["e8eb:d303:00aa:bbcc"]),
         ("ssh alice@gpu17", ["alice@gpu17"]),
-        ("/home/alice/venv/bin/python", ["alice"]),
+        ("/home/alice/venv/bin/python", ["alice", "/home/alice/venv"]),
         ("file:///Users/bob.smith/x", ["bob.smith"]),
         ("/mnt/nfs/home/carol/y", ["carol"]),
+        (r"C:\Users\carol\x, C:\\Users\\dave", ["carol", "dave"]),
+        ("1c:00.0 3D controller, [AF:00.1]", ["1c:00.0", "AF:00.1"]),
+        ("mac 0800.274e.66a1", ["0800.274e.66a1"]),
+        ("Serial Number: PF2ABCDE", ["PF2ABCDE"]),
+        ("    Serial Number                         : 1323921012345\n", ["1323921012345"]),
+        ("S/N: 1323921012345, sn=MT2304X00123.", ["1323921012345", "MT2304X00123"]),
+        ('{"serial": "SN-00419231"}', ["SN-00419231"]),
+        ("exec /data/acme/venv/bin/python3.11 -m flagperf", ["/data/acme/venv"]),
     ],
 )
 def test_what_identifies(text: str, found: list[str]) -> None:
@@ -41,6 +49,10 @@ def test_what_identifies(text: str, found: list[str]) -> None:
         "PCI id 10de:20b0",
         "<object at 0x7f3a9c2e0b11>",
         "999.1.2.3",
+        "12:00.0, at 09:12:00.0, 1:10.5, 3:04.0 min",
+        "Serial Number: N/A, serial: none, Serial: disabled, S/N: 0, serial number: Not Specified, serial = 0.123456",
+        r"C:\Users\Public and C:\Users\Default",
+        "#!/usr/bin/python3, /usr/local/bin/python, /opt/conda/bin/python, bin/python",
     ],
 )
 def test_what_does_not(text: str) -> None:
@@ -67,6 +79,33 @@ def test_a_thousand_hosts_are_found_in_one_pass() -> None:
 
 def test_a_pseudonym_is_not_replaced_again() -> None:
     assert names(host_1="alpha", host_2="host-1").text("alpha host-1") == "host-1 host-2"
+
+
+@pytest.mark.parametrize(
+    "text", ["alice@acme.example", "alice@node17", "alice@node17.acme.example", "bob@acme.example"]
+)
+def test_a_login_is_replaced_whole_where_its_user_or_host_is_known(text: str) -> None:
+    findings = Findings()
+    findings.add("user", "alice")
+    findings.add("host", "node17")
+    findings.search(f"ssh {text}")
+    assert Pseudonyms(findings.replacements()).text(f"ssh {text} by alice") == "ssh login-1 by user-1"
+
+
+def test_the_short_form_of_a_pci_address_is_that_of_a_known_one() -> None:
+    findings = Findings()
+    findings.add("pci", "0000:17:00.0")
+    given = Pseudonyms(findings.replacements())
+    assert given.text("17:00.0 and 0000:17:00.0 fell off") == "pci-2 and pci-1 fell off"
+    times = "18:00.0, 09:17:00.0, 17:00.012, 17:00"
+    assert given.text(times) == times
+
+
+def test_of_two_values_that_share_letters_nothing_is_left() -> None:
+    given = Pseudonyms(
+        [Replaced("path", "path-1", "/data/x/alice"), Replaced("login", "login-1", "alice@acme.example")]
+    )
+    assert given.text("cp /data/x/alice@acme.example .") == "cp path-1login-1 ."
 
 
 def test_short_names_and_the_domain_of_a_machine_are_found_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -11,16 +12,23 @@ import pytest
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput
 from flagperf.redact.check import redaction_problems
-from flagperf.redact.commitments import read_key
+from flagperf.redact.commitments import Reference, read_key
 from flagperf.redact.copying import Redacted, Wishes, redact
 from flagperf.redact.ratios import published_reference, reference_run, stated_reference
-from flagperf.store.bundle import read_bundle
+from flagperf.store.bundle import read_bundle, write_manifest
 from flagperf.store.listing import list_runs
+from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 
 RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
 RUN = RECORDED / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
 OTHER = RECORDED / "20261117T094508Z-distilbert-cpu-1x2-f18753"
+DOUBTFUL = (
+    RECORDED / "20261117T094653Z-distilbert-metax-1x2-6141e2",
+    RECORDED.parent / "v1_rows" / "20261118T001416Z-distilbert-cpu-1x1-3ba1c3",
+    RECORDED.parent / "v1_rows" / "20261118T001044Z-gemm-cpu-1x2-fc4c0e",
+)
+"""`unsteady` and a memory that is not possible; `busy_host` and `few_repeats`; figures of rows."""
 
 
 @pytest.fixture
@@ -72,6 +80,39 @@ def test_every_command_says_that_these_are_ratios(copy: Redacted, capfd: pytest.
     assert [line.redacted for line in list_runs(Path(copy.path).parent)] == ["ratios"]
 
 
+def marks_and_doubts(path: Path, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, list[str]], set[str]]:
+    assert run_cli(["report", str(path), "--format", "json"]) == 0
+    run = json.loads(capfd.readouterr().out)["runs"][0]
+    marks = {name: metric["marks"] for name, metric in run["metrics"].items() if metric.get("marks")}
+    return marks, {doubt["rule"] for doubt in run["doubts"]}
+
+
+@pytest.mark.parametrize("bundle", DOUBTFUL, ids=lambda path: path.name)
+def test_marks_and_doubts_are_those_of_the_original(
+    bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """None of the rules can be applied to ratios: `unsteady` is about the interval."""
+    made = redact(bundle, tmp_path / "out", Wishes(reference=Reference("p", {"p_core": 1800.0})), tmp_path / "key")
+    before, now = marks_and_doubts(bundle, capfd), marks_and_doubts(Path(made.path), capfd)
+    assert before == now
+    assert all(before)
+    for form in ("table", "md", "html"):
+        assert run_cli(["report", made.path, "--format", form, "--allow-simulated"]) == 0
+        text = capfd.readouterr().out
+        assert [mark for marks in now[0].values() for mark in marks if mark not in text] == []
+        assert [rule for rule in now[1] if rule not in text] == []
+    assert list(redaction_problems(Path(made.path), bundle, read_key(Path(made.key)))) == []
+
+
+def test_a_mark_stands_beside_its_ratio(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = redact(DOUBTFUL[0], tmp_path / "out", Wishes(reference=Reference("p", {"p_core": 1800.0})), tmp_path / "key")
+    assert run_cli(["report", made.path]) == 0
+    printed = " ".join(capfd.readouterr().out.split())
+    assert re.search(r"p_core n/a withheld \(\D+\): \S+ times the reference, \S+ to \S+; marks: unsteady ", printed)
+    assert "unsteady: found in the original, whose figures are not shown: p_train, p_core, token/p/s" in printed
+    assert "memory_not_possible: found in the original, whose figures are not shown: mem_used" in printed
+
+
 def test_the_original_and_the_key_prove_every_value(copy: Redacted) -> None:
     key = read_key(Path(copy.key))
     assert list(redaction_problems(Path(copy.path), RUN, key)) == []
@@ -81,6 +122,16 @@ def test_the_original_and_the_key_prove_every_value(copy: Redacted) -> None:
     found = list(redaction_problems(Path(copy.path), RUN, lie))
     assert "the commitment to reference p_core is to another value" in found
     assert "run.json is not what redaction makes of the original" in found
+
+
+def test_a_commitment_that_was_taken_out_is_missed(copy: Redacted) -> None:
+    path = Path(copy.path)
+    found = json.loads((path / "redaction.json").read_text())
+    taken = [found["replaced"].pop()["name"], found["withheld"].pop()["name"]]
+    (path / "redaction.json").write_text(json.dumps(found))
+    write_manifest(path, file_digests(path))
+    problems = list(redaction_problems(path, RUN, read_key(Path(copy.key))))
+    assert [problem.split()[-1] for problem in problems if problem.startswith("there is no commitment to ")] == taken
 
 
 def test_a_value_that_somebody_puts_in_is_a_problem(copy: Redacted) -> None:
@@ -121,8 +172,8 @@ def test_stated_values_are_metrics_and_numbers() -> None:
     assert stated_reference(run, ("p_core=1000", "token/p/s=2e3")).values == {"p_core": 1000.0, "token/p/s": 2000.0}
     with pytest.raises(BadInput, match=r"unknown metric 'p_cor'"):
         stated_reference(run, ("p_cor=1000",))
-    for text in ("zero", "0", "nan", "inf", ""):
-        with pytest.raises(BadInput, match=r"is not a number|nothing is relative to"):
+    for text in ("zero", "0", "-3", "-0.0", "nan", "inf", ""):
+        with pytest.raises(BadInput, match=r"is not a number|a reference is above 0, and \S+ is not"):
             stated_reference(run, (f"p_core={text}",))
 
 

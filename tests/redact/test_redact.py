@@ -15,7 +15,7 @@ from secret_bundle import CARDS, HOSTS, RUN_ID, SECRETS, empty_fields, make_secr
 from flagperf.errors import BadInput
 from flagperf.events import read_events
 from flagperf.redact.check import redaction_problems
-from flagperf.redact.commitments import read_key
+from flagperf.redact.commitments import Reference, read_key
 from flagperf.redact.copying import Redacted, Wishes, redact
 from flagperf.redact.fields import FIELDS
 from flagperf.store.bundle import read_bundle, write_manifest
@@ -98,6 +98,17 @@ def test_names_are_the_same_in_all_files_and_keep_their_order(copy: Redacted) ->
     assert json.loads((path / "events" / "rank-00002.jsonl").read_text().splitlines()[0])["device_id"] == "card-3"
     assert "card-3" in (path / "logs" / "rank-00000.log").read_text(errors="replace")
     assert {node.host for node in read_bundle(path).nodes} == {"host-2", "host-4"}
+
+
+def test_every_pseudonym_that_is_listed_is_used(copy: Redacted, original: Path, tmp_path: Path) -> None:
+    bare = redact(original, tmp_path / "bare", Wishes(with_logs=False), tmp_path / "bare.json")
+    ratios = Wishes(reference=Reference("p", {"p_core": 1.0}))
+    for made in (copy, bare, redact(original, tmp_path / "ratios", ratios, tmp_path / "ratios.json")):
+        files = {name: content for name, content in files_of(Path(made.path)).items() if name != "redaction.json"}
+        text = b" ".join(files.values()).decode(errors="replace")
+        assert made.redaction.replaced
+        assert [each.name for each in made.redaction.replaced if not re.search(rf"{each.name}(?!\d)", text)] == []
+        assert list(redaction_problems(Path(made.path), original, read_key(Path(made.key)))) == []
 
 
 def test_it_has_an_id_of_its_own(copy: Redacted) -> None:

@@ -141,10 +141,10 @@ def test_cautions_come_before_figures() -> None:
 
 
 def test_a_copy_with_ratios_says_so_and_shows_them() -> None:
-    whole = read_bundle(bundle_path("distilbert")).run
-    ratios = as_ratios(changed(whole, redacted="ratios"), whole, Reference("other", {"p_core": 1000.0}))
+    whole = read_bundle(bundle_path("distilbert"))
+    ratios = as_ratios(changed(whole.run, redacted="ratios"), whole, Reference("other", {"p_core": 1000.0}))
     course = RunCourse((), None, {}, 0, ("events/rank-00000.jsonl",))
-    run = changed(read_bundle(bundle_path("distilbert")), run=ratios)
+    run = changed(whole, run=ratios)
     (card,) = [block for block in blocks_of(run, courses={ratios.id: course}) if isinstance(block, doc.Headline)]
     assert card.cautions[0].startswith("redacted: every value is a ratio")
     assert not any("charts are missing" in caution for caution in card.cautions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,9 @@ from flagperf.metrics import Metric
 from flagperf.spec import Page, RowFigure
 from flagperf.store.alive import holding
 from flagperf.store.bundle import create_bundle, seal, write_run
+from flagperf.store.groups import matching_runs
 from flagperf.store.labels import Labels, write_labels
-from flagperf.store.listing import find_latest, find_run, list_runs, unfinished_runs
+from flagperf.store.listing import bundle_paths, find_latest, find_run, list_runs, unfinished_runs
 from flagperf.store.run import Ending, Run, Status
 from flagperf.store.run_line import Headline, run_line
 from run_builders import make_run, minimal_manifest
@@ -113,3 +115,56 @@ def test_a_run_that_is_being_sealed_has_ended(tmp_path: Path) -> None:
     write_run(path, msgspec.structs.replace(run, ending=Ending("succeeded")))
     assert run_line(path).status == "succeeded"
     assert unfinished_runs(tmp_path) == []
+
+
+# --- folders of another name ----------------------------------------------------------------------------------------
+
+
+def test_runs_in_folders_of_another_name_are_in_the_order_of_their_making(tmp_path: Path) -> None:
+    bundle(tmp_path, 2).rename(tmp_path / "zz-old-run")
+    bundle(tmp_path, 1).rename(tmp_path / "bundle")
+    newest = bundle(tmp_path, 3)
+    assert [line.id[7] for line in list_runs(tmp_path)] == ["1", "2", "3"]
+    assert [path.name for path in bundle_paths(tmp_path)] == ["bundle", "zz-old-run", newest.name]
+    assert find_latest(tmp_path).path == newest
+    newest.rename(tmp_path / "aa")
+    assert find_latest(tmp_path).path == tmp_path / "aa"
+
+
+def test_a_run_is_found_by_its_id_and_by_the_name_of_its_folder(tmp_path: Path) -> None:
+    path = bundle(tmp_path, 1).rename(tmp_path / "bundle")
+    bundle(tmp_path, 2)
+    run_id = run_line(path).id
+    assert {find_run(word, tmp_path) for word in (run_id, run_id[:8], "bundle", "bun")} == {path}
+    assert matching_runs("*abc121", tmp_path) == [path]
+    with pytest.raises(BadInput, match="did you mean 20260101T000000Z-demo-cpu-1x1-abc121"):
+        find_run(run_id[:-1] + "x", tmp_path)
+
+
+def test_a_whole_name_goes_before_names_that_begin_with_it(tmp_path: Path) -> None:
+    path, other = bundle(tmp_path, 1), make_run("20260101T000000Z-demo-cpu-1x1-abc121-redacted")
+    create_bundle(tmp_path, other, ())
+    assert find_run(path.name, tmp_path) == path
+    shutil.copytree(path, tmp_path / "bundle")
+    assert find_run(path.name, tmp_path) == path
+    path.rename(tmp_path / "bundle-2")
+    with pytest.raises(BadInput, match=r"2 runs match in \S+ \(bundle, bundle-2\); name one of the folders"):
+        find_run(path.name, tmp_path)
+
+
+def test_a_run_with_an_id_of_its_own_form_goes_by_when_it_was_created(tmp_path: Path) -> None:
+    for name, created in (("first", "2026-01-01T12:00:00+00:00"), ("a", "2026-01-03T01:00:00+02:00"), ("b", "once")):
+        create_bundle(tmp_path, msgspec.structs.replace(make_run(name), created=created), ())
+    bundle(tmp_path, 2)
+    assert [path.name[:5] for path in bundle_paths(tmp_path)] == ["b", "first", "20260", "a"]
+
+
+def test_of_folders_that_are_called_like_runs_no_file_is_read_for_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [bundle(tmp_path, number) for number in (1, 2, 3)]
+    read: list[Path] = []
+    monkeypatch.setattr("flagperf.store.listing.read_json", lambda path, _kind: read.append(path))
+    assert bundle_paths(tmp_path) == paths
+    assert find_run(paths[0].name, tmp_path) == paths[0]
+    assert read == []

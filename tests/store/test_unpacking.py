@@ -224,7 +224,7 @@ def test_a_run_that_is_there_with_other_content_stays(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BundleFailed, match=r"cannot unpack into .*see --runs-dir"):
+    with pytest.raises(BadInput, match=r"cannot unpack into .*see --runs-dir"):
         unpack(with_files(tmp_path / "a.tgz", FILES), tmp_path / "file" / "runs")
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import click
 
 from flagperf.cli.completers import complete_run
-from flagperf.cli.options import common, note, runs_dir_option
+from flagperf.cli.options import FiniteRange, common, note, runs_dir_option
 from flagperf.cli.output import echo_json_text, echo_text
 from flagperf.cli.run_argument import find_run
 from flagperf.cli.terminal import show
@@ -54,7 +54,7 @@ PAGES: dict[str, Callable[[Comparison, Lang], str]] = {
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(0, 10, min_open=True),
+    type=FiniteRange(0, 10, min_open=True),
     default=MARGIN * 100,
     show_default=True,
     metavar="PERCENT",

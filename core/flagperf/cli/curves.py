@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from flagperf.cli.completers import complete_file, complete_run
+from flagperf.cli.options import FiniteRange
 from flagperf.cli.run_argument import find_run
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
@@ -46,7 +46,7 @@ def rule_options(function: F) -> F:
         ),
         click.option(
             "--tolerance",
-            type=click.FloatRange(0, max=1),
+            type=FiniteRange(0, max=1),
             metavar="SHARE",
             help="With --rule exact: the relative error allowed in each step, for example 1e-5 [default: 0].",
         ),
@@ -60,8 +60,6 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
     rule = RULES[rule_id or DEFAULT_RULE]
     if tolerance is None:
         return rule
-    if math.isnan(tolerance):
-        raise BadInput("--tolerance: nan is not a number; give a share from 0 to 1, for example 1e-5")
     if rule.judges != "each":
         raise BadInput(
             f"--tolerance is for --rule exact, rule {rule.id} has its own limit {rule.limit:g}; leave out one of them"

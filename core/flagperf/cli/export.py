@@ -14,8 +14,8 @@ from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_json, note, runs_dir_option
 from flagperf.cli.output import echo, echo_text
 from flagperf.cli.run_argument import find_run
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import replacing
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, replacing
 from flagperf.store.listing import bundle_paths, runs_directory
 
 if TYPE_CHECKING:
@@ -122,12 +122,16 @@ def mlflow(
 
     A run that is there already, by its id and the hash of its MANIFEST, is left as it is.
     """
-    from flagperf.export.tracking import Tracking
+    from flagperf.export.tracking import Tracking, check_place
 
+    check_place(tracking_uri, experiment)
     directory = runs_directory(runs_dir)
     found = [each for each in _exported(runs, directory, verified_only) if runs or _is_finished(each)]
     if not found:
         raise BadInput(f"there is no finished run in {directory} to export")
+    unfinished = ", ".join(each.run.id for each in found if not each.is_finished)
+    if unfinished:
+        raise BadInput(f"not finished: {unfinished}; leave that out until it has ended; nothing was sent")
     server = Tracking(tracking_uri, experiment)
     tracked = []
     for each in found:
@@ -139,10 +143,9 @@ def mlflow(
 
 
 def _is_finished(each: Exported) -> bool:
-    if each.manifest_sha256 and each.run.ending is not None:
-        return True
-    note(f"{each.run.id} is not finished, and is left out")
-    return False
+    if not each.is_finished:
+        note(f"{each.run.id} is not finished, and is left out")
+    return each.is_finished
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -251,7 +254,7 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
         with replacing(path) as file:
             yield file
     except OSError as error:
-        raise BundleFailed(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
 
 
 def _report(out: str | None, as_json: bool, **more: int) -> None:

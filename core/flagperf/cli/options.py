@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _QUIET = "flagperf.quiet"
+
+
+class FiniteRange(click.FloatRange):
+    """Click's own lets `nan` pass, which is neither below nor above a limit, and `inf` where there is no upper one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 def common(function: F) -> F:
@@ -149,13 +160,13 @@ _RUN_REQUEST = (
     click.option(
         "--timeout",
         "timeout_seconds",
-        type=click.FloatRange(0, min_open=True),
+        type=FiniteRange(0, min_open=True),
         metavar="SECONDS",
         help="Stop the run after this time [default: never].",
     ),
     click.option(
         "--sample-seconds",
-        type=click.FloatRange(0, min_open=True),
+        type=FiniteRange(0, min_open=True),
         default=1.0,
         show_default=True,
         help="Interval between memory samples.",

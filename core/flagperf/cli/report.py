@@ -13,6 +13,7 @@ import msgspec
 
 from flagperf.cli.completers import complete_run
 from flagperf.cli.curves import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
+from flagperf.cli.imported import beside_imported
 from flagperf.cli.options import common, no_published_option, note, runs_dir_option
 from flagperf.cli.output import echo, echo_text
 from flagperf.cli.run_argument import find_run
@@ -20,14 +21,13 @@ from flagperf.cli.terminal import show
 from flagperf.cli.verified import warn_unless_verified
 from flagperf.errors import BadInput
 from flagperf.escapes import safe_json, visible
-from flagperf.files import write_atomically
+from flagperf.files import cannot_write, write_atomically
 from flagperf.metrics import LossCurve, Metric, loss_aligned
 from flagperf.plausibility import read_marked
 from flagperf.report import page, run_report, to_csv, to_html, to_json, web_document
 from flagperf.report.web_page import MAX_CHARTED
 from flagperf.store.course import read_course
 from flagperf.store.curves import find_curve
-from flagperf.store.imported import with_imported
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import RecordedRun
 from flagperf.verify import damage_explains
@@ -91,7 +91,7 @@ def report(
     paths = _different([find_run(run, directory) for run in runs])
     curve: LossCurve | None = None
     with damage_explains(paths):
-        recorded = [with_imported(each, directory) for each in read_marked(paths)]
+        recorded = beside_imported(read_marked(paths), directory, no_published)
         if reference is not None:
             curve, name = named_curve(reference, directory), Path(reference).name
             verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
@@ -175,7 +175,7 @@ def _write(text: str, form: str, out: Path | None, show_page: bool) -> None:
     try:
         write_atomically(path, "\n".join(map(visible, text.split("\n"))).encode())
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from None
+        raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
     echo(f"{form}: {path}", err=True)
     if show_page and not webbrowser.open(path.absolute().as_uri()):
         note(f"no browser could be started; open {path} yourself")

@@ -10,6 +10,7 @@ import click
 
 from flagperf.cli.completers import complete_assignment
 from flagperf.cli.detached import finishing, note_run, submit
+from flagperf.cli.imported import beside_imported, check_imported
 from flagperf.cli.options import (
     RunRequestCommand,
     common,
@@ -44,7 +45,6 @@ from flagperf.report import run_report, to_json
 from flagperf.run import execute
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import check_writable
-from flagperf.store.imported import imported_pages, with_imported
 from flagperf.store.listing import runs_directory
 from flagperf.store.run import RecordedRun, RunGroup
 
@@ -93,7 +93,7 @@ def run(
     raise_on_signals()
     plugins, directory = load_plugins(), runs_directory(runs_dir)
     check_writable(directory)
-    imported_pages(directory)  # one that is broken is said before the run, not after it
+    check_imported(directory, no_published)
     spec = run_spec(request, directory)
     _check_repeats(repeat, changes, dry_run)
     arms = {"A": spec, "B": other_setting(spec, changes)} if changes else {"": spec}
@@ -152,7 +152,7 @@ def _run(
         note_run(detached_in, plan.job.run_id)
         with live_progress(KINDS[plan.job.kind]) as on_progress:
             recorded = execute(plan, fleet, directory, on_progress)
-    _print_result(with_imported(recorded, directory), as_json, no_published)
+    _print_result(beside_imported([recorded], directory, no_published)[0], as_json, no_published)
     note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")
     assert recorded.run.ending is not None
     return recorded.run.ending.exit_code

@@ -10,15 +10,18 @@ import msgspec
 
 from flagperf.cli.completers import complete_case, complete_file, complete_run, complete_status, complete_vendor
 from flagperf.cli.groups import CommandGroup
+from flagperf.cli.imported import beside_imported
 from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
 from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
 from flagperf.cli.run_argument import find_bundle, find_run
 from flagperf.cli.runs_passing import check_redaction, pack, redact, unpack
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
+from flagperf.files import exists
 from flagperf.store.bundle import read_bundle
 from flagperf.store.labels import Labels, checked_note, checked_tag, read_labels, write_labels
-from flagperf.store.listing import list_runs, runs_directory
+from flagperf.store.listing import bundle_paths, runs_directory
+from flagperf.store.run_line import run_line
 
 
 @click.group(cls=CommandGroup)
@@ -74,9 +77,13 @@ def list_command(
     from flagperf.plausibility import marked_line
 
     directory = runs_directory(runs_dir)
-    all_lines = list_runs(directory)
+    if runs_dir is not None and not exists(directory):
+        raise BadInput(f"--runs-dir {runs_dir} does not exist; name the folder of the runs")
+    paths = bundle_paths(directory)
+    all_lines = [run_line(path) for path in paths]
+    path_of = dict(zip(map(id, all_lines), paths, strict=True))  # copies of a run have the same line
     found = chosen(all_lines, directory, cases, vendors, statuses, tags)
-    lines = [marked_line(line, directory / line.id) for line in found]
+    lines = [marked_line(line, path_of[id(line)]) for line in found]
     if as_json:
         echo_json(lines)
         return
@@ -97,13 +104,12 @@ def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> N
     from flagperf.cli.terminal import show as show_document
     from flagperf.plausibility import read_marked
     from flagperf.report import run_report, to_json
-    from flagperf.store.imported import with_imported
     from flagperf.verify import damage_explains
 
     directory = runs_directory(runs_dir)
     found = find_run(run, directory)
     with damage_explains([found]):
-        recorded = [with_imported(each, directory) for each in read_marked([found])]
+        recorded = beside_imported(read_marked([found]), directory, no_published)
         if as_json:
             echo_json_text(to_json(recorded))
         else:

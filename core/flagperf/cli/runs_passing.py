@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from flagperf.cli.completers import complete_file, complete_folder, complete_run
-from flagperf.cli.options import common, echo_json, note, runs_dir_option
+from flagperf.cli.options import FiniteRange, common, echo_json, note, runs_dir_option
 from flagperf.cli.output import echo, echo_path, shortened
 from flagperf.cli.run_argument import find_run
 from flagperf.errors import BadInput
+from flagperf.files import is_folder
 from flagperf.store.listing import runs_directory
 
 if TYPE_CHECKING:
     from flagperf.redact.commitments import Reference
     from flagperf.store.compression import Compression
+
+
+MOST_GIB = 1 << 30
+"""Far above any disk."""
 
 
 @click.command()
@@ -58,6 +63,8 @@ def pack(
     asked = cast("Compression | None", compression)
     suffix = ".tar.zst" if asked == "zstd" else ".tar.gz"
     archive = Path(f"{found[0].resolve().name}{suffix}" if out is None else out)
+    if is_folder(archive):
+        raise BadInput(f"{archive} is a folder; name a file in it, for example -o {archive / 'runs.tar.gz'}")
     raise_on_signals()
     write(found, archive, compression_of(archive, asked), labels=not no_labels, unfinished=unfinished)
     if as_json:
@@ -70,7 +77,7 @@ def pack(
 @click.argument("archive", metavar="FILE", shell_complete=complete_file)
 @click.option(
     "--max-gib",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, MOST_GIB, min_open=True),
     metavar="GIB",
     help="Most content to unpack [default: 64, and no more than 250 times the archive's size above 64 MiB].",
 )

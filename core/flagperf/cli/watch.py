@@ -19,7 +19,7 @@ from flagperf.errors import BadInput
 from flagperf.kinds import KINDS
 from flagperf.launch import raise_on_signals
 from flagperf.spec import Progress
-from flagperf.store.listing import find_latest, unfinished_runs
+from flagperf.store.listing import find_latest, find_run, unfinished_runs
 from flagperf.store.run import EXIT_CODES
 from flagperf.store.watched import RunNow, WatchedRun
 
@@ -35,7 +35,7 @@ def running_run(runs_dir: Path) -> Path:
     """The one that is running. Raises BadInput where there is none, or several."""
     running = [line.id for line in unfinished_runs(runs_dir) if line.status == "running"]
     if len(running) == 1:
-        return runs_dir / running[0]
+        return find_run(running[0], runs_dir)
     if running:
         raise BadInput(f"{len(running)} runs are running in {runs_dir}; say which: {', '.join(running)}")
     latest = find_latest(runs_dir).path.name  # or that there are no runs at all

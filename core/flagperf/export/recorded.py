@@ -26,6 +26,10 @@ class Exported(msgspec.Struct, frozen=True):
         return self.recorded.run
 
     @property
+    def is_finished(self) -> bool:
+        return bool(self.manifest_sha256) and self.run.ending is not None
+
+    @property
     def labels(self) -> Labels:
         return self.recorded.labels
 

@@ -13,6 +13,7 @@ import itertools
 import os
 import re
 import sys
+import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -41,9 +42,10 @@ class Tracked(msgspec.Struct, frozen=True):
 
 
 class Tracking:
-    """One server and one experiment."""
+    """One server and one experiment. Raises BadInput for one that cannot be, ToolFailed for one that is away."""
 
     def __init__(self, uri: str, experiment: str) -> None:
+        check_place(uri, experiment)
         self._mlflow, entities = _library()
         self._entities = entities
         self._uri = uri
@@ -54,11 +56,12 @@ class Tracking:
                 raise BadInput(f"experiment {experiment!r} of {uri} is deleted; restore it, or name another")
             self._experiment = found.experiment_id if found else self._client.create_experiment(experiment)
         except Exception as error:
-            raise self._trouble(error) from error
+            trouble = self._trouble(error)
+            is_given = not _is_server(uri) or getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE"
+            raise BadInput(str(trouble)) if isinstance(trouble, ToolFailed) and is_given else trouble from error
 
     def export(self, each: Exported) -> Tracked:
-        if each.run.ending is None or not each.manifest_sha256:
-            raise BadInput(f"{each.run.id} is not finished; export it when it has ended")
+        assert each.is_finished
         try:
             with contextlib.redirect_stdout(sys.stderr):  # the library prints links
                 return self._export(each)
@@ -96,6 +99,24 @@ class Tracking:
             return error
         words = " ".join(str(error).split())[:500]
         return ToolFailed(f"cannot export to the MLflow server {self._uri}: {words}")
+
+
+def check_place(uri: str, experiment: str) -> None:
+    """Raises BadInput for what can be seen to be wrong without asking anybody."""
+    try:
+        parts = urllib.parse.urlsplit(uri)
+        is_one = bool(parts.hostname) and parts.port != 0 if parts.scheme in ("http", "https") else bool(uri.strip())
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise BadInput(f"--tracking-uri {uri!r} is no address of an MLflow server; give one as http://localhost:5000")
+    if not experiment.strip():
+        raise BadInput("--experiment is empty; give the experiment a name, or leave the option out")
+
+
+def _is_server(uri: str) -> bool:
+    """Else it is a file, or of a scheme that the library may not know: what is wrong there is the address."""
+    return urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks") or uri == "databricks"
 
 
 def _library() -> tuple[Any, Any]:

@@ -38,6 +38,8 @@ class Formula(msgspec.Struct, frozen=True):
 
 
 def check_mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
+    for row in context.page.table.rows:
+        yield from _outside(row)
     pages = context.manifest.published_pages if context.manifest else None
     if context.manifest is None or pages is None:
         return
@@ -52,6 +54,18 @@ def check_mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
                 yield from _recompute(context, row, cell.text, printed, rate, context.manifest, pages)
         if rate is not None and pages.flops is not None:
             yield from _too_fast(context, row, rate, pages.flops)
+
+
+def _outside(row: ResultRow) -> Iterator[PageFinding]:
+    """A share of zero or less, or of more than one. Up to 100, a number without a unit may be in per cent."""
+    cell, share = row.cells.get("mfu"), row.amount("mfu")
+    if cell is None or share is None or cell.quantity is None:
+        return
+    if share <= 0:
+        yield finding("share_not_positive", row.line, "lint.share_not_positive", what="MFU", share=cell.text)
+    elif share > (100 if not cell.quantity.unit else 1):
+        params = {"metric": "MFU", "share": cell.text}
+        yield finding("utilisation_over_100", row.line, "doubt.utilisation_over_100", **params)
 
 
 def tokens_per_device(context: ResultContext, row: ResultRow, pages: PublishedPages) -> float | None:

@@ -9,7 +9,7 @@ made it up. For that there are the commitments.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +33,7 @@ from flagperf.files import write_atomically
 from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.metrics.by_type import of
 from flagperf.redact.commitments import RedactionKey
-from flagperf.redact.pseudonyms import Pseudonyms
+from flagperf.redact.pseudonyms import Pseudonyms, pseudonyms_in
 from flagperf.redact.ratios import as_ratios, withheld_values
 from flagperf.redact.values import Visit, replace, visited
 from flagperf.spec import NodeFacts
@@ -60,7 +60,7 @@ from flagperf.store.paths import (
 )
 from flagperf.store.recording import decode_operators
 from flagperf.store.redaction import REDACTION_SCHEMA, Committed, Redaction
-from flagperf.store.run import STORE_SCHEMA, Ending, Run, Status, gated
+from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, Status, gated
 from flagperf.store.witness import file_digests, witness_files
 
 MAX_LINE_BYTES = 64 << 20
@@ -74,7 +74,7 @@ def build(original: Path, folder: Path, key: RedactionKey) -> Path:
     visit = replace(Pseudonyms(key.replaced))
     run, nodes = _redacted_run(recorded.run, key, visit), visited(recorded.nodes, visit)
     if key.reference is not None:
-        return _sealed(original, _build_ratios(folder, run, recorded.run, nodes, key), key, None)
+        return _sealed(original, _build_ratios(folder, run, recorded, nodes, key), key, None)
     path = create_bundle(folder, msgspec.structs.replace(run, metrics=(), rows=()), nodes)
     parent = _write_events(original, path, visit, run.job.kind)
     _write_texts(original, path, key, visit)
@@ -89,7 +89,9 @@ def _redacted_run(run: Run, key: RedactionKey, visit: Visit) -> Run:
     return msgspec.structs.replace(found, schema=STORE_SCHEMA, id=key.redacted_run, job=job, redacted=form)
 
 
-def _build_ratios(folder: Path, run: Run, original: Run, nodes: tuple[NodeFacts, ...], key: RedactionKey) -> Path:
+def _build_ratios(
+    folder: Path, run: Run, original: RecordedRun, nodes: tuple[NodeFacts, ...], key: RedactionKey
+) -> Path:
     assert key.reference is not None
     path = create_bundle(folder, as_ratios(run, original, key.reference), nodes)
     (path / PARENT_EVENTS).unlink()  # nothing was written into it
@@ -202,7 +204,7 @@ def _figures(metric: Metric) -> tuple[object, ...]:
 
 
 def _sealed(original: Path, path: Path, key: RedactionKey, last: BundleSealed | None) -> Path:
-    redaction = _redaction(original, key)
+    redaction = _redaction(original, key, pseudonyms_in(path))
     content = msgspec.json.format(msgspec.json.encode(redaction), indent=1) + b"\n"
     write_atomically(path / REDACTION_FILE, content)
     digests = file_digests(path)
@@ -210,7 +212,9 @@ def _sealed(original: Path, path: Path, key: RedactionKey, last: BundleSealed | 
     return path
 
 
-def _redaction(original: Path, key: RedactionKey) -> Redaction:
+def _redaction(original: Path, key: RedactionKey, used: Container[str]) -> Redaction:
+    """`used`: the pseudonyms of the copy. The key has more: a name that is only found as a part of others, or in what
+    is left out."""
     manifest = hashlib.sha256((original / MANIFEST_FILE).read_bytes()).hexdigest()
     is_guessable = key.reference is None and not any(each.kind == "boot" for each in key.replaced)
     return Redaction(
@@ -219,7 +223,7 @@ def _redaction(original: Path, key: RedactionKey) -> Redaction:
         form="identities" if key.reference is None else "ratios",
         original_run=key.original_run,
         original_manifest="" if is_guessable else manifest,
-        replaced=tuple(key.commit(each.kind, each.pseudonym, each.value) for each in key.replaced),
+        replaced=tuple(key.commit(*msgspec.structs.astuple(each)) for each in key.replaced if each.pseudonym in used),
         withheld=_withheld(original, key),
         manifest_commitment=key.commitment("manifest", str(MANIFEST_FILE), manifest),
         left_out=tuple(_left_out(original, key)),

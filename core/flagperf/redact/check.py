@@ -33,8 +33,10 @@ def redaction_problems(redacted: Path, original: Path, key: RedactionKey) -> Ite
     if others:
         yield from others
         return
-    yield from _commitment_problems(redaction, original, key)
-    yield from _file_problems(redacted, original, key)
+    with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
+        again = build(original, Path(folder), key)
+        yield from _commitment_problems(redaction, again, original, key)
+        yield from _file_problems(redacted, again)
 
 
 def _identity_problems(redaction: Redaction, original: Path, key: RedactionKey) -> Iterator[str]:
@@ -45,22 +47,27 @@ def _identity_problems(redaction: Redaction, original: Path, key: RedactionKey) 
         yield f"{original.name} is another run, or the key is another one: the commitment to its MANIFEST differs"
 
 
-def _commitment_problems(redaction: Redaction, original: Path, key: RedactionKey) -> Iterator[str]:
+def _commitment_problems(redaction: Redaction, again: Path, original: Path, key: RedactionKey) -> Iterator[str]:
     values = [(each.kind, each.pseudonym, each.value) for each in key.replaced]
     if key.reference is not None:
         values += withheld_values(read_bundle(original).run, key.reference)
-    expected = {key.commit(*value) for value in values}
-    for each in (*redaction.replaced, *redaction.withheld):
-        if each not in expected:
+    known = {key.commit(*value) for value in values}
+    for each in _commitments(redaction):
+        if each not in known:
             yield f"the commitment to {each.kind} {each.name} is to another value"
-    found: set[Committed] = {*redaction.replaced, *redaction.withheld}
-    yield from (f"there is no commitment to {each.kind} {each.name}" for each in expected - found)
+    expected = read_redaction(again)
+    assert expected is not None
+    found = set(_commitments(redaction))
+    missing = [each for each in _commitments(expected) if each not in found]
+    yield from (f"there is no commitment to {each.kind} {each.name}" for each in missing)
 
 
-def _file_problems(redacted: Path, original: Path, key: RedactionKey) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
-        again = file_digests(build(original, Path(folder), key))
-    now = file_digests(redacted)
-    for name in sorted({*again, *now}):
-        if again.get(name) != now.get(name):
+def _commitments(redaction: Redaction) -> tuple[Committed, ...]:
+    return (*redaction.replaced, *redaction.withheld)
+
+
+def _file_problems(redacted: Path, again: Path) -> Iterator[str]:
+    before, now = file_digests(again), file_digests(redacted)
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
             yield f"{name} is not what redaction makes of the original"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import read_regular
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, read_regular
 from flagperf.redact.pseudonyms import Replaced
 from flagperf.store.bundle import MAX_JSON_BYTES
 from flagperf.store.redaction import Committed
@@ -66,7 +66,7 @@ def write_key(path: Path, key: RedactionKey) -> None:
             f"{path} exists; it may be the key of another redaction, choose another file with --key"
         ) from None
     except OSError as error:
-        raise BundleFailed(f"cannot write the key {path}: {error.strerror}") from None
+        raise cannot_write(f"cannot write the key {path}: {error.strerror}; see --key", error) from None
 
 
 def read_key(path: Path) -> RedactionKey:

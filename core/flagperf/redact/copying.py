@@ -11,7 +11,7 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_events
-from flagperf.files import making_folder
+from flagperf.files import cannot_write, making_folder
 from flagperf.plugins import core_version
 from flagperf.redact.bundle import build, log_lines
 from flagperf.redact.commitments import KEY_SCHEMA, RedactionKey, Reference, new_salt, write_key
@@ -58,7 +58,7 @@ def redact(original: Path, out: Path, wishes: Wishes, key_path: Path | None = No
             write_key(where, key)
             _place(copy, target, where)
     except OSError as error:
-        raise BundleFailed(f"cannot write {target}: {error.strerror} ({error.filename})") from None
+        raise cannot_write(f"cannot write {target}: {error.strerror} ({error.filename}); see --out", error) from None
     redaction = read_redaction(target)
     assert redaction is not None
     return Redacted(str(target), str(where), redaction)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from flagperf.redact.patterns import NEVER, has_form, identities_in, replaced
+from flagperf.redact.patterns import NEVER, forms_in, has_form, identities_in
 
 KINDS = (
     "card", "host", "domain", "boot", "path", "image", "address", "pci", "serial", "uuid", "mac", "login", "user",
@@ -25,6 +26,8 @@ _SHORTEST = {"host": 2, "user": 2}
 _UNNAMED = "redacted"
 """For a letter whose small form is another one than the pattern's."""
 _LIST = re.compile(r"[\[\],./@:]")
+_SHORT_PCI = re.compile(r"[0-9]{2}:[0-9]{2}\.[0-7]")
+_PSEUDONYM = re.compile(rf"(?:{'|'.join(KINDS)})-[0-9]+".encode())
 
 
 class Replaced(msgspec.Struct, frozen=True):
@@ -57,6 +60,8 @@ class Findings:
             self._kinds[key], self._values[key] = kind, value
         if kind == "host":
             self._add_parts(value)
+        elif kind == "pci" and value.count(":") == 2:  # texts leave out the domain
+            self.add("pci", value.partition(":")[2])
 
     def search(self, text: str) -> None:
         for kind, value in identities_in(text):
@@ -100,9 +105,41 @@ class Pseudonyms:
         return self._names.get(value.lower(), value)
 
     def text(self, text: str) -> str:
-        if self._words is not None:
-            text = self._words.sub(lambda match: self._names.get(match[0].lower(), _UNNAMED), text)
-        return replaced(text, lambda found: self._names.get(found.lower()))
+        """Words and forms in one pass. What is inside another is replaced with it, so that nothing of a login is left
+        where its user is known as well; where one begins inside another, both names stand there."""
+        parts, end = [], 0
+        for start, stop, pseudonym in sorted(self._found_in(text), key=lambda each: (each[0], -each[1])):
+            if stop > end:
+                parts += [text[end:start], pseudonym]
+                end = stop
+        return "".join([*parts, text[end:]])
+
+    def _found_in(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Start, end and pseudonym of each."""
+        for match in self._words.finditer(text) if self._words is not None else ():
+            if not _is_in_time(text, match):
+                yield *match.span(), self._names.get(match[0].lower(), _UNNAMED)
+        for match in forms_in(text):
+            pseudonym = self._names.get(match[0].lower())
+            if pseudonym is not None:
+                yield *match.span(), pseudonym
+
+
+def _is_in_time(text: str, match: re.Match[str]) -> bool:
+    """09:12:00.0 has no card 12:00.0."""
+    before = text[max(match.start() - 2, 0) : match.start()]
+    return _SHORT_PCI.fullmatch(match[0]) is not None and before[:1].isdigit() and before.endswith(":")
+
+
+def pseudonyms_in(bundle: Path) -> set[str]:
+    """All that its files have, and whatever else looks like one."""
+    found: set[bytes] = set()
+    for path in bundle.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                for line in file:
+                    found.update(_PSEUDONYM.findall(line))
+    return {each.decode() for each in found}
 
 
 def _is_word(each: Replaced) -> bool:

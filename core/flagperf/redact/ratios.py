@@ -12,23 +12,32 @@ import msgspec
 from flagperf.errors import BadInput, unknown_name
 from flagperf.messages import Message, message
 from flagperf.metrics import Metric
+from flagperf.plausibility import marked, rules
+from flagperf.plausibility.apply import CARRIED
 from flagperf.redact.commitments import Reference
 from flagperf.spec import Manifest
 from flagperf.spec.published_names import find_published, published_names
 from flagperf.store.imported import references_of
-from flagperf.store.run import Ending, Run
+from flagperf.store.run import Doubt, Ending, RecordedRun, Run
 
 
-def as_ratios(run: Run, original: Run, reference: Reference) -> Run:
-    """`run` is the redacted one; its figures are not there yet. Reasons and rows have absolute values too, and go."""
+def as_ratios(run: Run, original: RecordedRun, reference: Reference) -> Run:
+    """`run` is the redacted one; its figures are not there yet. Reasons and rows have absolute values too, and go.
+    Rules of plausibility cannot be applied to ratios: the copy has their ids as marks."""
+    shown = marked([original])[0]
+    withholding = {name: doubt.rule for doubt in shown.doubts for name in doubt.metrics if _withholds(doubt)}
     return msgspec.structs.replace(
         run,
         job=msgspec.structs.replace(run.job, recording=None),
         ending=None if run.ending is None else Ending(run.ending.status),
-        metrics=tuple(_relative(metric, reference) for metric in original.metrics),
+        metrics=tuple(_relative(metric, reference, withholding.get(metric.name)) for metric in shown.run.metrics),
         rows=(),
         recorded=None,
     )
+
+
+def _withholds(doubt: Doubt) -> bool:
+    return rules()[doubt.rule].effect == "withheld"
 
 
 def withheld_values(original: Run, reference: Reference) -> Iterator[tuple[str, str, str]]:
@@ -40,14 +49,16 @@ def withheld_values(original: Run, reference: Reference) -> Iterator[tuple[str, 
             yield "reference", metric.name, repr(reference.values[metric.name])
 
 
-def _relative(metric: Metric, reference: Reference) -> Metric:
-    """Marks stay: they say what is wrong with a value, not how large it is."""
+def _relative(metric: Metric, reference: Reference, rule: str | None) -> Metric:
+    """Marks stay: they say what is wrong with a value, not how large it is. `rule`: that withheld it already."""
     head = Metric(metric.name, metric.unit, metric.definition, metric.scope, marks=metric.marks, version=metric.version)
     if metric.value is None:
-        return msgspec.structs.replace(head, reason=metric.reason)
+        return msgspec.structs.replace(head, reason=metric.reason, inputs={CARRIED: rule} if rule else {})
     base = reference.values.get(metric.name)
     inputs = _ratios(metric, base) if base else {}
     why = _words(inputs)
+    if metric.marks:
+        why = message("redacted.marked", what=why, marks=list(metric.marks))
     return msgspec.structs.replace(head, reason="withheld", detail=str(why), message=why, inputs=inputs)
 
 
@@ -107,6 +118,6 @@ def stated_reference(run: Run, given: Sequence[str]) -> Reference:
             values[name] = float(text)
         except ValueError:
             raise BadInput(f"--relative-to {each}: {text!r} is not a number") from None
-        if not math.isfinite(values[name]) or not values[name]:
-            raise BadInput(f"--relative-to {each}: nothing is relative to {text}")
+        if not math.isfinite(values[name]) or values[name] <= 0:
+            raise BadInput(f"--relative-to {each}: a reference is above 0, and {text} is not")
     return Reference(", ".join(given), values)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from flagperf.errors import BadInput, unknown_name
 from flagperf.store.bundle import read_json
 from flagperf.store.labels import checked_tag, read_labels
-from flagperf.store.listing import Latest, find_run
+from flagperf.store.listing import Latest, bundle_paths, find_run, named_folders
 from flagperf.store.paths import RUN_FILE
 from flagperf.store.run import RunGroup
 
@@ -64,7 +64,7 @@ def find_group(word: str, runs_dir: Path) -> tuple[str, dict[str, list[Path]]]:
 
 
 def tagged_runs(tag: str, runs_dir: Path) -> list[Path]:
-    found = [path for path in bundles(runs_dir) if checked_tag(tag) in read_labels(path).tags]
+    found = [path for path in bundle_paths(runs_dir) if checked_tag(tag) in read_labels(path).tags]
     if not found:
         raise BadInput(f"no run in {runs_dir} has the tag {tag!r}; see --runs-dir")
     return found
@@ -76,21 +76,16 @@ def matching_runs(pattern: str, runs_dir: Path) -> list[Path]:
         found = [Path(path) for path in sorted(glob.glob(pattern))]  # noqa: PTH207  the pattern may be absolute
         found = [path for path in found if os.path.lexists(path / RUN_FILE)]
     else:
-        found = [path for path in bundles(runs_dir) if fnmatch.fnmatchcase(path.name, pattern)]
+        known = named_folders(runs_dir)
+        found = [runs_dir / each.folder for each in known if any(fnmatchcase(name, pattern) for name in each.names)]
     if not found:
         raise BadInput(f"no run matches {pattern!r} in {runs_dir}; see --runs-dir, and put patterns into quotes")
     return found
 
 
-def bundles(runs_dir: Path) -> list[Path]:
-    """Oldest first, because ids begin with a timestamp."""
-    found = (path.parent for path in runs_dir.glob(f"*/{RUN_FILE}"))
-    return sorted(path for path in found if not path.name.startswith("."))
-
-
 def _groups(runs_dir: Path) -> dict[str, list[tuple[RunGroup, Path]]]:
     found: dict[str, list[tuple[RunGroup, Path]]] = {}
-    for path in bundles(runs_dir):
+    for path in bundle_paths(runs_dir):
         try:
             group = read_json(path / RUN_FILE, _Run).group
         except BadInput:  # of a damaged bundle nobody knows whether it belongs to one

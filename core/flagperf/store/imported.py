@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import is_folder, write_atomically
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, is_folder, making_folder, write_atomically
 from flagperf.spec import Manifest, PublishedResult, read_toml
 from flagperf.store.run import RecordedRun
 
@@ -81,10 +81,10 @@ def identity_of(result: PublishedResult) -> tuple[Any, ...]:
 
 def write_imported(path: Path, page: ImportedPage) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, "".join(f"{line}\n" for line in _lines(page)).encode())
+        with making_folder(path.parent):
+            write_atomically(path, "".join(f"{line}\n" for line in _lines(page)).encode())
     except OSError as error:
-        raise BundleFailed(f"cannot write {path}: {error.strerror}; choose another --runs-dir") from None
+        raise cannot_write(f"cannot write {path}: {error.strerror}; choose another --runs-dir", error) from None
 
 
 def _lines(page: ImportedPage) -> Iterator[str]:

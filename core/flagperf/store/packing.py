@@ -16,8 +16,8 @@ from typing import IO
 import msgspec
 
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import replacing
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, replacing
 from flagperf.store.bundle import broken_files, read_json, unreadable_files
 from flagperf.store.compression import Compression, compressing
 from flagperf.store.paths import LABELS_FILE, MANIFEST_FILE, RUN_FILE, is_bundle_file
@@ -45,8 +45,9 @@ def pack(
     try:
         _write(archive, how, runs, labels=labels)
     except OSError as error:
-        where = error.filename or archive
-        raise BundleFailed(f"cannot write {archive}: {where}: {error.strerror}") from None
+        source = Path(error.filename) if error.filename else archive
+        where = "" if source.parent == archive.parent else f"{source}: "
+        raise cannot_write(f"cannot write {archive}: {where}{error.strerror}; see -o", error) from None
 
 
 def _identified(bundles: Sequence[Path]) -> list[tuple[Path, _Identity]]:

@@ -19,8 +19,8 @@ from typing import IO, Literal
 
 import msgspec
 
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.files import kind_of, making_folder
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, kind_of, making_folder
 from flagperf.store.bundle import broken_files, read_bundle, unreadable_files
 from flagperf.store.compression import damage_of, decompressed
 from flagperf.store.paths import FOLDERS, MANIFEST_FILE, RUN_FILE, is_bundle_file
@@ -71,7 +71,7 @@ def unpack(
             _move(Path(folder), checked)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise BundleFailed(f"cannot unpack into {runs_dir}: {error.strerror}{where}; see --runs-dir") from None
+        raise cannot_write(f"cannot unpack into {runs_dir}: {error.strerror}{where}; see --runs-dir", error) from None
     return tuple(checked)
 
 
