@@ -18,8 +18,8 @@ CACHES = 4
 Input = TypeVar("Input")
 
 WINDOW_STARTS = tuple(range(0, 8 * 1024, 1024))
-"""Elements before each window of a buffer. The step keeps windows aligned as the buffer is; all but the first are seven,
-which no usual number of samples is a multiple of."""
+"""Elements before each window of a buffer. The step keeps windows aligned as the buffer is. There are seven after the
+first, and round numbers of calls are no multiples of seven."""
 
 WINDOW_EXTRA = WINDOW_STARTS[-1]
 """Elements that a buffer has beyond those of one window."""

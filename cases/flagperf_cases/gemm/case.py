@@ -28,7 +28,7 @@ def _measure(ctx: Context, precision: str, shape: Shape, labels: dict[str, str])
         product = make_product(precision, shape, ctx.device, ctx.config.gemm.seed)
         return Timed(
             call=product.call,
-            check=lambda output: {"layout": product.layout, **prove(precision, product, output)},
+            check=lambda last: {"layout": product.layout, **product.facts(), **prove(precision, product, last)},
             flops=shape.flops,
             limits={"flops": precision},
         )
