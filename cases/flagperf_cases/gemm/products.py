@@ -31,10 +31,8 @@ class Product(msgspec.Struct, frozen=True):
     b: torch.Tensor
     scale: float = 1.0
     """The output is this times the product of the operands."""
-    layout: str = "NN"
-    """NT: the second operand is stored by columns."""
-    facts: Callable[[], dict[str, str]] = dict
-    """Of the call, after it was made."""
+    facts: Callable[[], dict[str, str]] = lambda: {"layout": "NN"}
+    """Of the call, after it was made. `layout` NT: the second operand is stored by columns."""
 
 
 def make_product(precision: str, shape: Shape, device: str, seed: int) -> Product:
@@ -86,7 +84,7 @@ def _fp8(_precision: str, shape: Shape, device: str) -> Product:
     one = torch.ones((), device=device)
     multiply = _ScaledProduct(b.t(), one * a_scale, one * b_scale, shape)
     call = multiply_in_turns(multiply, numbers, shape)
-    return Product(call, numbers, b.t(), a_scale * b_scale, layout="NT", facts=multiply.facts)
+    return Product(call, numbers, b.t(), a_scale * b_scale, facts=multiply.facts)
 
 
 class _ScaledProduct:
@@ -118,7 +116,7 @@ class _ScaledProduct:
 
     def facts(self) -> dict[str, str]:
         output = "exists before the call" if self._out else "allocated by the call"
-        return {"scaling": "per tensor", "fast_accumulation": "off", "output": output}
+        return {"layout": "NT", "scaling": "per tensor", "fast_accumulation": "off", "output": output}
 
 
 def _quantised(values: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -131,7 +129,7 @@ def _int8(_precision: str, shape: Shape, device: str) -> Product:
     b = torch.randint(-127, 128, (shape.n, shape.k), device=device, dtype=torch.int8)
     out = torch.empty(shape.m, shape.n, dtype=torch.int32, device=device)
     call = multiply_in_turns(lambda a: torch._int_mm(a, b.t(), out=out), numbers, shape)
-    return Product(call, numbers, b.t(), layout="NT")
+    return Product(call, numbers, b.t(), facts=lambda: {"layout": "NT"})
 
 
 MAKERS: dict[str, Callable[[str, Shape, str], Product]] = {"fp8": _fp8, "int8": _int8}

@@ -317,14 +317,16 @@ class Context:
         has only the first. Since HOOK_API 2."""
         return turns(self._local_rank, self._ranks)
 
-    def use_precision(self, name: str) -> None:
-        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Raises
-        Unsupported if the adapter does not have it. Since HOOK_API 2."""
+    def use_precision(self, name: str) -> dict[str, str]:
+        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Gives what
+        was read back of them, for the row's facts. Raises Unsupported if the adapter does not have it. Since
+        HOOK_API 2."""
         if name not in self._backend.precisions:
             offered = ", ".join(self._backend.precisions)
             raise Unsupported(f"vendor {self._backend.vendor} does not support precision {name}; it has: {offered}")
         self.precision = precision(name)
         self._backend.set_precision(self.precision)
+        return {name: str(value) for name, value in self._backend.precision_switches().items()}
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of the loader, copied to the device."""

@@ -35,6 +35,7 @@ def test_every_precision_is_a_row_and_one_that_is_missing_says_so() -> None:
         name: name for name in found if name != "tf32"
     }
     assert found["int8"].facts["layout"] == found["fp8"].facts["layout"] == "NT"
+    assert {row.facts["float32_matmul_precision"] for name, row in found.items() if name != "tf32"} == {"highest"}
     assert found["fp32"].facts["layout"] == "NN" and found["fp32"].facts["probe"] == "exact"
 
 
