@@ -4,7 +4,8 @@ other bytes than the one before it."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -14,8 +15,14 @@ from flagperf_cases.sizes import GIB
 CACHES = 4
 """Buffers of so many caches are not in the cache."""
 
-WINDOW_STEP = 1024
-"""Elements between the two windows."""
+Input = TypeVar("Input")
+
+WINDOW_STARTS = tuple(range(0, 8 * 1024, 1024))
+"""Elements before each window of a buffer. The step keeps windows aligned as the buffer is. There are seven after the
+first, and round numbers of calls are no multiples of seven."""
+
+WINDOW_EXTRA = WINDOW_STARTS[-1]
+"""Elements that a buffer has beyond those of one window."""
 
 PIECE = 1 << 24
 """Elements that are compared at a time: a comparison needs memory of its own."""
@@ -39,10 +46,19 @@ def host_memory_problem(ctx: Context, num_bytes: int) -> str:
     return f"{needed} is more than half of the host's {total / GIB:.3g} GiB, which the devices share"
 
 
+def in_turns(inputs: Sequence[Input]) -> Iterator[Input]:
+    """One for each call: the first once, then the others again and again. The output of the first call is so never
+    right for a later one, and one that any call has left behind is wrong for the next ones."""
+    return itertools.chain(inputs[:1], itertools.cycle(inputs[1:]))
+
+
+def all_windows(buffer: torch.Tensor, length: int) -> list[torch.Tensor]:
+    """Views of one buffer of `length + WINDOW_EXTRA` elements, which need hardly more memory than one input."""
+    return [buffer[start : start + length] for start in WINDOW_STARTS]
+
+
 def windows(buffer: torch.Tensor, length: int) -> Iterator[torch.Tensor]:
-    """Two views of one buffer of `length + WINDOW_STEP` elements, in turns: a call that did nothing would leave the
-    output of the call before it, which is another one."""
-    return itertools.cycle((buffer[:length], buffer[WINDOW_STEP : WINDOW_STEP + length]))
+    return in_turns(all_windows(buffer, length))
 
 
 def are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -10,6 +10,7 @@ import math
 import torch
 
 from flagperf.worker import WrongOutput
+from flagperf_cases.buffers import WINDOW_EXTRA, all_windows
 
 PERIOD = 10_007
 CHUNK = 1000 * PERIOD
@@ -46,6 +47,11 @@ def summed(cycle: torch.Tensor, num_ranks: int) -> torch.Tensor:
 
 def message(cycle: torch.Tensor, length: int, dtype: torch.dtype, device: str) -> torch.Tensor:
     return cycle.to(dtype).to(device).repeat(math.ceil(length / PERIOD))[:length]
+
+
+def messages(cycle: torch.Tensor, length: int, dtype: torch.dtype, device: str) -> list[torch.Tensor]:
+    """For calls that take turns, as windows of one buffer: the cycle, shifted by each of WINDOW_STARTS."""
+    return all_windows(message(cycle, length + WINDOW_EXTRA, dtype, device), length)
 
 
 def nothing(length: int, dtype: torch.dtype, device: str) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -60,6 +61,29 @@ def _one_element_wrong(rank: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _only_the_first_call(_rank: int) -> Iterator[None]:
+    """Of what the ranks send; the sums that they also agree by still work."""
+    from torch import distributed
+
+    names = ("all_gather_single", "all_gather_into_tensor", "reduce_scatter_single", "reduce_scatter_tensor")
+    names += ("all_to_all_single", "broadcast", "send", "recv", "batch_isend_irecv")
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            if real := getattr(distributed, name, None):
+                stack.enter_context(mock.patch(f"torch.distributed.{name}", _once(real)))
+        yield
+
+
+def _once(real: Callable[..., Any]) -> Callable[..., Any]:
+    calls = itertools.count()
+
+    def changed(*arguments: Any, **settings: Any) -> Any:
+        return () if next(calls) else real(*arguments, **settings)
+
+    return changed
+
+
+@contextlib.contextmanager
 def _no_memory(rank: int) -> Iterator[None]:
     """For what one rank gathers."""
     from flagperf_cases.collectives import case
@@ -92,6 +116,7 @@ def _if(error: Exception | None) -> contextlib.AbstractContextManager[Any]:
 FAULTS: dict[str, Callable[[int], contextlib.AbstractContextManager[Any]]] = {
     "unsupported": _unsupported,
     "one element wrong": _one_element_wrong,
+    "only the first call": _only_the_first_call,
     "no memory": _no_memory,
     "alone": _alone,
 }

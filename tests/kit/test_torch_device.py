@@ -176,6 +176,29 @@ def test_a_switch_may_be_of_any_module_and_is_off_in_fp32(monkeypatch: pytest.Mo
     assert matmul.allow_hf32 is True
 
 
+class OfTorchsOwnType(Backend):
+    torch_type = "cuda"
+    tf32_switches = ("cuda.matmul.allow_tf32",)
+
+
+@pytest.mark.run
+def test_switches_are_read_back_also_those_of_reductions_in_fewer_bits() -> None:
+    import torch
+
+    backend, matmul = OfTorchsOwnType(), torch.backends.cuda.matmul
+    before = matmul.allow_bf16_reduced_precision_reduction
+    try:
+        matmul.allow_bf16_reduced_precision_reduction = not before
+        backend.set_precision(PRECISIONS["tf32"])
+        allowed = backend.precision_switches()
+    finally:
+        matmul.allow_bf16_reduced_precision_reduction = before
+        backend.set_precision(PRECISIONS["fp32"])
+    assert (allowed["float32_matmul_precision"], allowed["cuda.matmul.allow_tf32"]) == ("high", True)
+    assert allowed["cuda.matmul.allow_bf16_reduced_precision_reduction"] is not before
+    assert backend.precision_switches()["cuda.matmul.allow_tf32"] is False
+
+
 class NotInThisTorch(Backend):
     torch_type = "acme"
     import_first = ("json",)

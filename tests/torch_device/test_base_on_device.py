@@ -43,6 +43,11 @@ def test_products_of_each_card_alone_and_of_both_in_every_precision(nova: NovaMa
     assert {row["clock"] for row in run["rows"]} == {"device_events"}
     probes = {row["labels"]["precision"]: row["facts"].get("probe") for row in run["rows"]}
     assert (probes["fp32"], probes["tf32"]) == ("exact", "rounded")
+    switches = {row["labels"]["precision"]: row["facts"]["float32_matmul_precision"] for row in run["rows"]}
+    assert {name for name, switch in switches.items() if switch == "high"} == {"tf32"}
+    for name in ("fp64", "fp32", "fp8", "int8"):
+        rated = metric(run, f"gemm_{name}")["inputs"]
+        assert rated["peak_row"] == name and 0 < rated["share"] < 1
     for name in ("gemm_fp32", "gemm_fp32_all"):
         assert metric(run, name)["value"] > 0
         assert set(metric(run, name)["inputs"]["per_device"]) == {"0/NOVA-00", "0/NOVA-11"}

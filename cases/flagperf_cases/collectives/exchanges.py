@@ -15,13 +15,22 @@ import torch
 from torch import distributed
 
 from flagperf.worker import Timed
-from flagperf_cases.number_cycle import check_message, message, nothing, number_cycle, shifted, summed
+from flagperf_cases.buffers import WINDOW_STARTS, in_turns
+from flagperf_cases.number_cycle import check_message, message, messages, nothing, number_cycle, shifted, summed
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 REFILLED_BYTES = 64 << 20
 MOST_BUFFERS = 1000
 """An all-reduce overwrites what it adds up. So there are several buffers, which are refilled between two samples."""
+
+
+SENDER_SHIFT = 4001
+"""Between the ranks of an all-to-all, whose parts also have shifts of their own."""
+
+Received = tuple[torch.Tensor, int]
+"""A buffer of the last call, and the shift of what the ranks sent then: they count their calls, and make equally
+many."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -55,8 +64,9 @@ class Payload(msgspec.Struct, frozen=True):
     def num_bytes(self) -> int:
         return self.length * int(self.dtype.itemsize)
 
-    def send(self, shift: int, length: int) -> torch.Tensor:
-        return message(shifted(self.cycle, shift), length, self.dtype, self.device)
+    def send(self, shift: int, length: int) -> list[torch.Tensor]:
+        """One for each of WINDOW_STARTS."""
+        return messages(shifted(self.cycle, shift), length, self.dtype, self.device)
 
     def receive(self, length: int) -> torch.Tensor:
         return nothing(length, self.dtype, self.device)
@@ -68,18 +78,39 @@ def make_exchange(operation: str, precision: str, size: int, group: Group, devic
     return MAKERS[operation](Payload(group, dtype, part, device, number_cycle(seed, dtype, group.size)))
 
 
-def _timed(payload: Payload, call: Callable[[], torch.Tensor], parts: list[torch.Tensor], over_links: int) -> Timed:
+def _timed(payload: Payload, call: Callable[[], Received], parts: list[torch.Tensor], over_links: int) -> Timed:
     """`over_links`: how many of the equal parts a rank has to move in one direction."""
+
+    def check(last: Received) -> dict[str, str]:
+        received, shift = last
+        return check_message(received, [shifted(part, shift) for part in parts])
+
     return Timed(
         call=call,
-        check=lambda received: check_message(received, parts),
+        check=check,
         bytes=payload.num_bytes,
         bus_bytes=over_links * payload.part * payload.dtype.itemsize,
     )
 
 
+def _in_turns(
+    sent: list[torch.Tensor], received: torch.Tensor, exchange: Callable[[torch.Tensor], object]
+) -> Callable[[], Received]:
+    """Calls that send other numbers than the ones before them."""
+    turns = in_turns(list(zip(sent, WINDOW_STARTS, strict=True)))
+
+    def call() -> Received:
+        buffer, shift = next(turns)
+        exchange(buffer)
+        return received, shift
+
+    return call
+
+
 def _all_reduce(payload: Payload) -> Timed:
-    sent = payload.send(payload.group.index, payload.length)
+    """What is added up is in place of the sum before every call, so that it need not change."""
+    mine = shifted(payload.cycle, payload.group.index)
+    sent = message(mine, payload.length, payload.dtype, payload.device)
     refilled, zero = _Refilled(sent), torch.zeros(1, dtype=payload.dtype, device=payload.device)
 
     def before() -> None:
@@ -87,10 +118,10 @@ def _all_reduce(payload: Payload) -> Timed:
         refilled.refill()
         distributed.all_reduce(zero, group=payload.group.handle)
 
-    def call() -> torch.Tensor:
+    def call() -> Received:
         buffer = refilled.next()
         distributed.all_reduce(buffer, group=payload.group.handle)
-        return buffer
+        return buffer, 0
 
     timed = _timed(payload, call, [summed(payload.cycle, payload.group.size)], 2 * (payload.group.size - 1))
     return msgspec.structs.replace(timed, before=before, calls_per_before=len(refilled))
@@ -122,11 +153,7 @@ class _Refilled:
 def _all_gather(payload: Payload) -> Timed:
     gather = _function("all_gather_single", "all_gather_into_tensor")
     sent, received = payload.send(payload.group.index, payload.part), payload.receive(payload.length)
-
-    def call() -> torch.Tensor:
-        gather(received, sent, group=payload.group.handle)
-        return received
-
+    call = _in_turns(sent, received, lambda buffer: gather(received, buffer, group=payload.group.handle))
     parts = [shifted(payload.cycle, index) for index in range(payload.group.size)]
     return _timed(payload, call, parts, payload.group.size - 1)
 
@@ -134,36 +161,32 @@ def _all_gather(payload: Payload) -> Timed:
 def _reduce_scatter(payload: Payload) -> Timed:
     scatter = _function("reduce_scatter_single", "reduce_scatter_tensor")
     sent, received = payload.send(payload.group.index, payload.length), payload.receive(payload.part)
-
-    def call() -> torch.Tensor:
-        scatter(received, sent, group=payload.group.handle)
-        return received
-
+    call = _in_turns(sent, received, lambda buffer: scatter(received, buffer, group=payload.group.handle))
     mine = shifted(summed(payload.cycle, payload.group.size), payload.group.index * payload.part)
     return _timed(payload, call, [mine], payload.group.size - 1)
 
 
 def _all_to_all(payload: Payload) -> Timed:
-    """Every pair of ranks has a shift of its own."""
-    size, index = payload.group.size, payload.group.index
-    sent = torch.cat([payload.send(index * size + other, payload.part) for other in range(size)])
-    received = payload.receive(payload.length)
-
-    def call() -> torch.Tensor:
-        distributed.all_to_all_single(received, sent, group=payload.group.handle)
-        return received
-
-    return _timed(payload, call, [shifted(payload.cycle, other * size + index) for other in range(size)], size - 1)
+    size, mine = payload.group.size, payload.group.index * payload.part
+    sent = payload.send(payload.group.index * SENDER_SHIFT, payload.length)
+    received, exchange = payload.receive(payload.length), distributed.all_to_all_single
+    call = _in_turns(sent, received, lambda buffer: exchange(received, buffer, group=payload.group.handle))
+    parts = [shifted(payload.cycle, other * SENDER_SHIFT + mine) for other in range(size)]
+    return _timed(payload, call, parts, size - 1)
 
 
 def _broadcast(payload: Payload) -> Timed:
     """From the first rank of the group."""
-    is_root = payload.group.index == 0
-    buffer = payload.send(0, payload.length) if is_root else payload.receive(payload.length)
+    if payload.group.index == 0:
+        buffers = payload.send(0, payload.length)
+    else:
+        buffers = [payload.receive(payload.length)] * len(WINDOW_STARTS)
+    turns = in_turns(list(zip(buffers, WINDOW_STARTS, strict=True)))
 
-    def call() -> torch.Tensor:
+    def call() -> Received:
+        buffer, shift = next(turns)
         distributed.broadcast(buffer, payload.group.ranks[0], group=payload.group.handle)
-        return buffer
+        return buffer, shift
 
     return _timed(payload, call, [payload.cycle], payload.group.size)
 

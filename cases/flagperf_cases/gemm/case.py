@@ -24,11 +24,11 @@ def _measure(ctx: Context, precision: str, shape: Shape, labels: dict[str, str])
     def prepare() -> Timed:
         if problem := host_memory_problem(ctx, _operand_bytes(precision, shape) + _proof_bytes(shape)):
             raise MemoryError(problem)
-        ctx.use_precision("tf32" if precision == "tf32" else "fp32")
+        switches = ctx.use_precision("tf32" if precision == "tf32" else "fp32")
         product = make_product(precision, shape, ctx.device, ctx.config.gemm.seed)
         return Timed(
             call=product.call,
-            check=lambda output: {"layout": product.layout, **prove(precision, product, output)},
+            check=lambda last: {**switches, **product.facts(), **prove(precision, product, last)},
             flops=shape.flops,
             limits={"flops": precision},
         )

@@ -12,7 +12,7 @@ import math
 import torch
 
 from flagperf.worker import WrongOutput
-from flagperf_cases.gemm.products import Product
+from flagperf_cases.gemm.products import Multiplied, Product
 
 NUM_ROWS = 64
 
@@ -38,15 +38,15 @@ MISTAKEN = {"fp32": ("tf32", "bf16"), "tf32": ("fp32", "bf16"), "fp16": ("fp16_a
 FP64_ERROR = 1e-13
 
 
-def prove(precision: str, product: Product, output: torch.Tensor) -> dict[str, str]:
+def prove(precision: str, product: Product, last: Multiplied) -> dict[str, str]:
     """The facts of the proof. Raises WrongOutput."""
-    if not bool(torch.isfinite(output.float()).all()):
+    if not bool(torch.isfinite(last.output.float()).all()):
         raise WrongOutput("the output has values that are not finite")
     if precision == "int8":
-        return _exact(product, output)
+        return _exact(product, last)
     if precision == "fp64":
-        return _nearly_exact(product, output)
-    error, num_terms = _error(product, output), product.a.shape[1]
+        return _nearly_exact(product, last)
+    error, num_terms = _error(product, last), last.a.shape[1]
     low, high = _accepted(precision, num_terms)
     facts = {"nrmse": f"{error:.3g}", "accepted": f"{low:g} to {high:.3g}"}
     is_right = low <= error <= high
@@ -74,16 +74,16 @@ def _likely(precision: str, error: float, num_terms: int) -> str:
     return ""
 
 
-def _chosen_rows(product: Product) -> torch.Tensor:
+def _chosen_rows(last: Multiplied) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    return torch.randperm(product.a.shape[0], generator=generator)[:NUM_ROWS]
+    return torch.randperm(last.a.shape[0], generator=generator)[:NUM_ROWS]
 
 
-def _some_rows(product: Product, output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _some_rows(product: Product, last: Multiplied) -> tuple[torch.Tensor, torch.Tensor]:
     """The chosen rows of the output and of the reference, in float64 on the host."""
-    rows = _chosen_rows(product)
-    wanted = (_double(product.a.cpu()[rows]) @ _double(product.b.cpu())) * product.scale
-    return _double(output.cpu()[rows]), wanted
+    rows = _chosen_rows(last)
+    wanted = (_double(last.a.cpu()[rows]) @ _double(product.b.cpu())) * product.scale
+    return _double(last.output.cpu()[rows]), wanted
 
 
 def _double(values: torch.Tensor) -> torch.Tensor:
@@ -91,23 +91,23 @@ def _double(values: torch.Tensor) -> torch.Tensor:
     return (values.float() if values.element_size() == 1 else values).double()
 
 
-def _error(product: Product, output: torch.Tensor) -> float:
-    got, wanted = _some_rows(product, output)
+def _error(product: Product, last: Multiplied) -> float:
+    got, wanted = _some_rows(product, last)
     return float((got - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
 
 
-def _exact(product: Product, output: torch.Tensor) -> dict[str, str]:
-    got, wanted = _some_rows(product, output)
+def _exact(product: Product, last: Multiplied) -> dict[str, str]:
+    got, wanted = _some_rows(product, last)
     if not torch.equal(got, wanted):
         raise WrongOutput(f"{int((got != wanted).sum())} of {got.numel()} integers are wrong")
     return {"check": f"{got.numel()} elements exact"}
 
 
-def _nearly_exact(product: Product, output: torch.Tensor) -> dict[str, str]:
+def _nearly_exact(product: Product, last: Multiplied) -> dict[str, str]:
     """Against sums that round once: the halves of float64 operands have exact products."""
-    rows = _chosen_rows(product)
+    rows = _chosen_rows(last)
     columns = torch.randperm(product.b.shape[1], generator=torch.Generator().manual_seed(2))[: len(rows)]
-    a, b, got = product.a.cpu(), product.b.cpu(), output.cpu()
+    a, b, got = last.a.cpu(), product.b.cpu(), last.output.cpu()
     worst, scale = 0.0, 0.0
     for row, column in zip(rows.tolist(), columns.tolist(), strict=False):
         wanted = _exact_dot(a[row], b[:, column])
@@ -134,9 +134,9 @@ def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _probe(product: Product, number: float) -> str:
     """Overwrites the operands."""
-    product.a.fill_(number)
+    product.numbers.fill_(number)
     product.b.zero_()
     product.b.diagonal().fill_(1.0)
     size = min(product.b.shape)
-    returned = product.call()[:, :size].cpu()
+    returned = product.call().output[:, :size].cpu()
     return "exact" if bool((returned == number).all()) else "rounded"

@@ -11,7 +11,7 @@ import torch
 
 from flagperf.errors import Unsupported
 from flagperf.worker import Context, WrongOutput
-from flagperf_cases.buffers import WINDOW_STEP, are_equal, windows
+from flagperf_cases.buffers import WINDOW_EXTRA, are_equal, windows
 from flagperf_cases.sizes import ELEMENT_BYTES
 
 Arrived = tuple[torch.Tensor, torch.Tensor]
@@ -64,7 +64,7 @@ def _copied(target: torch.Tensor, source: torch.Tensor, memory: str) -> Arrived:
 
 
 def _random(length: int) -> torch.Tensor:
-    return torch.randn(length + WINDOW_STEP)
+    return torch.randn(length + WINDOW_EXTRA)
 
 
 def _host_memory(ctx: Context, values: torch.Tensor, memory: str) -> torch.Tensor:

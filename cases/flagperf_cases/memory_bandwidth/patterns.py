@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 import torch
 
 from flagperf.worker import WrongOutput
-from flagperf_cases.buffers import PIECE, WINDOW_STEP, are_equal, windows
+from flagperf_cases.buffers import PIECE, WINDOW_EXTRA, WINDOW_STARTS, are_equal, in_turns, windows
 
 LARGEST = 127
 """Of the integers that are summed. In float32 sums of millions of them are exact in any order: partial sums wander like
@@ -31,7 +30,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 def _copy(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    sources = windows(torch.randn(length + WINDOW_STEP, device=device), length)
+    sources = windows(torch.randn(length + WINDOW_EXTRA, device=device), length)
     target = torch.empty(length, device=device)
 
     def call() -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,7 +45,7 @@ def _copy(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], 
 
 
 def _read(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    numbers = torch.empty(length + WINDOW_STEP, device=device).random_(-LARGEST, LARGEST + 1)
+    numbers = torch.empty(length + WINDOW_EXTRA, device=device).random_(-LARGEST, LARGEST + 1)
     sources = windows(numbers, length)
     total = torch.empty(1, device=device)
 
@@ -64,7 +63,7 @@ def _read(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], 
 
 
 def _write(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    numbers = itertools.cycle(torch.randn(2).tolist())
+    numbers = in_turns(torch.randn(len(WINDOW_STARTS)).tolist())
     target = torch.empty(length, device=device)
 
     def call() -> tuple[torch.Tensor, float]:
@@ -80,7 +79,7 @@ def _write(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any],
 
 
 def _triad(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    added = windows(torch.randn(length + WINDOW_STEP, device=device), length)
+    added = windows(torch.randn(length + WINDOW_EXTRA, device=device), length)
     scaled = torch.randn(length, device=device)
     target = torch.empty(length, device=device)
 

@@ -6,10 +6,14 @@ import torch
 from torch import distributed
 
 from flagperf.worker import Context, Timed
-from flagperf_cases.number_cycle import check_message, message, nothing, number_cycle, shifted
+from flagperf_cases.buffers import WINDOW_STARTS, in_turns
+from flagperf_cases.number_cycle import check_message, messages, nothing, number_cycle, shifted
 from flagperf_cases.peer_to_peer.preflight import Pair, Transfer, planned_transfers
 
 DTYPE = torch.float32
+Received = tuple[torch.Tensor, int]
+"""The receiver's buffer, and the shift of what was sent last: both ranks count their calls, and make equally many."""
+
 LIMITS = {"node": {"bus_bytes": "link_bandwidth"}, "nodes": {}}
 """By scope. What bounds a transfer between nodes is not the card."""
 
@@ -43,41 +47,51 @@ def _one_way(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
     length = transfer.size // DTYPE.itemsize
     cycle = _cycle(ctx, pair)
     is_sender = ctx.rank == pair[0]
-    buffer = message(cycle, length, DTYPE, ctx.device) if is_sender else nothing(length, DTYPE, ctx.device)
+    if is_sender:
+        buffers = messages(cycle, length, DTYPE, ctx.device)
+    else:
+        buffers = [nothing(length, DTYPE, ctx.device)] * len(WINDOW_STARTS)
+    turns = in_turns(list(zip(buffers, WINDOW_STARTS, strict=True)))
 
-    def call() -> torch.Tensor:
+    def call() -> Received:
+        buffer, shift = next(turns)
         if is_sender:
             distributed.send(buffer, pair[1])
         else:
             distributed.recv(buffer, pair[0])
-        return buffer
+        return buffer, shift
 
-    def check(received: torch.Tensor) -> dict[str, str]:
-        return {"role": "sends"} if is_sender else {"role": "receives", **check_message(received, [cycle])}
+    def check(last: Received) -> dict[str, str]:
+        if is_sender:
+            return {"role": "sends"}
+        buffer, shift = last
+        return {"role": "receives", **check_message(buffer, [shifted(cycle, shift)])}
 
-    return Timed(call=call, check=check, bytes=buffer.nbytes, bus_bytes=buffer.nbytes, limits=LIMITS[transfer.scope])
+    size = buffers[0].nbytes
+    return Timed(call=call, check=check, bytes=size, bus_bytes=size, limits=LIMITS[transfer.scope])
 
 
 def _both_ways(ctx: Context, transfer: Transfer, pair: Pair) -> Timed:
     """Sends and receives are in flight at the same time."""
     length = transfer.size // DTYPE.itemsize
     other = pair[1] if ctx.rank == pair[0] else pair[0]
-    sent = message(_cycle(ctx, (ctx.rank, other)), length, DTYPE, ctx.device)
+    sent = messages(_cycle(ctx, (ctx.rank, other)), length, DTYPE, ctx.device)
     received = nothing(length, DTYPE, ctx.device)
-    operations = [
-        distributed.P2POp(distributed.isend, sent, other),
-        distributed.P2POp(distributed.irecv, received, other),
-    ]
+    receive = distributed.P2POp(distributed.irecv, received, other)
+    operations = [[distributed.P2POp(distributed.isend, each, other), receive] for each in sent]
+    turns = in_turns(list(zip(operations, WINDOW_STARTS, strict=True)))
 
-    def call() -> torch.Tensor:
-        for work in distributed.batch_isend_irecv(operations):
+    def call() -> Received:
+        both, shift = next(turns)
+        for work in distributed.batch_isend_irecv(both):
             work.wait()
-        return received
+        return received, shift
 
-    def check(output: torch.Tensor) -> dict[str, str]:
-        return {"role": "both", **check_message(output, [_cycle(ctx, (other, ctx.rank))])}
+    def check(last: Received) -> dict[str, str]:
+        buffer, shift = last
+        return {"role": "both", **check_message(buffer, [shifted(_cycle(ctx, (other, ctx.rank)), shift)])}
 
-    bytes_each = sent.nbytes
+    bytes_each = received.nbytes
     return Timed(call=call, check=check, bytes=2 * bytes_each, bus_bytes=bytes_each, limits=LIMITS[transfer.scope])
 
 

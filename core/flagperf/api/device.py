@@ -192,6 +192,11 @@ class DeviceBackend(abc.ABC):
         """Set the framework's switches (TF32 and the like) so that `precision` is what really computes. fp32 and tf32
         are then proved on the card: one that multiplies otherwise ends as unsupported."""
 
+    def precision_switches(self) -> dict[str, Any]:
+        """What `set_precision` has set and whatever else decides how products are computed, such as reductions in fewer
+        bits, read back from the framework: for the record, also of a row. Since HOOK_API 2."""
+        return {}
+
     @abc.abstractmethod
     def synchronize(self) -> None:
         """Wait until the device has done all that was queued."""

@@ -13,11 +13,12 @@ class Peak(msgspec.Struct, frozen=True):
     model: str
     """`CardModel.name`."""
     row: str
-    """A precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth`, `link_bandwidth` (of all links of the card
-    to others of its node together, in one direction; datasheets often add up both) or `tdp`. `host_link`, of the PCI
-    link in one direction, is added by core where sysfs shows it."""
+    """A precision's peak row (fp32, tf32, fp16, bf16); `fp64`, `fp8` or `int8`, by which rows of products are rated (of
+    matrix units, dense); `memory_bandwidth`; `link_bandwidth` (of all links of the card to others of its node together,
+    in one direction; datasheets often add up both) or `tdp`. `host_link`, of the PCI link in one direction, is added by
+    core where sysfs shows it."""
     value: float
-    """In FLOP/s, bytes/s or watts: 256 TFLOPS are 256e12."""
+    """In FLOP/s, integer operations/s, bytes/s or watts: 256 TFLOPS are 256e12, 624 TOPS are 624e12."""
     source: str
     """Where the figure comes from, so that others can check it."""
     confidence: Literal["high", "medium", "low"]

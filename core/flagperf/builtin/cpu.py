@@ -44,6 +44,11 @@ class CpuBackend(DeviceBackend):
 
         torch.set_float32_matmul_precision("highest")
 
+    def precision_switches(self) -> dict[str, str]:
+        import torch
+
+        return {"float32_matmul_precision": torch.get_float32_matmul_precision()}
+
     def synchronize(self) -> None:
         """Operators on the CPU have finished when they return."""
 
@@ -58,7 +63,7 @@ class CpuBackend(DeviceBackend):
         return {
             "torch": str(torch.__version__),
             "threads": str(torch.get_num_threads()),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            **self.precision_switches(),
         }
 
 

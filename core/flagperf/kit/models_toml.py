@@ -7,7 +7,8 @@ name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X fo
 pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
 unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
 [[model.peak]]
-row = "bf16"                           # a precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth`, `tdp`, or
+row = "bf16"                           # a precision's peak row (fp32, tf32, fp16, bf16), `fp64`, `fp8` or `int8` of
+                                       # products (of matrix units, dense), `memory_bandwidth`, `tdp`, or
                                        # `link_bandwidth`: all links of a card to others of its node, in ONE direction
 value = 280e12                         # in FLOP/s, bytes/s or watts, of one Device: a chip, where a card has several
 source = "where the figure comes from"
@@ -45,8 +46,8 @@ def read_models(path: Path) -> tuple[CardModel, ...]:
 
 class PeakEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row: str
-    """A precision's peak row (fp32, tf32, fp16, bf16), `memory_bandwidth`, `tdp`, or `link_bandwidth`: all links of a
-    card to others of its node, in one direction."""
+    """A precision's peak row (fp32, tf32, fp16, bf16), `fp64`, `fp8` or `int8` of products (of matrix units, dense),
+    `memory_bandwidth`, `tdp`, or `link_bandwidth`: all links of a card to others of its node, in one direction."""
     value: float
     """In FLOP/s, bytes/s or watts, of one device: a chip, where a card has several."""
     source: str

@@ -14,6 +14,14 @@ from flagperf.api.precision import Precision
 from flagperf.errors import Unsupported
 from flagperf.kit.pci import pci_address
 
+_MATMUL_SWITCHES = (
+    "fp32_precision",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_bf16_reduced_precision_reduction",
+    "allow_fp16_accumulation",
+)
+"""Attributes of torch.backends.<torch_type>.matmul that are read for the record, where this torch has them."""
+
 
 class TorchDeviceBackend(DeviceBackend):
     """Extend this: it does the worker's side of DeviceBackend for cards that torch reaches as `torch.<torch_type>`."""
@@ -67,6 +75,15 @@ class TorchDeviceBackend(DeviceBackend):
             owner, attribute = self._switch(name)
             setattr(owner, attribute, allowed)
 
+    def precision_switches(self) -> dict[str, Any]:
+        import torch
+
+        state: dict[str, Any] = {"float32_matmul_precision": torch.get_float32_matmul_precision()}
+        state |= {name: getattr(*self._switch(name)) for name in self.tf32_switches}
+        matmul = getattr(getattr(torch.backends, self.torch_type, None), "matmul", None)
+        found = (name for name in _MATMUL_SWITCHES if hasattr(matmul, name))
+        return state | {f"{self.torch_type}.matmul.{name}": getattr(matmul, name) for name in found}
+
     def synchronize(self) -> None:
         self._module.synchronize()
 
@@ -88,10 +105,9 @@ class TorchDeviceBackend(DeviceBackend):
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "device_name": self._module.get_device_name(),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
         }
         state |= {f"version.{name}": getattr(torch.version, name, None) for name in self.version_fields}
-        return state | {name: getattr(*self._switch(name)) for name in self.tf32_switches}
+        return state | self.precision_switches()
 
     def _import_problem(self) -> str:
         try:

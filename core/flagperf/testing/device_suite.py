@@ -34,6 +34,7 @@ _REGISTERED = "Where a package of its own gives these to torch, name it in impor
 
 _PLAUSIBLE: dict[str, tuple[float, float, str]] = {
     **{each.peak_row: (1e11, 1e17, "FLOP/s (256 TFLOPS are 256e12)") for each in PRECISIONS.values()},
+    **dict.fromkeys(("fp64", "fp8", "int8"), (1e11, 1e17, "operations/s of products (624 TOPS are 624e12)")),
     "memory_bandwidth": (1e10, 1e15, "bytes/s (1.8 TB/s are 1.8e12)"),
     "link_bandwidth": (1e9, 1e14, "bytes/s in one direction (600 GB/s of both are 300e9)"),
     "tdp": (5.0, 1e4, "watts"),

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flagperf.api import Activation, DeviceBackend, OperatorLibrary, Precision, Recording, precision
-from flagperf.errors import Unsupported
+from flagperf.api import Activation, DeviceBackend, OperatorLibrary, Precision, Recording
 from flagperf.events import (
     DataDescribed,
     Event,
@@ -44,6 +43,7 @@ from flagperf.worker.case_values import finite, namespace, to_device
 from flagperf.worker.collectives import gather_over_ranks, sum_over_ranks
 from flagperf.worker.evaluation import Evaluation, EventSink
 from flagperf.worker.recorded_steps import RecordedSteps
+from flagperf.worker.row_precision import switch_precision
 from flagperf.worker.row_table import RowTable
 from flagperf.worker.rows import Alternative, Prepare
 from flagperf.worker.step import MeasuredStep, RecordedStep, Step, checked_work
@@ -317,14 +317,11 @@ class Context:
         only the first. Since HOOK_API 2."""
         return self._rows.turns(self._local_rank)
 
-    def use_precision(self, name: str) -> None:
-        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Raises
-        Unsupported if the adapter does not have it. Since HOOK_API 2."""
-        if name not in self._backend.precisions:
-            offered = ", ".join(self._backend.precisions)
-            raise Unsupported(f"vendor {self._backend.vendor} does not support precision {name}; it has: {offered}")
-        self.precision = precision(name)
-        self._backend.set_precision(self.precision)
+    def use_precision(self, name: str) -> dict[str, str]:
+        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Gives them,
+        read back, for the row's facts. Raises Unsupported if the adapter does not have it. Since HOOK_API 2."""
+        self.precision, switches = switch_precision(self._backend, name)
+        return switches
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of the loader, copied to the device."""

@@ -67,6 +67,16 @@ def test_what_fails_is_a_row_that_says_so_and_the_others_go_on(tmp_path: Path) -
     assert no_memory[1][0].problem == "MemoryError: no room"
 
 
+def test_calls_that_do_nothing_after_the_first_are_found(tmp_path: Path) -> None:
+    """The first rank of a broadcast has what it sends."""
+    names = ("all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    works = [Work("collectives", 2, few(name, "all_reduce"), "only the first call") for name in names]
+    for name, ranks in zip(names, rows_of_ranks(tmp_path / "ranks", 2, *works), strict=True):
+        first = "ok" if name == "broadcast" else "invalid"
+        assert [statuses(rows) for rows in ranks] == [[first, "ok"], ["invalid", "ok"]], name
+        assert "elements are wrong" in ranks[1][0].problem
+
+
 def test_a_rank_that_fails_alone_in_a_call_ends_the_run(tmp_path: Path) -> None:
     why = "rank 1 failed in a call that other ranks take part in: RuntimeError: cable pulled out"
     with pytest.raises(AssertionError, match=why):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+import torch
 from case_harness import CaseHarness, refusal, rows
 
 from flagperf_cases.gemm.preflight import check_files
@@ -32,7 +35,26 @@ def test_every_precision_is_a_row_and_one_that_is_missing_says_so() -> None:
         name: name for name in found if name != "tf32"
     }
     assert found["int8"].facts["layout"] == found["fp8"].facts["layout"] == "NT"
+    assert {row.facts["float32_matmul_precision"] for name, row in found.items() if name != "tf32"} == {"highest"}
     assert found["fp32"].facts["layout"] == "NN" and found["fp32"].facts["probe"] == "exact"
+
+
+def test_fp8_says_how_it_is_scaled_and_added_up() -> None:
+    (row,) = rows(CASE.run(CASE.values(**QUICK, gemm__precisions=["fp8"])))
+    stated = {"scaling": "per tensor", "fast_accumulation": "off", "output": "exists before the call"}
+    assert row.facts.items() >= stated.items()
+
+
+def test_calls_that_do_nothing_after_the_first_are_found() -> None:
+    real, calls = torch.mm, itertools.count()
+
+    def only_once(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        return out if next(calls) else real(a, b, out=out)
+
+    with mock.patch("torch.mm", only_once):
+        row, other = rows(CASE.run(CASE.values(**QUICK, gemm__precisions=["fp32", "int8"])))
+    assert other.status == "ok"
+    assert row.status == "invalid" and "not computed in fp32" in row.problem
 
 
 def test_sums_in_fp16_have_a_label_of_their_own_that_this_torch_does_not_earn() -> None:

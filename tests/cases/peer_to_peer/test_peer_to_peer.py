@@ -49,6 +49,15 @@ def test_between_nodes_equal_places_are_measured_one_by_one_and_all_at_once(tmp_
         assert all(row.limits == {} for row in rows)
 
 
+def test_calls_that_do_nothing_after_the_first_are_found_by_those_that_receive(tmp_path: Path) -> None:
+    work = Work("peer_to_peer", 2, {**SMALL, "peer_to_peer__sizes": []}, "only the first call")
+    (ranks,) = answers_of_ranks(tmp_path / "ranks", 2, measured_rows, [work], IMPORTS)
+    for rank, rows in enumerate(ranks):
+        for row in rows:
+            sends = row.labels["direction"] == "one-way" and pair(row)[0] == rank
+            assert row.status == ("ok" if sends else "invalid"), row
+
+
 def test_what_is_planned_for_eight_devices() -> None:
     planned = planned_transfers(HARNESS.values("standard"), [list(range(8))])
     headline = [transfer for transfer in planned if transfer.kind == "headline"]

@@ -21,7 +21,8 @@ class NovaBackend(TorchDeviceBackend):
     import_first = ("torch_nova",)
 
     def peaks(self) -> list[Peak]:
-        return [Peak(MODEL, "fp32", 1e12, "Nova N1 datasheet", "high")]
+        rows = {"fp32": 1e12, "fp64": 1e12, "fp8": 4e12, "int8": 4e12}
+        return [Peak(MODEL, row, value, "Nova N1 datasheet", "high") for row, value in rows.items()]
 
     def presence(self, machine: Machine) -> Presence:
         folder = machine.environ.get(MACHINE)
