@@ -91,7 +91,8 @@ def _cells(share: StepShare, with_rate: bool, with_roofline: bool) -> Iterator[T
     yield Text(share.operator)
     yield Text(share.arguments if with_rate else units.count(share.num_different))
     yield Text(f"{share.per_step:.6g}")
-    yield Value(time_text(share.seconds / share.per_step))
+    marks = dict.fromkeys(mark for row in share.rows for mark in row.marks)
+    yield Value(time_text(share.seconds / share.per_step), marks=tuple(marks))
     yield Value(time_text(share.seconds))
     yield Value(units.percent(share.share))
     if with_rate:

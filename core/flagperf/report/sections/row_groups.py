@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from flagperf import units
-from flagperf.metrics import MeasuredRow
+from flagperf.metrics import Mark, MeasuredRow
 from flagperf.report.document import Block, Bullets, Empty, TableCell, Text, Value
 from flagperf.report.texts import Lang, label, say
 from flagperf.robust import median, standing_out
@@ -49,6 +49,11 @@ class RowGroup(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> list[MeasuredRow]:
         return [row for row in self.rows if row.median is None]
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Those of all devices."""
+        return tuple(dict.fromkeys(mark for row in self.measured for mark in row.marks))
 
     @property
     def slow_ranks(self) -> list[int]:
@@ -97,9 +102,9 @@ def time_cell(group: RowGroup) -> TableCell:
         failed = group.failed[0]
         return Empty(REASONS.get(failed.status, "not_measured"), failed.problem)
     if row.unit == "share":
-        return Value(units.percent(row.median or 0))
+        return Value(units.percent(row.median or 0), marks=group.marks)
     scale, unit = scaled(row)
-    return Value(f"{units.four_digits((row.median or 0) / scale)} {unit}".strip(), marks=row.marks)
+    return Value(f"{units.four_digits((row.median or 0) / scale)} {unit}".strip(), marks=group.marks)
 
 
 REASONS = {"invalid": "invalid_telemetry", "unsupported": "unsupported", "out_of_memory": "out_of_memory"}
