@@ -254,6 +254,21 @@ def test_a_verdict_needs_a_margin(low, high, p, verdict):
     assert [cells(blocks[1], number)[-1] for number in range(2)].count(verdict) == 1
 
 
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (4, "no verdict: blocks that count: 4, an interval needs 10"),
+        (12, "no verdict: the blocks drift, so there is no interval"),
+        (0, "no verdict: too few blocks for an interval, or they drift"),
+    ],
+)
+def test_a_ratio_without_an_interval_says_why_it_has_no_verdict(blocks, said):
+    speedup = Speedup(1.7, {"library": "eager"}, version=2, blocks=blocks)
+    found = list(operator_blocks(run_of(operator("mm", library="gems", speedup=speedup)), "en"))
+    assert cells(found[1])[-2:] == ["1.7x", said]
+    assert cells(found[0])[-1] == "1 without a verdict"
+
+
 def test_one_of_a_hundred_equal_rows_is_not_a_finding():
     """A probability of 0.01 alone would be one."""
     lucky = Speedup(1.05, {"library": "eager"}, 1.02, 1.08, 0.01)
