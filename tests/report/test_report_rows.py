@@ -73,8 +73,15 @@ def test_a_transfer_takes_as_long_as_its_slowest_rank():
     """As its figure does."""
     rows = [row(rank, seconds, work={"bus_bytes": 10**6}) for rank, seconds in enumerate((1e-3, 4e-3, 1e-3, 1e-3))]
     table, slow = measured_tables(run_of(*rows), "en")
-    assert cells(table)[-5:] == ["4 ms", "1 - 4", "30", "0.25 GB/s", ""]
+    assert cells(table)[-5:] == ["1 - 4", "30", "", "0.25 GB/s", ""]
     assert slow.items[0].text.endswith("4 ms, the median device 1 ms")
+
+
+def test_both_rates_of_a_transfer_have_their_names():
+    work = {"bytes": 2 * 10**6, "bus_bytes": 10**6}
+    (table,) = measured_tables(run_of(row(0, 1e-3, name="transfer", work=work)), "en")
+    assert [head.title for head in table.heads][-3:] == ["algbw", "busbw", "share of rated"]
+    assert cells(table)[-3:] == ["2 GB/s", "1 GB/s", ""]
 
 
 def test_a_share_has_a_range_of_shares():

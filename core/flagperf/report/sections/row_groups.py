@@ -155,18 +155,18 @@ def _seconds_scaled(seconds: float) -> tuple[float, str]:
     return (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "us")
 
 
-def rate_cell(group: RowGroup) -> Text:
+def rate_cell(group: RowGroup, amount: str | None = None) -> Text:
+    """Of one amount of work, else of the first that the row has."""
     row = group.middle
-    return Text(rate_text(row) if row else "")
+    return Text(rate_text(row, amount) if row else "")
 
 
 RATES = (("flops", 1e12, "TFLOPS"), ("bus_bytes", 1e9, "GB/s"), ("bytes", 1e9, "GB/s"))
 
 
-def rate_text(row: MeasuredRow) -> str:
-    """By the first amount of work that the row has."""
+def rate_text(row: MeasuredRow, wanted: str | None = None) -> str:
     for amount, scale, unit in RATES:
-        if row.work.get(amount) and row.median:
+        if row.work.get(amount) and row.median and wanted in (None, amount):
             shown = "TOPS" if row.limits.get(amount, "").startswith("int") else unit
             return f"{units.four_digits((row.rate(amount) or 0) / scale)} {shown}"
     return ""
