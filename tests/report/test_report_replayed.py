@@ -62,6 +62,16 @@ def test_what_costs_most_comes_first_with_its_share_and_what_the_roofline_allows
     assert list(operator_blocks(run, "en")) == [], "the usual table of rows would repeat it"
 
 
+def test_a_call_that_found_its_inputs_in_a_cache_has_no_share_and_says_why():
+    hot = row("aten::add", "5", 0.001, roofline=0.0005, bound_by="bytes", facts={"cache": "hot"})
+    _, _, operators, *_ = replayed_blocks(replayed_run(hot), "en")
+    cell = operators.rows[0][-2]
+    assert (cell.reason, str(cell.detail)) == (
+        "not_applicable",
+        "inputs were in a cache, so the bandwidth of the memory is no limit",
+    )
+
+
 def test_calls_that_failed_are_listed_with_why_and_peaks_that_are_unknown_are_said():
     bad = row("aten::mm", "1", None, status="out_of_memory", problem="6 GiB are missing")
     blocks = list(replayed_blocks(replayed_run(row("aten::add", "5", 0.001), bad), "en"))

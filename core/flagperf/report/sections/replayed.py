@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from flagperf import units
 from flagperf.api import Recording
+from flagperf.messages import message
 from flagperf.metrics import MeasuredRow
 from flagperf.metrics.replayed import StepBreakdown, StepShare, step_breakdown
 from flagperf.report.document import Block, Empty, Head, Paragraph, Table, TableCell, Text, Value
@@ -105,7 +106,8 @@ def _roofline_cells(share: StepShare) -> Iterator[TableCell]:
     if share.roofline_seconds is None:
         yield from (Empty("unknown_peak"), Empty("unknown_peak"))
         return
-    yield Empty("not_applicable") if share.roofline_share is None else Value(units.percent(share.roofline_share))
+    in_cache = Empty("not_applicable", message("figure.in_cache"))
+    yield in_cache if share.roofline_share is None else Value(units.percent(share.roofline_share))
     yield Value(time_text(share.roofline_seconds))
 
 
