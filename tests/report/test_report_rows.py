@@ -77,6 +77,16 @@ def test_a_transfer_takes_as_long_as_its_slowest_rank():
     assert slow.items[0].text.endswith("4 ms, the median device 1 ms")
 
 
+def test_common_labels_have_heads_in_the_language_of_the_page_and_others_stay():
+    rows = [row(labels={"precision": name, "stride": name}) for name in ("fp16", "bf16")]
+    heads = [
+        [head.title for head in table.heads][:2]
+        for lang in ("en", "zh")
+        for table in measured_tables(run_of(*rows), lang)
+    ]
+    assert heads == [["precision", "stride"], ["精度", "stride"]]
+
+
 def test_both_rates_of_a_transfer_have_their_names():
     work = {"bytes": 2 * 10**6, "bus_bytes": 10**6}
     (table,) = measured_tables(run_of(row(0, 1e-3, name="transfer", work=work)), "en")

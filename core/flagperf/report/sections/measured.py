@@ -13,6 +13,7 @@ from flagperf.report.sections.row_groups import (
     energy_text,
     interval_cell,
     label_cell,
+    label_heads,
     label_names,
     missing_lines,
     rate_cell,
@@ -61,7 +62,7 @@ def row_table(title: str, groups: Sequence[RowGroup], lang: Lang, *, folded: boo
     rates = _rates(groups)
     figures = ["median", "devices" if has_devices else "interval", "repeats", *rates, *(["share"] if rates else [])]
     extras = [name for name in EXTRAS if any(getattr(row, name) is not None for each in groups for row in each.rows)]
-    heads = tuple(map(Head, (*names, *(label(f"head_{name}", lang) for name in (*figures, *extras)))))
+    heads = (*label_heads(names, lang), *(Head(label(f"head_{name}", lang)) for name in (*figures, *extras)))
     lines = tuple((*_cells(group, names, rates), *_extra_cells(group, extras)) for group in groups)
     return Table(heads, lines, title, collapsed=folded)
 

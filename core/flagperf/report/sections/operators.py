@@ -20,6 +20,7 @@ from flagperf.report.sections.row_charts import row_charts
 from flagperf.report.sections.row_groups import (
     RowGroup,
     interval_cell,
+    label_heads,
     label_names,
     missing_lines,
     rate_cell,
@@ -149,7 +150,7 @@ def _table(lines: Sequence[Judged], title: str, lang: Lang, *, folded: bool = Fa
     figures += ["speedup", "verdict"] if has_speedups else []
     has_published = any(line.published for line in lines)
     figures += ["published"] if has_published else []
-    heads = tuple(map(Head, (*names, *(label(f"head_{name}", lang) for name in figures))))
+    heads = (*label_heads(names, lang), *(Head(label(f"head_{name}", lang)) for name in figures))
     rows = tuple(
         (*_cells(line, names, has_issue, has_speedups, lang), *((_published_cell(line),) if has_published else ()))
         for line in lines

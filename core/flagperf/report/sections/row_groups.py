@@ -9,8 +9,8 @@ import msgspec
 
 from flagperf import units
 from flagperf.metrics import Mark, MeasuredRow
-from flagperf.report.document import Block, Bullets, Empty, TableCell, Text, Value
-from flagperf.report.texts import Lang, label, say
+from flagperf.report.document import Block, Bullets, Empty, Head, TableCell, Text, Value
+from flagperf.report.texts import Lang, label, row_label, say
 from flagperf.robust import median, standing_out
 
 LEAST_SHARE = 0.03
@@ -193,6 +193,10 @@ SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 class Labelled(Protocol):
     @property
     def labels(self) -> dict[str, str]: ...
+
+
+def label_heads(names: Sequence[str], lang: Lang) -> list[Head]:
+    return [Head(row_label(name, lang)) for name in names]
 
 
 def label_names(groups: Sequence[Labelled]) -> list[str]:
