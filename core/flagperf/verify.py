@@ -129,7 +129,7 @@ def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]
     yield from _redaction_problems(path, run)
     if run.redacted == "ratios":
         return
-    observed = Observed(run.job, run.manifest, read_record(path))
+    observed = Observed(run.job, run.manifest, read_record(path), run.speedup_version)
     observed.read_files()
     parent = observed.record.parent
     if run.ending is None:

@@ -49,6 +49,8 @@ LATIN = [
     "environment.tool_failed",
     "environment.links",
     "align.key",
+    "label.head_algbw",
+    "label.head_busbw",
     "label.about_mfu",
     "page.memory_size",
 ]

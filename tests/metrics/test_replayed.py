@@ -38,6 +38,15 @@ def test_what_was_in_a_cache_cannot_become_faster_at_the_roofline():
     assert (found.roofline_seconds, found.calls[0].roofline_share) == (2.0, None)
 
 
+@pytest.mark.parametrize(
+    ("bound_by", "cache", "share"),
+    [("bytes", "hot", None), ("bytes", "cold", 0.5), ("bytes", "unknown", 0.5), ("flops", "hot", 0.5)],
+)
+def test_bandwidth_does_not_bound_what_is_in_a_cache(bound_by, cache, share):
+    call = row("aten::add", "1", 2.0, roofline=1.0, bound_by=bound_by, facts={"cache": cache})
+    assert step_breakdown([call]).calls[0].roofline_share == share
+
+
 def test_rows_without_a_value_are_apart():
     bad = MeasuredRow("recorded", {"operator": "aten::mm", "per_step": "1"}, "s", status="out_of_memory")
     found = step_breakdown([bad])

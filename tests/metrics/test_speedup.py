@@ -1,7 +1,9 @@
 """Alternatives that took turns."""
 
+import math
 import random
 
+import msgspec
 import pytest
 
 from flagperf.events import RowMeasured, RowTiming
@@ -43,6 +45,32 @@ def test_equals_are_not_called_different():
 def test_few_blocks_have_a_ratio_without_an_interval():
     _, other = measured_rows(0, [row("eager", [2.0] * 8), row("gems", [1.0] * 8)])
     assert (other.speedup.ratio, other.speedup.low, other.speedup.p) == (2.0, None, None)
+    assert (other.speedup.blocks, other.speedup.version) == (4, 2)
+
+
+def long(library, values):
+    """A sample in every tenth of a second."""
+    starts = tuple(index * 100_000_000 for index in range(len(values)))
+    timing = RowTiming("synchronize", 1, 0, len(values) * 100_000_000, starts, block=2)
+    made = row(library, values)
+    return msgspec.structs.replace(made, timing=timing)
+
+
+def test_the_first_half_of_a_long_row_counts_neither_for_the_median_nor_for_the_speedup():
+    eager, slow = long("eager", [1.0] * 40), long("gems", [0.5] * 20 + [4.0] * 20)
+    plain, other = measured_rows(0, [eager, slow])
+    assert plain.median / other.median == other.speedup.ratio == 0.25
+    assert other.speedup.blocks == 10
+    _, before = measured_rows(0, [eager, slow], speedup_version=1)
+    assert before.median == 4.0
+    assert before.speedup.ratio == pytest.approx(math.sqrt(2.0 * 0.25))
+    assert (before.speedup.version, before.speedup.blocks) == (1, 0)
+
+
+def test_only_blocks_count_that_count_in_both():
+    short = row("eager", [1.0] * 40)
+    _, other = measured_rows(0, [short, long("gems", [0.5] * 20 + [4.0] * 20)])
+    assert (other.speedup.ratio, other.speedup.blocks) == (0.25, 10)
 
 
 def test_nothing_is_compared_with_what_was_not_measured():

@@ -10,7 +10,7 @@ from flagperf.plan.measured_peak import with_measured_peak
 from flagperf.spec import RowFigure
 from flagperf.store.bundle import create_bundle
 from flagperf.store.run import Ending
-from run_builders import make_run, minimal_manifest
+from run_builders import make_run, minimal_job, minimal_manifest
 
 CARD = Device("card-0", "Some CPU", "CPU", 0)
 FIGURE = RowFigure("gemm_fp32", {"en": "FP32"}, "gemm", "flops", "TFLOPS", {"precision": "fp32"})
@@ -37,8 +37,8 @@ def measured(tmp_path):
     return make
 
 
-def peaks_with(bundle, peaks=(), vendor="cpu", card=CARD, word="fp32", simulated=False):
-    return with_measured_peak(tuple(peaks), bundle, vendor, card, precision(word), simulated)
+def peaks_with(bundle, peaks=(), vendor="cpu", card=CARD, word="fp32", simulated=False, cores=2):
+    return with_measured_peak(tuple(peaks), bundle, vendor, card, precision(word), simulated, cores)
 
 
 def test_the_figure_becomes_the_peak_of_its_precision(measured):
@@ -61,6 +61,11 @@ def test_it_takes_the_place_of_a_peak_of_low_confidence_only(measured):
     assert [peak.value for peak in peaks_with(measured(), [low])] == [2.5e12]
 
 
+def test_cards_are_not_asked_for_the_cores_of_their_host(measured):
+    job = minimal_job(host_workers=2, memory_scope="device")
+    assert [peak.value for peak in peaks_with(measured(job=job), cores=None)] == [2.5e12]
+
+
 def test_without_the_option_nothing_changes():
     assert peaks_with(None) == ()
 
@@ -76,6 +81,8 @@ def test_without_the_option_nothing_changes():
         ({}, {"vendor": "acme"}, "it ran on cpu Some CPU, this one is on acme Some CPU"),
         ({}, {"card": Device("c", "Other", "O", 0)}, "this one is on cpu Other; measure this card"),
         ({}, {"card": Device("c", "Some CPU", "O", 0, slice="1/2")}, "measure this card"),
+        ({}, {"cores": 1}, "a device was 2 of the host's cores there and is 1 here; measure .* on as many devices"),
+        ({"job": minimal_job(host_workers=2)}, {}, "a device was 1 of the host's cores there and is 2 here"),
         ({}, {"word": "bf16"}, "no measured products of matrices in bf16"),
         ({}, {"word": "per-row"}, "this one measures rows"),
         ({"value": None}, {}, "no measured products of matrices in fp32"),

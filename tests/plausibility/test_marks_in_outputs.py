@@ -69,6 +69,19 @@ def test_csv_has_a_column_of_marks():
     assert "few_repeats" in terminal(run)
 
 
+def test_rows_that_are_no_figures_have_their_marks_in_every_table():
+    labels = {"operator": "mm", "group": "matmul", "library": "eager"}
+    rows = [
+        MeasuredRow("operators", labels, "s", rank=rank, median=0.01, num_repeats=repeats, calls=1)
+        for rank, repeats in enumerate((50, 5))
+    ]
+    run = figure_run([], tuple(rows))
+    lines = csv.DictReader(io.StringIO(to_csv(marked([run]))))
+    assert [line["marks"] for line in lines] == ["", "few_repeats"]
+    assert "10 ms (few_repeats)" in terminal(run)
+    assert "few_repeats: 1 of 2 rows have fewer than 30 repeats that count, down to 5" in terminal(run)
+
+
 def flagperf(*arguments: object) -> str:
     done = CliRunner().invoke(cli, [str(each) for each in arguments])
     assert done.exit_code == 0, done.output

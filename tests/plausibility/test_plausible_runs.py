@@ -11,8 +11,9 @@ from report_builders import GIB, changed, device, job, metric, metrics, recorded
 from flagperf.api import precision
 from flagperf.messages import message
 from flagperf.metrics import Interval, MeasuredRow
+from flagperf.metrics.host_load import BUSY_SHARE
 from flagperf.metrics.span import Span
-from flagperf.plausibility import marked
+from flagperf.plausibility import marked, rules
 from flagperf.store.run import RecordedRun
 
 CARDS = {f"0/0000:{slot:02x}:00.0": 1.0 for slot in range(8)}
@@ -92,7 +93,9 @@ def gemm(name: str, value: float, peak: float, share: float | None = None, shape
 
 def row(name: str, flops: int = 2 * 8192**3, **fields) -> MeasuredRow:
     labels = {"shape": "8192x8192x8192", "precision": name}
-    made = MeasuredRow("gemm", labels, "s", median=0.01, work={"flops": flops}, calls=1, total_calls=100)
+    made = MeasuredRow(
+        "gemm", labels, "s", median=0.01, work={"flops": flops}, num_repeats=100, calls=1, total_calls=100
+    )
     return changed(made, **fields)
 
 
@@ -142,13 +145,73 @@ def test_65_of_64_gib_is_more_than_there_is_and_may_be_gb():
 
 def test_five_calls_and_a_warm_up_that_never_settled():
     found = [(figure("gemm_bf16"), gemm("gemm_bf16", 196.77, 400e12))]
-    few = figure_run(found, (row("gemm_bf16", total_calls=5),))
+    few = figure_run(found, (row("gemm_bf16", num_repeats=5),))
     assert doubts(few) == ["few_repeats: gemm_bf16 has 5 repeats; 30 are needed"]
     (shown,) = marked([few])
     assert shown.run.rows[0].marks == ("few_repeats",)
     assert doubts(figure_run(found, (row("gemm_bf16", settled=False),))) == [
         "unsteady: the warm-up of gemm_bf16 never settled"
     ]
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def rows_run(*rows: MeasuredRow, others: float = 0.0, scope: str = "host"):
+    plan = changed(job(devices=1), memory_scope=scope)
+    return figure_run([], rows, plan, cpu_others=metric("cpu_others", others))
+
+
+def marks_of_rows(run) -> list[tuple[str, ...]]:
+    return [each.marks for each in marked([run])[0].run.rows]
+
+
+def test_rows_of_no_figure_are_marked_and_counted_in_one_line():
+    few = rows_run(row("fp32", num_repeats=3), row("fp16", num_repeats=29), row("bf16", num_repeats=30))
+    assert doubts(few) == ["few_repeats: 2 of 3 rows have fewer than 30 repeats that count, down to 3"]
+    assert marks_of_rows(few) == [("few_repeats",), ("few_repeats",), ()]
+
+
+def test_rows_that_never_settled_or_have_a_wide_interval_on_one_side_are_one_line():
+    wide = row("fp16", interval=Interval(0.0099, 0.0106, "batch_medians_95"))
+    near = row("bf16", interval=Interval(0.0096, 0.0104, "batch_medians_95"))
+    both = rows_run(row("fp32", settled=False), wide, near)
+    assert doubts(both) == [
+        "unsteady: of 3 rows, the warm-up of 1 never settled, and the 95 % interval of 1 reaches more than 5.0% from "
+        "the median, up to 6.0%"
+    ]
+    assert marks_of_rows(both) == [("unsteady",), ("unsteady",), ()]
+    assert doubts(rows_run(wide, near)) == [
+        "unsteady: 1 of 2 rows: the 95 % interval reaches more than 5.0% from the median, up to 6.0%"
+    ]
+    assert doubts(rows_run(row("fp32", settled=False), near)) == ["unsteady: 1 of 2 rows: the warm-up never settled"]
+
+
+def test_a_busy_host_marks_the_rows_that_were_timed_where_its_cores_are_the_devices():
+    size = MeasuredRow("memory", {}, "bytes", median=2.0**30)
+    busy = rows_run(row("fp32"), size, others=0.7)
+    assert doubts(busy) == [
+        "busy_host: other processes used 70.0% of the cores, more than 10.0%, while rows were measured: 1"
+    ]
+    assert marks_of_rows(busy) == [("busy_host",), ()]
+    assert doubts(rows_run(row("fp32"), others=0.1)) == []
+    assert doubts(rows_run(row("fp32"), others=0.7, scope="device")) == []
+    assert rules()["busy_host"].limits["share"] == BUSY_SHARE
+
+
+def test_rows_that_failed_or_have_no_time_have_no_such_doubt():
+    failed = row("fp32", median=None, status="error", settled=False, num_repeats=0)
+    assert doubts(rows_run(failed, MeasuredRow("memory", {}, "bytes", median=1.0, settled=False), others=0.7)) == []
+
+
+def test_a_row_of_another_device_is_counted_where_only_the_first_has_a_figure():
+    found = [(figure("gemm_bf16"), gemm("gemm_bf16", 196.77, 400e12))]
+    run = figure_run(found, (row("gemm_bf16"), row("gemm_bf16", rank=1, num_repeats=5)))
+    assert doubts(run) == ["few_repeats: 1 of 2 rows have fewer than 30 repeats that count, down to 5"]
+    assert marks_of_rows(run) == [(), ("few_repeats",)]
+
+
+# --- rows that differ -----------------------------------------------------------------------------------------------
 
 
 def test_a_precision_that_changes_nothing():

@@ -15,6 +15,24 @@ from flagperf.report.sections.rows import check_layout
 from flagperf.spec import Page, Quality
 
 
+def against_measured_peak():
+    added = {name: metric(name, 0.1) for name in ("mfu_useful", "mfu_nominal-6n")}
+    figures = {**metrics(), **added}
+    marked = {name: changed(each, marks=("measured_peak",)) for name, each in figures.items() if name.startswith("mfu")}
+    return recorded(figures={**figures, **marked})
+
+
+@pytest.mark.parametrize(("lang", "name"), [("en", "MFU (measured peak)"), ("zh", "MFU（实测峰值）")])
+def test_a_peak_that_was_measured_is_named_in_the_column_and_the_notes(lang, name):
+    text = page([against_measured_peak()], lang)
+    assert f"\\*{name} |" in text
+    assert len([line for line in text.splitlines() if line.startswith("  - ") and name in line]) == 3
+    assert "MFU" not in text.replace(name, "").replace("- MFU\n", "")
+    other = recorded()
+    other = changed(other, run=changed(other.run, id="other"))
+    assert f"\\*{name} |" not in page([against_measured_peak(), other], lang)
+
+
 @pytest.mark.parametrize(
     ("device", "nodes", "per_node", "chinese", "english"),
     [

@@ -51,6 +51,17 @@ def test_the_terminal_shows_sides_differences_ratio_and_verdict(found: Compariso
     assert line.split("  ")[-1] == "faster" and "1.202 (" in line
 
 
+def test_an_mfu_of_measured_peaks_is_named_so_where_both_sides_have_one() -> None:
+    figures = metrics()
+    marked = {**figures, "mfu": changed(figures["mfu"], marks=("measured_peak",))}
+    own, other, again = (recorded(figures=each) for each in (figures, marked, marked))
+    again = changed(again, run=changed(again.run, id="again"))
+    assert "MFU (measured peak)  " in text(compare([side("A", [other]), side("B", [again])]))
+    shown = text(compare([side("A", [own]), side("B", [again])]))
+    assert "MFU (measured peak)  " not in shown
+    assert "(measured_peak)" in shown
+
+
 def test_what_is_incomparable_is_said_before_any_number() -> None:
     other = runs("two", FAST, profile="tiny")
     document = comparison_report(compare([side("A", runs("one", SLOW)), side("B", other)]))

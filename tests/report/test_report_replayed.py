@@ -32,9 +32,10 @@ def row(operator, per_step, median, arguments="f32[8]", **more):
     return MeasuredRow("recorded", labels, "s", median=median, **more)
 
 
-def replayed_run(*rows):
+def replayed_run(*rows, vendor="cpu", device="Some CPU"):
     run = make_run("r")
-    return msgspec.structs.replace(run, job=msgspec.structs.replace(run.job, recording=RECORDING), rows=rows)
+    recording = msgspec.structs.replace(RECORDING, vendor=vendor, device=device)
+    return msgspec.structs.replace(run, job=msgspec.structs.replace(run.job, recording=recording), rows=rows)
 
 
 def texts(table):
@@ -49,7 +50,7 @@ def test_what_costs_most_comes_first_with_its_share_and_what_the_roofline_allows
         view,
     )
     origin, sums, operators, calls, others = replayed_blocks(run, "en")
-    assert isinstance(origin, Paragraph) and "acme A1" in origin.text and "3 steps of rank 0 of 1" in origin.text
+    assert isinstance(origin, Paragraph) and "cpu Some CPU" in origin.text and "3 steps of rank 0 of 1" in origin.text
     assert "the 8 timed calls of a step take 20 ms here" in sums.text
     assert "took 40 ms there, of which this is 50.0%" in sums.text
     assert "would take 5.5 ms" in sums.text
@@ -60,6 +61,24 @@ def test_what_costs_most_comes_first_with_its_share_and_what_the_roofline_allows
     assert texts(calls)[0] == ["aten::mm", "f32[8]", "3", "5 ms", "15 ms", "75.0%", "0.2 TFLOPS", "20.0%", "3 ms"]
     assert texts(others) == [["aten::t", "", "7", "a view"]]
     assert list(operator_blocks(run, "en")) == [], "the usual table of rows would repeat it"
+
+
+def test_the_step_of_another_card_is_not_what_this_is_a_share_of():
+    run = replayed_run(row("aten::add", "5", 0.1), vendor="acme", device="A1")
+    origin, sums, *_ = replayed_blocks(run, "en")
+    assert "acme A1" in origin.text
+    assert "the recorded step took 40 ms there, on another card" in sums.text
+    assert "%" not in sums.text
+
+
+def test_a_call_that_found_its_inputs_in_a_cache_has_no_share_and_says_why():
+    hot = row("aten::add", "5", 0.001, roofline=0.0005, bound_by="bytes", facts={"cache": "hot"})
+    _, _, operators, *_ = replayed_blocks(replayed_run(hot), "en")
+    cell = operators.rows[0][-2]
+    assert (cell.reason, str(cell.detail)) == (
+        "not_applicable",
+        "inputs were in a cache, so the bandwidth of the memory is no limit",
+    )
 
 
 def test_calls_that_failed_are_listed_with_why_and_peaks_that_are_unknown_are_said():

@@ -76,8 +76,25 @@ def test_a_transfer_takes_as_long_as_its_slowest_rank():
     """As its figure does."""
     rows = [row(rank, seconds, work={"bus_bytes": 10**6}) for rank, seconds in enumerate((1e-3, 4e-3, 1e-3, 1e-3))]
     table, slow = measured_tables(run_of(*rows), "en")
-    assert cells(table)[-5:] == ["4 ms", "1 - 4", "30", "0.25 GB/s", ""]
+    assert cells(table)[-5:] == ["1 - 4", "30", "", "0.25 GB/s", ""]
     assert slow.items[0].text.endswith("4 ms, the median device 1 ms")
+
+
+def test_common_labels_have_heads_in_the_language_of_the_page_and_others_stay():
+    rows = [row(labels={"precision": name, "stride": name}) for name in ("fp16", "bf16")]
+    heads = [
+        [head.title for head in table.heads][:2]
+        for lang in ("en", "zh")
+        for table in measured_tables(run_of(*rows), lang)
+    ]
+    assert heads == [["precision", "stride"], ["精度", "stride"]]
+
+
+def test_both_rates_of_a_transfer_have_their_names():
+    work = {"bytes": 2 * 10**6, "bus_bytes": 10**6}
+    (table,) = measured_tables(run_of(row(0, 1e-3, name="transfer", work=work)), "en")
+    assert [head.title for head in table.heads][-3:] == ["algbw", "busbw", "share of rated"]
+    assert cells(table)[-3:] == ["2 GB/s", "1 GB/s", ""]
 
 
 def test_a_share_has_a_range_of_shares():
@@ -253,6 +270,21 @@ def test_a_verdict_needs_a_margin(low, high, p, verdict):
     speedup = Speedup((low + high) / 2, {"library": "eager"}, low, high, p)
     blocks = list(operator_blocks(run_of(operator("mm"), operator("mm", library="gems", speedup=speedup)), "en"))
     assert [cells(blocks[1], number)[-1] for number in range(2)].count(verdict) == 1
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (4, "no verdict: blocks that count: 4, an interval needs 10"),
+        (12, "no verdict: the blocks drift, so there is no interval"),
+        (0, "no verdict: too few blocks for an interval, or they drift"),
+    ],
+)
+def test_a_ratio_without_an_interval_says_why_it_has_no_verdict(blocks, said):
+    speedup = Speedup(1.7, {"library": "eager"}, version=2, blocks=blocks)
+    found = list(operator_blocks(run_of(operator("mm", library="gems", speedup=speedup)), "en"))
+    assert cells(found[1])[-2:] == ["1.7x", said]
+    assert cells(found[0])[-1] == "1 without a verdict"
 
 
 def test_one_of_a_hundred_equal_rows_is_not_a_finding():

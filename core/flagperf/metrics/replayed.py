@@ -33,9 +33,8 @@ class StepShare(msgspec.Struct, frozen=True):
 
     @property
     def roofline_share(self) -> float | None:
-        """None where a call is faster than memory allows: its inputs were in a cache."""
-        is_cached = any(row.roofline is not None and row.roofline > (row.median or 0.0) for row in self.rows)
-        if self.roofline_seconds is None or is_cached or not self.seconds:
+        """None where inputs were in a cache: the bandwidth of the memory does not bound such a call."""
+        if self.roofline_seconds is None or any(map(_is_cached, self.rows)) or not self.seconds:
             return None
         return self.roofline_seconds / self.seconds
 
@@ -80,6 +79,12 @@ def _share(rows: Sequence[MeasuredRow], total: float, arguments: str) -> StepSha
         num_different=len(rows),
         rows=tuple(rows),
     )
+
+
+def _is_cached(row: MeasuredRow) -> bool:
+    """Small enough to be in a cache, as the worker says, and bound by what it moves; or faster than memory allows."""
+    is_faster = row.roofline is not None and row.roofline > (row.median or 0.0)
+    return is_faster or (row.bound_by == "bytes" and row.facts.get("cache") == "hot")
 
 
 def _sorted(shares: Iterable[StepShare]) -> tuple[StepShare, ...]:

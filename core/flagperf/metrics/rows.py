@@ -11,7 +11,7 @@ from flagperf.events import RowMeasured, RowStatus, RowTiming
 from flagperf.metrics.autocorrelation import median_interval
 from flagperf.metrics.metric import Interval, Mark
 from flagperf.metrics.span import Span
-from flagperf.metrics.speedup import Speedup, speedup_of
+from flagperf.metrics.speedup import SPEEDUP_VERSION, Speedup, speedup_of
 from flagperf.robust import median, quantile
 from flagperf.units import SECOND_NS
 
@@ -88,14 +88,17 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.work.get(amount, 0) / self.median if self.median else None
 
 
-def measured_rows(rank: int, rows: Sequence[RowMeasured]) -> tuple[MeasuredRow, ...]:
+def measured_rows(
+    rank: int, rows: Sequence[RowMeasured], speedup_version: int = SPEEDUP_VERSION
+) -> tuple[MeasuredRow, ...]:
     """In their order. Alternatives are compared with the first of those that took turns."""
     first: dict[int, RowMeasured] = {}
     found = []
     for row in rows:
         measured = measured_row(rank, row)
         base = first.setdefault(row.turns, row) if row.turns else row
-        speedup = speedup_of(row, base) if base is not row and measured.median is not None else None
+        has_other = base is not row and measured.median is not None
+        speedup = speedup_of(row, base, speedup_version, _counts) if has_other else None
         found.append(msgspec.structs.replace(measured, speedup=speedup))
     return tuple(found)
 
@@ -152,11 +155,15 @@ def _timed(found: MeasuredRow, values: Sequence[float], counted: Sequence[float]
 
 def _steady(values: Sequence[float], timing: RowTiming) -> Sequence[float]:
     """From the half of the window on, if it was long enough: cards are faster before they are hot."""
+    return [value for value, counts in zip(values, _counts(timing), strict=True) if counts]
+
+
+def _counts(timing: RowTiming) -> list[bool]:
+    """Of each sample."""
     window_ns = timing.ended_ns - timing.began_ns
-    if window_ns < STEADY_SECONDS * SECOND_NS:
-        return values
-    late = [value for value, start_ns in zip(values, timing.starts_ns, strict=True) if 2 * start_ns >= window_ns]
-    return late or values
+    is_short = window_ns < STEADY_SECONDS * SECOND_NS
+    late = [is_short or 2 * start_ns >= window_ns for start_ns in timing.starts_ns]
+    return late if any(late) else [True] * len(late)
 
 
 def _burst(values: Sequence[float], timing: RowTiming) -> float | None:

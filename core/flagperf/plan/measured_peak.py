@@ -8,15 +8,23 @@ from flagperf.api import Device, Peak, Precision
 from flagperf.errors import BadInput
 from flagperf.metrics.figures import SCALES
 from flagperf.metrics.metric import Metric
+from flagperf.plan.placement import cores_of_device
 from flagperf.plausibility import read_marked
 from flagperf.spec import RowFigure
 from flagperf.store.run import Run
 
 
 def with_measured_peak(
-    peaks: tuple[Peak, ...], bundle: str | None, vendor: str, device: Device, precision: Precision, simulated: bool
+    peaks: tuple[Peak, ...],
+    bundle: str | None,
+    vendor: str,
+    device: Device,
+    precision: Precision,
+    simulated: bool,
+    cores: int | None = None,
 ) -> tuple[Peak, ...]:
-    """The peaks, with the one for this precision from the run. Raises BadInput if that run cannot stand for it."""
+    """The peaks, with the one for this precision from the run. Raises BadInput if that run cannot stand for it. `cores`
+    are those of each device, where the devices are cores of the host."""
     if bundle is None:
         return peaks
     if precision.is_per_row:
@@ -31,6 +39,7 @@ def with_measured_peak(
             "leave out --peak-from"
         )
     _check_run(run, vendor, device, simulated)
+    _check_cores(run, cores)
     return (*(peak for peak in peaks if peak.row != row), _measured(run, row, device))
 
 
@@ -46,6 +55,18 @@ def _check_run(run: Run, vendor: str, device: Device, simulated: bool) -> None:
         )
     if run.simulated and not simulated:
         raise BadInput(f"{where}: its cards were simulated; measure a real one with `flagperf run gemm`")
+
+
+def _check_cores(run: Run, cores: int | None) -> None:
+    """A device that is a part of the host is as fast as its cores are many."""
+    if cores is None or run.job.memory_scope != "host":
+        return
+    measured = cores_of_device(run.job.nodes, run.job.host_workers)
+    if measured != cores:
+        raise BadInput(
+            f"--peak-from {run.id}: a device was {measured} of the host's cores there and is {cores} here; "
+            "measure with `flagperf run gemm` on as many devices of this host as this run uses"
+        )
 
 
 def _measured(run: Run, row: str, device: Device) -> Peak:

@@ -38,9 +38,20 @@ class Placement(msgspec.Struct, frozen=True):
         return per_node * len(self.parts) if self.nodes_share_host else per_node
 
     @property
+    def cores_of_device(self) -> int | None:
+        """Where the devices are cores of the host."""
+        is_host = self.backend.memory_scope == "host"
+        return cores_of_device(self.parts, self.host_workers) if is_host else None
+
+    @property
     def oversubscribed(self) -> bool:
         """Slots that share the cores of a machine may be more than those."""
         return self.backend.memory_scope == "host" and self.host_workers > self.parts[0].allowed_cores
+
+
+def cores_of_device(nodes: tuple[PlannedNode, ...], host_workers: int) -> int:
+    """Of each worker of the first node, where the devices are cores: the threads that it computes with."""
+    return max(1, nodes[0].allowed_cores // host_workers)
 
 
 def find_placement(

@@ -184,6 +184,7 @@ def _job(
             placement.device,
             settings.precision,
             placement.choice.facts.simulated,
+            placement.cores_of_device,
         ),
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=placement.oversubscribed,

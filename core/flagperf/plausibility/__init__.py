@@ -1,7 +1,7 @@
 """Plausibility: rules that make a recorded figure doubtful, applied when runs are shown.
 
 - rules.toml: every rule: id, effect, the metrics that it may mark, its limits, the published mistake behind it
-- contradictions, speed, figures, telemetry: the checks of one run; together: those of several
+- contradictions, speed, figures, rows, telemetry: the checks of one run; together: those of several
 - arithmetic: what they share with the checks of published pages (flagperf.pages)
 - apply: runs with marks and doubts
 """

@@ -12,13 +12,20 @@ import msgspec
 from flagperf.errors import BadInput
 from flagperf.messages import message
 from flagperf.metrics import Mark, MeasuredRow, Metric
-from flagperf.plausibility import at_once, contradictions, figures, speed, telemetry, together
+from flagperf.plausibility import at_once, contradictions, figures, rows, speed, telemetry, together
 from flagperf.plausibility.rule import Rule, Seen, rules
 from flagperf.store.bundle import read_bundle
 from flagperf.store.run import Doubt, RecordedRun, Run
 from flagperf.store.run_line import RunLine
 
-CHECKS = (*contradictions.CHECKS, *speed.CHECKS, *figures.CHECKS, *at_once.CHECKS, *telemetry.CHECKS)
+CHECKS = (
+    *contradictions.CHECKS,
+    *speed.CHECKS,
+    *figures.CHECKS,
+    *at_once.CHECKS,
+    *rows.CHECKS,
+    *telemetry.CHECKS,
+)
 """Rule id -> a check of one run. Some rules have several."""
 
 Break = tuple[str, Seen]
@@ -103,8 +110,8 @@ def _with(recorded: RecordedRun, breaks: Sequence[Break]) -> RecordedRun:
         for index in (*seen.rows, *_rows_of(run, names)):
             row_marks.setdefault(index, {})[name] = None
     metrics = tuple(_metric(metric, marks.get(metric.name, {})) for metric in run.metrics)
-    rows = tuple(_row(row, row_marks.get(index, {})) for index, row in enumerate(run.rows))
-    changed = msgspec.structs.replace(run, metrics=metrics, rows=rows)
+    marked_rows = tuple(_row(row, row_marks.get(index, {})) for index, row in enumerate(run.rows))
+    changed = msgspec.structs.replace(run, metrics=metrics, rows=marked_rows)
     return msgspec.structs.replace(recorded, run=changed, doubts=tuple(dict.fromkeys(doubts)))
 
 

@@ -1,4 +1,4 @@
-"""Doubts about the figures that a case takes from its rows, and about the rows themselves."""
+"""Doubts about the figures that a case takes from its rows, and about single rows."""
 
 from __future__ import annotations
 
@@ -119,9 +119,8 @@ def _capacities(recorded: RecordedRun) -> Iterator[tuple[Metric, float, float]]:
 def few_repeats(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
     for _, metric, _ in _measured(recorded.run):
         row = _row(recorded.run, metric)
-        repeats = row.total_calls // row.calls if row is not None and row.calls else None
-        if repeats is not None and repeats < rule.limits["repeats"]:
-            counts = {"repeats": repeats, "needed": units.count(rule.limits["repeats"])}
+        if row is not None and row.calls and row.num_repeats < rule.limits["repeats"]:
+            counts = {"repeats": row.num_repeats, "needed": units.count(rule.limits["repeats"])}
             yield Seen(message("doubt.few_repeats", metric=metric.name, **counts), (metric.name,))
 
 

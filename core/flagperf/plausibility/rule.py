@@ -11,11 +11,15 @@ from typing import Literal, Protocol
 import msgspec
 
 from flagperf.messages import Message
+from flagperf.metrics import Interval
 from flagperf.spec import read_toml
 from flagperf.store.run import RecordedRun, Run
 
 FIGURES = "figures"
 """Stands for the figures that the case takes from its rows."""
+
+ROWS = "rows"
+"""Stands for the measured rows themselves."""
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,3 +62,10 @@ def rules() -> dict[str, Rule]:
 def value_of(run: Run, name: str) -> float | None:
     metric = run.metric(name)
     return None if metric is None else metric.value
+
+
+def reach(interval: Interval | None, value: float | None) -> float:
+    """How far an interval reaches to its longer side, as a share of the value."""
+    if interval is None or not value:
+        return 0.0
+    return max(interval.high - value, value - interval.low) / abs(value)

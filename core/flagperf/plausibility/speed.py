@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.messages import Message, message
-from flagperf.metrics import Metric
 from flagperf.plausibility.arithmetic import explaining_row
-from flagperf.plausibility.rule import Check, Rule, Seen, value_of
+from flagperf.plausibility.rule import Check, Rule, Seen, reach, value_of
 from flagperf.store.run import RecordedRun, Run
 
 NOT_COMPUTE = ("memory_bandwidth", "link_bandwidth", "tdp")
@@ -69,18 +68,12 @@ def unsteady(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
     wide = {
         metric.name: half_width
         for metric in recorded.run.metrics
-        if rule.may_mark(metric.name, recorded.run) and (half_width := _half_width(metric)) > rule.limits["half_width"]
+        if rule.may_mark(metric.name, recorded.run)
+        and (half_width := reach(metric.interval, metric.value)) > rule.limits["half_width"]
     }
     if wide:
         shares = {"share": units.percent(max(wide.values())), "limit": units.percent(rule.limits["half_width"])}
         yield Seen(message("doubt.unsteady", names=list(wide), **shares), tuple(wide))
-
-
-def _half_width(metric: Metric) -> float:
-    """Of its interval, as a share of the value."""
-    if metric.interval is None or not metric.value:
-        return 0.0
-    return (metric.interval.high - metric.interval.low) / 2 / abs(metric.value)
 
 
 def throttled(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:

@@ -182,7 +182,7 @@ def log_lines(path: Path) -> Iterator[str]:
 
 def _write_metrics(path: Path, run: Run, original: Run) -> None:
     """Computed from the redacted files. A metric that flagperf no longer has stays as it was stored."""
-    observed = Observed(run.job, run.manifest, read_record(path))
+    observed = Observed(run.job, run.manifest, read_record(path), original.speedup_version)
     versions = {metric.name: metric.version for metric in run.metrics}
     again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
     metrics = tuple(again.get(metric.name, metric) for metric in run.metrics)

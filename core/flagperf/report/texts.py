@@ -9,7 +9,20 @@ from __future__ import annotations
 from flagperf.kinds import Kind
 from flagperf.messages import Lang, Message, choose, clauses, has_text, listed, template, words
 
-__all__ = ["Lang", "choose", "clauses", "explain", "label", "listed", "meaning", "remark", "say", "site", "web"]
+__all__ = [
+    "Lang",
+    "choose",
+    "clauses",
+    "explain",
+    "label",
+    "listed",
+    "meaning",
+    "remark",
+    "row_label",
+    "say",
+    "site",
+    "web",
+]
 
 
 def say(name: str, lang: Lang, /, **values: object) -> str:
@@ -30,6 +43,11 @@ def label(name: str, lang: Lang, kind: Kind | None = None) -> str:
     """In the wording of the case's kind, if it has one."""
     own = kind.words.get(name) if kind else None
     return choose(own, lang) if own else template(f"label.{name}", lang)
+
+
+def row_label(name: str, lang: Lang) -> str:
+    """Head of a column of labels of measured rows. Those that only one case has stay as they are."""
+    return template(f"row_label.{name}", lang) if has_text(f"row_label.{name}") else name
 
 
 def remark(name: str, lang: Lang) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from flagperf.api import LaunchCommand
 from flagperf.messages import Message, message
 from flagperf.metrics import MeasuredRow, Metric
+from flagperf.metrics.speedup import SPEEDUP_VERSION
 from flagperf.spec import Job, Manifest, NodeFacts, RunSpec
 from flagperf.store.alive import Parent
 from flagperf.store.labels import Labels
@@ -113,6 +114,11 @@ class Run(msgspec.Struct, frozen=True):
     def has_results(self) -> bool:
         """Whether it finished and measured everything. A run that missed its target did."""
         return self.ending is not None and self.ending.status in WITH_RESULTS
+
+    @property
+    def speedup_version(self) -> int:
+        """Of the formula that its speed-ups were computed with; the latest if it has none."""
+        return next((row.speedup.version for row in self.rows if row.speedup), SPEEDUP_VERSION)
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

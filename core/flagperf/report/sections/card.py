@@ -150,7 +150,7 @@ def _quality(run: Run, quality: Quality) -> Fact:
 def _details(run: Run) -> Iterator[Fact]:
     yield _fact("mem", memory_cell(run, "GiB"), _memory_note(run))
     if "flops" in KINDS[run.manifest.kind].metrics:
-        yield _fact(mfu_name(run), measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
+        yield _fact(mfu_name(run, "en"), measured_cell(run, "mfu", units.percent), mfu_sentence(run, "en"))
     if KINDS[run.manifest.kind].has_steps:
         yield _fact("padding ratio", measured_cell(run, "padding_ratio", units.percent))
         yield _fact("steps kept", measured_cell(run, "steps_kept", units.count))

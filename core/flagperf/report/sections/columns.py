@@ -6,7 +6,7 @@ how to fill them for a run and for a published result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flagperf import units
@@ -22,6 +22,8 @@ from flagperf.report.sections.cells import Formatter, failure_cell, memory_cell,
 from flagperf.report.sections.naming import (
     configuration,
     layout,
+    marks_in,
+    of_measured_peak,
     overrides,
     run_configuration,
     short_configuration,
@@ -44,11 +46,12 @@ class Column:
     headline: bool = False
     """Marked in every table as a figure that readers look for first."""
 
-    def title(self, lang: Lang) -> str:
-        return self.head or label(self.name, lang)
+    def title(self, lang: Lang, runs: Sequence[Run] = ()) -> str:
+        """`runs` are those of all its cells."""
+        return of_measured_peak(self.head or label(self.name, lang), marks_in(runs, self.name), lang)
 
-    def titled(self, lang: Lang) -> Head:
-        return Head(self.title(lang), self.headline)
+    def titled(self, lang: Lang, runs: Sequence[Run] = ()) -> Head:
+        return Head(self.title(lang, runs), self.headline)
 
 
 def columns(manifest: Manifest) -> tuple[Column, ...]:

@@ -25,7 +25,7 @@ from flagperf.report.document import (
 )
 from flagperf.report.sections.compared_rows import row_blocks
 from flagperf.report.sections.contrast_cells import contrast_heads, ratio_text, verdict_cell
-from flagperf.report.sections.naming import vendor_and_device, vendor_word
+from flagperf.report.sections.naming import of_measured_peak, vendor_and_device, vendor_word
 from flagperf.report.sections.sentences import with_unit
 from flagperf.report.texts import Lang, clauses, label, listed, say
 from flagperf.store.run import Run
@@ -154,7 +154,9 @@ def _figures(
 
 
 def _cells(figure: Figure, has_verdicts: Sequence[bool], lang: Lang) -> Iterator[TableCell]:
-    yield Text(figure.entry.head or figure.entry.name, strong=figure.is_headline)
+    marks = (side.marks for side in figure.sides if side.value is not None)
+    name = of_measured_peak(figure.entry.head or figure.entry.name, marks, lang)
+    yield Text(name, strong=figure.is_headline)
     yield _value_cell(figure, figure.sides[0], lang)
     for value, contrast, has_verdict in zip(figure.sides[1:], figure.against, has_verdicts, strict=True):
         yield _value_cell(figure, value, lang)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from flagperf import units
 from flagperf.compare import Comparison
 from flagperf.compare.rows import ComparedRow
-from flagperf.report.document import Block, Empty, Head, Table, TableCell, Text, Value
+from flagperf.report.document import Block, Empty, Table, TableCell, Text, Value
 from flagperf.report.sections.contrast_cells import contrast_heads, ratio_text, verdict_cell
-from flagperf.report.sections.row_groups import label_cell, label_names, time_text
+from flagperf.report.sections.row_groups import label_cell, label_heads, label_names, time_text
 from flagperf.report.texts import Lang, clauses, label, listed, say
 
 TOP = 10
@@ -36,7 +36,7 @@ def _table(
 ) -> Table:
     names = label_names(rows)
     has_verdicts = [any(row.against[index].word for row in rows) for index in range(len(found.sides) - 1)]
-    heads = (*map(Head, names), *contrast_heads(found, has_verdicts, lang))
+    heads = (*label_heads(names, lang), *contrast_heads(found, has_verdicts, lang))
     lines = tuple(tuple(_cells(row, names, has_verdicts, lang)) for row in rows)
     return Table(heads, lines, title, remark, collapsed=collapsed)
 

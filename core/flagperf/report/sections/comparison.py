@@ -24,7 +24,7 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> It
     manifests = tuple({(run.manifest.name, run.manifest.version): run.manifest for run in runs}.values())
     shown = _applicable(runs, {column.name: column for manifest in manifests for column in columns(manifest)})
     identity = ("run", "status", "vendor", *(("case",) if len(manifests) > 1 else ()))
-    heads = (*(Head(name) for name in identity), *(column.titled("en") for column in shown))
+    heads = (*(Head(name) for name in identity), *(column.titled("en", runs) for column in shown))
     rows = tuple((*_identity(each, ids, len(identity)), *_cells(each.run, shown)) for each in recorded)
     yield Table(heads, rows)
     yield from _notes(recorded, ids)

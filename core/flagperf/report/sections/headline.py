@@ -12,7 +12,14 @@ from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.registry import entry_of
 from flagperf.report.document import Block, Empty, Fact, Headline, KeyFigure, Status, Text, Value
 from flagperf.report.sections.cells import joined, measured_cell, memory_cell
-from flagperf.report.sections.naming import is_published, layout, run_configuration, vendor_and_device, vendor_title
+from flagperf.report.sections.naming import (
+    is_published,
+    layout,
+    of_measured_peak,
+    run_configuration,
+    vendor_and_device,
+    vendor_title,
+)
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.sentences import (
     changes_sentence,
@@ -130,6 +137,7 @@ def _metrics(run: Run, names: list[str], lang: Lang, *, headline: bool = False) 
         if entry is None:
             continue
         title = choose(run.manifest.page.titles.get(name, {}), lang) or choose(entry.title, lang)
+        title = of_measured_peak(title, [metric.marks] if metric else [], lang)
         note = _below(metric, entry, lang) if metric else ""
         if run.manifest.target is not None and run.manifest.target.metric == name and run.redacted != "ratios":
             note = clauses([note, target_sentence(run, lang) if run.has_results else ""], lang)

@@ -13,6 +13,7 @@ from flagperf.report.sections.row_groups import (
     energy_text,
     interval_cell,
     label_cell,
+    label_heads,
     label_names,
     missing_lines,
     rate_cell,
@@ -27,6 +28,9 @@ from flagperf.store.run import Run
 
 EXTRAS = {"burst": time_text, "power": lambda watts: f"{units.four_digits(watts)} W", "energy": energy_text}
 """Columns of rows that have them: the first second of a long row; power of the card, and energy of one call."""
+
+BANDWIDTHS = {"algbw": "bytes", "busbw": "bus_bytes"}
+"""Column of a transfer -> the amount of work that it is a rate of."""
 
 FOLDED_ROWS = 16
 """A longer table is folded on a page."""
@@ -55,12 +59,19 @@ def measured_tables(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
 def row_table(title: str, groups: Sequence[RowGroup], lang: Lang, *, folded: bool = False) -> Table:
     names = label_names(groups)
     has_devices = any(len(group.rows) > 1 for group in groups)
-    has_rates = any(group.rows[0].work for group in groups)
-    figures = ["median", "devices" if has_devices else "interval", "repeats", *(["rate", "share"] if has_rates else [])]
+    rates = _rates(groups)
+    figures = ["median", "devices" if has_devices else "interval", "repeats", *rates, *(["share"] if rates else [])]
     extras = [name for name in EXTRAS if any(getattr(row, name) is not None for each in groups for row in each.rows)]
-    heads = tuple(map(Head, (*names, *(label(f"head_{name}", lang) for name in (*figures, *extras)))))
-    lines = tuple((*_cells(group, names, has_rates), *_extra_cells(group, extras)) for group in groups)
+    heads = (*label_heads(names, lang), *(Head(label(f"head_{name}", lang)) for name in (*figures, *extras)))
+    lines = tuple((*_cells(group, names, rates), *_extra_cells(group, extras)) for group in groups)
     return Table(heads, lines, title, collapsed=folded)
+
+
+def _rates(groups: Sequence[RowGroup]) -> list[str]:
+    """Transfers between devices have two, which only their names tell apart."""
+    if any("bus_bytes" in group.rows[0].work for group in groups):
+        return ["algbw", "busbw"]
+    return ["rate"] if any(group.rows[0].work for group in groups) else []
 
 
 def _extra_cells(group: RowGroup, names: Sequence[str]) -> Iterator[TableCell]:
@@ -69,13 +80,13 @@ def _extra_cells(group: RowGroup, names: Sequence[str]) -> Iterator[TableCell]:
         yield Text("" if value is None else EXTRAS[name](value))
 
 
-def _cells(group: RowGroup, names: Sequence[str], has_rates: bool) -> Iterator[TableCell]:
+def _cells(group: RowGroup, names: Sequence[str], rates: Sequence[str]) -> Iterator[TableCell]:
     yield from (label_cell(group, name) for name in names)
     yield time_cell(group)
     yield interval_cell(group)
     yield Text(units.count(group.middle.num_repeats if group.middle else 0))
-    if has_rates:
-        yield rate_cell(group)
+    yield from (rate_cell(group, BANDWIDTHS.get(name)) for name in rates)
+    if rates:
         yield share_cell(group)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from flagperf import units
-from flagperf.report.texts import Lang, choose
+from flagperf.report.texts import Lang, choose, say
 from flagperf.spec import Manifest, flatten, page_name
 from flagperf.store.run import Run
 
@@ -117,3 +117,16 @@ def _simulated(run: Run, word: str) -> str:
 
 def _plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def of_measured_peak(title: str, marks: Iterable[Collection[str]], lang: Lang) -> str:
+    """A title of values with these marks: it says so where all of them are relative to a peak that was measured."""
+    found = list(marks)
+    is_measured = bool(found) and all("measured_peak" in each for each in found)
+    return say("of_measured_peak", lang, title=title) if is_measured else title
+
+
+def marks_in(runs: Iterable[Run], name: str) -> Iterator[Collection[str]]:
+    """Of the metric, in those that have a value of it."""
+    metrics = (run.metric(name) for run in runs)
+    return (metric.marks for metric in metrics if metric is not None and metric.value is not None)

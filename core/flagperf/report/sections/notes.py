@@ -29,6 +29,7 @@ from flagperf.report.sections.sentences import (
     interval_sentence,
     metric_sentence,
     mfu_formula,
+    mfu_name,
     mfu_peak,
     peak_time,
     profile_verdict,
@@ -266,7 +267,7 @@ def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     useful, whole = run.metric("mfu_useful"), run.metric("mfu")
     if run.has_results and useful and whole and useful.value is not None and useful.value != whole.value:
-        yield say("mfu_useful", lang, share=units.percent(useful.value))
+        yield say("mfu_useful", lang, name=mfu_name(run, lang), share=units.percent(useful.value))
 
 
 def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
@@ -279,7 +280,7 @@ def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         if metric is not None and metric.value is not None
     ]
     if figures and run.has_results and mfu_formula(run, lang):
-        yield say("mfu_others", lang, figures=listed(figures, lang))
+        yield say("mfu_others", lang, name=mfu_name(run, lang), figures=listed(figures, lang))
 
 
 def _aligned(recorded: RecordedRun, lang: Lang) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from flagperf import units
 from flagperf.metrics import MeasuredRow
+from flagperf.metrics.autocorrelation import MIN_BATCHES
 from flagperf.metrics.speedup import holm
 from flagperf.report.document import Block, Head, Table, TableCell, Text
 from flagperf.report.sections.page_runs import PageRuns
@@ -19,6 +20,7 @@ from flagperf.report.sections.row_charts import row_charts
 from flagperf.report.sections.row_groups import (
     RowGroup,
     interval_cell,
+    label_heads,
     label_names,
     missing_lines,
     rate_cell,
@@ -126,7 +128,8 @@ def _summary_cells(name: str, library: str, lines: Sequence[Judged], lang: Lang)
     shares = [row.share for row in measured if row.share is not None]
     ratios = [row.speedup.ratio for row in measured if row.speedup]
     statuses = Counter(line.group.rows[0].status for line in lines if line.group.middle is None)
-    verdicts = Counter(line.verdict for line in lines if line.verdict)
+    compared = [line for line in lines if line.group.middle and line.group.middle.speedup]
+    verdicts = Counter(line.verdict or "none" for line in compared)
     return (
         Text(name),
         Text(library),
@@ -147,7 +150,7 @@ def _table(lines: Sequence[Judged], title: str, lang: Lang, *, folded: bool = Fa
     figures += ["speedup", "verdict"] if has_speedups else []
     has_published = any(line.published for line in lines)
     figures += ["published"] if has_published else []
-    heads = tuple(map(Head, (*names, *(label(f"head_{name}", lang) for name in figures))))
+    heads = (*label_heads(names, lang), *(Head(label(f"head_{name}", lang)) for name in figures))
     rows = tuple(
         (*_cells(line, names, has_issue, has_speedups, lang), *((_published_cell(line),) if has_published else ()))
         for line in lines
@@ -166,13 +169,30 @@ def _cells(line: Judged, names: Sequence[str], has_issue: bool, has_speedups: bo
     yield share_cell(group)
     if has_speedups:
         yield Text(_speedup_text(row))
-        yield Text(label(f"verdict_{line.verdict}", lang) if line.verdict else "")
+        yield Text(_verdict_text(line, lang))
 
 
 def _published_cell(line: Judged) -> TableCell:
     """The time, on which card, as a link to where it was published."""
     found = line.published
     return link_to(found.source, f"{time_text(found.value)} ({found.device})") if found else Text("")
+
+
+def _verdict_text(line: Judged, lang: Lang) -> str:
+    """Or why there is none."""
+    if line.verdict:
+        return label(f"verdict_{line.verdict}", lang)
+    found = line.group.middle.speedup if line.group.middle else None
+    if found is None:
+        return ""
+    if not found.blocks:
+        return say("speedup_no_interval", lang)
+    is_few = found.blocks < MIN_BATCHES
+    return (
+        say("speedup_few_blocks", lang, blocks=found.blocks, needed=MIN_BATCHES)
+        if is_few
+        else say("speedup_drift", lang)
+    )
 
 
 def _speedup_text(row: MeasuredRow | None) -> str:

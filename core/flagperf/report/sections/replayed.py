@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from flagperf import units
 from flagperf.api import Recording
+from flagperf.messages import message
 from flagperf.metrics import MeasuredRow
 from flagperf.metrics.replayed import StepBreakdown, StepShare, step_breakdown
 from flagperf.report.document import Block, Empty, Head, Paragraph, Table, TableCell, Text, Value
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.row_groups import rate_text, time_text
 from flagperf.report.texts import Lang, clauses, label, say
+from flagperf.spec import Job
 from flagperf.store.run import Run
 
 SHOWN_CALLS = 20
@@ -33,7 +35,7 @@ def replayed_blocks(run: Run, lang: Lang) -> Iterator[Block]:
     found = step_breakdown([row for row in rows if "arguments" in row.labels])
     yield Paragraph(_origin(recording, lang))
     if found.calls:
-        yield Paragraph(_sums(found, recording, lang))
+        yield Paragraph(_sums(found, run.job, recording, lang))
         yield _table("replayed_operators", found.operators, lang)
         yield _table("replayed_calls", found.calls[:SHOWN_CALLS], lang)
     yield from _others([*found.failed, *(row for row in rows if "arguments" not in row.labels)], lang)
@@ -56,13 +58,16 @@ def _origin(recording: Recording, lang: Lang) -> str:
     )
 
 
-def _sums(found: StepBreakdown, recording: Recording, lang: Lang) -> str:
+def _sums(found: StepBreakdown, job: Job, recording: Recording, lang: Lang) -> str:
+    """Of the recorded step, a share only on the same card: else it compares two cards."""
     calls = units.count(sum(call.per_step for call in found.calls))
     total = say("replayed_sum", lang, calls=calls, time=time_text(found.seconds))
-    step = recording.step_seconds
-    explained = (
-        say("replayed_step", lang, time=time_text(step), share=units.percent(found.seconds / step)) if step else ""
-    )
+    explained = ""
+    if step := recording.step_seconds:
+        is_same = (job.vendor, job.device_model.model) == (recording.vendor, recording.device)
+        share = units.percent(found.seconds / step)
+        name = "replayed_step" if is_same else "replayed_step_elsewhere"
+        explained = say(name, lang, time=time_text(step), **({"share": share} if is_same else {}))
     best = found.roofline_seconds
     at_peaks = say("replayed_roofline", lang, time=time_text(best)) if best is not None else say("no_roofline", lang)
     return clauses([total, explained, at_peaks], lang)
@@ -91,7 +96,8 @@ def _cells(share: StepShare, with_rate: bool, with_roofline: bool) -> Iterator[T
     yield Text(share.operator)
     yield Text(share.arguments if with_rate else units.count(share.num_different))
     yield Text(f"{share.per_step:.6g}")
-    yield Value(time_text(share.seconds / share.per_step))
+    marks = dict.fromkeys(mark for row in share.rows for mark in row.marks)
+    yield Value(time_text(share.seconds / share.per_step), marks=tuple(marks))
     yield Value(time_text(share.seconds))
     yield Value(units.percent(share.share))
     if with_rate:
@@ -104,7 +110,8 @@ def _roofline_cells(share: StepShare) -> Iterator[TableCell]:
     if share.roofline_seconds is None:
         yield from (Empty("unknown_peak"), Empty("unknown_peak"))
         return
-    yield Empty("not_applicable") if share.roofline_share is None else Value(units.percent(share.roofline_share))
+    in_cache = Empty("not_applicable", message("figure.in_cache"))
+    yield in_cache if share.roofline_share is None else Value(units.percent(share.roofline_share))
     yield Value(time_text(share.roofline_seconds))
 
 

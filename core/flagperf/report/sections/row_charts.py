@@ -121,7 +121,9 @@ def _rate(row: MeasuredRow) -> float | None:
 
 
 def _rate_unit(row: MeasuredRow) -> str:
-    return next((unit for amount, _, unit in RATES if row.work.get(amount)), "")
+    """With the name of the rate, where there are two in it."""
+    amount, unit = next(((amount, unit) for amount, _, unit in RATES if row.work.get(amount)), ("", ""))
+    return f"busbw, {unit}" if amount == "bus_bytes" else unit
 
 
 # --- pairs ----------------------------------------------------------------------------------------------------------

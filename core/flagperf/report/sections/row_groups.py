@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from flagperf import units
-from flagperf.metrics import MeasuredRow
-from flagperf.report.document import Block, Bullets, Empty, TableCell, Text, Value
-from flagperf.report.texts import Lang, label, say
+from flagperf.metrics import Mark, MeasuredRow
+from flagperf.report.document import Block, Bullets, Empty, Head, TableCell, Text, Value
+from flagperf.report.texts import Lang, label, row_label, say
 from flagperf.robust import median, standing_out
 
 LEAST_SHARE = 0.03
@@ -49,6 +49,11 @@ class RowGroup(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> list[MeasuredRow]:
         return [row for row in self.rows if row.median is None]
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Those of all devices."""
+        return tuple(dict.fromkeys(mark for row in self.measured for mark in row.marks))
 
     @property
     def slow_ranks(self) -> list[int]:
@@ -97,9 +102,9 @@ def time_cell(group: RowGroup) -> TableCell:
         failed = group.failed[0]
         return Empty(failed.status, failed.problem)
     if row.unit == "share":
-        return Value(units.percent(row.median or 0))
+        return Value(units.percent(row.median or 0), marks=group.marks)
     scale, unit = scaled(row)
-    return Value(f"{units.four_digits((row.median or 0) / scale)} {unit}".strip(), marks=row.marks)
+    return Value(f"{units.four_digits((row.median or 0) / scale)} {unit}".strip(), marks=group.marks)
 
 
 def interval_cell(group: RowGroup) -> Text:
@@ -146,18 +151,18 @@ def _seconds_scaled(seconds: float) -> tuple[float, str]:
     return (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "us")
 
 
-def rate_cell(group: RowGroup) -> Text:
+def rate_cell(group: RowGroup, amount: str | None = None) -> Text:
+    """Of one amount of work, else of the first that the row has."""
     row = group.middle
-    return Text(rate_text(row) if row else "")
+    return Text(rate_text(row, amount) if row else "")
 
 
 RATES = (("flops", 1e12, "TFLOPS"), ("bus_bytes", 1e9, "GB/s"), ("bytes", 1e9, "GB/s"))
 
 
-def rate_text(row: MeasuredRow) -> str:
-    """By the first amount of work that the row has."""
+def rate_text(row: MeasuredRow, wanted: str | None = None) -> str:
     for amount, scale, unit in RATES:
-        if row.work.get(amount) and row.median:
+        if row.work.get(amount) and row.median and wanted in (None, amount):
             shown = "TOPS" if row.limits.get(amount, "").startswith("int") else unit
             return f"{units.four_digits((row.rate(amount) or 0) / scale)} {shown}"
     return ""
@@ -184,6 +189,10 @@ SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 class Labelled(Protocol):
     @property
     def labels(self) -> dict[str, str]: ...
+
+
+def label_heads(names: Sequence[str], lang: Lang) -> list[Head]:
+    return [Head(row_label(name, lang)) for name in names]
 
 
 def label_names(groups: Sequence[Labelled]) -> list[str]:

@@ -17,7 +17,13 @@ from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import ENTRIES, entry_of
 from flagperf.report.document import NOTHING
 from flagperf.report.sections.columns import columns, metric_format
-from flagperf.report.sections.naming import has_published_profile, vendor_and_device, vendor_word
+from flagperf.report.sections.naming import (
+    has_published_profile,
+    marks_in,
+    of_measured_peak,
+    vendor_and_device,
+    vendor_word,
+)
 from flagperf.report.sections.page_runs import PageRuns
 from flagperf.report.sections.sentences import changes_sentence
 from flagperf.report.texts import choose, clauses, listed, remark, say
@@ -74,10 +80,8 @@ def check_layout(manifest: Manifest) -> None:
 
 
 def row_title(row: Row, page: PageRuns) -> str:
-    metrics = [recorded.run.metric(row.name) for recorded in page.runs]
-    title = _row_title(row, page)
-    is_measured = any(metric is not None and "measured_peak" in metric.marks for metric in metrics)
-    return say("of_measured_peak", page.lang, title=title) if is_measured else title
+    runs = (recorded.run for recorded in page.runs)
+    return of_measured_peak(_row_title(row, page), marks_in(runs, row.name), page.lang)
 
 
 def _row_title(row: Row, page: PageRuns) -> str:
@@ -95,7 +99,8 @@ def row_value(row: Row, page: PageRuns) -> str:
         return row.value(page)
     if "performance" not in KINDS[page.manifest.kind].sections:
         return _own_value(row, page)
-    heads = {column.name: column.title(page.lang) for column in columns(page.manifest)}
+    runs = [recorded.run for recorded in page.runs]
+    heads = {column.name: column.title(page.lang, runs) for column in columns(page.manifest)}
     shown = row.shown or ", ".join(heads[name] for name in row.columns)
     return say("see", page.lang, columns=shown, table=page.label("performance"))
 

@@ -12,7 +12,13 @@ from flagperf.metrics.entry import MetricEntry
 from flagperf.report.document import NOTHING
 from flagperf.report.sections.cells import Formatter
 from flagperf.report.sections.columns import metric_format
-from flagperf.report.sections.naming import changes_by_layer, has_published_profile, is_published
+from flagperf.report.sections.naming import (
+    changes_by_layer,
+    has_published_profile,
+    is_published,
+    marks_in,
+    of_measured_peak,
+)
 from flagperf.report.texts import Lang, choose, clauses, explain, listed, say
 from flagperf.store.run import RecordedRun, Run
 
@@ -128,10 +134,9 @@ def with_unit(entry: MetricEntry, value: float, unit: str) -> str:
     return entry.format(value) if shown in ("", "share", "fraction") else f"{entry.format(value)} {shown}"
 
 
-def mfu_name(run: Run) -> str:
+def mfu_name(run: Run, lang: Lang) -> str:
     """Says so where it is relative to a peak that was measured."""
-    metric = run.metric("mfu")
-    return "MFU (measured peak)" if metric is not None and "measured_peak" in metric.marks else "MFU"
+    return of_measured_peak("MFU", marks_in([run], "mfu"), lang)
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
@@ -146,6 +151,7 @@ def mfu_formula(run: Run, lang: Lang) -> str:
     return say(
         "mfu",
         lang,
+        name=mfu_name(run, lang),
         formula=metric.inputs.get("formula", NOTHING),
         parameters=optional(metric.inputs.get("parameters"), units.count),
         matmul=optional(metric.inputs.get("matmul_parameters"), units.count),

@@ -32,7 +32,8 @@ def general(page: PageRuns) -> Iterator[Block]:
 
 def performance(page: PageRuns) -> Iterator[Block]:
     shown = columns(page.manifest)
-    heads = tuple(column.titled(page.lang) for column in shown)
+    runs = [recorded.run for recorded in page.runs]
+    heads = tuple(column.titled(page.lang, runs) for column in shown)
     lines = tuple(tuple(column.of_run(recorded.run, page.lang) for column in shown) for recorded in page.runs)
     remark = say("headlines", page.lang) if any(head.headline for head in heads) else ""
     yield Table(heads, lines, page.label("performance"), remark)
