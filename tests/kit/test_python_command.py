@@ -57,7 +57,9 @@ def test_a_module_is_started_without_the_current_folder(hostile_folder: Path, sa
         agent.stdin.flush()
         said = ""
         while '"type":"ended"' not in said:
-            said += agent.stdout.readline()
+            line = agent.stdout.readline()
+            assert line, f"the agent has ended; it said: {said}"
+            said += line
         agent.stdin.close()
     assert (agent.returncode, imported_in(hostile_folder)) == (0, "")
     assert '"vendors"' in said
