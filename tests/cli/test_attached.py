@@ -13,7 +13,7 @@ import pytest
 from flagperf.api import Cluster, JobState
 from flagperf.cli import attached, run_cli
 from flagperf.cli.detached import Begun, Submitted, finishing, note_run
-from flagperf.errors import NodeFailed
+from flagperf.errors import BadInput, NodeFailed, ToolFailed
 from flagperf.store.bundle import read_bundle
 from flagperf.store.in_use import alone, at_work
 from flagperf.verify import verify_bundle
@@ -79,6 +79,30 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queue]:
 
 def attach(folder: Path) -> int:
     return run_cli(["runs", "attach", "7", "--runs-dir", str(folder.parent.parent)])
+
+
+def test_a_number_is_that_of_a_job_and_never_the_beginning_of_a_year(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "detached/20260101T000001Z-demo-fff000"
+    other.mkdir()
+    (other / "job.json").write_bytes(msgspec.json.encode(Submitted("queue", "8", "demo", "")))
+    assert attached._find("7", tmp_path)[0] == folder
+    assert attached._find("20260101T000001Z", tmp_path)[0] == other
+    for word in ("2", "2026", ""):
+        with pytest.raises(BadInput, match=f"no detached run '{word}' in .*; there are 7, 8"):
+            attached._find(word, tmp_path)
+    with pytest.raises(BadInput, match="'20260101T' is the beginning of several detached runs"):
+        attached._find("20260101T", tmp_path)
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(folder: Path, bundle: Path, asked: Callable[..., Queue]) -> None:
+    queue = asked(ENDED)
+
+    def is_silent_once(number: int) -> None:
+        if number == 1:
+            raise ToolFailed("squeue did not end within 5 s")
+
+    queue.when_asked = is_silent_once
+    assert attach(folder) == 3 and queue.num_asked == 2
 
 
 def test_the_run_of_a_job_that_is_over_is_ended_once(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from flagperf.cli import run_cli
+from flagperf.api import Cluster
+from flagperf.cli import detached, run_cli
 from flagperf.cli.detached import arguments, finishing
 from flagperf.errors import NodeFailed
 from flagperf.spec import RunSpec
@@ -50,6 +53,43 @@ def test_what_cannot_be_detached_leaves_nothing(
     assert run_cli(command.split()) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+class Queue(Cluster):
+    name = "queue"
+
+    def __init__(self) -> None:
+        self.command: list[str] = []
+
+    def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
+        self.command = list(command)
+        return "7"
+
+
+class QueuePlugins:
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def cluster(self, _name: str) -> Queue:
+        return self.queue
+
+
+def test_a_run_in_the_queue_keeps_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(detached, "given_cluster_options", lambda *_: {})
+    monkeypatch.setattr(detached, "cluster_options", lambda *_: None)
+    queue = Queue()
+    plugins: Any = QueuePlugins(queue)
+    content = '[cases.distilbert]\n"training.max_steps" = 6\n'
+    for text in (content, ""):
+        if text:
+            Path("flagperf.toml").write_text(text)
+        else:
+            Path("flagperf.toml").unlink()
+        detached.submit(RunSpec("distilbert", cluster="queue"), plugins, tmp_path / "runs")
+        config = Path(queue.command[queue.command.index("--config") + 1])
+        Path("flagperf.toml").write_text(content.replace("6", "9"))
+        assert config.read_text() == text and config.is_relative_to(tmp_path / "runs/detached")
 
 
 def test_a_run_that_the_cluster_starts_again_is_refused(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class Nodes:
 
     def check(self, *scripts: str, options: tuple[str, ...] = ()) -> tuple[int, str]:
         self._patch.setenv("COLUMNS", "200")
+        scripts = tuple(script.replace("inside", f"inside-{index}") for index, script in enumerate(scripts))
         self._patch.setattr(LocalCluster, "allocate", lambda *_: ScriptAllocation(*scripts))
         code = run_cli(["nodes", "check", "--nodes", str(len(scripts)), *options])
         output = self._capfd.readouterr()
@@ -73,8 +74,8 @@ def test_what_all_nodes_have_is_said_once(nodes: Nodes) -> None:
     assert output.startswith("2 nodes: 2 reached, 2 can be used\n")
     assert "cards all 8 x A1" in rows(output, "What") and output.count("8 x A1") == 1
     assert [row.split()[:5] for row in rows(output, "Nodes")] == [
-        ["0", "host0", "inside", "yes", "10.0.0.5"],
-        ["1", "host1", "inside", "yes", "10.0.0.5"],
+        ["0", "host0", "inside-0", "yes", "10.0.0.5"],
+        ["1", "host1", "inside-1", "yes", "10.0.0.5"],
     ]
     assert "Problems" not in output and "Warnings" not in output
 
@@ -95,6 +96,13 @@ def test_each_problem_is_named_with_its_nodes(nodes: Nodes) -> None:
     assert "cards 5 of 6 8 x A1" in rows(output, "What")
     listed = rows(output, "Nodes")
     assert listed[1] == "1 host1 - no - - - - -" and "7 x A1 *" in listed[3] and "*" not in listed[0]
+
+
+def test_one_machine_under_two_names_is_a_problem(nodes: Nodes) -> None:
+    alias = agent(state()).replace("inside", "same")
+    code, output = nodes.check(agent(state()), alias, alias)
+    assert code == 3 and output.startswith("3 nodes: 3 reached, 2 can be used\n")
+    assert rows(output, "Problems") == ["2 it is the machine of node 1 (host1): both are same at 10.0.0.5"]
 
 
 def test_of_many_nodes_only_those_that_differ_are_listed(nodes: Nodes) -> None:

@@ -40,6 +40,29 @@ def test_the_first_signal_interrupts_and_no_other_does_anything(number: str, wor
     assert run(number) == [words, "still here"]
 
 
+HELD_BACK = """
+import os, signal
+from flagperf.launch import raise_on_signals
+from flagperf.launch.signals import held_back
+{before}
+try:
+    with held_back():
+        os.kill(os.getpid(), signal.SIGINT)
+        print("taken whole")
+    print("not reached")
+except KeyboardInterrupt as interrupt:
+    print("interrupted", *interrupt.args)
+"""
+
+
+@pytest.mark.parametrize(("before", "words"), [("raise_on_signals()", " Ctrl-C"), ("", "")])
+def test_a_signal_that_is_held_back_interrupts_afterwards(before: str, words: str) -> None:
+    """In a program with Python's own handler too."""
+    program = HELD_BACK.format(before=before)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["taken whole", f"interrupted{words}"], done.stderr
+
+
 def test_under_nohup_a_terminal_may_go_away() -> None:
     ignored = "signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     program = RUN.replace("for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)", "for each in ()")

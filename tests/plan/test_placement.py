@@ -50,9 +50,11 @@ class StandInPlugins:
 
 
 class StandInFleet:
+    addresses: tuple[str, ...] = ("10.0.0.0", "10.0.0.1", "10.0.0.2")
+
     def __init__(self, num_nodes: int, share_host: bool) -> None:
         self.nodes_share_host = share_host
-        self.nodes = tuple(Node(f"host{index}", f"10.0.0.{index}") for index in range(num_nodes))
+        self.nodes = tuple(Node(f"host{index}", self.addresses[index]) for index in range(num_nodes))
 
     def name(self, index: int) -> str:
         return node_name(index, self.nodes[index])
@@ -114,6 +116,13 @@ def test_a_node_with_other_cards_or_without_is_named(find: Any) -> None:
 def test_cards_of_one_machine_cannot_be_two_nodes(find: Any) -> None:
     with pytest.raises(BadInput, match="--nodes 2 with cluster 'named' would use the same acme cards twice"):
         find(node(CPU, ACME), node(CPU, ACME), share_host=True)
+
+
+def test_one_machine_under_two_names_is_not_two_nodes(find: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StandInFleet, "addresses", ("10.0.0.7", "10.0.0.7"))
+    words = r"node 0 \(host0\) and node 1 \(host1\) seem to be one machine: both call themselves host1"
+    with pytest.raises(BadInput, match=words):
+        find(node(CPU, ABSENT), node(CPU, ABSENT))
 
 
 def test_slots_of_one_machine_can_and_all_its_workers_are_counted(find: Any) -> None:

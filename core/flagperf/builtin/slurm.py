@@ -267,7 +267,10 @@ class HeldJob:
 
 
 def _never(reason: str) -> BadInput:
-    return BadInput(f"Slurm would never start the job: {reason}; it was taken back")
+    words = f"Slurm would never start the job: {reason}; it was taken back"
+    if reason == "PartitionTimeLimit":
+        words += "; the partition allows less than the option time (60 minutes where none is given)"
+    return BadInput(words)
 
 
 def _check_running(job: str) -> None:

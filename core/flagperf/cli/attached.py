@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from flagperf.api import JobState
+from flagperf.api import Cluster, JobState
 from flagperf.cli.detached import (
     JOB_FILE,
     LOG_FILE,
@@ -24,7 +24,7 @@ from flagperf.cli.detached import (
 from flagperf.cli.options import note
 from flagperf.cli.output import echo_message, echo_text
 from flagperf.commands import flagperf_command
-from flagperf.errors import BadInput, BundleInUse, NodeFailed
+from flagperf.errors import BadInput, BundleInUse, NodeFailed, ToolFailed
 from flagperf.files import read_regular
 from flagperf.plugins import load_plugins
 from flagperf.store.paths import DETACHED, DETACHED_END, PARENT_EVENTS, node_samples, rank_events
@@ -51,10 +51,11 @@ def attach(word: str, runs_dir: Path) -> int:
             finished = read_note(folder, DETACHED_END, Finished)
             log.print_new()
             if finished is None and time.monotonic() >= ask_at:
-                state = cluster.job_state(submitted.job)
+                state = _state(cluster, submitted.job)
                 if _is_over(state, folder):
                     give_up_at = min(give_up_at, time.monotonic() + LOCK_SECONDS)
                     finished = _end(folder, state.reason, give_up_at)
+                    log.print_new()  # what it said at its very end
                 elif state.reason != told and (not log.is_open or state.phase == "unknown"):
                     told = state.reason
                     note(told)
@@ -64,6 +65,14 @@ def attach(word: str, runs_dir: Path) -> int:
             time.sleep(POLL_SECONDS)
 
 
+def _state(cluster: Cluster, job: str) -> JobState:
+    """Of a cluster that does not answer nothing is known for now: it is asked again later."""
+    try:
+        return cluster.job_state(job)
+    except ToolFailed as error:
+        return JobState("running", str(error))
+
+
 def cancel(word: str, runs_dir: Path) -> Submitted:
     _, submitted = _find(word, runs_dir)
     load_plugins().cluster(submitted.cluster).cancel(submitted.job)
@@ -71,17 +80,25 @@ def cancel(word: str, runs_dir: Path) -> Submitted:
 
 
 def _find(word: str, runs_dir: Path) -> tuple[Path, Submitted]:
-    """By the cluster's own number of the job, or the beginning of the folder's name."""
+    """By the cluster's own number of the job, or the beginning of the folder's name, with its day at least: every
+    folder begins with a year, as a number may. Of jobs with one number, of several clusters, the newest."""
     known = []
     for path in sorted((runs_dir / DETACHED).glob(f"*/{JOB_FILE}")):
         with contextlib.suppress(msgspec.DecodeError, BadInput):
             known.append((path.parent, msgspec.json.decode(read_regular(path, MAX_RECORD_BYTES), type=Submitted)))
-    found = [each for each in known if word == each[1].job or (word and each[0].name.startswith(word))]
+    found = [each for each in known if word == each[1].job][-1:]
+    if not found and len(word) >= len("20260102"):
+        found = [each for each in known if each[0].name.startswith(word)]
+    if len(found) > 1:
+        names = ", ".join(folder.name for folder, _ in found)
+        raise BadInput(
+            f"{word!r} is the beginning of several detached runs: {names}; give more of the name, or the job"
+        )
     if not found:
         jobs = ", ".join(submitted.job for _, submitted in known) or "none"
         start = flagperf_command("run", "CASE", "--cluster", "NAME", "--detach")
         raise BadInput(f"no detached run {word!r} in {runs_dir}; there are {jobs}; `{start}` makes one")
-    return found[-1]
+    return found[0]
 
 
 class _Log:

@@ -20,13 +20,14 @@ import msgspec
 from flagperf.errors import BadInput, BundleInUse, FlagPerfError, NodeFailed
 from flagperf.files import read_regular, write_atomically
 from flagperf.plan.reach import given_cluster_options
+from flagperf.plan.userfile import read_user_file
 from flagperf.plugins import Plugins
 from flagperf.plugins.cluster_answers import cluster_options
 from flagperf.spec import RunSpec
 from flagperf.store.alive import Begun
 from flagperf.store.paths import DETACHED, DETACHED_END, DETACHED_RUN, RUN_FILE
 
-JOB_FILE, LOG_FILE = "job.json", "log"
+JOB_FILE, LOG_FILE, CONFIG_FILE = "job.json", "log", "flagperf.toml"
 MAX_RECORD_BYTES = 1 << 20
 
 T = TypeVar("T")
@@ -65,10 +66,13 @@ def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path, more: Sequence[str] 
     options = cluster_options(cluster, given_cluster_options(spec, plugins))
     now = datetime.datetime.now(datetime.timezone.utc)
     folder = runs_dir.absolute() / DETACHED / f"{now:%Y%m%dT%H%M%SZ}-{spec.case}-{secrets.token_hex(3)}"
+    config = _config(spec)
+    spec = msgspec.structs.replace(spec, config=str(folder / CONFIG_FILE))
     command = [sys.executable, "-m", "flagperf", "run", *arguments(spec), *more]
     command += ["--runs-dir", str(runs_dir.absolute())]
     folder.mkdir(parents=True)
     try:
+        write_atomically(folder / CONFIG_FILE, config)
         job = cluster.submit([*command, "--detached-in", str(folder)], spec.nodes, options, str(folder / LOG_FILE))
     except BaseException:
         _remove_empty(folder, runs_dir.absolute())
@@ -78,8 +82,15 @@ def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path, more: Sequence[str] 
     return submitted
 
 
+def _config(spec: RunSpec) -> bytes:
+    """The user's file as it is now: whoever changes it for the next run does not change those that wait."""
+    path = read_user_file(spec.config).path
+    return read_regular(Path(path), MAX_RECORD_BYTES) if path else b""
+
+
 def _remove_empty(folder: Path, runs_dir: Path) -> None:
     """With the folders above it that were made for it."""
+    (folder / CONFIG_FILE).unlink(missing_ok=True)
     for path in (folder, folder.parent, runs_dir):
         try:
             path.rmdir()

@@ -32,6 +32,10 @@ _HELLO = b'{"flagperf":'
 _decoder: msgspec.json.Decoder[AgentLine] = msgspec.json.Decoder(AgentLine)
 
 
+HINT = "--help' for more information"
+"""What docker says after the reason."""
+
+
 class Channel:
     """The process is the cluster's own command (ssh, srun), or the agent itself on this machine."""
 
@@ -161,8 +165,9 @@ class Channel:
             os.read(self.stdout, CHUNK_BYTES)
 
     def last_words(self, num_lines: int = 1) -> str:
-        lines = self.errors.decode(errors="replace").strip().splitlines()
-        return "; ".join(line.strip() for line in lines[-num_lines:])
+        lines = [line.strip() for line in self.errors.decode(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.endswith(HINT)]
+        return "; ".join(said[-num_lines:])
 
     def how_it_ended(self) -> str:
         """A process ends a moment after its streams."""

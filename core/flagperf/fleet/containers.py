@@ -337,6 +337,11 @@ def _check_argument(argument: str) -> None:
         raise BadInput(
             f"the container's argument {argument!r} is not one: it is empty, or begins with @ or has controls"
         )
+    if re.fullmatch(r"--privileged(=true)?", argument):
+        raise BadInput(
+            f"the container's argument {argument!r} would give it the whole machine; containers here are never "
+            f"privileged: name the devices, groups and capabilities that it needs"
+        )
     if re.fullmatch(r"-[itd]*[td][itd]*|--(tty|detach)(=true)?", argument):
         raise BadInput(
             f"the container's argument {argument!r} would cut off the agent, which speaks over stdin and stdout "

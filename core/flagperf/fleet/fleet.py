@@ -109,7 +109,7 @@ class Fleet:
             for index in [each for each in starting if self._is_late(each)]:
                 failed[index] = NodeFailed(f"{self.name(index)} did not answer within {START_SECONDS:g} s")
                 starting.discard(index)
-                self.drop(index)
+                self.drop(index, had_time=True)
         return {**failed, **self._leavers(wanted)}
 
     def _start_one(self, index: int) -> NodeFailed | None:
@@ -342,6 +342,7 @@ class Fleet:
     def close(self) -> None:
         """All agents stop what they started, and end."""
         for channel in list(self._channels.values()):
+            channel.had_time = not channel.is_greeted  # it has started nothing that could end in order
             self._forget(channel)
         channels = [*self._replaced, *self._lost.values()]
         self._await_ends([channel for channel in channels if not channel.had_time], END_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,25 @@ def ignore_signals() -> None:
         for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """What a signal would raise in here is raised at its end: nothing that has arrived is lost halfway."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}
+    raising = {number: each for number, each in handlers.items() if each in (_raise_once, signal.default_int_handler)}
+    arrived: list[int] = []
+    for number in raising:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in raising.items():
+            signal.signal(number, handler)
+    for each in arrived:
+        os.kill(os.getpid(), each)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
 from flagperf.fleet import Fleet, FleetEvent
 from flagperf.launch.parts import BundleParts
+from flagperf.launch.signals import held_back
 from flagperf.spec import (
     AgentMessage,
     FilePart,
@@ -63,12 +64,17 @@ class Supervision:
     def wait_for_all(self) -> None:
         """Until every agent has ended its part, or is gone."""
         while self._open:
-            left = 1.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-            for event in self._fleet.poll(left):
-                self._apply(event)
-            if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._on_timeout()
-            self._react_to_failure()
+            with held_back():
+                self._follow()
+
+    def _follow(self) -> None:
+        """For a second at most."""
+        left = 1.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        for event in self._fleet.poll(left):
+            self._apply(event)
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._on_timeout()
+        self._react_to_failure()
 
     def _apply(self, event: FleetEvent) -> None:
         if event.index not in self._open:

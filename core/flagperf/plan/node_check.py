@@ -92,19 +92,29 @@ def check_nodes_of(spec: RunSpec, plugins: Plugins, fleet: Fleet) -> NodesReport
     ]
     if fleet.nodes_share_host:
         nodes = [msgspec.structs.replace(nodes[0], index=index) for index in range(len(fleet.nodes))]
-    return compare(nodes)
+    return compare(nodes, are_one_machine=fleet.nodes_share_host)
 
 
-def compare(nodes: Sequence[CheckedNode]) -> NodesReport:
+def compare(nodes: Sequence[CheckedNode], are_one_machine: bool = False) -> NodesReport:
     reached = [node for node in nodes if node.is_reached]
     names = reached[0].facts if reached else {}
     common = {name: Counter(node.facts[name] for node in reached).most_common(1)[0][0] for name in names}
-    return NodesReport(tuple(_with_differences(node, common) for node in nodes), common)
+    twins = {} if are_one_machine else _twins(reached)
+    return NodesReport(tuple(_with_problems(node, common, twins.get(node.index)) for node in nodes), common)
 
 
-def _with_differences(node: CheckedNode, common: Mapping[str, str]) -> CheckedNode:
+def _twins(reached: Sequence[CheckedNode]) -> dict[int, CheckedNode]:
+    """Nodes that are another name of a machine -> the first of its names."""
+    found: dict[tuple[str, str], CheckedNode] = {}
+    firsts = {node.index: found.setdefault((node.host, node.address), node) for node in reached if node.address}
+    return {index: first for index, first in firsts.items() if index != first.index}
+
+
+def _with_problems(node: CheckedNode, common: Mapping[str, str], twin: CheckedNode | None) -> CheckedNode:
     unlike = [name for name in MUST_BE_ALIKE if node.is_reached and node.facts[name] != common[name]]
     found = [f"{name}: {node.facts[name]}, where most have {common[name]}" for name in unlike]
+    if twin is not None:
+        found.append(f"it is the machine of node {twin.index} ({twin.name}): both are {node.host} at {node.address}")
     return msgspec.structs.replace(node, problems=(*node.problems, *found))
 
 

@@ -66,6 +66,7 @@ def find_placement(
     backend = plugins.guarded_backend(choice.facts.vendor)
     _check_sharing(spec, fleet, backend)
     parts = tuple(_part(spec, index, fleet.nodes[index], node, backend) for index, node in enumerate(facts))
+    _check_machines(parts, fleet)
     if backend.memory_scope != "host":
         _check_cards(parts, fleet)
     placement = Placement(fleet.nodes_share_host, facts, choice, backend, parts)
@@ -105,6 +106,22 @@ def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugi
         listed = ", ".join(f"{word} on {fleet.name(index)}" for word, (index, _) in sorted(found.items()))
         raise BadInput(f"the nodes have cards of different vendors ({listed}); choose with --vendor")
     return next(iter(found.values()))[1]
+
+
+def _check_machines(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:
+    """One machine under two names would be counted twice. Names alone do not tell: machines may have been set up from
+    one image, so their addresses and devices count too."""
+    if fleet.nodes_share_host:
+        return
+    found: dict[object, int] = {}
+    for part in parts:
+        identity = part.host, part.address, tuple(device.id for device in part.devices)
+        first = found.setdefault(identity, part.index)
+        if first != part.index:
+            raise BadInput(
+                f"{fleet.name(first)} and {fleet.name(part.index)} seem to be one machine: both call themselves "
+                f"{part.host} and have the same devices; name each machine once, or give each a host name of its own"
+            )
 
 
 def _check_cards(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:

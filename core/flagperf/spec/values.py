@@ -121,7 +121,8 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     """`training.batch_size=8` -> key and value. The value is parsed as TOML; anything else is taken as a string."""
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
-    if not equals or not key or not raw or "\n" in text:
+    may_be_empty = option.endswith("-option")  # a text of flagperf.toml that is not wanted this time
+    if not equals or not key or not (raw or may_be_empty) or "\n" in text:
         example = "partition=debug" if option.endswith("-option") else "training.batch_size=8"
         raise BadInput(f"{option} takes key=value, for example {example}; got {text!r}")
     try:
