@@ -66,6 +66,10 @@ class Machine:
                     found.append(process)
         return found
 
+    def holds(self, process: psutil.Process) -> bool:
+        """Whether it is part of this machine, or what keeps the machine up."""
+        return any(each.pid == self._holder.pid for each in (process, *process.parents()))
+
     def enter(self, *command: str) -> list[str]:
         """The command that runs `command` there, without a login."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", *command]

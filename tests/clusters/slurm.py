@@ -54,13 +54,9 @@ class Slurm:
         """What a test that failed left of its commands: salloc (22.05) may spin for ever where a node was lost."""
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.environ().get("SLURM_CONF") == str(self.configuration) and not self._is_inside(process):
+                is_ours = process.environ().get("SLURM_CONF") == str(self.configuration)
+                if is_ours and not any(machine.holds(process) for machine in self._machines.values()):
                     process.kill()
-
-    def _is_inside(self, process: psutil.Process) -> bool:
-        """Of a machine: a daemon, or what a daemon started."""
-        pids = {machine.pid for machine in self._machines.values()}
-        return process.pid in pids or any(parent.pid in pids for parent in process.parents())
 
     def node(self, name: str) -> Machine:
         return self._machines[name]
