@@ -193,6 +193,30 @@ def test_a_card_in_error_says_so(parse: Parser, text: str, problem: str) -> None
     assert problem in sick.properties["problem"] and "problem" not in healthy.properties
 
 
+RULE = "+-------------------------------+----------------------+----------------------+\n"
+
+
+@pytest.mark.parametrize("inserted", ["\n", " \n\n", RULE, "error: XPU 1 does not answer\n", "\n" + RULE])
+def test_a_card_behind_a_line_that_is_no_cards_is_not_dropped(inserted: str) -> None:
+    text = changed("table_p800", "|   1  P800", inserted + "|   1  P800")
+    with pytest.raises(UnknownLayout, match=r"behind its cards; the line: '(error: XPU 1|[|]   1  P800)"):
+        parse_table(text)
+
+
+@pytest.mark.parametrize("said", ["error: XPU 2 does not answer\n", "\nerror: XPU 2 does not answer\n"])
+def test_words_behind_the_last_card_are_refused(said: str) -> None:
+    cards = transcript("table_p800").partition(" " * 79)[0]
+    for text in (cards + said, changed("table_p800", " " * 79 + "\n", said)):
+        with pytest.raises(UnknownLayout, match="the line: 'error: XPU 2"):
+            parse_table(text)
+
+
+def test_a_table_may_end_without_processes_or_have_them_at_once() -> None:
+    text = transcript("table_p800")
+    for other in (text.partition(" " * 79)[0], text.replace(" " * 79 + "\n", "")):
+        assert other != text and parse_table(other) == parse_table(text)
+
+
 def test_columns_of_xre_4_may_stand_in_another_order_with_new_ones_between() -> None:
     text = "  DEVICES\n---\n| Memory | New | SN | Model | DevID | PCI Addr | UseRate |\n---\n"
     text += "| 5 / 10 MB | x | S1 | R300 | 4 | 0000:53:00.0 | 7 % |\n---\n"

@@ -44,6 +44,7 @@ _NAME = re.compile(r"([0-9]{1,6})\s+(\S.*?)\s+(?:N/A|On|Off)")
 _POWER = re.compile(r"\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)")
 _AMOUNTS = re.compile(r"(\S+)\s*/\s*(\S+)")
 _BLOCK = re.compile(r"XPU (\S+)")
+_RULE = re.compile(r"[+-]+")
 _LABELLED = re.compile(r"(\S.*?)\s+: (.*)")
 
 
@@ -192,16 +193,26 @@ def _card_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
         raise UnknownLayout("xpu-smi gave no table with the header that is known", text, _first_other(header))
     versions = _versions(title[1], title[2])
     chunk: list[list[str]] = []
-    for line in lines[at + 6 :]:
+    end = len(lines)
+    for place, line in enumerate(lines[at + 6 :], at + 6):
         if line.startswith("|"):
             chunk.append(_cells(line))
         elif line.startswith("+") and chunk:
             yield _card_row(chunk, versions, text)
             chunk = []
         else:
+            end = place
             break
     if chunk:
         raise UnknownLayout("xpu-smi gave a table that ends within a card", text)
+    _refuse_more(lines[end:], text)
+
+
+def _refuse_more(lines: Sequence[str], text: str) -> None:
+    """Behind the cards comes the box of processes, or nothing: anything else may hide cards that follow it."""
+    said = next((line for line in lines if line.strip() and not _RULE.fullmatch(line.strip())), "")
+    if said and not said.startswith("| Processes:"):
+        raise UnknownLayout("xpu-smi gave something else than processes behind its cards", text, said)
 
 
 def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: str) -> _Row:
