@@ -192,6 +192,22 @@ def test_a_release_of_which_only_the_table_is_known_gives_cards_by_its_numbers(t
     assert "whole percents" in devices[0].properties["memory_missing"]
 
 
+def test_a_card_that_the_table_leaves_out_is_counted_by_the_nodes_of_the_bus(tmp_path: Path) -> None:
+    one = "".join(line for line in table().stdout.splitlines(keepends=True) if not line.startswith("1 "))
+    machine = machine_with_tool(tmp_path, [Answer((), one)])
+    folder = MachineFolder(machine.root)
+    for number, address in enumerate(ADDRESSES, 128):
+        assert [device.problem for device in BACKEND.devices(machine)] == [""]
+        folder.file(f"/sys/bus/pci/devices/{address}/drm/renderD{number}/dev", f"226:{number}\n")
+        folder.node(f"/dev/dri/renderD{number}")
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.id, whole.problem) == ("hy-smi-0", "")
+    assert (lost.id, lost.model, lost.physical_index) == ("unlisted-1", "Hygon card", -1)
+    assert f"hy-smi lists 1 of the 2 cards on the bus whose nodes are here ({', '.join(ADDRESSES)})" in lost.problem
+    write_tool(tmp_path / "bin", "hy-smi", [table()])
+    assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]
+
+
 def test_models_are_not_told_by_the_bus_where_it_has_two(tmp_path: Path) -> None:
     machine = machine_with_tool(tmp_path, [table()])
     MachineFolder(machine.root).pci(ADDRESSES[1], "1d94", "62b7", "0380")

@@ -125,6 +125,22 @@ def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here
     assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
 
 
+@pytest.mark.parametrize("bus", ["the host's", "none"])
+def test_more_nodes_than_cards_say_that_some_are_lost_where_the_bus_does_not(tmp_path: Path, bus: str) -> None:
+    """A container with the host's bus and the nodes of its own cards, or without a bus."""
+    first_only = [Answer(("-m",), transcript("machine_p800").splitlines(keepends=True)[0])]
+    machine = machine_with_tool(tmp_path, first_only)
+    if bus == "none":
+        shutil.rmtree(machine.root / "sys/bus/pci")
+    else:
+        MachineFolder(machine.root).pci("0000:c4:00.0", "1d22", "3688", "1200")
+    whole, lost = BACKEND.devices(machine)
+    assert (whole.problem, lost.id, lost.physical_index) == ("", "unlisted-1", -1)
+    assert "lists 1 of the 2 cards whose nodes are here (/dev/xpu0, /dev/xpu1)" in lost.problem
+    (machine.root / "dev/xpu1").unlink()
+    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
+
+
 def one_of_two_listed(tmp_path: Path) -> Machine:
     """The first card, whose node is /dev/xpu1; the other node, /dev/xpu0, is in error."""
     lines, details = transcript("machine_p800").splitlines(keepends=True), transcript("query_p800")

@@ -113,6 +113,42 @@ def test_other_units_repeated_devices_and_rows_that_do_not_fit_are_refused(parse
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("parse", "text", "cell"),
+    [
+        (parse_machine, changed("machine_k200_milliwatts", " 504 8064 ", " 504000000 8064000000 "), "8064000000"),
+        (parse_machine, changed("machine_k200_milliwatts", " 504 8064 ", " 9000.5 8064 "), "9000.5"),
+        (parse_machine, changed("machine_k200_milliwatts", " 8064 12 ", " 8064 112.0 "), "112.0"),
+        (parse_machine, changed("machine_k200_milliwatts", " 61500 ", " 61500000 "), "61500000"),
+        (parse_query, changed("query_p800", " 2051 MiB", " 98305 MiB"), "98305 MiB"),
+        (parse_table, changed("table_p800", "     17%", "    117%"), "117%"),
+        (parse_table, changed("table_p800", "112W / 400W", "112000W/400W"), "112000W"),
+        (parse_table, changed("table_xre4_8_columns", "504 / 8064 MB", "8065 / 8064 MB"), "8065"),
+        (parse_table, changed("table_xre4_14_columns", "/ 32768 MB", "/ 33554432 MB"), "33554432 MB"),
+    ],
+)
+def test_figures_that_no_card_can_have_are_refused(parse: Parser, text: str, cell: str) -> None:
+    with pytest.raises(UnknownLayout, match=f"'{cell}' as .*, which no card can have; the line: "):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("printed", "watts"),
+    [("118", 118.0), ("1000", 1000.0), ("25000", 25.0), ("61500.5", 61.5005), ("1200", None), ("1000.5", None)],
+)
+def test_milliwatts_in_a_column_of_watts_are_told_by_their_size(printed: str, watts: float | None) -> None:
+    (line, _), table = transcript("machine_k200_milliwatts").splitlines(keepends=True), "table_xre4_14_columns"
+    (first,) = parse_machine(line.replace(" 61500 ", f" {printed} "))
+    row, _ = parse_table(changed(table, "      118 |", f" {printed} |"))
+    assert (first.power_watts, row.power_watts) == (watts, watts)
+    if watts is None:
+        assert (
+            first.missing
+            == row.missing
+            == {"power_watts": f"the tool says '{printed}', which may be watts or milliwatts"}
+        )
+
+
 def test_words_that_a_release_adds_at_the_end_are_passed_over() -> None:
     text = transcript("machine_p800").replace("\n", " 17 new\n")
     assert parse_machine(text) == parse_machine(transcript("machine_p800"))
@@ -155,6 +191,30 @@ def test_a_word_that_is_added_or_left_out_before_those_that_are_read_is_refused(
 def test_a_card_in_error_says_so(parse: Parser, text: str, problem: str) -> None:
     sick, healthy = parse(text)
     assert problem in sick.properties["problem"] and "problem" not in healthy.properties
+
+
+RULE = "+-------------------------------+----------------------+----------------------+\n"
+
+
+@pytest.mark.parametrize("inserted", ["\n", " \n\n", RULE, "error: XPU 1 does not answer\n", "\n" + RULE])
+def test_a_card_behind_a_line_that_is_no_cards_is_not_dropped(inserted: str) -> None:
+    text = changed("table_p800", "|   1  P800", inserted + "|   1  P800")
+    with pytest.raises(UnknownLayout, match=r"behind its cards; the line: '(error: XPU 1|[|]   1  P800)"):
+        parse_table(text)
+
+
+@pytest.mark.parametrize("said", ["error: XPU 2 does not answer\n", "\nerror: XPU 2 does not answer\n"])
+def test_words_behind_the_last_card_are_refused(said: str) -> None:
+    cards = transcript("table_p800").partition(" " * 79)[0]
+    for text in (cards + said, changed("table_p800", " " * 79 + "\n", said)):
+        with pytest.raises(UnknownLayout, match="the line: 'error: XPU 2"):
+            parse_table(text)
+
+
+def test_a_table_may_end_without_processes_or_have_them_at_once() -> None:
+    text = transcript("table_p800")
+    for other in (text.partition(" " * 79)[0], text.replace(" " * 79 + "\n", "")):
+        assert other != text and parse_table(other) == parse_table(text)
 
 
 def test_columns_of_xre_4_may_stand_in_another_order_with_new_ones_between() -> None:

@@ -50,6 +50,13 @@ def test_where_json_fails_the_options_of_their_own_are_asked(tmp_path: Path) -> 
     assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (97.0, 199.875, 61.5)
 
 
+def test_where_json_has_something_else_among_the_supplies_the_board_power_is_asked(tmp_path: Path) -> None:
+    text = transcript("json").replace('"Way2": "21.500"', '"Way2": "21.500", "Limit": "350.0"')
+    board = Answer(("--show-board-power",), transcript("show_board_power").replace("199.875", "200.125"))
+    first, second = sample(with_tool(metax_folder(tmp_path), replaced(ANSWERS, Answer(("-j",), text), board)))
+    assert (first.power_watts, second.power_watts) == (200.125, 58.625)
+
+
 def test_what_they_leave_out_is_asked_of_dmon(tmp_path: Path) -> None:
     answers = without(without(ANSWERS, "-j"), "--show-temperature")
     dmon = Answer(DMON.arguments, transcript("dmon_c500"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -198,6 +199,36 @@ def test_power_of_json_is_the_sum_of_the_supplies() -> None:
 def test_a_supply_without_a_value_leaves_the_power_out() -> None:
     reading = parse_json(transcript("json").replace('"90.250"', '"N/A"'))[0]
     assert (reading.power_watts, reading.missing["power_watts"]) == (None, "the tool says 'N/A'")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"Way2": "21.500"', '"Way2": "21.500", "Limit": "350.0"', "Way0, Way1, Way2, Limit as power"),
+        ('"Way2": "21.500"', '"Way2": "21.500", "Total": "350.0"', "a total of 350.0 W, and supplies of 199.875 W"),
+        ('"Way2": "21.500"', '"Total": "199.875"', "power of Way0, Way1, and other figures of Way0, Way1, Way2"),
+        ('"Way0": "88.125",', "", "Way1, Way2 as power"),
+        ('"Way1": "90.250",', "", "Way0, Way2 as power"),
+        ('"90.250",\n                "Way2": "21.500"', '"90.250"', "other figures of Way0, Way1, Way2"),
+    ],
+)
+def test_power_that_is_not_that_of_all_supplies_is_left_out_with_the_reason(old: str, new: str, reason: str) -> None:
+    assert old in transcript("json")
+    reading, other = parse_json(transcript("json").replace(old, new))
+    assert reading.power_watts is None and reason in reading.missing["power_watts"]
+    assert (other.power_watts, reading.temperature_celsius) == (58.625, 61.5)
+
+
+@pytest.mark.parametrize("total", ['"199.875"', '"199.9"', "200"])
+def test_a_total_among_the_supplies_is_not_added_to_them(total: str) -> None:
+    text = transcript("json").replace('"Way2": "21.500"', f'"Way2": "21.500", "Total": {total}')
+    assert parse_json(text)[0].power_watts == float(total.strip('"'))
+
+
+def test_a_total_without_supplies_is_not_taken_for_the_cards_power() -> None:
+    power = re.compile(r'"power": \{.*?\}', re.DOTALL)
+    reading = parse_json(power.sub('"power": {"Total": "61.9"}', transcript("json")))[0]
+    assert reading.power_watts is None and "Total as power" in reading.missing["power_watts"]
 
 
 def test_a_field_that_json_does_not_have_is_missing_with_the_cards_own_reason() -> None:

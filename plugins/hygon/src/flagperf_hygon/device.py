@@ -32,6 +32,7 @@ MODULES = ("hycu", "hydcu")
 """From driver 6.3 on, and before."""
 HYHAL_LIBRARIES = ("/opt/hyhal/lib", "/usr/local/hyhal/lib", "/opt/dtk/.hyhal/lib")
 LIBRARIES = tuple(f"{folder}/librocm_smi64.so" for folder in HYHAL_LIBRARIES)
+UNNAMED = "Hygon card"
 LOOKED_FOR = "PCI 1d94 of class 0380 or 1200, /dev/kfd, /sys/module/hycu or hydcu, hy-smi"
 
 
@@ -162,7 +163,7 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
     }
     return Card(
         physical_index=index,
-        names=(name or f"Hygon {pci_id or 'card'}",),
+        names=(name or (f"Hygon {pci_id}" if pci_id else UNNAMED),),
         pci_address=address,
         pci_id=pci_id,
         memory_bytes=None if slice_name else reading.total_bytes,
@@ -173,10 +174,22 @@ def _card(index: int, reading: Reading, on_bus: Mapping[str, PciFunction], slice
 
 
 def _lost_cards(machine: Machine, cards: Sequence[Card], on_bus: Mapping[str, PciFunction]) -> list[Card]:
-    """Cards of the bus that the tool leaves out though their node is here. The table has no addresses to compare."""
-    listed = {card.pci_address for card in cards}
-    others = [each for each in on_bus.values() if each.address not in listed and "" not in listed]
-    return [unlisted_card("Hygon card", each, "hy-smi") for each in with_render_node(machine, others)]
+    """Cards of the bus that the tool leaves out though their node is here. The table has no addresses to compare: its
+    cards are counted."""
+    listed, expected = {card.pci_address for card in cards}, with_render_node(machine, on_bus.values())
+    if "" in listed:
+        return _lost_by_number(expected, len(cards))
+    return [unlisted_card(UNNAMED, each, "hy-smi") for each in expected if each.address not in listed]
+
+
+def _lost_by_number(expected: Sequence[PciFunction], num_listed: int) -> list[Card]:
+    problem = (
+        f"hy-smi lists {num_listed} of the {len(expected)} cards on the bus whose nodes are here "
+        f"({', '.join(each.address for each in expected)}): one seems to be lost, which one cannot be told; see the "
+        "kernel's log"
+    )
+    num_lost = len(expected) - num_listed
+    return [Card(-1, (UNNAMED,), problem=problem, identity=f"unlisted-{count + 1}") for count in range(num_lost)]
 
 
 def _slice(environ: Mapping[str, str], reading: Reading) -> str:

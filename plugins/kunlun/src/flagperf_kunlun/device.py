@@ -204,16 +204,28 @@ def _errors_of_no_card(machine: Machine, told: Sequence[Reading]) -> dict[str, s
 def _lost_cards(machine: Machine, cards: Sequence[Card], errors: Mapping[str, str]) -> list[Card]:
     """Cards of the bus that the tool leaves out, if there is a node for each: a container shows the host's bus, and the
     nodes of its own cards only. `errors`, by node, are theirs as far as is known; without such a card, a node in error
-    stands for its own."""
+    stands for its own. Where the bus does not tell, more nodes than cards still say that some are lost."""
     listed = {card.pci_address for card in cards}
     others = [each for each in cards_on_bus(machine) if each.address not in listed]
-    num_nodes = len(usable_nodes(machine, "/dev/xpu[0-9]*"))
-    if not others or len(cards) + len(others) > num_nodes:
+    nodes = sorted(usable_nodes(machine, "/dev/xpu[0-9]*"))
+    if not others or len(cards) + len(others) > len(nodes):
         log = "; see the kernel's log"
-        return [Card(-1, (UNNAMED,), problem=problem + log, identity=node) for node, problem in errors.items()]
+        in_error = [Card(-1, (UNNAMED,), problem=problem + log, identity=node) for node, problem in errors.items()]
+        return [*in_error, *_lost_by_number(nodes, len(cards), len(errors))]
     said = "".join(f"; {problem}" for problem in errors.values())
     lost = [unlisted_card(UNNAMED, each, "xpu-smi") for each in others]
     return [msgspec.structs.replace(card, problem=card.problem + said) for card in lost]
+
+
+def _lost_by_number(nodes: Sequence[str], num_listed: int, num_told: int) -> list[Card]:
+    """Every device of the tool has a node of its own: the two of a K200, and each virtual function."""
+    problem = (
+        f"xpu-smi lists {num_listed} of the {len(nodes)} cards whose nodes are here "
+        f"({', '.join(f'/dev/{name}' for name in nodes)}): one seems to be lost, which one cannot be told; see the "
+        "kernel's log"
+    )
+    num_lost = len(nodes) - num_listed - num_told
+    return [Card(-1, (UNNAMED,), problem=problem, identity=f"unlisted-{count + 1}") for count in range(num_lost)]
 
 
 def _card(reading: Reading, on_bus: Mapping[str, PciFunction], problem: str) -> Card:

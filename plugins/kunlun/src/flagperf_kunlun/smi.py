@@ -20,7 +20,7 @@ import msgspec
 
 from flagperf.api import Reading
 from flagperf.errors import UnknownLayout
-from flagperf.kit import Cell, is_nothing, pci_address, read_cells, whole_lines
+from flagperf.kit import Cell, cell_number, is_nothing, pci_address, read_cells, whole_lines
 
 MIB = 1 << 20
 NUM_MACHINE_WORDS = 32
@@ -28,7 +28,11 @@ _FIRMWARE = re.compile(r"\w+([.:]\w+)+")
 _INTEGER = re.compile(r"[0-9]{1,6}")
 NORMAL = "N"
 MOST_WATTS = 1000
-"""An old K200 tool prints milliwatts in the column of watts; no card draws a kilowatt."""
+LEAST_MILLIWATTS = 5000
+"""An old K200 tool prints milliwatts in the column of watts. No known card draws a kilowatt, and none as little as five
+watts: what lies between may be either."""
+HIGHEST = {"total_bytes": 1 << 40, "utilisation_percent": 100, "power_watts": 2000}
+"""More than this was in another unit, or of another column."""
 
 _HEADER = (
     "XPU Name Persistence-M | Bus-Id Disp.A | Volatile Uncorr. ECC",
@@ -40,6 +44,7 @@ _NAME = re.compile(r"([0-9]{1,6})\s+(\S.*?)\s+(?:N/A|On|Off)")
 _POWER = re.compile(r"\S+\s+(\S+)\s+\S+\s+(\S+)\s*/\s*(\S+)")
 _AMOUNTS = re.compile(r"(\S+)\s*/\s*(\S+)")
 _BLOCK = re.compile(r"XPU (\S+)")
+_RULE = re.compile(r"[+-]+")
 _LABELLED = re.compile(r"(\S.*?)\s+: (.*)")
 
 
@@ -51,6 +56,8 @@ class _Row(msgspec.Struct, frozen=True):
     other_key: str
     cells: dict[str, Cell]
     properties: dict[str, str]
+    line: str
+    """Or lines, as far as one can be quoted."""
     missing: dict[str, str] = {}
 
 
@@ -81,11 +88,16 @@ def _readings(rows: Sequence[_Row], text: str) -> list[Reading]:
     indices = [row.index for row in rows if row.index]
     if len(set(keys)) != len(keys) or len(set(indices)) != len(indices):
         raise UnknownLayout("xpu-smi named a device twice", text)
-    return [_reading(key, row) for key, row in zip(keys, rows, strict=True)]
+    return [_reading(key, row, text) for key, row in zip(keys, rows, strict=True)]
 
 
-def _reading(key: str, row: _Row) -> Reading:
+def _reading(key: str, row: _Row, text: str) -> Reading:
     reading = read_cells(key, row.cells, {"index": row.index, "pci_address": row.address, **row.properties})
+    for figure, most in {**HIGHEST, "used_bytes": reading.total_bytes}.items():
+        value = getattr(reading, figure)
+        if value is not None and most is not None and value > most:
+            words = f"xpu-smi gave {row.cells[figure].text.strip()!r} as {figure}, which no card can have"
+            raise UnknownLayout(words, text, row.line)
     return msgspec.structs.replace(reading, missing={**reading.missing, **row.missing})
 
 
@@ -99,16 +111,17 @@ def _machine_row(line: str, text: str) -> _Row:
         words = []
     if not _has_known_words(words):
         raise UnknownLayout(f"xpu-smi -m gave a line that has not the {NUM_MACHINE_WORDS} known words", text, line)
-    index, serial, power, chip = words[2], words[3], words[8], words[22]
+    index, serial, chip = words[2], words[3], words[22]
+    power, missing = _power(words[8])
     cells = {
         "used_bytes": Cell(words[17], scale=MIB),
         "total_bytes": Cell(words[18], scale=MIB),
         "utilisation_percent": Cell(words[19]),
-        "power_watts": Cell(power, scale=0.001 if _INTEGER.fullmatch(power) and int(power) > MOST_WATTS else 1),
         "temperature_celsius": Cell(words[4]),
+        **power,
     }
     properties = {"name": words[21], "serial": serial, "chip": chip, "firmware": words[20]}
-    return _Row(index, _address(words[0], text), f"{serial}/{chip}", cells, properties)
+    return _Row(index, _address(words[0], text), f"{serial}/{chip}", cells, properties, line, missing)
 
 
 def _has_known_words(words: Sequence[str]) -> bool:
@@ -116,12 +129,10 @@ def _has_known_words(words: Sequence[str]) -> bool:
     may follow, not stand between."""
     if len(words) < NUM_MACHINE_WORDS or words[5] != "0" or words[7] != "0":
         return False
-    used, total, use, firmware, name, chip = words[17:23]
-    fits = not (_INTEGER.fullmatch(used) and _INTEGER.fullmatch(total)) or int(used) <= int(total)
+    firmware, name, chip = words[20:23]
     numbers = all(_INTEGER.fullmatch(word) for word in (words[2], chip))
     named = bool(re.search("[A-Za-z]", name)) and not _FIRMWARE.fullmatch(name)
-    percent = not _INTEGER.fullmatch(use) or int(use) <= 100
-    return fits and numbers and named and percent and (is_nothing(firmware) or bool(_FIRMWARE.fullmatch(firmware)))
+    return numbers and named and (is_nothing(firmware) or bool(_FIRMWARE.fullmatch(firmware)))
 
 
 # --- xpu-smi -q ------------------------------------------------------------------------------------------------------
@@ -168,7 +179,7 @@ def _query_row(bus_id: str, labels: Mapping[str, str], driver: str, text: str) -
         "node": labels.get("Minor Number", ""),
         "problem": _memory_problem(labels.get("ECC Errors/Volatile/DRAM Uncorrectable", "")),
     }
-    return _Row("", _address(bus_id, text), named["uuid"], cells, properties)
+    return _Row("", _address(bus_id, text), named["uuid"], cells, properties, bus_id)
 
 
 # --- xpu-smi alone, XRE 5 --------------------------------------------------------------------------------------------
@@ -182,16 +193,26 @@ def _card_rows(lines: Sequence[str], text: str) -> Iterator[_Row]:
         raise UnknownLayout("xpu-smi gave no table with the header that is known", text, _first_other(header))
     versions = _versions(title[1], title[2])
     chunk: list[list[str]] = []
-    for line in lines[at + 6 :]:
+    end = len(lines)
+    for place, line in enumerate(lines[at + 6 :], at + 6):
         if line.startswith("|"):
             chunk.append(_cells(line))
         elif line.startswith("+") and chunk:
             yield _card_row(chunk, versions, text)
             chunk = []
         else:
+            end = place
             break
     if chunk:
         raise UnknownLayout("xpu-smi gave a table that ends within a card", text)
+    _refuse_more(lines[end:], text)
+
+
+def _refuse_more(lines: Sequence[str], text: str) -> None:
+    """Behind the cards comes the box of processes, or nothing: anything else may hide cards that follow it."""
+    said = next((line for line in lines if line.strip() and not _RULE.fullmatch(line.strip())), "")
+    if said and not said.startswith("| Processes:"):
+        raise UnknownLayout("xpu-smi gave something else than processes behind its cards", text, said)
 
 
 def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: str) -> _Row:
@@ -214,7 +235,7 @@ def _card_row(chunk: Sequence[Sequence[str]], versions: dict[str, str], text: st
         "problem": _memory_problem(errors),
         **versions,
     }
-    return _Row(named[1], _address(bus.split()[0], text), named[1], cells, properties)
+    return _Row(named[1], _address(bus.split()[0], text), named[1], cells, properties, _shown(chunk))
 
 
 # --- xpu_smi alone, XRE 4 --------------------------------------------------------------------------------------------
@@ -248,20 +269,42 @@ def _device_row(row: Mapping[str, str], versions: dict[str, str], text: str) -> 
         "utilisation_percent": Cell(row["UseRate"], "%"),
     }
     optional = {"power_watts": "Power(W)", "temperature_celsius": "Temp"}
-    cells |= {figure: Cell(row[column]) for figure, column in optional.items() if column in row}
     missing = {
         figure: f"this release's table has no column {column}"
         for figure, column in optional.items()
         if column not in row
     }
+    if "Temp" in row:
+        cells["temperature_celsius"] = Cell(row["Temp"])
+    if "Power(W)" in row:
+        power, unclear = _power(row["Power(W)"])
+        cells, missing = {**cells, **power}, {**missing, **unclear}
     node = row.get("INODE", "").removeprefix("/dev/xpu")
     state = row.get("State", NORMAL)
     problem = "" if state == NORMAL or is_nothing(state) else f"xpu_smi says that its state is {state}"
     properties = {"name": row["Model"], "serial": row["SN"], "node": node, "problem": problem, **versions}
-    return _Row(row["DevID"], _address(row["PCI Addr"], text), row["DevID"], cells, properties, missing)
+    return _Row(
+        row["DevID"],
+        _address(row["PCI Addr"], text),
+        row["DevID"],
+        cells,
+        properties,
+        " | ".join(row.values()),
+        missing,
+    )
 
 
 # --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+def _power(text: str) -> tuple[dict[str, Cell], dict[str, str]]:
+    """A column of watts without a unit in its cells: the cell, or why there is none."""
+    number = cell_number(text)
+    if number is None or number <= MOST_WATTS:
+        return {"power_watts": Cell(text)}, {}
+    if number < LEAST_MILLIWATTS:
+        return {}, {"power_watts": f"the tool says {text.strip()!r}, which may be watts or milliwatts"}
+    return {"power_watts": Cell(text, scale=0.001)}, {}
 
 
 def _versions(driver: str, runtime: str) -> dict[str, str]:

@@ -136,7 +136,11 @@ class _JsonSlice(msgspec.Struct, frozen=True):
 
 
 class _JsonPower(msgspec.Struct, frozen=True):
+    """By supply: `Way0`, `Way1` and so on."""
+
     power: dict[str, str | float] = {}
+    voltage: Any = None
+    current: Any = None
 
 
 class _JsonCard(msgspec.Struct, frozen=True):
@@ -160,7 +164,8 @@ class _JsonHead(msgspec.Struct, frozen=True):
 
 
 def parse_json(text: str) -> list[Reading]:
-    """Has no memory of cards, and that of slices without its unit. Power is the sum of the supplies."""
+    """Has no memory of cards, and that of slices without its unit. Power is the sum of the supplies, and left out where
+    something else stands among them."""
     document = _json_document(text)
     try:
         head = msgspec.convert(document, _JsonHead)
@@ -194,7 +199,7 @@ def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
     given = {
         "temperature_celsius": card.hotspot,
         "utilisation_percent": card.utilization,
-        "power_watts": _json_watts(card.board_power),
+        "power_watts": None if (odd_power := _odd_power(card.board_power)) else _json_watts(card.board_power),
         "clock_mhz": _json_clock(card.clocks),
     }
     why = card.unavailable_reason or "mx-smi -j does not have it of this card"
@@ -208,7 +213,8 @@ def _json_card(address: str, card: _JsonCard, head: _JsonHead) -> Reading:
         "mx_smi": head.smi_version,
     }
     cells = {figure: Cell(str(value)) for figure, value in given.items() if value is not None}
-    return card_reading(address, cells, properties, {figure: why for figure in given if figure not in cells})
+    missing = {figure: why for figure in given if figure not in cells}
+    return card_reading(address, cells, properties, missing | ({"power_watts": odd_power} if odd_power else {}))
 
 
 def _json_clock(clocks: Mapping[str, Any]) -> str | None:
@@ -219,11 +225,46 @@ def _json_clock(clocks: Mapping[str, Any]) -> str | None:
     return odd if odd is not None else str(min(map(int, values), default="")) or None
 
 
+_TOTAL = "Total"
+_ROUNDING_WATTS = 0.5
+
+
+def _odd_power(board: _JsonPower) -> str:
+    """Why the sum of what is there would not be the card's power, "" where it is. That a supply is left out is seen by
+    the numbers of the others, and by its voltage and current."""
+    ways = _ways(board.power)
+    if not board.power:
+        return ""
+    if not ways or set(ways) != {f"Way{number}" for number in range(len(ways))}:
+        return f"mx-smi -j gives {', '.join(board.power)} as power: not the supplies Way0, Way1 and so on, each once"
+    others = [names for names in (_ways(board.voltage), _ways(board.current)) if names and set(names) != set(ways)]
+    if others:
+        return f"mx-smi -j gives the power of {', '.join(ways)}, and other figures of {', '.join(others[0])}"
+    if not all(_is_watts(str(value)) for value in board.power.values()):
+        return ""
+    together, total = _sum(board), float(board.power.get(_TOTAL, _sum(board)))
+    if abs(total - together) > _ROUNDING_WATTS:
+        return f"mx-smi -j gives a total of {total} W, and supplies of {together} W together"
+    return ""
+
+
+def _ways(supplies: Any) -> list[str]:
+    return [name for name in supplies if name != _TOTAL] if isinstance(supplies, dict) else []
+
+
+def _sum(board: _JsonPower) -> float:
+    return round(sum(float(board.power[name]) for name in _ways(board.power)), 3)
+
+
 def _json_watts(board: _JsonPower) -> str | None:
-    """The sum, or the first supply that does not have a number."""
-    supplies = [str(value) for value in board.power.values()]
-    odd = next((value for value in supplies if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", value)), None)
-    return odd if odd is not None else f"{sum(map(float, supplies)):.3f}" if supplies else None
+    """The total, or the sum of the supplies where there is none; or the first value that is no number."""
+    values = [str(value) for value in board.power.values()]
+    odd = next((value for value in values if not _is_watts(value)), None)
+    return odd if odd is not None or not values else str(board.power.get(_TOTAL, _sum(board)))
+
+
+def _is_watts(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text) is not None
 
 
 def _json_slice(address: str, part: _JsonSlice) -> Reading:
