@@ -12,6 +12,7 @@ from flagperf.testing import shared_file
 
 ROWS = {
     "fp32_vector": ("fp32", "e12"),
+    "fp32_matrix": ("fp32", "e12"),  # below the vector's in the table: it counts where a card has both
     "tf32_tensor_dense": ("tf32", "e12"),
     "fp16_tensor_dense": ("fp16", "e12"),
     "bf16_tensor_dense": ("bf16", "e12"),
@@ -21,7 +22,7 @@ ROWS = {
     "memory_bandwidth": ("memory_bandwidth", "e9"),
     "tdp": ("tdp", ""),
 }
-"""fp64 is that of matrix units: where a card may have them, `fp64_vector` does not bound a product."""
+"""Those of matrix units, where a card has them: vector units do not bound a product."""
 
 LINKS = {"A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM", "R300"}
 """Of these the table gives all links of a card in both directions. Bridges between two cards, and sums over several

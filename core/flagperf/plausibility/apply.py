@@ -88,10 +88,12 @@ CARRIED = "rule"
 
 
 def _carried(run: Run) -> Iterator[Break]:
-    """Rules that the original of a copy with ratios broke. The numbers that were seen are not in the copy."""
+    """Rules that the original of a copy with ratios broke. The numbers that were seen are not in the copy. A mark that
+    its rule does not give to metrics is one of a formula, and no doubt."""
     broken: dict[str, list[str]] = {}
     for metric in run.metrics:
-        for name in (*metric.marks, metric.inputs.get(CARRIED)):
+        carried = {name for name in metric.marks if name in rules() and rules()[name].may_mark(metric.name, run)}
+        for name in (*sorted(carried), metric.inputs.get(CARRIED)):
             if isinstance(name, str) and name in rules():
                 broken.setdefault(name, []).append(metric.name)
     for name, names in broken.items():
