@@ -199,6 +199,14 @@ def test_a_busy_host_marks_the_rows_that_were_timed_where_its_cores_are_the_devi
     assert rules()["busy_host"].limits["share"] == BUSY_SHARE
 
 
+def test_a_throttled_card_marks_the_rows_that_were_timed():
+    size = MeasuredRow("memory", {}, "bytes", median=1.0)
+    hot = metric("throttled_share", 0.25, inputs={"reasons": {"heat": 30}, "device_id": "a"})
+    run = figure_run([], (row("fp32"), size), throttled_share=hot)
+    assert doubts(run) == ["throttled: device a reported throttling in 25.0% of the samples: heat (30)"]
+    assert marks_of_rows(run) == [("throttled",), ()]
+
+
 def test_rows_that_failed_or_have_no_time_have_no_such_doubt():
     failed = row("fp32", median=None, status="error", settled=False, num_repeats=0)
     assert doubts(rows_run(failed, MeasuredRow("memory", {}, "bytes", median=1.0, settled=False), others=0.7)) == []

@@ -15,14 +15,14 @@ from flagperf.store.run import RecordedRun, Run
 def busy_host(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
     """Of rows alone: the formulas of metrics mark those themselves."""
     run = recorded.run
-    share, rows = value_of(run, "cpu_others"), _timed(run)
+    share, rows = value_of(run, "cpu_others"), timed(run)
     if run.job.memory_scope == "host" and share is not None and share > rule.limits["share"] and rows:
         shares = {"share": units.percent(share), "limit": units.percent(rule.limits["share"])}
         yield Seen(message("doubt.busy_host", count=len(rows), **shares), (), tuple(rows))
 
 
 def few_repeats(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
-    rows, needed = _timed(recorded.run), rule.limits["repeats"]
+    rows, needed = timed(recorded.run), rule.limits["repeats"]
     few = {index: row.num_repeats for index, row in rows.items() if row.num_repeats < needed}
     if not few.keys() <= _of_figures(recorded.run, rows, lambda _metric, row: row.num_repeats < needed):
         counts = {"count": len(few), "all": len(rows), "fewest": min(few.values()), "needed": units.count(needed)}
@@ -30,7 +30,7 @@ def few_repeats(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
 
 
 def unsteady(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
-    rows, limit = _timed(recorded.run), rule.limits["half_width"]
+    rows, limit = timed(recorded.run), rule.limits["half_width"]
     wide = {index: far for index, row in rows.items() if (far := reach(row.interval, row.median)) > limit}
     unsettled = {index for index, row in rows.items() if not row.settled}
     found = tuple(sorted(unsettled | wide.keys()))
@@ -48,7 +48,7 @@ def _unsteady(num_rows: int, num_unsettled: int, wide: Mapping[int, float], limi
     return message("doubt.unsteady_rows" if num_unsettled else "doubt.wide_rows", **counts, **shares)
 
 
-def _timed(run: Run) -> dict[int, MeasuredRow]:
+def timed(run: Run) -> dict[int, MeasuredRow]:
     """By their index: rows with a time."""
     return {index: row for index, row in enumerate(run.rows) if row.median is not None and row.calls}
 

@@ -9,6 +9,7 @@ from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.messages import Message, message
 from flagperf.plausibility.arithmetic import explaining_row
+from flagperf.plausibility.rows import timed
 from flagperf.plausibility.rule import Check, Rule, Seen, reach, value_of
 from flagperf.store.run import RecordedRun, Run
 
@@ -82,7 +83,10 @@ def throttled(recorded: RecordedRun, rule: Rule) -> Iterator[Seen]:
         return
     reasons = [f"{reason} ({count})" for reason, count in metric.inputs.get("reasons", {}).items()]
     device = str(metric.inputs.get("device_id", ""))
-    yield Seen(message("doubt.throttled", share=units.percent(metric.value), device=device, reasons=reasons))
+    said = message("doubt.throttled", share=units.percent(metric.value), device=device, reasons=reasons)
+    metrics = [each for each in recorded.run.metrics if each.value is not None]
+    names = tuple(each.name for each in metrics if rule.may_mark(each.name, recorded.run))
+    yield Seen(said, names, tuple(timed(recorded.run)))
 
 
 def diverged(recorded: RecordedRun, _rule: Rule) -> Iterator[Seen]:
