@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,17 @@ def test_an_empty_folder_lacks_everything_and_says_where_to_get_it(
     assert "from     https://gluebenchmark.com/tasks" in out
     assert f"command  unzip SST-2.zip 'SST-2/train.tsv' 'SST-2/dev.tsv' -d {tmp_path}" in out
     assert "SST-2/train.tsv: No such file or directory" in err
+
+
+def test_what_is_there_and_no_file_is_told_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "SST-2").mkdir()
+    os.mkfifo(tmp_path / "SST-2" / "train.tsv")
+    (tmp_path / "SST-2" / "dev.tsv").symlink_to(tmp_path / "nowhere")
+    code, found = check_json(capfd, "distilbert", tmp_path)
+    assert code == 2
+    assert {states(found)[f"SST-2/{name}.tsv"] for name in ("train", "dev")} == {"not a file"}
+    assert states(found)["distilbert-base-uncased/config.json"] == "missing"
+    assert "gluebenchmark" in check(capfd, "distilbert", tmp_path)[1]
 
 
 def test_what_is_there_is_listed_with_size_rows_and_sha256(sst2: Path, capfd: pytest.CaptureFixture[str]) -> None:

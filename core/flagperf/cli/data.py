@@ -69,7 +69,7 @@ def _print(found: DataCheck) -> None:
     rows = [_row(file) for item in found.items for file in item.files]
     echo_columns(["STATE", "SIZE", "ROWS", "SHA256", "FILE"], rows)
     for item in found.items:
-        if any(file.state == "missing" for file in item.files):
+        if any(file.is_missing for file in item.files):
             _print_source(item.data, folder=found.folder)
     if not found.problem:
         echo(f"{found.case} accepts {found.folder} for profile {found.profile}")

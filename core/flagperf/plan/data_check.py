@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,14 @@ class NeededFile(msgspec.Struct, frozen=True):
     name: str
     """As it is looked for: `a or b`, and `*`."""
     state: str
-    """found, missing, or not needed: the case accepts the folder without it."""
+    """found, missing, not a file (a folder, a FIFO, a broken link), or not needed: the case accepts the folder without
+    it."""
     files: tuple[FoundFile, ...] = ()
     published_rows: int | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        return self.state in ("missing", "not a file")
 
 
 class DataItem(msgspec.Struct, frozen=True):
@@ -61,7 +67,7 @@ class DataCheck(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> list[str]:
-        return [file.name for item in self.items for file in item.files if file.state == "missing"]
+        return [file.name for item in self.items for file in item.files if file.is_missing]
 
 
 def check_data(spec: RunSpec, plugins: Plugins) -> DataCheck:
@@ -126,7 +132,11 @@ def _needed(
         if used:
             found = tuple(_found(folder, path, read.get(path), data.header) for path in used)
             return NeededFile(title, "found", found, published)
-    return NeededFile(title, "missing" if answer.problem else "not needed", (), published)
+    return NeededFile(title, _why_absent(folder, patterns) if answer.problem else "not needed", (), published)
+
+
+def _why_absent(folder: Path, patterns: Sequence[str]) -> str:
+    return "not a file" if any(os.path.lexists(folder / pattern) for pattern in patterns) else "missing"
 
 
 def _matches(folder: Path, pattern: str) -> list[str]:
