@@ -53,7 +53,7 @@ def test_power_and_energy_of_a_row_come_from_the_cards_samples(tmp_path: Path) -
     simulation = lay_out(tmp_path / "machine")
     settings = (
         *SHORT,
-        "gemm.headline=512x512x512",
+        "gemm.headline=1536x1536x1536",  # long, so that what a busy machine does between samples counts for little
         "gemm.shapes=[]",
         'gemm.precisions=["fp32"]',
         "measure.seconds=10",
