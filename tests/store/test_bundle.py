@@ -3,14 +3,25 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import EVENT_SCHEMA, EventWriter, RunStarted, SpanBegan, this_clock
-from flagperf.store.bundle import broken_files, check_writable, create_bundle, read_bundle, read_record, seal, write_run
+from flagperf.store.bundle import (
+    broken_files,
+    check_writable,
+    create_bundle,
+    read_bundle,
+    read_record,
+    seal,
+    unreadable_files,
+    write_run,
+)
 from flagperf.store.listing import find_run, list_runs, runs_directory
 from flagperf.store.run import Ending
 from flagperf.store.witness import file_digests
@@ -67,6 +78,22 @@ def test_writing_is_atomic_and_leaves_no_temporary_file(tmp_path: Path, monkeypa
         seal(bundle)
     assert (bundle / "run.json").read_bytes() == before
     assert not [path for path in bundle.iterdir() if path.name.startswith(".")]
+
+
+def test_a_file_that_another_command_renames_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, walk = finished_bundle(tmp_path), os.walk
+    unfinished = bundle / ".run.json.x1"
+    unfinished.touch()
+
+    def renamed_once_listed(path: Path) -> Iterator[Any]:
+        listed = list(walk(path))
+        unfinished.replace(bundle / "run.json")
+        return iter(listed)
+
+    monkeypatch.setattr(os, "walk", renamed_once_listed)
+    assert unreadable_files(bundle) == []
 
 
 def test_a_bundle_that_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

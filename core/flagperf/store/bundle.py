@@ -221,7 +221,10 @@ def unreadable_files(path: Path) -> list[str]:
 
 
 def _refusal(entry: Path) -> str:
-    status = entry.lstat()
+    try:
+        status = entry.lstat()
+    except FileNotFoundError:  # renamed since it was listed: another command is writing here (`write_atomically`)
+        return ""
     if stat.S_ISDIR(status.st_mode):
         return ""
     if not stat.S_ISREG(status.st_mode):
