@@ -40,6 +40,8 @@ def test_the_first_signal_interrupts_and_no_other_does_anything(number: str, wor
     assert run(number) == [words, "still here"]
 
 
+PYTHONS_OWN = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell ignores it for what it starts with &
+
 HELD_BACK = """
 import os, signal
 from flagperf.launch import raise_on_signals
@@ -55,7 +57,7 @@ except KeyboardInterrupt as interrupt:
 """
 
 
-@pytest.mark.parametrize(("before", "words"), [("raise_on_signals()", " Ctrl-C"), ("", "")])
+@pytest.mark.parametrize(("before", "words"), [("raise_on_signals()", " Ctrl-C"), (PYTHONS_OWN, "")])
 def test_a_signal_that_is_held_back_interrupts_afterwards(before: str, words: str) -> None:
     """In a program with Python's own handler too."""
     program = HELD_BACK.format(before=before)
