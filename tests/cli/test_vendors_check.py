@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from flagperf.cli import cli
 from flagperf.cli.vendors_check import TierResult, read_report
-from flagperf.errors import BadInput, MissingPart
+from flagperf.errors import BadInput
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="suites.TestDevice" name="test_one"/>
@@ -33,13 +32,6 @@ HINT = "; --tests DIR runs what needs simulated cards and recorded outputs"
 def check(*arguments: str, catch_exceptions: bool = True) -> Result:
     """From the top, as a user does: a command that is called by itself keeps other words for its help."""
     return CliRunner().invoke(cli, ["vendors", "check", *arguments], catch_exceptions=catch_exceptions)
-
-
-def test_without_pytest_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else find_spec(name))
-    error = check("cpu").exception
-    assert isinstance(error, MissingPart) and "pip install 'flagperf[testing]'" in str(error)
 
 
 def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ EXTRAS = {
     "zstd": "Archives with zstd",
     "parquet": "Export to Parquet",
     "mlflow": "Export to MLflow",
-    "testing": "Suites for adapters",
     "light": "Development, the light part",
     "dev": "Development",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -17,8 +16,7 @@ import msgspec
 
 from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.output import echo, echo_text
-from flagperf.commands import pip_command
-from flagperf.errors import BadInput, MissingPart
+from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.kit import module_command
 from flagperf.plan import describe_finding, describe_machine
@@ -69,8 +67,6 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     The last line counts what passed and what was skipped.
     """
     vendor = load_plugins().vendor_word(name)
-    if importlib.util.find_spec("pytest") is None:
-        raise MissingPart(f"the suites need pytest: `{pip_command('install', 'flagperf[testing]')}`")
     if tests is not None and not is_folder(Path(tests)):
         raise BadInput(f"--tests {tests} is not a folder")
     whose = _cards(vendor).shown_vendor if hardware else vendor

@@ -1,6 +1,6 @@
 """For adapter authors: machines in folders, tools that replay, memory that moves, and suites to pass.
 
-The suites need pytest (`pip install 'flagperf[testing]'`), so they are lazy.
+The suites import pytest, so they are lazy.
 """
 
 from __future__ import annotations
