@@ -39,6 +39,19 @@ def test_tests_that_are_not_there_are_bad_input(tmp_path: Path) -> None:
     assert isinstance(error, BadInput) and "is not a folder" in str(error)
 
 
+def test_a_project_around_the_package_has_no_say_in_its_tests(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "conftest.py").write_text("import a_library_that_is_not_there")
+    package = tmp_path / "flagperf-acme"
+    (package / "tests").mkdir(parents=True)
+    (package / "pyproject.toml").touch()
+    (package / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef its_own(): return 1\n")
+    (package / "tests" / "test_acme.py").write_text("def test_one(its_own): assert its_own == 1\n")
+    for tests in (package / "tests", package):
+        done = check("cpu", "--tests", str(tests), catch_exceptions=False)
+        assert (done.exit_code, done.stdout) == (0, "cpu: offline: pass (1 passed); hardware: not run\n"), done.output
+
+
 def test_a_report_is_counted_by_what_became_of_each_test(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
     result = read_report("offline", tmp_path / "report.xml")

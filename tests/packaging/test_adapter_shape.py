@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,16 @@ def test_a_new_adapter_has_the_files_of_a_package(new: Path) -> None:
 def test_a_new_adapter_has_about_150_lines_of_source(new: Path) -> None:
     lines = [line for path in (new / "src").rglob("*.*") for line in path.read_text().splitlines()]
     assert 100 < len(lines) <= 160
+
+
+def test_a_new_adapter_in_a_checkout_is_tested_by_itself(new: Path) -> None:
+    """As pytest finds what it goes by: not the settings and the conftest.py around the package."""
+    (new.parent / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
+    (new.parent / "conftest.py").write_text("import a_library_that_is_not_there")
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    environ = {**os.environ, "PYTHONPATH": str(new / "src")}
+    done = subprocess.run(command, cwd=new, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0 and "test_acme_conformance.py::" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

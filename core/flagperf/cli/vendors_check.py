@@ -90,7 +90,7 @@ def _cards(vendor: str) -> VendorFacts:
 
 def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
     chosen = ["-m", "hardware", "--flagperf-hardware"] if tier == "hardware" else ["-m", "not hardware"]
-    where = [str(Path(tests).absolute())] if tests else ["--pyargs", SUITES]
+    where = _own_tests(Path(tests).absolute()) if tests else ["--pyargs", SUITES]
     with tempfile.TemporaryDirectory(prefix="flagperf-check-") as folder:
         report = Path(folder) / "report.xml"
         done = subprocess.run(
@@ -117,6 +117,12 @@ def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
         if not report.exists() or (done.returncode > 1 and done.returncode != 5):
             raise BadInput(f"the suites could not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return read_report(tier, report)
+
+
+def _own_tests(folder: Path) -> list[str]:
+    """Without any conftest.py above their package: it is another project's, such as that of a checkout around it."""
+    package = next((above for above in (folder, *folder.parents) if (above / "pyproject.toml").is_file()), folder)
+    return ["--confcutdir", str(package), str(folder)]
 
 
 def read_report(tier: str, path: Path) -> TierResult:
