@@ -19,7 +19,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 MARKUP = re.compile(r"<(div|table|svg)\b")
-NOT_A_VERB = frozenset("of for in from with by whether what where why nothing at on to how".split())
+NOT_A_VERB = frozenset(
+    ["of", "for", "in", "from", "with", "by", "whether", "what", "where", "why", "nothing", "at", "on", "to", "how"]
+)
 HOMES = {
     "RunSpec": "flagperf.spec.job", "Manifest": "flagperf.spec.manifest", "Plan": "flagperf.plan.plan",
     "Job": "flagperf.spec.job", "Fleet": "flagperf.fleet.fleet", "Session": "flagperf.run",
