@@ -19,9 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 MARKUP = re.compile(r"<(div|table|svg)\b")
-NOT_A_VERB = frozenset(
-    ["of", "for", "in", "from", "with", "by", "whether", "what", "where", "why", "nothing", "at", "on", "to", "how"]
-)
+NOT_A_VERB = re.compile(r"(of|for|in|from|with|by|whether|what|where|why|nothing|at|on|to|how)", re.IGNORECASE)
 HOMES = {
     "RunSpec": "flagperf.spec.job", "Manifest": "flagperf.spec.manifest", "Plan": "flagperf.plan.plan",
     "Job": "flagperf.spec.job", "Fleet": "flagperf.fleet.fleet", "Session": "flagperf.run",
@@ -152,7 +150,7 @@ def main(arguments: list[str]) -> None:
     once, lines = sum(map(used_once, found)), sum(each.num_lines for each in found)
     print(f"private functions used once: {once}, {1000 * once / lines:.1f} per 1,000 lines")
     texts = [text for each in found for text in docstrings(each)]
-    odd = sum(text.split()[0].lower().rstrip(",:") in NOT_A_VERB for text in texts)
+    odd = sum(NOT_A_VERB.match(text) is not None for text in texts)
     print(f"docstrings: {len(texts)}, {100 * odd / len(texts):.1f} % begin with a preposition or a relative")
 
     in_core = [each for each in found if not each.name.startswith("flagperf.testing")]
