@@ -22,7 +22,7 @@ READING = [
 CREATING = ["runs unpack {archive}", "import {page}", "run distilbert --vendor cpu"]
 WRITING = [
     "report {run} --format md --out", "export csv {run} --out", "export jsonl {run} --curves --out",
-    "export prometheus {run} --out", "runs pack {run} -o",
+    "runs pack {run} -o",
 ]  # fmt: skip
 FOLDERS = ["runs redact {run} --out PLACE", "site PLACE {run}", "vendors new acme --folder PLACE"]
 
