@@ -92,11 +92,6 @@ def test_a_folder_that_cannot_be_made(
     assert "/proc/below" in line or str(places["file"]) in line
 
 
-@pytest.mark.parametrize("place", ["{folder}", "{file}/key", "/proc/key"])
-def test_a_key_that_cannot_be_written(place: str, places: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
-    assert "key" in said(f"runs redact {{run}} --out {{free}} --key {place}", places, capfd)
-
-
 @pytest.mark.parametrize("command", [*(f"{each} {{free}}.tar.gz" for each in WRITING), *CREATING[:2]])
 def test_a_disk_that_is_full_is_no_bad_input(
     command: str, places: dict[str, Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from flagperf.cli import run_cli
@@ -221,18 +220,3 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, capfd: pytest.CaptureFixt
     assert (out.read_bytes(), list(tmp_path.iterdir())) == (before, [out])
     assert run_cli(["export", "csv", "--runs-dir", str(RECORDED), "--out", str(tmp_path / "no" / "x")]) == 2
     assert "cannot write" in capfd.readouterr().err
-
-
-def test_ratios_are_no_values(tmp_path: Path) -> None:
-    run = read_exported(RECORDED / RUN)
-    metric = run.run.metric("p_core")
-    assert metric is not None
-    withheld = msgspec.structs.replace(
-        metric, value=None, interval=None, reason="withheld", detail="1.5 times the reference"
-    )
-    other = msgspec.structs.replace(run.run, metrics=(withheld,), redacted="ratios")
-    changed = msgspec.structs.replace(run, recorded=msgspec.structs.replace(run.recorded, run=other))
-    (line,) = run_lines([changed])
-    assert "p_core" not in line
-    assert (line["p_core.reason"], line["p_core.detail"]) == ("withheld", "1.5 times the reference")
-    assert line["redacted"] == "ratios"
