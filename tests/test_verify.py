@@ -199,7 +199,7 @@ def test_another_layout_of_the_same_json_holds(bundle: Path) -> None:
         (lambda run: metric(run, "p_core").update(definition="p_whole"), 'p_core: stored definition "p_whole", rec'),
         (lambda run: metric(run, "p_core").update(scope="device"), 'p_core: stored scope "device", recomputed'),
         (lambda run: metric(run, "p_core").update(interval={"low": 7, "high": 9, "method": "x"}), "stored interval"),
-        (lambda run: metric(run, "mfu").update(reason="withheld"), "mfu: stored n/a (withheld), recomputed n/a"),
+        (lambda run: metric(run, "mfu").update(reason="unsupported"), "mfu: stored n/a (unsupported), recomputed n/a"),
         (lambda run: metric(run, "mfu").update(message={"code": "x"}), 'mfu: stored message {"code":"x"'),
         (lambda run: metric(run, "mem_used").update(marks=["torn_record"]), 'mem_used: stored marks ["torn_record"]'),
         (lambda run: run["metrics"].pop(), "target: run.json has no such metric, but the run began with version 1"),

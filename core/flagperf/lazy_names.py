@@ -7,11 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, str], loaded: Callable[[list[Any]], object] = list
-) -> Callable[[str], Any]:
-    """A `__getattr__` for the package (PEP 562): public name -> absolute name of the module that defines it. What was
-    loaded is given to `loaded`."""
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for the package (PEP 562): public name -> absolute name of the module that defines it."""
 
     def get(name: str) -> Any:
         if name not in modules:
@@ -19,16 +16,13 @@ def lazy_names(
         import importlib
 
         value = getattr(importlib.import_module(modules[name]), name)
-        loaded([value])
         setattr(sys.modules[package], name, value)  # the next access does not come here
         return value
 
     return get
 
 
-def lazy_modules(
-    package: str, modules: Mapping[str, tuple[str, ...]], loaded: Callable[[list[Any]], object] = list
-) -> Callable[[str], Any]:
+def lazy_modules(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """The same, given the package's modules and the names that each of them gives."""
     names = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
-    return lazy_names(package, names, loaded)
+    return lazy_names(package, names)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -29,7 +29,6 @@ from flagperf.store.bundle import (
 )
 from flagperf.store.commands import launched_commands
 from flagperf.store.paths import (
-    FOLDERS,
     MANIFEST_FILE,
     OPERATORS_FILE,
     PARENT_EVENTS,
@@ -52,15 +51,8 @@ class Verification(msgspec.Struct, frozen=True):
     num_files: int
     signer: str = ""
     """Whose signature was found good. Empty if none was asked for."""
-    redacted: Literal["", "identities", "ratios"] = ""
-    """What the bundle no longer shows, see docs/passing-on.md: that its names are real, or any absolute value."""
-
-    @property
-    def how_far(self) -> str:
-        """In words, empty for a run that can be verified whole."""
-        return {"": "", "identities": " as far as a redacted run can be", "ratios": " as far as ratios can be"}[
-            self.redacted
-        ]
+    redacted: bool = False
+    """The bundle does not show that its names are real, see docs/passing-on.md."""
 
 
 def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
@@ -73,10 +65,16 @@ def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
     problems, run = _compared(path)
     problems += [signature.problem] if signature.problem else []
     removed = _removed_metrics(run) if run else []
-    form = run.redacted if run else ""
-    num_metrics = len(run.metrics) - len(removed) if run and form != "ratios" else 0
+    num_metrics = len(run.metrics) - len(removed) if run else 0
     notes = [*removed, *(_unchecked_signature(path) if signers is None else []), *_redaction_notes(path)]
-    return Verification(tuple(dict.fromkeys(problems)), tuple(notes), num_metrics, num_files, signature.signer, form)
+    return Verification(
+        tuple(dict.fromkeys(problems)),
+        tuple(notes),
+        num_metrics,
+        num_files,
+        signature.signer,
+        redacted=run is not None and run.redacted,
+    )
 
 
 def trouble_of(path: Path) -> str:
@@ -126,9 +124,8 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
 
 
 def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]:
-    yield from _redaction_problems(path, run)
-    if run.redacted == "ratios":
-        return
+    if (read_redaction(path) is not None) != run.redacted:
+        yield f"{REDACTION_FILE} and {RUN_FILE} do not say the same of what was redacted"
     observed = Observed(run.job, run.manifest, read_record(path), run.speedup_version)
     observed.read_files()
     parent = observed.record.parent
@@ -342,38 +339,16 @@ def _recording_problems(path: Path, run: Run) -> Iterator[str]:
         yield f"{OPERATORS_FILE} does not have what run.json says of it"
 
 
-# --- redacted copies ------------------------------------------------------------------------------------------------
-
-
-def _redaction_problems(path: Path, run: Run) -> Iterator[str]:
-    redaction = read_redaction(path)
-    form = redaction.form if redaction else ""
-    if form != run.redacted:
-        yield f"{REDACTION_FILE} and {RUN_FILE} do not say the same of what was redacted"
-    if redaction is None or run.redacted != "ratios":
-        return
-    yield from (f"{name} does not belong to a copy with ratios" for name in FOLDERS if (path / name).exists())
-    committed = {each.name for each in redaction.withheld if each.kind == "metric"}
-    for metric in run.metrics:
-        if metric.value is not None:
-            yield f"{metric.name}: a copy with ratios has no absolute value"
-        elif metric.reason == "withheld" and metric.name not in committed:
-            yield f"{metric.name}: there is no commitment to its value"
-
-
 def _redaction_notes(path: Path) -> list[str]:
-    """How far this can be verified, and how to do the rest."""
+    """How far a redacted copy can be verified."""
     try:
         redaction = read_redaction(path)
     except BadInput:
         return []  # it is a problem already
     if redaction is None:
         return []
-    check = f"`{flagperf_command('runs', 'check-redaction', path)} ORIGINAL` compares it with the original"
-    if redaction.form == "ratios":
-        return [f"its values are ratios: nothing was recomputed, and only its files were checked; {check}"]
     replaced = f"pseudonyms for {redaction.summary}"
-    return [f"it is redacted ({replaced}): hashes over these were made anew, so they do not witness the run; {check}"]
+    return [f"it is redacted ({replaced}): hashes over these were made anew, so they do not witness the run"]
 
 
 def _planned_nodes(job: Job) -> dict[int, PlannedNode]:

@@ -22,7 +22,7 @@ READING = [
 CREATING = ["runs unpack {archive}", "import {page}", "run distilbert --vendor cpu"]
 WRITING = [
     "report {run} --format md --out", "export csv {run} --out", "export jsonl {run} --curves --out",
-    "export prometheus {run} --out", "runs pack {run} -o",
+    "runs pack {run} -o",
 ]  # fmt: skip
 FOLDERS = ["runs redact {run} --out PLACE", "site PLACE {run}", "vendors new acme --folder PLACE"]
 
@@ -90,11 +90,6 @@ def test_a_folder_that_cannot_be_made(
 ) -> None:
     line = said(command.replace("PLACE", place), places, capfd)
     assert "/proc/below" in line or str(places["file"]) in line
-
-
-@pytest.mark.parametrize("place", ["{folder}", "{file}/key", "/proc/key"])
-def test_a_key_that_cannot_be_written(place: str, places: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
-    assert "key" in said(f"runs redact {{run}} --out {{free}} --key {place}", places, capfd)
 
 
 @pytest.mark.parametrize("command", [*(f"{each} {{free}}.tar.gz" for each in WRITING), *CREATING[:2]])

@@ -22,7 +22,7 @@ HEAD = """# API reference
 
 <!-- Written by `make docs` from the source. -->
 
-What an author meets, in the words of the source; `help(flagperf.api.Device)` shows the same. How it goes together:
+What an author meets, in the words of the source. How it goes together:
 [add-a-vendor](add-a-vendor.md), [add-a-case](add-a-case.md).
 
 """

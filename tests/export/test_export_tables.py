@@ -7,12 +7,12 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from flagperf.cli import run_cli
@@ -90,6 +90,19 @@ def test_every_column_is_documented() -> None:
     named = set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE))
     wanted = {column.name for column in COLUMNS if not column.name.startswith("environment.")}
     assert wanted | set(STEP_COLUMNS) | {f"NAME{end}" for end in METRIC_CELLS} <= named
+
+
+def test_the_lines_of_python_in_the_docs_make_a_textfile(capfd: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "export.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    lines = exported(capfd, "jsonl")
+    made = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True).stdout
+    form = re.compile(r'flagperf_[a-z0-9_]+\{case="\w+",(?:[a-z]+="[^"]+",?){5}\} -?[0-9.e+-]+')
+    assert len(made.splitlines()) > 100
+    assert [line for line in made.splitlines() if not form.fullmatch(line)] == []
+    newest = next(each for each in map(json.loads, lines.splitlines()) if each["id"].endswith("-glm-cpu-1x1-a591a0"))
+    (value,) = re.findall(r'^flagperf_e2e_time\{case="glm",.*\} (.*)$', made, re.MULTILINE)
+    assert value == repr(newest["metrics"]["e2e_time"]["value"])
 
 
 def test_json_lines_are_the_runs_of_the_json_report(capfd: pytest.CaptureFixture[str]) -> None:
@@ -207,18 +220,3 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, capfd: pytest.CaptureFixt
     assert (out.read_bytes(), list(tmp_path.iterdir())) == (before, [out])
     assert run_cli(["export", "csv", "--runs-dir", str(RECORDED), "--out", str(tmp_path / "no" / "x")]) == 2
     assert "cannot write" in capfd.readouterr().err
-
-
-def test_ratios_are_no_values(tmp_path: Path) -> None:
-    run = read_exported(RECORDED / RUN)
-    metric = run.run.metric("p_core")
-    assert metric is not None
-    withheld = msgspec.structs.replace(
-        metric, value=None, interval=None, reason="withheld", detail="1.5 times the reference"
-    )
-    other = msgspec.structs.replace(run.run, metrics=(withheld,), redacted="ratios")
-    changed = msgspec.structs.replace(run, recorded=msgspec.structs.replace(run.recorded, run=other))
-    (line,) = run_lines([changed])
-    assert "p_core" not in line
-    assert (line["p_core.reason"], line["p_core.detail"]) == ("withheld", "1.5 times the reference")
-    assert line["redacted"] == "ratios"

@@ -31,7 +31,6 @@ from flagperf.api.recording import (
     ValueRange,
     WordArgument,
 )
-from flagperf.attribute_docs import show_attributes
 from flagperf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -94,5 +93,3 @@ __all__ = [
     "WordArgument",
     "precision",
 ]
-
-show_attributes(globals()[name] for name in __all__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,7 +19,6 @@ from flagperf.files import cannot_write, replacing
 from flagperf.store.listing import bundle_paths, runs_directory
 
 if TYPE_CHECKING:
-    from flagperf.export.prometheus import Form
     from flagperf.export.recorded import Exported
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,29 +80,6 @@ def parquet(**asked: Any) -> None:
         raise BadInput("Parquet is not for a terminal or a pipe; give --out FILE")
     check_parquet()
     _export_table("parquet", **asked)
-
-
-@export.command()
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["prometheus", "openmetrics"]),
-    default="prometheus",
-    show_default=True,
-    help="prometheus: for node_exporter's textfile collector.",
-)
-@_out_option
-@_selection
-def prometheus(
-    runs: tuple[str, ...], form: str, out: str | None, verified_only: bool, runs_dir: str | None, as_json: bool
-) -> None:
-    """Print a page of Prometheus metrics: of each configuration the newest finished run."""
-    from flagperf.export.prometheus import newest, to_page
-
-    _check_json(out, as_json)
-    found = list(_exported(runs, runs_directory(runs_dir), verified_only))
-    _written([to_page(found, cast("Form", form))], out)
-    _report(out, as_json, runs=len(newest(found)))
 
 
 @export.command()
@@ -257,8 +233,8 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
         raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
 
 
-def _report(out: str | None, as_json: bool, **more: int) -> None:
+def _report(out: str | None, as_json: bool) -> None:
     if as_json:
-        echo_json({"out": out, "bytes": Path(out or "").stat().st_size, **more})
+        echo_json({"out": out, "bytes": Path(out or "").stat().st_size})
     elif out is not None:
         note(f"written: {out}")

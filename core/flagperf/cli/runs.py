@@ -14,7 +14,7 @@ from flagperf.cli.imported import beside_imported
 from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
 from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
 from flagperf.cli.run_argument import find_bundle, find_run
-from flagperf.cli.runs_passing import check_redaction, pack, redact, unpack
+from flagperf.cli.runs_passing import pack, redact, unpack
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
 from flagperf.files import exists
@@ -35,7 +35,6 @@ def runs() -> None:
 runs.add_command(pack)
 runs.add_command(unpack)
 runs.add_command(redact)
-runs.add_command(check_redaction)
 
 
 @runs.command("list")
@@ -297,7 +296,8 @@ def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -
         if result.signer:
             echo(f"signed by {result.signer}")
         found_problems = f"{len(result.problems)} problems" if len(result.problems) > 1 else "1 problem"
-        verdict = f"not verified: {found_problems}; " if result.problems else f"verified{result.how_far}: "
+        verified = "verified as far as a redacted run can be" if result.redacted else "verified"
+        verdict = f"not verified: {found_problems}; " if result.problems else f"{verified}: "
         echo(f"{found.name}: {verdict}{result.num_metrics} metrics recomputed, {result.num_files} files")
     return 3 if result.problems else 0
 

@@ -89,7 +89,7 @@ def _cells(line: RunLine) -> list[str]:
 
 def _status(line: RunLine) -> str:
     where = f" (on {line.host})" if line.status == "unknown" and line.host else ""
-    copy = {"identities": " (redacted)", "ratios": " (redacted: ratios only)"}.get(line.redacted, "")
+    copy = " (redacted)" if line.redacted else ""
     return f"{line.status}{where}{copy}"
 
 

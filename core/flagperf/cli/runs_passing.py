@@ -1,4 +1,4 @@
-"""flagperf runs pack, unpack, redact, check-redaction: runs on their way to somebody else."""
+"""flagperf runs pack, unpack, redact: runs on their way to somebody else."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import click
 
 from flagperf.cli.completers import complete_file, complete_folder, complete_run
 from flagperf.cli.options import FiniteRange, common, echo_json, note, runs_dir_option
-from flagperf.cli.output import echo, echo_path, shortened
+from flagperf.cli.output import echo_path
 from flagperf.cli.run_argument import find_run
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.store.listing import runs_directory
 
 if TYPE_CHECKING:
-    from flagperf.redact.commitments import Reference
     from flagperf.store.compression import Compression
 
 
@@ -113,74 +112,31 @@ def unpack(archive: str, max_gib: float | None, unfinished: bool, runs_dir: str 
 @click.option(
     "--out", required=True, metavar="DIR", shell_complete=complete_folder, help="Folder of runs that gets the copy."
 )
-@click.option(
-    "--key",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Where to keep the salt and what was replaced [default: beside the original].",
-)
 @click.option("--also", multiple=True, metavar="TEXT", help="Replace this too, wherever it is; repeatable.")
 @click.option("--no-logs", is_flag=True, help="Leave out the logs: only known names and forms are found in them.")
-@click.option(
-    "--relative-to",
-    multiple=True,
-    metavar="RUN|published:NAME|NAME=VALUE",
-    shell_complete=complete_run,
-    help="Leave ratios to this in place of absolute values, and no raw files; NAME=VALUE is repeatable.",
-)
 @runs_dir_option
 @common
-def redact(
-    run: str,
-    out: str,
-    key: str | None,
-    also: tuple[str, ...],
-    no_logs: bool,
-    relative_to: tuple[str, ...],
-    runs_dir: str | None,
-    as_json: bool,
-) -> None:
+def redact(run: str, out: str, also: tuple[str, ...], no_logs: bool, runs_dir: str | None, as_json: bool) -> None:
     """Copy a run without what identifies its owner: hosts, users, addresses, serial numbers, UUIDs, paths.
 
-    They become pseudonyms, the same in all files, so that every metric can still be recomputed. The copy has a
-    commitment to each value; the salt and the values go into a key, which stays with the original. See
+    They become pseudonyms, the same in all files, so that every metric can still be recomputed. See
     docs/passing-on.md.
     """
     from flagperf.launch.signals import raise_on_signals
     from flagperf.redact.copying import Wishes
     from flagperf.redact.copying import redact as copy
 
-    directory = runs_directory(runs_dir)
-    found = find_run(run, directory)
+    found = find_run(run, runs_directory(runs_dir))
     for word in also:
         if len(word) < 3:
             raise BadInput(f"--also {word!r} is too short to be told apart from other words; give 3 characters or more")
-    reference = _reference(found, relative_to, directory) if relative_to else None
-    wishes = Wishes(with_logs=not no_logs, words=also, users=_own_name(), reference=reference)
     raise_on_signals()
-    made = copy(found, Path(out), wishes, None if key is None else Path(key))
+    made = copy(found, Path(out), Wishes(with_logs=not no_logs, words=also, users=_own_name()))
     if as_json:
         echo_json(made)
         return
     note(f"replaced: {made.redaction.summary}")
-    note(f"key: {made.key}; whoever has it can undo the redaction, keep it with the original")
     echo_path(Path(made.path))
-
-
-def _reference(run: Path, given: tuple[str, ...], directory: Path) -> Reference:
-    from flagperf.redact.ratios import published_reference, reference_run, stated_reference
-    from flagperf.spec.published_names import PUBLISHED
-    from flagperf.store.bundle import read_bundle
-
-    recorded = read_bundle(run).run
-    is_published = [word.startswith(PUBLISHED) for word in given]
-    if not any(is_published) and all("=" in word for word in given):
-        return stated_reference(recorded, given)
-    if len(given) > 1:
-        raise BadInput("--relative-to takes one run, one published result, or several NAME=VALUE")
-    if is_published[0]:
-        return published_reference(recorded.manifest, given[0].removeprefix(PUBLISHED), directory)
-    return reference_run(recorded, read_bundle(find_run(given[0], directory)).run)
 
 
 def _own_name() -> tuple[str, ...]:
@@ -190,33 +146,3 @@ def _own_name() -> tuple[str, ...]:
         return (getpass.getuser(),)
     except (OSError, KeyError):  # nobody has this number
         return ()
-
-
-@click.command("check-redaction")
-@click.argument("redacted", shell_complete=complete_run)
-@click.argument("original", shell_complete=complete_run)
-@click.option(
-    "--key", metavar="FILE", shell_complete=complete_file, help="Of the redaction [default: beside ORIGINAL]."
-)
-@runs_dir_option
-@common
-def check_redaction(redacted: str, original: str, key: str | None, runs_dir: str | None, as_json: bool) -> int:
-    """Check that a redacted run was made of this original: every commitment, and every byte, made again."""
-    from flagperf.redact.check import redaction_problems
-    from flagperf.redact.commitments import read_key
-    from flagperf.store.bundle import read_bundle
-
-    directory = runs_directory(runs_dir)
-    copy, source = find_run(redacted, directory), find_run(original, directory)
-    beside = source.resolve().parent / f"{read_bundle(copy).run.id}.key.json"
-    found = list(redaction_problems(copy, source, read_key(beside if key is None else Path(key))))
-    if as_json:
-        echo_json({"problems": found})
-    else:
-        for problem in found:
-            echo(shortened(problem))
-        verdict = (
-            f"is not the redacted {source.name}" if found else f"was made of {source.name}, and shows nothing else"
-        )
-        echo(f"{copy.name} {verdict}")
-    return 3 if found else 0

@@ -8,7 +8,6 @@ from typing import Any
 from flagperf.export.columns import Type
 from flagperf.export.recorded import Exported
 from flagperf.kinds import KINDS
-from flagperf.messages import message
 from flagperf.metrics.curve import curve_point
 from flagperf.metrics.finding import Absent
 from flagperf.report.sections.naming import vendor_word
@@ -68,8 +67,6 @@ def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
 
 def no_curve(each: Exported) -> str:
     """Why a run has no lines. Empty if it has some."""
-    if each.run.redacted == "ratios":
-        return str(message("redacted.no_raw_files"))
     loop = each.observed().loop
     if isinstance(loop, Absent):
         return f"{loop.reason}, {loop.detail}"

@@ -36,7 +36,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("status", "text", lambda each: each.run.ending.status if each.run.ending else None),
     Column("reason", "text", lambda each: each.run.ending.reason if each.run.ending else None),
     Column("simulated", "truth", lambda each: each.run.simulated),
-    Column("redacted", "text", lambda each: each.run.redacted),
+    Column("redacted", "truth", lambda each: each.run.redacted),
     _job("case", "text"),
     _job("case_version", "integer"),
     _job("kind", "text"),

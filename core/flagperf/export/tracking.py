@@ -146,8 +146,7 @@ def _tags(each: Exported) -> Iterator[tuple[str, str]]:
         yield "flagperf.reason", run.ending.reason[:_LONGEST]
     yield "flagperf.version", run.flagperf_version
     yield "flagperf.simulated", str(run.simulated).lower()
-    if run.redacted:
-        yield "flagperf.redacted", run.redacted
+    yield "flagperf.redacted", str(run.redacted).lower()
     if each.labels.tags:
         yield "flagperf.tags", " ".join(each.labels.tags)[:_LONGEST]
     if each.labels.note:

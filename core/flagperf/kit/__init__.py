@@ -7,7 +7,6 @@ loads only the modules of the names that it uses.
 
 from typing import TYPE_CHECKING
 
-from flagperf.attribute_docs import show_attributes
 from flagperf.lazy_names import lazy_modules
 
 _MODULES = {
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from flagperf.kit.torchrun import TorchrunLauncher
     from flagperf.kit.visibility import visible_devices
 else:
-    __getattr__ = lazy_modules(__name__, _MODULES, show_attributes)
+    __getattr__ = lazy_modules(__name__, _MODULES)
 
 __all__ = [
     "Card",

@@ -10,9 +10,7 @@ import msgspec
 from flagperf.events import EventFile
 from flagperf.messages import Message
 
-Reason = Literal[
-    "not_measured", "not_applicable", "withheld", "run_failed", "invalid_telemetry", "unknown_peak", "unsupported"
-]
+Reason = Literal["not_measured", "not_applicable", "run_failed", "invalid_telemetry", "unknown_peak", "unsupported"]
 """Why a value is absent, as a code. Pages print these codes."""
 
 Mark = Literal[

@@ -10,7 +10,6 @@ from typing import cast
 import msgspec
 
 from flagperf.errors import BadInput
-from flagperf.messages import message
 from flagperf.metrics import Mark, MeasuredRow, Metric
 from flagperf.plausibility import at_once, contradictions, figures, rows, speed, telemetry, together
 from flagperf.plausibility.rule import Rule, Seen, rules
@@ -62,12 +61,8 @@ def refusals(recorded: RecordedRun) -> Iterator[Seen]:
 
 
 def _breaks(recorded: RecordedRun) -> Iterator[Break]:
-    found = [(name, seen) for name, check in CHECKS for seen in check(recorded, rules()[name])]
-    found += _withheld(recorded.run)
-    yield from found
-    if recorded.run.redacted == "ratios":
-        again = {name for name, _ in found}
-        yield from (each for each in _carried(recorded.run) if each[0] not in again)
+    yield from ((name, seen) for name, check in CHECKS for seen in check(recorded, rules()[name]))
+    yield from _withheld(recorded.run)
 
 
 def _withheld(run: Run) -> Iterator[Break]:
@@ -81,23 +76,6 @@ def _withheld(run: Run) -> Iterator[Break]:
             said = metrics[0].message
             assert said is not None
             yield name, Seen(said, tuple(metric.name for metric in metrics))
-
-
-CARRIED = "rule"
-"""Input of a metric without a value, in a copy with ratios: the id of the rule that withheld it in the original."""
-
-
-def _carried(run: Run) -> Iterator[Break]:
-    """Rules that the original of a copy with ratios broke. The numbers that were seen are not in the copy. A mark that
-    its rule does not give to metrics is one of a formula, and no doubt."""
-    broken: dict[str, list[str]] = {}
-    for metric in run.metrics:
-        carried = {name for name in metric.marks if name in rules() and rules()[name].may_mark(metric.name, run)}
-        for name in (*sorted(carried), metric.inputs.get(CARRIED)):
-            if isinstance(name, str) and name in rules():
-                broken.setdefault(name, []).append(metric.name)
-    for name, names in broken.items():
-        yield name, Seen(message("redacted.doubt", names=names), tuple(names))
 
 
 def _with(recorded: RecordedRun, breaks: Sequence[Break]) -> RecordedRun:

@@ -4,9 +4,6 @@
 - patterns: what identifies in free text, wherever it comes from
 - pseudonyms: the values that were found, and what stands in their place
 - values: structs with their texts replaced
-- commitments: the owner's key, and what proves later that the originals are the ones
 - bundle: the files of the redacted copy
 - copying: finds what identifies, makes the copy and puts it in its place
-- ratios: the copy without absolute values
-- check: whether a redacted copy was made of an original
 """

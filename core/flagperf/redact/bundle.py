@@ -3,13 +3,13 @@
 Hashes that the processes of the run wrote over its values (the plan, the environment, the job of each worker, all
 files) would let anybody check a guess of what was replaced, so they are made anew over the redacted values. The copy is
 then as consistent as the original was, which has to verify before it is copied; what it no longer shows is that nobody
-made it up. For that there are the commitments.
+made it up.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Container, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -32,11 +32,9 @@ from flagperf.events import (
 from flagperf.files import write_atomically
 from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.metrics.by_type import of
-from flagperf.redact.commitments import RedactionKey
-from flagperf.redact.pseudonyms import Pseudonyms, pseudonyms_in
-from flagperf.redact.ratios import as_ratios, withheld_values
+from flagperf.plugins import core_version
+from flagperf.redact.pseudonyms import Pseudonyms, Replaced, pseudonyms_in
 from flagperf.redact.values import Visit, replace, visited
-from flagperf.spec import NodeFacts
 from flagperf.store.bundle import (
     create_bundle,
     environment_fingerprint,
@@ -51,7 +49,6 @@ from flagperf.store.paths import (
     EVENTS,
     LABELS_FILE,
     LOGS,
-    MANIFEST_FILE,
     OPERATORS_FILE,
     PARENT_EVENTS,
     REDACTION_FILE,
@@ -59,45 +56,45 @@ from flagperf.store.paths import (
     SIGNATURE_FILE,
 )
 from flagperf.store.recording import decode_operators
-from flagperf.store.redaction import REDACTION_SCHEMA, Committed, Redaction
-from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, Status, gated
+from flagperf.store.redaction import REDACTION_SCHEMA, Redaction
+from flagperf.store.run import STORE_SCHEMA, Ending, Run, Status, gated
 from flagperf.store.witness import file_digests, witness_files
 
 MAX_LINE_BYTES = 64 << 20
 """Of a log. A longer line has no place to be searched at."""
 
 
-def build(original: Path, folder: Path, key: RedactionKey) -> Path:
-    """Write the copy into `folder`. The same original and key give the same files. Requires that the original
-    verifies."""
+def build(original: Path, folder: Path, run_id: str, replaced: Sequence[Replaced], *, with_logs: bool) -> Path:
+    """Write the copy into `folder` and return its path. Requires that the original verifies."""
     recorded = read_bundle(original)
-    visit = replace(Pseudonyms(key.replaced))
-    run, nodes = _redacted_run(recorded.run, key, visit), visited(recorded.nodes, visit)
-    if key.reference is not None:
-        return _sealed(original, _build_ratios(folder, run, recorded, nodes, key), key, None)
+    visit = replace(Pseudonyms(replaced))
+    found, nodes = visited(recorded.run, visit), visited(recorded.nodes, visit)
+    job = msgspec.structs.replace(found.job, run_id=run_id)
+    run = msgspec.structs.replace(found, schema=STORE_SCHEMA, id=run_id, job=job, redacted=True)
     path = create_bundle(folder, msgspec.structs.replace(run, metrics=(), rows=()), nodes)
     parent = _write_events(original, path, visit, run.job.kind)
-    _write_texts(original, path, key, visit)
+    if with_logs:
+        _write_logs(original, path, visit)
+    _write_operators(original, path, run_id, visit)
     _write_metrics(path, run, recorded.run)
-    return _sealed(original, path, key, parent)
-
-
-def _redacted_run(run: Run, key: RedactionKey, visit: Visit) -> Run:
-    found = visited(run, visit)
-    job = msgspec.structs.replace(found.job, run_id=key.redacted_run)
-    form = "identities" if key.reference is None else "ratios"
-    return msgspec.structs.replace(found, schema=STORE_SCHEMA, id=key.redacted_run, job=job, redacted=form)
-
-
-def _build_ratios(
-    folder: Path, run: Run, original: RecordedRun, nodes: tuple[NodeFacts, ...], key: RedactionKey
-) -> Path:
-    assert key.reference is not None
-    path = create_bundle(folder, as_ratios(run, original, key.reference), nodes)
-    (path / PARENT_EVENTS).unlink()  # nothing was written into it
-    for empty in (EVENTS, SAMPLES, LOGS):
-        (path / empty).rmdir()
+    used = pseudonyms_in(path)
+    redaction = Redaction(
+        schema=REDACTION_SCHEMA,
+        flagperf_version=core_version(),
+        original_run=recorded.run.id,
+        replaced=Counter(each.kind for each in replaced if each.pseudonym in used),
+        left_out=tuple(_left_out(original, with_logs)),
+    )
+    write_atomically(path / REDACTION_FILE, msgspec.json.format(msgspec.json.encode(redaction), indent=1) + b"\n")
+    digests = file_digests(path)
+    write_manifest(path, digests if parent is None else witness_files(path, digests, parent.t_ns))
     return path
+
+
+def _left_out(original: Path, with_logs: bool) -> Iterator[str]:
+    yield from (str(name) for name in (LABELS_FILE, SIGNATURE_FILE) if (original / name).exists())
+    if not with_logs:
+        yield str(LOGS)
 
 
 # --- events and samples ---------------------------------------------------------------------------------------------
@@ -157,13 +154,16 @@ def _of_this_schema(event: AnyEvent) -> AnyEvent:
 # --- logs and operators ---------------------------------------------------------------------------------------------
 
 
-def _write_texts(original: Path, path: Path, key: RedactionKey, visit: Visit) -> None:
-    for source in sorted((original / LOGS).iterdir()) if key.with_logs and (original / LOGS).is_dir() else ():
+def _write_logs(original: Path, path: Path, visit: Visit) -> None:
+    for source in sorted((original / LOGS).iterdir()) if (original / LOGS).is_dir() else ():
         with (path / LOGS / source.name).open("w", encoding="utf-8", errors="surrogateescape", newline="") as log:
             log.writelines(visit("text", line) for line in log_lines(source))
+
+
+def _write_operators(original: Path, path: Path, run_id: str, visit: Visit) -> None:
     if (original / OPERATORS_FILE).exists():
         recording: Recording = visited(decode_operators(original), visit)
-        own = msgspec.structs.replace(recording, run_id=key.redacted_run)
+        own = msgspec.structs.replace(recording, run_id=run_id)
         write_atomically(path / OPERATORS_FILE, msgspec.json.encode(own) + b"\n")
 
 
@@ -177,7 +177,7 @@ def log_lines(path: Path) -> Iterator[str]:
             yield line.decode(errors="surrogateescape")
 
 
-# --- figures, and the seal ------------------------------------------------------------------------------------------
+# --- figures -------------------------------------------------------------------------------------------
 
 
 def _write_metrics(path: Path, run: Run, original: Run) -> None:
@@ -201,45 +201,3 @@ def _ending(run: Run, observed: Observed) -> Ending | None:
 
 def _figures(metric: Metric) -> tuple[object, ...]:
     return metric.value, metric.reason, metric.marks, metric.interval
-
-
-def _sealed(original: Path, path: Path, key: RedactionKey, last: BundleSealed | None) -> Path:
-    redaction = _redaction(original, key, pseudonyms_in(path))
-    content = msgspec.json.format(msgspec.json.encode(redaction), indent=1) + b"\n"
-    write_atomically(path / REDACTION_FILE, content)
-    digests = file_digests(path)
-    write_manifest(path, digests if last is None else witness_files(path, digests, last.t_ns))
-    return path
-
-
-def _redaction(original: Path, key: RedactionKey, used: Container[str]) -> Redaction:
-    """`used`: the pseudonyms of the copy. The key has more: a name that is only found as a part of others, or in what
-    is left out."""
-    manifest = hashlib.sha256((original / MANIFEST_FILE).read_bytes()).hexdigest()
-    is_guessable = key.reference is None and not any(each.kind == "boot" for each in key.replaced)
-    return Redaction(
-        schema=REDACTION_SCHEMA,
-        flagperf_version=key.flagperf_version,
-        form="identities" if key.reference is None else "ratios",
-        original_run=key.original_run,
-        original_manifest="" if is_guessable else manifest,
-        replaced=tuple(key.commit(*msgspec.structs.astuple(each)) for each in key.replaced if each.pseudonym in used),
-        withheld=_withheld(original, key),
-        manifest_commitment=key.commitment("manifest", str(MANIFEST_FILE), manifest),
-        left_out=tuple(_left_out(original, key)),
-    )
-
-
-def _withheld(original: Path, key: RedactionKey) -> tuple[Committed, ...]:
-    if key.reference is None:
-        return ()
-    values = withheld_values(read_bundle(original).run, key.reference)
-    return tuple(key.commit(kind, name, value) for kind, name, value in values)
-
-
-def _left_out(original: Path, key: RedactionKey) -> Iterator[str]:
-    yield from (str(name) for name in (LABELS_FILE, SIGNATURE_FILE) if (original / name).exists())
-    if key.reference is not None:
-        yield from (str(name) for name in (EVENTS, SAMPLES, LOGS, OPERATORS_FILE) if (original / name).exists())
-    elif not key.with_logs:
-        yield str(LOGS)

@@ -12,9 +12,7 @@ import msgspec
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_events
 from flagperf.files import cannot_write, making_folder
-from flagperf.plugins import core_version
 from flagperf.redact.bundle import build, log_lines
-from flagperf.redact.commitments import KEY_SCHEMA, RedactionKey, Reference, new_salt, write_key
 from flagperf.redact.pseudonyms import Findings, Replaced
 from flagperf.redact.values import gather, visited
 from flagperf.store.bundle import read_bundle
@@ -33,35 +31,31 @@ class Wishes(msgspec.Struct, frozen=True):
     """Texts to replace besides."""
     users: tuple[str, ...] = ()
     """User names that are known."""
-    reference: Reference | None = None
-    """Leave ratios to this in place of absolute values."""
 
 
 class Redacted(msgspec.Struct, frozen=True):
     path: str
-    key: str
     redaction: Redaction
 
 
-def redact(original: Path, out: Path, wishes: Wishes, key_path: Path | None = None) -> Redacted:
-    """The copy is in the folder `out`, under an id of its own. Raises BadInput unless the original verifies."""
+def redact(original: Path, out: Path, wishes: Wishes) -> Redacted:
+    """Put a copy into the folder `out`, under an id of its own. Raise BadInput unless the original verifies."""
     recorded = _verified(original)
-    key = _key(original, recorded, wishes)
-    target = out / key.redacted_run
+    run_id = f"{recorded.run.id}-redacted"
+    target = out / run_id
     if os.path.lexists(target):
         raise BadInput(f"{target} exists; remove it, or choose another folder with --out")
-    where = key_path or original.resolve().parent / f"{key.redacted_run}.key.json"
+    replaced = found_in(original, recorded, wishes)
     try:
         with making_folder(out), tempfile.TemporaryDirectory(dir=out, prefix=".redact-") as folder:
-            copy = build(original, Path(folder), key)
+            copy = build(original, Path(folder), run_id, replaced, with_logs=wishes.with_logs)
             _check(copy, wishes)
-            write_key(where, key)
-            _place(copy, target, where)
+            copy.rename(target)
     except OSError as error:
         raise cannot_write(f"cannot write {target}: {error.strerror} ({error.filename}); see --out", error) from None
     redaction = read_redaction(target)
     assert redaction is not None
-    return Redacted(str(target), str(where), redaction)
+    return Redacted(str(target), redaction)
 
 
 def _verified(original: Path) -> RecordedRun:
@@ -72,20 +66,6 @@ def _verified(original: Path) -> RecordedRun:
     if redaction is not None:
         raise BadInput(f"{original.name} is redacted already; redact the original, {redaction.original_run}")
     return read_bundle(original)
-
-
-def _key(original: Path, recorded: RecordedRun, wishes: Wishes) -> RedactionKey:
-    suffix = "redacted" if wishes.reference is None else "ratios"
-    return RedactionKey(
-        schema=KEY_SCHEMA,
-        flagperf_version=core_version(),
-        original_run=recorded.run.id,
-        redacted_run=f"{recorded.run.id}-{suffix}",
-        salt=new_salt(),
-        replaced=found_in(original, recorded, wishes),
-        with_logs=wishes.with_logs,
-        reference=wishes.reference,
-    )
 
 
 def found_in(original: Path, recorded: RecordedRun, wishes: Wishes) -> tuple[Replaced, ...]:
@@ -99,8 +79,7 @@ def found_in(original: Path, recorded: RecordedRun, wishes: Wishes) -> tuple[Rep
     for _ in range(2):
         visited(recorded.run, visit)
         visited(recorded.nodes, visit)
-    if wishes.reference is None:
-        _search_raw_files(original, recorded.run.job.kind, findings, wishes)
+    _search_raw_files(original, recorded.run.job.kind, findings, wishes)
     return findings.replacements()
 
 
@@ -137,11 +116,3 @@ def _first_of(words: Sequence[str], path: Path) -> str:
                 if word in text:
                     return word
     return ""
-
-
-def _place(copy: Path, target: Path, key: Path) -> None:
-    try:
-        copy.rename(target)
-    except BaseException:
-        key.unlink()
-        raise

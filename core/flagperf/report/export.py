@@ -7,7 +7,7 @@ new meaning increments EXPORT_SCHEMA.
         "case": {"name", "version", "kind", "profile", "published" (true for the published configuration: its profile,
                  with no value changed except by a vendor's tuning)},
         "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
-        "redacted" (`identities` or `ratios` for a copy that `runs redact` made, else empty),
+        "redacted" (true for a copy that `runs redact` made),
         "device": {"model", "short_name", "memory_bytes"},
         "shape": {"nodes", "devices_per_node", "devices"},
         "precision",

@@ -56,7 +56,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changes: str = ""
     """What differs from the profile."""
     labels: tuple[str, ...] = ()
-    """simulated, redacted, ratios, unverified."""
+    """simulated, redacted, unverified."""
     reason: str = ""
     """Why it ended so."""
     problem: str = ""
@@ -88,7 +88,7 @@ def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Row
         precision=job.precision.name,
         profile=job.profile,
         status=ending.status if ending else "none",
-        grade="logged" if problems or run.redacted == "ratios" else "recomputable",
+        grade="logged" if problems else "recomputable",
         created=run.created,
         changes=overrides(run),
         labels=tuple(_labels(run, problems)),
@@ -140,7 +140,7 @@ def _labels(run: Run, problems: tuple[str, ...]) -> Iterator[str]:
     if run.simulated:
         yield "simulated"
     if run.redacted:
-        yield "ratios" if run.redacted == "ratios" else "redacted"
+        yield "redacted"
     if problems:
         yield "unverified"
 

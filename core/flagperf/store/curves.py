@@ -29,7 +29,7 @@ from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput
 from flagperf.files import read_regular
 from flagperf.metrics import CurvePoint, LossCurve, Observed, loss_curve
-from flagperf.metrics.finding import Absent, absent
+from flagperf.metrics.finding import Absent
 from flagperf.store.bundle import read_bundle, read_record
 
 CURVE_SCHEMA = 1
@@ -51,8 +51,6 @@ def curve_of_run(path: Path) -> LossCurve:
 def find_curve(path: Path) -> LossCurve | Absent:
     """Like curve_of_run, but returns the reason if there is no curve."""
     run = read_bundle(path).run
-    if run.redacted == "ratios":
-        return absent("withheld", "redacted.no_raw_files")
     return loss_curve(Observed(run.job, run.manifest, read_record(path)))
 
 

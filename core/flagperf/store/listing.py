@@ -105,7 +105,7 @@ def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
 
 # --- which folder is which run --------------------------------------------------------------------------------------
 
-_RUN_ID = re.compile(r"([0-9]{8}T[0-9]{6}Z)-[\w.+-]+-[0-9]+x[0-9]+-[0-9a-f]{6}(?:-redacted|-ratios)?", re.ASCII)
+_RUN_ID = re.compile(r"([0-9]{8}T[0-9]{6}Z)-[\w.+-]+-[0-9]+x[0-9]+-[0-9a-f]{6}(?:-redacted)?", re.ASCII)
 
 
 class NamedFolder(msgspec.Struct, frozen=True):

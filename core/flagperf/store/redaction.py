@@ -1,10 +1,8 @@
-"""redaction.json: what was replaced in a redacted copy of a run, and what proves later which original it is of."""
+"""redaction.json: what was replaced in a redacted copy of a run."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -16,42 +14,22 @@ REDACTION_SCHEMA = 1
 """Incremented when the file changes in a way that an older reader would misread."""
 
 
-class Committed(msgspec.Struct, frozen=True):
-    """A value that is not here, by an HMAC under a salt which only the owner has."""
-
-    kind: str
-    """What it is: a host, a card, a metric."""
-    name: str
-    """Its pseudonym, or the name of the metric."""
-    commitment: str
-    """HMAC-SHA256 of kind, name and value."""
-
-
 class Redaction(msgspec.Struct, frozen=True):
     schema: int
     flagperf_version: str
-    form: Literal["identities", "ratios"]
     original_run: str
     """The id of the run that this is a copy of."""
-    original_manifest: str
-    """sha256 of its MANIFEST. Empty where nothing random is among the replaced values: they could be guessed, and the
-    guess checked against this."""
-    replaced: tuple[Committed, ...] = ()
-    """One for each pseudonym."""
-    withheld: tuple[Committed, ...] = ()
-    """Of `ratios`: one for the value of each metric."""
-    manifest_commitment: str = ""
-    """Of the original's MANIFEST."""
+    replaced: dict[str, int] = {}
+    """Kind of identity -> the number of its pseudonyms in this copy."""
     left_out: tuple[str, ...] = ()
     """Files of the original that are not in this copy."""
 
     @property
     def summary(self) -> str:
         """`2 hosts, 8 cards`."""
-        counts = Counter(each.kind for each in self.replaced)
         names = {"address": "addresses", "pci": "PCI addresses", "uuid": "UUIDs", "mac": "MAC addresses"}
-        listed = [f"{count} {names.get(kind, kind + 's') if count > 1 else kind}" for kind, count in counts.items()]
-        return ", ".join(listed) or "nothing"
+        words = {kind: names.get(kind, f"{kind}s") if count > 1 else kind for kind, count in self.replaced.items()}
+        return ", ".join(f"{count} {words[kind]}" for kind, count in self.replaced.items()) or "nothing"
 
 
 def read_redaction(bundle: Path) -> Redaction | None:

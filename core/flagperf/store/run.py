@@ -107,8 +107,8 @@ class Run(msgspec.Struct, frozen=True):
     """None without --record-operators. Added at the end of a run."""
     group: RunGroup | None = None
     """None for a run on its own."""
-    redacted: Literal["", "identities", "ratios"] = ""
-    """What `runs redact` replaced in this copy of a run, see redaction.json. `ratios`: it has no absolute value."""
+    redacted: bool = False
+    """It is a copy that `runs redact` made; redaction.json says what was replaced."""
 
     @property
     def has_results(self) -> bool:

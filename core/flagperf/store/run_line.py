@@ -47,8 +47,8 @@ class RunLine(msgspec.Struct, frozen=True):
     host: str = ""
     """Where the command of an unfinished run runs or ran."""
     simulated: bool = False
-    redacted: str = ""
-    """`identities` or `ratios` for a copy that `runs redact` made."""
+    redacted: bool = False
+    """It is a copy that `runs redact` made."""
     tags: tuple[str, ...] = ()
     note: str = ""
     problem: str = ""
@@ -105,7 +105,7 @@ class _Run(msgspec.Struct, frozen=True):
     ending: Ending | None = None
     metrics: tuple[_Metric, ...] = ()
     simulated: bool = False
-    redacted: str = ""
+    redacted: bool = False
 
 
 def run_line(path: Path) -> RunLine:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flagperf.attribute_docs import show_attributes
 from flagperf.lazy_names import lazy_names
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.moving_memory import MovingMemory
@@ -29,7 +28,6 @@ else:
             "MemorySuite": "flagperf.testing.memory_suite",
             "RunSuite": "flagperf.testing.run_suite",
         },
-        show_attributes,
     )
 
 __all__ = [
@@ -50,5 +48,3 @@ __all__ = [
     "write_memory",
     "write_tool",
 ]
-
-show_attributes(globals()[name] for name in __all__ if name in globals())  # the suites get theirs when they are loaded

@@ -30,7 +30,6 @@ from flagperf.report.sections.sentences import (
     peak_time,
     profile_sentence,
     recorded_operators,
-    redacted_sentence,
     shown_unit,
     target_sentence,
 )
@@ -78,7 +77,7 @@ def caution(run: Run) -> str:
     """The caveat for comparing figures of this run. Empty for an unchanged published configuration."""
     is_standard = is_published(run) and not run.job.config.deviations
     simulated = say("simulated", "en") if run.simulated else ""
-    redacted = redacted_sentence(run, "en") if run.redacted else ""
+    redacted = say("redacted", "en") if run.redacted else ""
     return _clauses(simulated, redacted, "" if is_standard else profile_sentence(run, "en"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flagperf import units
-from flagperf.messages import words
 from flagperf.metrics import Metric
 from flagperf.metrics.figures import SCALES, figure_entry
 from flagperf.report.document import Block, Empty, Head, Table, TableCell, Text, Value
@@ -48,18 +47,13 @@ def _cells(run: Run, figure: RowFigure, lang: Lang) -> Iterator[TableCell]:
     cell = metric_cell(run, figure.name, entry.format)
     yield Text(choose(figure.title, lang), figure.name, strong=figure.headline)
     if isinstance(cell, Empty) or metric is None:
-        yield from (cell, Text(_ratio(metric, lang)), Text(""), Text(""), _published(run, figure), Text(""))
+        yield from (cell, Text(""), Text(""), Text(""), _published(run, figure), Text(""))
         return
     yield Value(f"{cell.text} {figure.unit}", marks=cell.marks)
     yield Text(interval_range(metric, entry.format, lang))
     yield from _rated(figure, metric)
     yield _published(run, figure)
     yield Text(_over_devices(metric))
-
-
-def _ratio(metric: Metric | None, lang: Lang) -> str:
-    """Of a value that is withheld, with its marks."""
-    return words(metric.message, lang) if metric and metric.reason == "withheld" and metric.message else ""
 
 
 def _rated(figure: RowFigure, metric: Metric) -> Iterator[TableCell]:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.messages import usable, words
-from flagperf.metrics import Metric
-from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.registry import entry_of
 from flagperf.report.document import Block, Empty, Fact, Headline, KeyFigure, Status, Text, Value
 from flagperf.report.sections.cells import joined, measured_cell, memory_cell
@@ -25,7 +23,6 @@ from flagperf.report.sections.sentences import (
     changes_sentence,
     interval_range,
     profile_verdict,
-    redacted_sentence,
     shown_unit,
     target_sentence,
 )
@@ -91,12 +88,12 @@ def _cautions(page: PageRuns, recorded: RecordedRun) -> Iterator[str]:
     if run.simulated:
         yield say("simulated", lang)
     if run.redacted:
-        yield redacted_sentence(run, lang)
+        yield say("redacted", lang)
     changed = changes_sentence(run, lang)
     if not is_published(run) or changed:
         yield clauses([profile_verdict(run, lang), changed and say("changed", lang, changes=changed)], lang)
     course = page.courses.get(run.id)
-    if course and course.missing and run.redacted != "ratios":  # which has none, as was said
+    if course and course.missing:
         files = listed(course.missing[:NAMED_FILES], lang)
         more = len(course.missing) - NAMED_FILES
         yield web("raw_missing", lang, files=web("raw_more", lang, file=files, count=more) if more > 0 else files)
@@ -138,19 +135,12 @@ def _metrics(run: Run, names: list[str], lang: Lang, *, headline: bool = False) 
             continue
         title = choose(run.manifest.page.titles.get(name, {}), lang) or choose(entry.title, lang)
         title = of_measured_peak(title, [metric.marks] if metric else [], lang)
-        note = _below(metric, entry, lang) if metric else ""
-        if run.manifest.target is not None and run.manifest.target.metric == name and run.redacted != "ratios":
+        note = interval_range(metric, entry.format, lang) if metric else ""
+        if run.manifest.target is not None and run.manifest.target.metric == name:
             note = clauses([note, target_sentence(run, lang) if run.has_results else ""], lang)
         unit = shown_unit(run, entry)
         cell = measured_cell(run, name, entry.format, "" if unit == "fraction" else unit)
         yield KeyFigure(title, cell, note, headline, "" if title == name else name)
-
-
-def _below(metric: Metric, entry: MetricEntry, lang: Lang) -> str:
-    """Its interval; of a value that is withheld, its ratio."""
-    if metric.reason == "withheld" and metric.message:
-        return words(metric.message, lang)
-    return interval_range(metric, entry.format, lang)
 
 
 def _joined(run: Run, lang: Lang) -> Iterator[KeyFigure]:

@@ -34,7 +34,6 @@ from flagperf.report.sections.sentences import (
     peak_time,
     profile_verdict,
     recorded_operators,
-    redacted_sentence,
     target_sentence,
 )
 from flagperf.report.texts import Lang, listed, say
@@ -89,7 +88,7 @@ def _simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
 
 def _redacted(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     if recorded.run.redacted:
-        yield redacted_sentence(recorded.run, lang)
+        yield say("redacted", lang)
 
 
 def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:

@@ -193,8 +193,3 @@ def recorded_operators(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield say("recorded", lang, steps=found.steps, calls=found.num_calls, different=found.num_different)
     if found.problem is not None:
         yield words(usable(found.problem, found.problem.code), lang)
-
-
-def redacted_sentence(run: Run, lang: Lang) -> str:
-    """What a copy that `runs redact` made still shows. Required: it is one."""
-    return template(f"redacted.{run.redacted}", lang)
