@@ -48,9 +48,9 @@ class LazyGroup(CommandGroup):
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from flagperf.plugins import core_version
+        from flagperf import version
 
-        echo(f"flagperf {core_version()}")
+        echo(f"flagperf {version()}")
         ctx.exit()
 
 
@@ -69,6 +69,9 @@ def cli() -> None:
     Exit codes: 0 succeeded; 1 a bug in flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out; 6 unsupported;
     7 target missed, not aligned or findings; 8 does not fit; 9 a limit of `compare --fail-if` is broken;
     130 interrupted.
+
+    FLAGPERF_WITHOUT=acme,... starts without these plugins, for one that hangs or ends the command; `vendors list` finds
+    it.
     """
 
 

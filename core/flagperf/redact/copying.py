@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf import version
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import read_events
 from flagperf.files import cannot_write, making_folder
-from flagperf.plugins import core_version
 from flagperf.redact.bundle import build, log_lines
 from flagperf.redact.commitments import KEY_SCHEMA, RedactionKey, Reference, new_salt, write_key
 from flagperf.redact.pseudonyms import Findings, Replaced
@@ -78,7 +78,7 @@ def _key(original: Path, recorded: RecordedRun, wishes: Wishes) -> RedactionKey:
     suffix = "redacted" if wishes.reference is None else "ratios"
     return RedactionKey(
         schema=KEY_SCHEMA,
-        flagperf_version=core_version(),
+        flagperf_version=version(),
         original_run=recorded.run.id,
         redacted_run=f"{recorded.run.id}-{suffix}",
         salt=new_salt(),
