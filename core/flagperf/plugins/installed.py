@@ -100,7 +100,8 @@ class Plugins:
         """An installed plugin of this name that gives no such vendor says why itself."""
         names = (word, f"{ADAPTER_PREFIX}{word}")
         for status in self.statuses():
-            if status.distribution in names or (status.name == word and status.distribution != OWN_DISTRIBUTION):
+            is_named = status.distribution in names or status.name == word
+            if is_named and status.distribution != OWN_DISTRIBUTION:
                 what = f"vendor {word!r} cannot be used: {status.adapter}"
                 if status.problem and not status.is_refused:
                     raise PluginFailed(f"{what}: {status.problem}")
@@ -114,13 +115,11 @@ class Plugins:
 
     def device_backend(self, vendor: str) -> DeviceBackend:
         """Itself, for a process of its own: a worker."""
-        backend: DeviceBackend = self.provided_backend(vendor).value
-        return backend
+        return cast("DeviceBackend", self.provided_backend(vendor).value)
 
     def checked_backend(self, vendor: str) -> DeviceBackend:
         """Return it as the command calls it."""
-        backend: DeviceBackend = self.provided_backend(vendor).checked(DeviceBackend)
-        return backend
+        return cast("DeviceBackend", self.provided_backend(vendor).checked(DeviceBackend))
 
     def launcher(self, vendor: str) -> Launcher:
         """Of the same plugin as the device backend: a stranger's launcher does not start another's cards."""
@@ -166,8 +165,7 @@ class Plugins:
     def cluster(self, name: str) -> Cluster:
         hook = "flagperf_clusters"
         found = self._one(self._by_word(hook, Cluster, "name"), name, "name", "cluster", hook)
-        cluster: Cluster = found.checked(Cluster)
-        return cluster
+        return cast("Cluster", found.checked(Cluster))
 
     @contextlib.contextmanager
     def allocation(self, name: str, num_nodes: int, options: Mapping[str, Any] | None = None) -> Iterator[Allocation]:
