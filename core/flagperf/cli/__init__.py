@@ -99,8 +99,8 @@ def cli() -> None:
     7 target missed, not aligned or findings; 8 does not fit; 9 a limit of `compare --fail-if` is broken;
     130 interrupted.
 
-    FLAGPERF_WITHOUT=acme,... starts without these plugins, for one that hangs or ends the command; `vendors list` finds
-    it.
+    FLAGPERF_WITHOUT=acme,other starts without these plugins, for one that hangs or ends the command; `vendors list`
+    finds it.
     """
 
 
