@@ -24,7 +24,7 @@ from flagperf.launch.parts import BundleParts
 from flagperf.launch.supervision import Supervision
 from flagperf.plan import check_nodes_of, describe_machine, make_plan, with_meeting_place
 from flagperf.plan.nodes import describe_nodes
-from flagperf.plugins import Plugins, load_plugins
+from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.spec import Job, Progress, RunSpec, work_orders
 from flagperf.store.paths import FOLDERS
 

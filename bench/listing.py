@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from bench.measure import Figure, NotMeasured, interleaved
+from flagperf import version
 from flagperf.events import EventFile
 from flagperf.metrics import Observed, Record, compute_metrics
 from flagperf.plan import make_plan, reach_nodes
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import RunSpec
 from flagperf.store.listing import list_runs
 from flagperf.store.run import STORE_SCHEMA, Ending, Run
@@ -53,7 +54,7 @@ def _run_json() -> bytes:
         plan = make_plan(spec, plugins, fleet, needs_worker=False)
     nothing = EventFile(())
     run = Run(
-        schema=STORE_SCHEMA, id=plan.job.run_id, created="2025-01-02T03:04:05+00:00", flagperf_version=core_version(),
+        schema=STORE_SCHEMA, id=plan.job.run_id, created="2025-01-02T03:04:05+00:00", flagperf_version=version(),
         spec=plan.spec, job=plan.job, manifest=plan.manifest, ending=Ending("succeeded"),
         metrics=compute_metrics(Observed(plan.job, plan.manifest, Record(nothing, (nothing,), (nothing,)))),
     )  # fmt: skip

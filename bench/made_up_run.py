@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf import version
 from flagperf.api import Device, LaunchCommand, Reading, Setting
 from flagperf.events import (
     EVENT_SCHEMA,
@@ -39,7 +40,7 @@ from flagperf.events import (
 )
 from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan, reach_nodes
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import Job, NodeFacts, PlannedNode, RunSpec, VendorFacts
 from flagperf.store.bundle import create_bundle, environment_fingerprint, job_fingerprints, planned_fields
 from flagperf.store.paths import PARENT_EVENTS, node_log, node_samples, rank_events, rank_log
@@ -59,7 +60,7 @@ def make_bundle(runs_dir: Path, num_nodes: int, num_steps: int = NUM_STEPS) -> P
     num_samples = _num_samples(num_steps)
     plan = _plan(num_nodes)
     run = Run(
-        schema=STORE_SCHEMA, id=plan.job.run_id, created="2026-01-02T03:04:05+00:00", flagperf_version=core_version(),
+        schema=STORE_SCHEMA, id=plan.job.run_id, created="2026-01-02T03:04:05+00:00", flagperf_version=version(),
         spec=plan.spec, job=plan.job, manifest=plan.manifest, metric_versions=metric_versions(plan.manifest),
     )  # fmt: skip
     bundle = create_bundle(runs_dir, run, plan.nodes)

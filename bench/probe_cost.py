@@ -15,9 +15,9 @@ import msgspec
 import psutil
 
 from bench.measure import Figure, NotMeasured
+from flagperf import version
 from flagperf.api import Device
 from flagperf.events import EventFile, ProbeEnded, Sampled, read_events
-from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
 
 SECONDS, INTERVAL_SECONDS = 15.0, 1.0
@@ -54,7 +54,7 @@ def _probe(launcher_pid: int, path: Path) -> float:
     command = [sys.executable, "-m", "flagperf.agent", "probe"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as probe:
         assert probe.stdin is not None and probe.stdout is not None
-        probe.stdin.write(hello_line(core_version()) + msgspec.json.encode(request) + b"\n")
+        probe.stdin.write(hello_line(version()) + msgspec.json.encode(request) + b"\n")
         probe.stdin.flush()
         probe.stdout.readline()  # its hello
         if probe.stdout.readline() != b"ready\n":

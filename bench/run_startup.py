@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.measure import Figure, NotMeasured, interleaved, median_interval
 from bench.startup import Start, start
 from flagperf.plan import make_plan, reach_nodes
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import RunSpec
 
 NUM_ROUNDS = 15

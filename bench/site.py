@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.measure import Figure, NotMeasured
 from flagperf.compare import main_entries
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.site.board import board
 from flagperf.site.index import index_page
 from flagperf.site.row import Figure as RowFigure

@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 
+from flagperf import version
 from flagperf.api import LaunchCommand
-from flagperf.plugins import core_version
 from flagperf.spec import (
     CheckAnswer,
     FilePart,
@@ -68,7 +68,7 @@ class StandInNode:
         self.stdout = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY)
         self._received = bytearray()
         self._is_greeted = self._has_beats = self.is_gone = False
-        self.later(hello_line(core_version()))
+        self.later(hello_line(version()))
 
     def receive(self) -> None:
         content = os.read(self.stdin, 1 << 18)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from flagperf import version
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet
-from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 
 WORDS = """
@@ -42,7 +42,7 @@ def answer(content, code=0, error=""):
 def rest():
     while heard()["type"] != "end": pass
 """
-GREETING = f"greet({hello_line(core_version())!r})\n"
+GREETING = f"greet({hello_line(version())!r})\n"
 """The first line of most scripts."""
 
 

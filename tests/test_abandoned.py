@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf import version
 from flagperf.abandoned import check_gone, end_abandoned
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput, BundleInUse
 from flagperf.events import Clock, Event, EventWriter, RunEnded, RunStarted, read_events, this_clock
 from flagperf.messages import message
-from flagperf.plugins import core_version
 from flagperf.run import end_run
 from flagperf.store.alive import holding
 from flagperf.store.bundle import planned_fields, read_bundle, write_run
@@ -38,7 +38,7 @@ def unended(folder: Path, clock: Clock | None = None, locked: bool = True) -> Pa
     path = make_bundle(folder)
     (path / MANIFEST).unlink()
     begun = msgspec.structs.replace(
-        read_bundle(path).run, ending=None, metrics=(), commands=(), flagperf_version=core_version()
+        read_bundle(path).run, ending=None, metrics=(), commands=(), flagperf_version=version()
     )
     write_run(path, begun)
     started, *others = read_events(path / PARENT).events

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from flagperf.lazy_names import lazy_names
+import functools
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flagperf.run import run_case
-else:  # lazy, so that workers and light commands do not pay for it
-    __getattr__ = lazy_names(__name__, {"run_case": "flagperf.run"})
 
-__all__ = ["run_case"]
+    __version__: str
+
+__all__ = ["run_case", "version"]
+
+
+@functools.cache
+def version() -> str:
+    """Return the version of the installed flagperf."""
+    import importlib.metadata  # not at the top: workers import flagperf too
+
+    return importlib.metadata.version("flagperf")
+
+
+def __getattr__(name: str) -> Any:
+    """Give what is costly to import when it is asked for: workers and light commands do not pay for it."""
+    if name == "run_case":
+        from flagperf.run import run_case
+
+        return run_case
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

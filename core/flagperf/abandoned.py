@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from flagperf import version
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, BundleInUse
 from flagperf.events import BundleSealed, Event, EventWriter, RunEnded, RunStarted, read_events, this_clock
 from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import read_regular
 from flagperf.messages import Message, message
-from flagperf.plugins import core_version
 from flagperf.run import end_run
 from flagperf.store.alive import parent_of
 from flagperf.store.bundle import read_bundle, remove_unstarted, seal, unreadable_files, write_manifest, writing
@@ -88,7 +88,7 @@ def _ended(bundle: Path, why: str) -> RecordedRun | None:
 def _run_of_this_version(bundle: Path) -> Run:
     """Another one may have other metrics than the run began with."""
     run = read_bundle(bundle).run
-    if run.flagperf_version != core_version() or run.schema != STORE_SCHEMA:
+    if run.flagperf_version != version() or run.schema != STORE_SCHEMA:
         raise BadInput(f"{bundle.name} was begun by flagperf {run.flagperf_version}: end it with that version")
     return run
 

@@ -4,8 +4,7 @@
     |- BadInput          exit 2   the command line, a file or a value is wrong
     |  |- MissingPart    exit 2   something must be installed first
     |  `- BundleInUse    exit 2   the command of that run is still at work, or may be
-    |- PluginRefused     (never leaves `plugins`: becomes a recorded reason)
-    |- PluginFailed      exit 3   an installed plugin's code raised, hung, or gave what the contract does not know
+    |- PluginFailed      exit 3   an installed plugin's code raised, or gave what the contract does not know
     |- NodeFailed        exit 3   a node's agent did not answer, or died
     |- ToolFailed        exit 3   a vendor's tool is missing, or a tool ended with an error
     |  |- ToolSilent     exit 3   it could not be started, or timed out: do not retry
@@ -40,10 +39,6 @@ class MissingPart(BadInput):
 
 
 class BundleInUse(BadInput):
-    pass
-
-
-class PluginRefused(FlagPerfError):
     pass
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf import version
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.fleet import Fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan, reach_nodes, with_meeting_place
 from flagperf.plausibility import read_marked
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec
 from flagperf.store.bundle import (
@@ -65,7 +66,7 @@ def execute(
         schema=STORE_SCHEMA,
         id=job.run_id,
         created=_now(),
-        flagperf_version=core_version(),
+        flagperf_version=version(),
         spec=plan.spec,
         job=job,
         manifest=plan.manifest,

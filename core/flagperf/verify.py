@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import msgspec
 
+from flagperf import version
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EventFile, RunEnded, RunStarted, WorkerStarted
 from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.metrics.by_type import of
 from flagperf.metrics.registry import REMOVED
-from flagperf.plugins import core_version
 from flagperf.spec import Job, PlannedNode
 from flagperf.store.bundle import (
     broken_files,
@@ -188,7 +188,7 @@ def _compared_fields(run: Run) -> list[str]:
     """Another flagperf version may explain a missing value differently, so `message` is compared only for runs of this
     version. `detail` is its English wording, which reports make from the message again. Values, reasons, marks and
     inputs are always compared."""
-    is_of_this_version = run.flagperf_version == core_version() and run.schema != 1
+    is_of_this_version = run.flagperf_version == version() and run.schema != 1
     ignored = ("detail",) if is_of_this_version else ("detail", "message")
     return [field for field in Metric.__struct_fields__ if field not in ignored]
 
@@ -208,7 +208,7 @@ def _row_problems(run: Run, observed: Observed) -> Iterator[str]:
         yield f"run.json has {len(run.rows)} measured rows, the raw files have {len(again)}"
     for row, recomputed_row in zip(run.rows, again, strict=False):
         stored, recomputed = msgspec.to_builtins(row), msgspec.to_builtins(recomputed_row)
-        if run.flagperf_version != core_version():  # a later version has more fields of a row
+        if run.flagperf_version != version():  # a later version has more fields of a row
             recomputed = {name: value for name, value in recomputed.items() if name in stored}
         if stored != recomputed:
             names = [name for name in {**stored, **recomputed} if stored.get(name) != recomputed.get(name)]
@@ -248,7 +248,7 @@ def _is_same(run: Run, raw: Ending) -> bool:
     if stored.status != raw.status:
         return False
     if raw.status == "target_missed":
-        is_of_another_version = run.flagperf_version != core_version() or run.schema == 1
+        is_of_another_version = run.flagperf_version != version() or run.schema == 1
         return is_of_another_version or msgspec.to_builtins(stored.message) == msgspec.to_builtins(raw.message)
     return (stored.reason, stored.message) == (raw.reason, raw.message)
 

@@ -12,7 +12,7 @@ from flagperf.agent.check import check
 from flagperf.agent.describe import describe, main, missing_requirements
 from flagperf.agent.env_script import worker_environment
 from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import CheckRequest, DescribeRequest, NodeFacts
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from flagperf import version
 from flagperf.agent.__main__ import MODES
-from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 
 
@@ -29,10 +29,10 @@ def test_an_unknown_mode_is_answered_with_the_usage(mode: list[str]) -> None:
 def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(mode: str) -> None:
     done = agent(mode, stdin=hello_line("9.8.7") + b"a request in a form of the future\n")
     assert done.returncode == 3
-    assert done.stdout == hello_line(core_version())
+    assert done.stdout == hello_line(version())
     assert done.stderr.decode().strip() == (
         f"the command that started it has flagperf 9.8.7, this agent on {socket.gethostname()} has flagperf "
-        f"{core_version()}: both need the same version; install flagperf=={core_version()} there, "
+        f"{version()}: both need the same version; install flagperf=={version()} there, "
         "or flagperf==9.8.7 here"
     )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf import version
 from flagperf.agent.probe import choose_probe, declared, pause_seconds
 from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
-from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
 
 
@@ -65,7 +65,7 @@ def test_expensive_samples_are_taken_less_often_so_that_they_take_less_than_1_pe
 def request(path: Path, interval_seconds: float = 0.1) -> bytes:
     devices = (Device("cpu:0", "CPU", "CPU", 0),)
     order = ProbeRequest("cpu", 0, devices, interval_seconds, str(path))
-    return hello_line(core_version()) + msgspec.json.encode(order) + b"\n"
+    return hello_line(version()) + msgspec.json.encode(order) + b"\n"
 
 
 def start_probe() -> subprocess.Popen[bytes]:
@@ -89,7 +89,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
         assert probe.stdin and probe.stdout
         probe.stdin.write(request(path))
         probe.stdin.flush()
-        assert probe.stdout.readline() == hello_line(core_version())
+        assert probe.stdout.readline() == hello_line(version())
         assert probe.stdout.readline() == b"ready\n"
         probe.stdin.write(f"{worker.pid}\n".encode())
         probe.stdin.flush()

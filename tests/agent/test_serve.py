@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf import version
 from flagperf.agent.processes import MARKER
 from flagperf.agent.watchdog import folder_prefix
-from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 from flagperf.spec.channel import AgentLine, Beat, ChannelLine, Data, Ended, Leaving, Request, Stop, encode_line
 from live_processes import is_pid_alive
 
-HELLO = hello_line(core_version())
+HELLO = hello_line(version())
 RUN_ID = f"20260101T000000Z-demo-{os.getpid():06d}"
 ORDER = {"job": {"run_id": RUN_ID}, "node_index": 3}
 SERVE = """

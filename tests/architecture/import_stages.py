@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAGES = (
-    ("attribute_docs", "commands", "errors", "escapes", "kinds", "lazy_names", "messages", "robust", "units"),
+    (
+        "attribute_docs",
+        "commands",
+        "errors",
+        "escapes",
+        "kinds",
+        "lazy_names",
+        "messages",
+        "robust",
+        "units",
+        "version",
+    ),
     ("api", "files"),
     ("kit", "events"),
     ("hookspecs", "spec"),

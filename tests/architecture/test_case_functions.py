@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flagperf.api import CheckFiles, EstimateMemory, ListContents
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 
 CASES = load_plugins().cases()
 NAMED = [

@@ -73,7 +73,7 @@ def test_what_is_allowed(module: str, source: str) -> None:
         ("flagperf.plan.plan", "from flagperf.agent.describe import describe", "agent is a program of its own"),
         ("flagperf.cli.run", "def late():\n    from flagperf.worker import context", "worker is a program of its own"),
         ("flagperf.agent.run", "from flagperf.fleet import Fleet", "agent (stage 6) imports fleet (stage 6)"),
-        ("flagperf.plugins.load", "from flagperf.store import Run", "plugins (stage 5) imports store (stage 5)"),
+        ("flagperf.plugins.loading", "from flagperf.store import Run", "plugins (stage 5) imports store (stage 5)"),
         ("flagperf.api.device", "from flagperf.kit import read_models", "api (stage 1) imports kit (stage 2)"),
         ("flagperf.kit.cpus", "from flagperf.events import Clock", "kit (stage 2) imports events (stage 2)"),
         ("flagperf_cases.glm.case", "from flagperf.kit import Tool", "a case may import"),

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf import version
 from flagperf.plan import make_plan, reach_nodes
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import CheckRequest, Layer, RunSpec, resolve
 from flagperf.store.bundle import create_bundle, seal
 from flagperf.store.run import STORE_SCHEMA, Ending, Run
@@ -53,7 +54,7 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         schema=STORE_SCHEMA,
         id=plan.job.run_id,
         created="2026-01-02T03:04:05+00:00",
-        flagperf_version=core_version(),
+        flagperf_version=version(),
         spec=plan.spec,
         job=plan.job,
         manifest=plan.manifest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import re
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_all_that_a_package_imports_for_others_is_named(path: Path) -> None:
 
 def test_stages_that_others_import_from_have_names() -> None:
     named = {module_of(path) for path in PACKAGES_WITH_NAMES}
-    parts = ("api", "events", "kit", "metrics", "plan", "plugins", "report", "spec", "launch", "worker")
+    parts = ("api", "events", "kit", "metrics", "plan", "report", "spec", "launch", "worker")
     assert {f"flagperf.{part}" for part in parts} <= named
 
 
@@ -61,9 +62,10 @@ def test_store_gives_no_names_because_agents_and_workers_import_its_paths() -> N
     assert names_of(ROOT / "core" / "flagperf" / "store" / "__init__.py") is None
 
 
-def test_flagperf_itself_gives_one_function() -> None:
-    assert flagperf.__all__ == ["run_case"]
+def test_flagperf_itself_gives_one_function_and_its_version() -> None:
+    assert flagperf.__all__ == ["run_case", "version"]
     assert callable(flagperf.run_case)
+    assert flagperf.__version__ == flagperf.version() == importlib.metadata.version("flagperf")
 
 
 def test_flagperf_itself_says_what_it_does_not_have() -> None:

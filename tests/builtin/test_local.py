@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from flagperf.api import Node
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 
 
 def test_every_node_is_this_machine() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report import case_report, to_terminal
 
 

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from flagperf.cli import cli
+from flagperf.cli import COMMANDS, cli
 
 
 @pytest.mark.parametrize("group", [[], ["cases"], ["vendors"], ["runs"]])
@@ -31,3 +31,10 @@ def test_every_command_has_a_summary_that_is_a_sentence_about_what_it_does() -> 
         command = cli.get_command(context, name)
         assert command is not None and command.help is not None
         assert command.help.split()[0].rstrip(",") in VERBS
+
+
+def test_the_table_of_commands_says_what_they_say() -> None:
+    context = click.Context(cli)
+    for name, (_, summary) in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None and summary == command.get_short_help_str(10_000), name

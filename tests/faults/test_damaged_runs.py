@@ -18,7 +18,7 @@ from flagperf import run as run_module
 from flagperf.fleet import Fleet
 from flagperf.launch import raise_on_signals, signals_restored
 from flagperf.plan import Plan, make_plan, reach_nodes
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import RunSpec
 from flagperf.store import bundle as store
 

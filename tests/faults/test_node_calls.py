@@ -13,7 +13,7 @@ from flagperf.agent import probe as agent_probe
 from flagperf.agent.adapter_query import finish_query, start_query
 from flagperf.api import Device, Machine
 from flagperf.events import EventWriter, ProcessesListed, SampleMissed, read_events
-from flagperf.plugins import Plugins, load_plugins
+from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.spec import ProbeRequest
 
 DEVICES = (Device("faulty-0", "Faulty F1", "F1", 0),)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e_flagperf import bundle_of, metric, read_run, said
-from faulty_flagperf import RUN, assert_nothing_left, environment, flagperf
+from faulty_flagperf import RUN, SITE, assert_nothing_left, environment, flagperf
+
+from flagperf.errors import FlagPerfError
+from flagperf.plan import plan_for_model
+from flagperf.plugins.installed import load_plugins
+from flagperf.spec import RunSpec
 
 HOOKS = (
     "flagperf_devices",
@@ -23,58 +30,68 @@ HOOKS = (
 )
 METHODS = ("models", "peaks", "unsupported", "tuning_folder", "command", "estimate")
 LISTING = ("models", "peaks", "tuning_folder")
-WAYS = ("raise", "base", "interrupt", "exit", "os_exit", "crash")
-OF_HOOKS = [*product(("import",), WAYS), *product(HOOKS, (*WAYS, "type")), ("import", "loop"), (HOOKS[0], "loop")]
-OF_METHODS = [*product(METHODS, (*WAYS, "type")), ("peaks", "loop"), ("command", "loop")]
 WORDS = {
     "raise": "ZeroDivisionError: the plugin's own words",
     "base": "OwnBase: the plugin's own words",
-    "interrupt": "raised KeyboardInterrupt",
     "exit": "SystemExit",
-    "os_exit": "ended the process (exit code 0)",
-    "crash": "ended the process (killed by SIGABRT)",
-    "loop": "did not return within 1 s",
 }
 
 
-def test_every_call_of_the_command_misbehaving_in_every_way(tmp_path: Path) -> None:
-    """All in one process: a new one for each would take most of the time."""
-    faults = [f"{call}:{way}" for call, way in [("", ""), *OF_HOOKS, *OF_METHODS]]
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("plan_with_faults.py")), *faults],
-        env=environment(FLAGPERF_PLUGIN_SECONDS="1"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    plans = {line["fault"]: line for line in map(json.loads, done.stdout.splitlines())}
-    assert list(plans) == faults
-    assert plans.pop(":") == {"fault": ":", "code": 0, "words": "", "problem": "", "others": []}
-    assert [found for found in plans.values() if not is_told(found)] == []
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[int, str, dict[str, str]]]:
+    """Of a fault: exit code and message of a plan, and the problem of each plugin that has one."""
+    monkeypatch.syspath_prepend(SITE)
+
+    def plan(fault: str) -> tuple[int, str, dict[str, str]]:
+        monkeypatch.setenv("FLAGPERF_FAULT", fault)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "flagperf_faulty"]:
+            monkeypatch.delitem(sys.modules, name)
+        plugins, code, words = load_plugins(), 0, ""
+        try:
+            plan_for_model(RunSpec("sleeper"), plugins, "F1")
+        except FlagPerfError as error:
+            code, words = error.exit_code, str(error)
+        return code, words, {status.name: status.problem for status in plugins.statuses() if status.problem}
+
+    return plan
 
 
-def is_told(found: dict[str, Any]) -> bool:
-    """A plugin that cannot be loaded or asked is listed and hurts no other. An error of its methods is its own, exit
-    code 3; where it cannot even list its models, the model is unknown (2), with that reason."""
-    call, _, way = found["fault"].partition(":")
-    if call == "import" or call in HOOKS:
-        begins = "cannot be imported: " if call == "import" else call
-        is_listed = found["problem"].startswith(begins) and WORDS.get(way, "object") in found["problem"]
-        return is_listed and not found["others"]
-    words = found["words"]
-    is_unlisted = call in LISTING and found["code"] == 2 and "no installed adapter knows it" in words
-    is_named = (
-        f"adapter flagperf-faulty 1.0 failed: {call if call != 'estimate' else 'flagperf_faulty:estimate'}" in words
-    )
-    return (is_unlisted or found["code"] == 3) and is_named and WORDS.get(way, "it gave object, not ") in words
+def test_a_plugin_in_order_has_no_problem(planned: Any) -> None:
+    assert planned("") == (0, "", {})
 
 
-@pytest.mark.parametrize("fault", ["import:os_exit", "flagperf_launchers:exit", "presence:os_exit", "presence:base"])
-def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("way", [*WORDS, "type"])
+def test_a_plugin_that_cannot_be_loaded_or_asked_is_listed_and_hurts_no_other(planned: Any, way: str) -> None:
+    for call in ("import", *HOOKS) if way in WORDS else HOOKS:
+        _, _, problems = planned(f"{call}:{way}")
+        assert list(problems) == ["faulty"], call
+        assert problems["faulty"].startswith("cannot be imported: " if call == "import" else call)
+        assert WORDS.get(way, "object") in problems["faulty"]
+
+
+@pytest.mark.parametrize(("call", "way"), list(product(METHODS, [*WORDS, "type"])))
+def test_an_error_of_a_method_is_the_plugins(planned: Any, call: str, way: str) -> None:
+    """Exit code 3. Where it cannot even list its models, the model is unknown (2), with that reason."""
+    code, words, problems = planned(f"{call}:{way}")
+    what = "flagperf_faulty:estimate" if call == "estimate" else call
+    assert f"adapter flagperf-faulty 1.0 failed: {what}: " in words
+    assert WORDS.get(way, "it gave object, not ") in words
+    assert code == (2 if call in LISTING else 3) and problems == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("import:os_exit", "to load it and to call its hooks ends the process (exit code 0)"),
+        ("flagperf_cases:crash", "to load it and to call its hooks ends the process (killed by SIGABRT)"),
+        ("flagperf_launchers:exit", "flagperf_launchers raised SystemExit"),
+        ("presence:os_exit", "its adapter flagperf-faulty 1.0 failed"),
+        ("presence:base", "OwnBase"),
+    ],
+)
+def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str, words: str) -> None:
     done = flagperf(tmp_path, "vendors", "list", fault=fault)
-    assert "flagperf-faulty 1.0" in done.stdout + done.stderr
+    assert "flagperf-faulty 1.0" in done.stdout + done.stderr and words in done.stdout + done.stderr
     assert "cpu" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert done.code == 3
@@ -105,7 +122,6 @@ def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault
     [
         ("raise", "raised ZeroDivisionError: the plugin's own words"),
         ("type", "raised TypeError: 'object' object is not iterable"),
-        ("os_exit", "ended the process (exit code 0)"),
     ],
 )
 def test_memory_probes_that_cannot_be_named_are_not_simply_absent(tmp_path: Path, way: str, words: str) -> None:
@@ -121,26 +137,48 @@ def test_memory_probes_that_cannot_be_named_are_not_simply_absent(tmp_path: Path
 
 
 def test_an_unknown_name_has_the_problem_of_the_plugin_that_may_have_had_it(tmp_path: Path) -> None:
-    """Also of a case whose hook ends the process, right after a call of the cluster: that is noticed in a fork."""
     (tmp_path / "site.toml").write_text("[clusters.faultysite]\n")
     failed = "(not every plugin could be asked: flagperf-faulty 1.0: "
     for fault, arguments in (
         ("flagperf_clusters:raise", ("--cluster", "faultysite")),
         ("flagperf_clusters:raise", ("--config", "site.toml")),
-        ("flagperf_cases:os_exit", ()),
+        ("flagperf_cases:raise", ()),
     ):
         done = flagperf(tmp_path, "plan", "sleeper", *arguments, fault=fault)
         assert done.code == 2 and f"{failed}{fault.partition(':')[0]} " in done.stderr, done
 
 
 def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:
-    done = flagperf(tmp_path, "devices", "--json", fault="import:os_exit")
+    done = flagperf(tmp_path, "devices", "--json", fault="import:exit")
     assert done.code == 3
     assert "faulty" not in [facts["vendor"] for facts in json.loads(done.stdout)]
-    assert "could not be asked: flagperf-faulty 1.0: cannot be imported: it ended the process" in done.stderr
+    assert "could not be asked: flagperf-faulty 1.0: cannot be imported: SystemExit" in done.stderr
 
 
-@pytest.mark.parametrize("way", ["raise", "exit", "os_exit", "type"])
+def test_a_plugin_that_ends_every_command_is_started_without(tmp_path: Path) -> None:
+    assert flagperf(tmp_path, "cases", "list", fault="import:os_exit").stdout == ""
+    done = flagperf(tmp_path, "devices", fault="import:os_exit", variables={"FLAGPERF_WITHOUT": "faulty"})
+    assert done.code == 0 and "cpu:0" in done.stdout and "faulty" not in done.stdout + done.stderr
+
+
+def test_a_plugin_that_hangs_is_named_with_the_way_on_and_the_line_where_it_is(tmp_path: Path) -> None:
+    """Ctrl-C ends the command."""
+    code = "from flagperf.plugins import loading; loading.NOTE_SECONDS = 0.1; from flagperf.cli import main; main()"
+    command = [sys.executable, "-c", code, "cases", "list"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment("import:loop"), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    told = ""
+    while "starts without it" not in told or "fault.py" not in told:
+        line = process.stderr.readline()
+        assert line, f"the command ended: {told}"
+        told += line
+    assert "flagperf: still importing flagperf-faulty 1.0; FLAGPERF_WITHOUT=faulty starts without it" in told
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("way", ["raise", "exit", "type"])
 @pytest.mark.parametrize("call", ["allocate", "agent_command"])
 def test_a_cluster_that_cannot_give_its_nodes_is_said_so(tmp_path: Path, call: str, way: str) -> None:
     done = flagperf(tmp_path, "plan", "sleeper", "--cluster", "faultysite", fault=f"{call}:{way}")
@@ -151,7 +189,7 @@ def test_a_cluster_that_cannot_give_its_nodes_is_said_so(tmp_path: Path, call: s
 @pytest.mark.parametrize(
     ("fault", "status", "words"),
     [
-        ("release:os_exit", "succeeded", "adapter flagperf-faulty 1.0 failed: release: SystemExit: os._exit(0)"),
+        ("release:exit", "succeeded", "adapter flagperf-faulty 1.0 failed: release: SystemExit: 0"),
         ("activate:type", "failed", "rank 0: AttributeError: 'object' object has no attribute 'torch_device'"),
     ],
 )

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from agent_scripts import ScriptAllocation, answering, channels
+from flagperf import version
 from flagperf.api import Node
 from flagperf.errors import BadInput, NodeFailed, PluginFailed
 from flagperf.fleet import Answers, explanations, fleet, open_fleet
 from flagperf.fleet.answers import combined
-from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, hello_line
 
-HELLO = hello_line(core_version())
-NOW = f"flagperf {core_version()}"
+HELLO = hello_line(version())
+NOW = f"flagperf {version()}"
 
 
 def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:

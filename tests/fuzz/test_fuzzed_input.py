@@ -57,8 +57,6 @@ fuzzed = settings(
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLAGPERF_RUNS_DIR", raising=False)
-    for module in ("guard", "trial"):  # the installed adapters come back: no fork for each of thousands of commands
-        monkeypatch.setattr(f"flagperf.plugins.{module}.try_out", lambda calls: [""] * len(calls))
     return tmp_path
 
 

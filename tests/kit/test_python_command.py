@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf import version
 from flagperf.kit import module_command
-from flagperf.plugins import core_version
 from flagperf.spec import hello_line
 from flagperf.spec.channel import Request, encode_line
 
 LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
 
-REQUEST = (hello_line(core_version()) + encode_line(Request("describe", msgspec.Raw(b"{}")))).decode()
+REQUEST = (hello_line(version()) + encode_line(Request("describe", msgspec.Raw(b"{}")))).decode()
 
 
 @pytest.fixture

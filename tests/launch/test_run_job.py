@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from agent_scripts import GREETING, ScriptAllocation, channels
+from flagperf import version
 from flagperf.api import Allocation, LaunchCommand, Node, Setting
 from flagperf.builtin.local import LocalAllocation
 from flagperf.errors import BundleFailed
@@ -21,7 +22,6 @@ from flagperf.fleet import fleet, open_fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.launch import supervision as launch_supervision
 from flagperf.messages import message, render
-from flagperf.plugins import core_version
 from flagperf.spec import (
     Failure,
     FilePart,
@@ -253,12 +253,12 @@ def test_an_agent_of_another_version_ends_the_run_with_both_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real agent, which refuses this command as well."""
-    monkeypatch.setattr(fleet_channel, "core_version", lambda: "9.8.7")
+    monkeypatch.setattr(fleet_channel, "version", lambda: "9.8.7")
     finished = FinishedJob(tmp_path, allocation=LocalAllocation(1))
     assert said(finished.ending) == (
         "failed",
-        f"node 0 (127.0.0.1) has flagperf {core_version()}, this command has flagperf 9.8.7: both need the same "
-        f"version; install flagperf==9.8.7 there, or flagperf=={core_version()} here",
+        f"node 0 (127.0.0.1) has flagperf {version()}, this command has flagperf 9.8.7: both need the same "
+        f"version; install flagperf==9.8.7 there, or flagperf=={version()} here",
     )
     assert b"the command that started it has flagperf 9.8.7" in finished.channels[0].errors
     assert not list((finished.bundle / "samples").iterdir())

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from flagperf.api import PRECISIONS, DeviceBackend
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.testing import shared_file
 
 ROWS = {

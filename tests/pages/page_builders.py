@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flagperf.pages.cards import installed_cards
 from flagperf.pages.lint import Known, LintedPage, lint_page
 from flagperf.pages.source import parse_page
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 
 COLUMNS = ("配置", "precision", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "acc", "mem")
 GENERAL = ("precision", "fix_hp", "mem", "e2e_time", "p_whole", "p_train", "p_core", "acc")

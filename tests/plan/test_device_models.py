@@ -11,7 +11,8 @@ from plan_builders import Backend, manifest
 
 from flagperf.errors import BadInput
 from flagperf.plan.device_models import KnownModel, find_model
-from flagperf.plugins import PluginStatus, Provided
+from flagperf.plugins.installed import Provided
+from flagperf.plugins.loading import PluginStatus
 from flagperf.spec import PublishedResult
 
 MODELS = """

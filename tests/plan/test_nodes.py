@@ -11,13 +11,14 @@ from plan_builders import node as node_facts
 from plan_builders import vendor
 
 from agent_scripts import ScriptAllocation, answering
+from flagperf import version
 from flagperf.api import Allocation, DataFile
 from flagperf.builtin.local import LocalAllocation
 from flagperf.errors import NodeFailed
 from flagperf.fleet import Fleet, open_fleet
 from flagperf.plan import nodes
 from flagperf.plan.nodes import check_nodes, describe_machine, describe_nodes, with_meeting_place
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import CheckAnswer, CheckRequest, NodeFacts, RendezvousAnswer
 from run_builders import minimal_job
 
@@ -51,7 +52,6 @@ def test_the_request_reaches_the_agent() -> None:
 
 def test_an_agent_that_never_answers_is_stopped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "DESCRIBE_SECONDS", 0.5)
-    monkeypatch.setattr(nodes, "trial_seconds", lambda: 0.0)
     with pytest.raises(NodeFailed, match=r"^node 0 \(host0\) did not answer `describe` in 0\.5 s$"):
         described(ScriptAllocation("rest()"))
 
@@ -107,7 +107,7 @@ def other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "flagperf-9.8.7.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: flagperf\nVersion: 9.8.7\n")
-    core_version()  # that of this process
+    version()  # that of this process
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
@@ -119,7 +119,7 @@ def test_an_agent_of_another_version_is_refused_with_both_versions_and_the_remed
     with open_fleet(LocalAllocation(1)) as fleet, pytest.raises(NodeFailed) as caught:
         ask(fleet)
     assert str(caught.value) == (
-        f"node 0 (127.0.0.1) has flagperf 9.8.7, this command has flagperf {core_version()}: both need the same "
-        f"version; install flagperf=={core_version()} there, or flagperf==9.8.7 here"
+        f"node 0 (127.0.0.1) has flagperf 9.8.7, this command has flagperf {version()}: both need the same "
+        f"version; install flagperf=={version()} there, or flagperf==9.8.7 here"
     )
     assert caught.value.exit_code == 3

@@ -14,7 +14,8 @@ from flagperf.errors import BadInput, MissingPart
 from flagperf.fleet.channel import node_name
 from flagperf.plan import UserFile, placement
 from flagperf.plan.placement import Placement, find_placement
-from flagperf.plugins import PluginStatus, Provided
+from flagperf.plugins.installed import Provided
+from flagperf.plugins.loading import PluginStatus
 from flagperf.spec import Environment, Fact, MissingRequirement, NodeFacts, RunSpec
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
@@ -45,7 +46,7 @@ class StandInPlugins:
     def device_backends(self) -> list[Provided]:
         return [Provided(backend, PluginStatus("p", "p", "1")) for backend in self._backends.values()]
 
-    def guarded_backend(self, word: str) -> DeviceBackend:
+    def checked_backend(self, word: str) -> DeviceBackend:
         return self._backends[word]
 
 

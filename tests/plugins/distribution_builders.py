@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
-
-from flagperf.plugins.distributions import EntryPoint, entry_points
 
 HEADER = """
 from flagperf.api import Activation, CaseReference, Device, DeviceBackend, Presence
@@ -50,8 +49,7 @@ class Site:
         distribution: str,
         source: str,
         *,
-        entry_points: Sequence[str] = (),
-        requires: Sequence[str] = (),
+        entry_points: Sequence[str] | None = None,
         version: str = "1.0",
     ) -> Site:
         """The module is called like the distribution, and so is its one entry point unless others are given."""
@@ -59,11 +57,10 @@ class Site:
         (self.folder / f"{module}.py").write_text(source)
         info = self.folder / f"{module}-{version}.dist-info"
         info.mkdir()
-        required = "".join(f"Requires-Dist: {text}\n" for text in requires)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n{required}\n")
-        lines = entry_points or [f"{module} = {module}"]
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n\n")
+        lines = [f"{module} = {module}"] if entry_points is None else entry_points
         (info / "entry_points.txt").write_text("\n".join(["[flagperf]", *lines, ""]))
         return self
 
     def entry_points(self) -> list[EntryPoint]:
-        return entry_points("flagperf", [str(self.folder)])
+        return [each for found in distributions(path=[str(self.folder)]) for each in found.entry_points]

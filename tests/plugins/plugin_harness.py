@@ -1,4 +1,4 @@
-"""The command line beside the dummies of tests/dummies, which pip has installed for real."""
+"""The command line beside plugins that are installed in a folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ class FlagPerf:
     """flagperf("plan", "toy", state="present"). The same question is asked once: commands that only look do not change
     what the next one sees."""
 
-    def __init__(self, plugins_folder: Path, directory: Path) -> None:
-        self._plugins_folder = plugins_folder
+    def __init__(self, folders: Sequence[Path], directory: Path) -> None:
+        self._path = os.pathsep.join(map(str, folders))
         self._directory = directory
         self._run = functools.cache(self._start)
 
@@ -49,7 +50,7 @@ class FlagPerf:
         variables: tuple[tuple[str, str], ...],
     ) -> Ended:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGPERF_", "ACME_"))}
-        environ = {**inherited, "PYTHONPATH": str(self._plugins_folder), "ACME_STATE": state, **dict(variables)}
+        environ = {**inherited, "PYTHONPATH": self._path, "ACME_STATE": state, **dict(variables)}
         code = "from flagperf.cli import main; main()"
         if adapter_seconds is not None:
             code = f"from flagperf.plan import nodes; nodes.ADAPTER_SECONDS = {adapter_seconds}; {code}"
@@ -65,10 +66,8 @@ class FlagPerf:
         return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def install_dummies(folder: Path, *names: str) -> Path:
+def install_dummies(folder: Path, *packages: Path) -> Path:
     """In one call: most of the time goes into starting pip and its build processes."""
-    chosen = [DUMMIES / name for name in names] or sorted(path.parent for path in DUMMIES.glob("*/pyproject.toml"))
-    distributions = [str(path) for path in chosen]
     done = subprocess.run(
         [
             sys.executable,
@@ -83,7 +82,7 @@ def install_dummies(folder: Path, *names: str) -> Path:
             "--no-compile",
             "--target",
             str(folder),
-            *distributions,
+            *map(str, packages),
         ],
         capture_output=True,
         text=True,

@@ -15,16 +15,9 @@ from agent_scripts import ScriptAllocation
 from flagperf.api import Allocation, Cluster
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.plan import reach_nodes
-from flagperf.plugins import Plugins
-from flagperf.plugins.cluster_answers import cluster_options
-from flagperf.plugins.load import load_entry_points
+from flagperf.plugins.installed import Plugins, cluster_options
+from flagperf.plugins.loading import load_entry_points
 from flagperf.spec import RunSpec
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.syspath_prepend(tmp_path)
-    return Site(tmp_path)
 
 
 def load(site: Site) -> Plugins:

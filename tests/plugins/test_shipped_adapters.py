@@ -36,7 +36,7 @@ def lumen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH with the adapter, and beside it its tests."""
     folder = tmp_path_factory.mktemp("shipped")
     shutil.copytree(LUMEN, folder / "package")
-    return install_dummies(folder / "site", str(folder / "package"))
+    return install_dummies(folder / "site", folder / "package")
 
 
 def python(site: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def python(site: Path, module: str, *arguments: str) -> subprocess.CompletedProc
 def test_it_was_written_for_an_earlier_contract_and_is_listed_without_a_problem(lumen: Path, tmp_path: Path) -> None:
     declared = (LUMEN / "src" / "flagperf_lumen" / "__init__.py").read_text()
     assert "FLAGPERF_HOOK_API = 1\n" in declared and hookspecs.MIN_HOOK_API <= 1 < hookspecs.HOOK_API
-    listed = FlagPerf(lumen, tmp_path)("vendors", "list", "--json").json
+    listed = FlagPerf([lumen], tmp_path)("vendors", "list", "--json").json
     assert [plugin["problem"] for plugin in listed["plugins"] if plugin["name"] == "lumen"] == [""]
     assert "lumen" in [vendor["vendor"] for vendor in listed["vendors"]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from plugin_harness import FlagPerf
 
 GIB = 1 << 30
@@ -51,11 +50,6 @@ def test_an_adapter_that_raises_stops_with_its_words_and_the_way_on(flagperf: Fl
     assert "--vendor cpu" in ended.stderr
 
 
-@pytest.mark.parametrize("state", ["partial", "raise"])
-def test_the_way_on_works(flagperf: FlagPerf, state: str) -> None:
-    assert planned(flagperf, "--vendor", "cpu", state=state)["job"]["vendor"] == "cpu"
-
-
 def test_an_absent_vendor_that_is_asked_for_says_what_was_looked_for(flagperf: FlagPerf) -> None:
     ended = flagperf("plan", "toy", "--vendor", "acme", state="absent")
     assert ended.returncode == 2
@@ -72,12 +66,6 @@ def test_an_unknown_vendor_comes_with_near_matches_and_what_brings_another(flagp
 
 def test_an_alias_means_the_vendor(flagperf: FlagPerf) -> None:
     assert planned(flagperf, "--vendor", "AcmeCorp", state="present")["job"]["vendor"] == "acme"
-
-
-def test_a_refused_claimant_is_not_a_vendor(crowded: FlagPerf) -> None:
-    ended = crowded("plan", "toy", "--vendor", "disputed")
-    assert ended.returncode == 2
-    assert "unknown vendor 'disputed'" in ended.stderr and "claimant" in ended.stderr
 
 
 def test_several_nodes_on_one_machine_would_use_the_same_cards_twice(flagperf: FlagPerf) -> None:

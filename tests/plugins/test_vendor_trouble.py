@@ -27,12 +27,7 @@ def test_a_tool_that_never_answers_and_holds_our_pipe_is_no_hang_either(flagperf
     assert "cpu:0" in ended.stdout
 
 
-def test_the_command_that_the_message_points_to_lists_the_adapters(flagperf: FlagPerf) -> None:
-    ended = flagperf("vendors", "list", state="hang", adapter_seconds=1)
-    assert "flagperf-acme 1.2.3" in ended.stdout + ended.stderr
-
-
-@pytest.mark.parametrize("state", ["hang", "crash", "nonsense"])
+@pytest.mark.parametrize("state", ["hang", "crash", "partial"])
 def test_the_cpu_can_be_used_beside_an_adapter_that_cannot(flagperf: FlagPerf, state: str) -> None:
     ended = flagperf("plan", "toy", "--vendor", "cpu", "--json", state=state, adapter_seconds=4)
     assert ended.returncode == 0, ended.stderr
@@ -56,12 +51,7 @@ def test_an_answer_that_the_contract_does_not_know_is_the_adapters_error(flagper
     assert "perhaps" in facts["error"]
 
 
-def test_an_adapter_that_raises_is_listed_with_its_words(flagperf: FlagPerf) -> None:
-    facts = acme_in(flagperf("vendors", "list", "--json", state="raise"))
-    assert facts["error"] == "its adapter flagperf-acme 1.2.3 failed: OSError: acmectl: firmware 3 is too old"
-
-
-@pytest.mark.parametrize(("state", "code"), [("raise", 3), ("crash", 3), ("present", 0), ("absent", 0)])
+@pytest.mark.parametrize(("state", "code"), [("raise", 3), ("absent", 0)])
 def test_an_adapter_that_fails_is_in_the_exit_code_after_everything_is_listed(
     flagperf: FlagPerf, state: str, code: int
 ) -> None:

@@ -6,7 +6,7 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import Metric
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import Manifest
 from flagperf.store.run import RecordedRun
 

@@ -11,7 +11,7 @@ from report_parsing import LANGUAGES, performance, tables, unpadded
 from flagperf.api import DataFile, Peak, precision
 from flagperf.errors import BadInput
 from flagperf.messages import message
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report import page
 
 ROOT = Path(__file__).parents[2]

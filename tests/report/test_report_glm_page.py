@@ -9,7 +9,7 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, performance, tables
 
 from flagperf.api import DataFile, Peak, precision
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report import page
 from flagperf.store.run import Ending
 

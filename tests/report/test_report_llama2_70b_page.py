@@ -10,7 +10,7 @@ from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, 
 
 from flagperf.api import DataFile, Peak, precision
 from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report import page, run_report, to_json, to_terminal
 
 ROOT = Path(__file__).parents[2]

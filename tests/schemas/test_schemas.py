@@ -18,7 +18,7 @@ from flagperf.cli.vendors_new import write_adapter
 from flagperf.errors import BadInput
 from flagperf.events.files import read_events
 from flagperf.events.schema import EVENT_SCHEMA
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.schemas import SCHEMAS, make_schema
 from flagperf.spec import read_toml
 from flagperf.store.bundle import read_bundle

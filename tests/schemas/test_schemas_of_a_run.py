@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.schemas import make_schema
 
 pytestmark = pytest.mark.run

@@ -12,7 +12,7 @@ import pytest
 from flagperf.errors import BadInput
 from flagperf.metrics import LOSS_ALIGNED
 from flagperf.metrics.registry import vocabulary
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report.sections.columns import COLUMNS
 from flagperf.report.sections.rows import ROWS
 from flagperf.report.sections.strategies import STRATEGIES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import PublishedResult
 from flagperf.spec.published_names import find_published, published_name, published_names
 

@@ -64,4 +64,4 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def install_nova(folder: Path) -> None:
-    install_dummies(folder, str(HERE / "nova"))
+    install_dummies(folder, HERE / "nova")

@@ -1,6 +1,7 @@
 """`serve` is what a command starts on each node, `probe` what a run starts beside its workers, `sweep` what a command
 starts on its own machine after an agent there was lost.
 
+PLUGINS are those that the command starts without (FLAGPERF_WITHOUT), also on other machines.
 The first line in each direction is a hello with the flagperf version (`flagperf.spec.hello`): a command of another
 version is refused before its request is decoded.
 """
@@ -15,19 +16,20 @@ import socket
 import sys
 from typing import IO
 
+from flagperf import version
 from flagperf.errors import FlagPerfError
-from flagperf.plugins import core_version
-from flagperf.plugins.trial import allow_own_threads
+from flagperf.plugins.loading import WITHOUT
 from flagperf.spec import check_hello, hello_line
 
 MODES = ("serve", "probe", "sweep")
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in MODES:
-        print(f"usage: python -m flagperf.agent {'|'.join(MODES)}  (requests come on stdin)", file=sys.stderr)
+    if len(arguments) not in (1, 2) or arguments[0] not in MODES:
+        print(f"usage: python -m flagperf.agent {'|'.join(MODES)} [PLUGINS]  (requests come on stdin)", file=sys.stderr)
         return 2
-    allow_own_threads()
+    if len(arguments) == 2:
+        os.environ[WITHOUT] = arguments[1]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some callers do, no child would have an exit code
     # Whatever a vendor's library prints goes to stderr: stdout carries our answer alone.
     answer = os.fdopen(os.dup(1), "wb")
@@ -45,10 +47,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _exchange_hellos(stdin: io.FileIO, answer: IO[bytes]) -> None:
-    answer.write(hello_line(core_version()))
+    answer.write(hello_line(version()))
     answer.flush()
     own = f"this agent on {socket.gethostname()}"
-    check_hello(stdin.readline(), other="the command that started it", own=own, own_version=core_version())
+    check_hello(stdin.readline(), other="the command that started it", own=own, own_version=version())
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from flagperf.api import Device, DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.kit import memory_limit_bytes, memory_used_bytes
 from flagperf.kit.process_tree import die_with_parent
-from flagperf.plugins import Plugins, Provided
-from flagperf.plugins.trial import set_apart
+from flagperf.plugins.installed import Plugins, Provided
 from flagperf.spec import VendorFacts
 from flagperf.units import exit_status
 
@@ -79,7 +78,6 @@ def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) ->
     try:
         os.setsid()
         die_with_parent()
-        set_apart()
         for stream in (1, 2):
             os.dup2(errors.fileno(), stream)
         with os.fdopen(writing, "wb") as answer:

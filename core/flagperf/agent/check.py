@@ -11,7 +11,7 @@ import msgspec
 
 from flagperf.api import CheckFiles, DataFile
 from flagperf.errors import BadInput
-from flagperf.plugins.guard import typed
+from flagperf.plugins.loading import typed
 from flagperf.spec import CheckAnswer, CheckRequest
 
 

@@ -15,8 +15,8 @@ from flagperf.agent.environment import capture_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Machine
 from flagperf.kit import allowed_cores
-from flagperf.plugins import Plugins, Provided, load_plugins
-from flagperf.plugins.load import OWN_DISTRIBUTION
+from flagperf.plugins.installed import Plugins, Provided, load_plugins
+from flagperf.plugins.loading import OWN_DISTRIBUTION
 from flagperf.spec import DescribeRequest, Fact, MissingRequirement, NodeFacts, VendorFacts
 
 PACKAGES = (
@@ -33,7 +33,6 @@ def main(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> NodeFacts:
     backends = plugins.device_backends()
-    plugins.call_adapter_hooks(request.with_memory)
     visibility = [name for given in backends for name in given.value.visibility_variables]
     packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
     asked = [given for given in backends if request.vendor in (None, given.value.vendor)]

@@ -17,7 +17,7 @@ from flagperf.agent.describe import describe
 from flagperf.agent.rendezvous import address_of, free_port, interface_to, own_address_to
 from flagperf.agent.simulation import node_machine
 from flagperf.errors import NodeFailed
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import InspectRequest, NodeState
 
 RDMA_FOLDER = Path("/sys/class/infiniband")

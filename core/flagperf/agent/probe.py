@@ -34,8 +34,8 @@ from flagperf.events import (
 )
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import Message, message
-from flagperf.plugins import load_plugins
-from flagperf.plugins.guard import typed
+from flagperf.plugins.installed import load_plugins
+from flagperf.plugins.loading import typed
 from flagperf.spec import ProbeRequest
 
 MAX_COST = 0.008
@@ -71,7 +71,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
     die_with_parent(signal.SIGKILL)  # it may be stuck in a call of the vendor's library when the agent is killed
     request = msgspec.json.decode(stdin.readline(), type=ProbeRequest)
     try:
-        probes = load_plugins(request.plugins, trial=True).memory_probes(request.vendor)
+        probes = load_plugins(request.plugins).memory_probes(request.vendor)
     except PluginFailed as error:
         return _give_up(request, message("tool.words", words=str(error)))
     choice = choose_probe(probes, node_machine())

@@ -19,12 +19,12 @@ from typing import IO
 
 import msgspec
 
+from flagperf import version
 from flagperf.agent.exit_message import exit_message
 from flagperf.agent.processes import MARKER, kill_marked
 from flagperf.events import EventWriter, ProbeFailed
 from flagperf.kit import module_command
 from flagperf.messages import Message, message
-from flagperf.plugins import core_version
 from flagperf.spec import ProbeRequest, hello_line
 
 READY_SECONDS = 60.0
@@ -59,7 +59,7 @@ class ProbeProcess:
                 stderr=output,
                 env={**os.environ, MARKER: marker},
             )
-        self._send(hello_line(core_version()) + msgspec.json.encode(request))
+        self._send(hello_line(version()) + msgspec.json.encode(request))
 
     @property
     def pid(self) -> int:

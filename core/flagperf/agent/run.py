@@ -32,7 +32,7 @@ from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.kit.host_limits import oom_kills
 from flagperf.kit.process_tree import die_with_parent
 from flagperf.messages import message
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import (
     WORKER_MODULE,
     AgentMessage,

@@ -13,25 +13,51 @@ from flagperf.cli.output import echo, echo_message, echo_text
 from flagperf.errors import FlagPerfError
 
 COMMANDS = {
-    "cases": "flagperf.cli.cases:cases",
-    "vendors": "flagperf.cli.vendors:vendors",
-    "devices": "flagperf.cli.devices:devices",
-    "nodes": "flagperf.cli.nodes:nodes",
-    "env": "flagperf.cli.env:env",
-    "data": "flagperf.cli.data:data",
-    "plan": "flagperf.cli.plan:plan",
-    "run": "flagperf.cli.run:run",
-    "runs": "flagperf.cli.runs:runs",
-    "report": "flagperf.cli.report:report",
-    "compare": "flagperf.cli.compare:compare",
-    "align": "flagperf.cli.align:align",
-    "pages": "flagperf.cli.pages:pages",
-    "import": "flagperf.cli.import_pages:import_pages",
-    "site": "flagperf.cli.site:site",
-    "export": "flagperf.cli.export:export",
-    "schema": "flagperf.cli.schema:schema",
-    "completion": "flagperf.cli.completion:completion",
+    "cases": ("flagperf.cli.cases:cases", "List and show the installed benchmark cases."),
+    "vendors": ("flagperf.cli.vendors:vendors", "List, write and check vendor adapters."),
+    "devices": (
+        "flagperf.cli.devices:devices",
+        "List the devices of this machine, of all vendors, with their current memory use.",
+    ),
+    "nodes": ("flagperf.cli.nodes:nodes", "Check the nodes of a cluster."),
+    "env": (
+        "flagperf.cli.env:env",
+        "Show the environment as result pages list it: machine, cards, CPU, network, OS, kernel, driver, framework.",
+    ),
+    "data": ("flagperf.cli.data:data", "Check folders of real data before a run."),
+    "plan": (
+        "flagperf.cli.plan:plan",
+        "Show what a run would do, without starting it: values and their layers, commands, environment.",
+    ),
+    "run": ("flagperf.cli.run:run", "Run a case and record it in a bundle, from which every metric can be recomputed."),
+    "runs": ("flagperf.cli.runs:runs", "List, watch, show, label, remove, verify, sign and pass on runs."),
+    "report": (
+        "flagperf.cli.report:report",
+        "Print runs for the terminal, as a result page in Markdown, as a page with charts in HTML, as JSON, "
+        "or their measured rows as CSV.",
+    ),
+    "compare": ("flagperf.cli.compare:compare", "Compare runs or groups of runs, of any vendor, side by side."),
+    "align": ("flagperf.cli.align:align", "Check whether the loss of RUN follows that of REFERENCE, step by step."),
+    "pages": ("flagperf.cli.pages:pages", "Check published result pages."),
+    "import": (
+        "flagperf.cli.import_pages:import_pages",
+        "Import published pages as reference results, which reports then show beside runs of the same case.",
+    ),
+    "site": (
+        "flagperf.cli.site:site",
+        "Show runs as a leaderboard: static pages in the folder OUT, to open from a disk or to put on a web server.",
+    ),
+    "export": ("flagperf.cli.export:export", "Export runs for other programs, unrounded."),
+    "schema": (
+        "flagperf.cli.schema:schema",
+        "Print the JSON schema of a file (draft 2020-12), for editors and validators.",
+    ),
+    "completion": (
+        "flagperf.cli.completion:completion",
+        'Print a completion script for your shell, to be used as: eval "$(flagperf completion bash)".',
+    ),
 }
+"""Name -> where it is, and its line in the help, which is not to import all of them."""
 
 
 class LazyGroup(CommandGroup):
@@ -41,16 +67,19 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        return COMMANDS[name][1]
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from flagperf.plugins import core_version
+        from flagperf import version
 
-        echo(f"flagperf {core_version()}")
+        echo(f"flagperf {version()}")
         ctx.exit()
 
 
@@ -69,6 +98,9 @@ def cli() -> None:
     Exit codes: 0 succeeded; 1 a bug in flagperf; 2 bad input; 3 failed; 4 out of memory; 5 timed out; 6 unsupported;
     7 target missed, not aligned or findings; 8 does not fit; 9 a limit of `compare --fail-if` is broken;
     130 interrupted.
+
+    FLAGPERF_WITHOUT=acme,other starts without these plugins, for one that hangs or ends the command; `vendors list`
+    finds it.
     """
 
 

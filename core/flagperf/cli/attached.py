@@ -26,7 +26,7 @@ from flagperf.cli.output import echo_message, echo_text
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, BundleInUse, NodeFailed, ToolFailed
 from flagperf.files import read_regular
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.store.paths import DETACHED, DETACHED_END, PARENT_EVENTS, node_samples, rank_events
 
 POLL_SECONDS = 1.0

@@ -12,7 +12,8 @@ from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_case
 from flagperf.cli.groups import CommandGroup
 from flagperf.cli.options import common, echo_json, note
-from flagperf.plugins import Case, load_plugins
+from flagperf.plugins.installed import Case, load_plugins
+from flagperf.plugins.loading import ask
 
 
 @click.group(cls=CommandGroup)
@@ -58,8 +59,6 @@ def _contents(case: Case) -> dict[str, list[dict[str, str]]]:
     reference = case.manifest.listing
     if reference is None:
         return {}
-    from flagperf.plugins.guard import ask  # not at the top: `cases list` calls nothing
-
     module, _, name = reference.partition(":")
 
     def call() -> dict[str, list[dict[str, str]]]:

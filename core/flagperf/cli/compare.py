@@ -156,7 +156,7 @@ def _refuse_simulated(sides: Sequence[Side], allowed: bool) -> None:
 
 
 def _installed_cases() -> Iterable[Manifest]:
-    from flagperf.plugins import load_plugins
+    from flagperf.plugins.installed import load_plugins
 
     return [case.manifest for case in load_plugins().complete_cases().values()]
 

@@ -110,7 +110,7 @@ def complete_folder(_ctx: click.Context, _parameter: click.Parameter, incomplete
 
 
 def _plugins() -> Any:
-    from flagperf.plugins import load_plugins
+    from flagperf.plugins.installed import load_plugins
 
     return load_plugins()
 

@@ -15,7 +15,7 @@ from flagperf.cli.options import RunRequestCommand, common, config_option, echo_
 from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput
 from flagperf.plan.data_check import DataCheck, NeededFile, check_data
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import NeededData, RunSpec
 from flagperf.units import count, mebibytes
 

@@ -21,8 +21,7 @@ from flagperf.errors import BadInput, BundleInUse, FlagPerfError, NodeFailed
 from flagperf.files import read_regular, write_atomically
 from flagperf.plan.reach import given_cluster_options
 from flagperf.plan.userfile import read_user_file
-from flagperf.plugins import Plugins
-from flagperf.plugins.cluster_answers import cluster_options
+from flagperf.plugins.installed import Plugins, cluster_options
 from flagperf.spec import RunSpec
 from flagperf.store.alive import Begun
 from flagperf.store.paths import DETACHED, DETACHED_END, DETACHED_RUN, RUN_FILE

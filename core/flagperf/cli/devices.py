@@ -8,7 +8,7 @@ from flagperf.api import Device, Reading
 from flagperf.cli.columns import echo_columns
 from flagperf.cli.options import common, echo_json, exit_code_of, note
 from flagperf.plan import describe_finding, describe_machine
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import VendorFacts
 from flagperf.units import memory_cell
 

@@ -12,7 +12,7 @@ from flagperf.cli.options import common, echo_json
 from flagperf.cli.output import echo
 from flagperf.errors import MissingPart
 from flagperf.plan import describe_machine, read_user_file, with_stated_environment
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import Fact, NodeFacts
 
 

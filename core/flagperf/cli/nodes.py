@@ -16,7 +16,7 @@ from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import NodeFailed
 from flagperf.launch import raise_on_signals
 from flagperf.plan import CheckedNode, NodesReport, check_nodes_of, count_nodes, reach_nodes
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import RunSpec
 
 FEW_NODES = 20

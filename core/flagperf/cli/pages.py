@@ -64,7 +64,7 @@ def installed(case: str | None) -> Known:
     """What pages are compared with. Raises BadInput for a case that is not installed."""
     from flagperf.pages.cards import installed_cards
     from flagperf.pages.lint import Known
-    from flagperf.plugins import load_plugins
+    from flagperf.plugins.installed import load_plugins
 
     plugins = load_plugins()
     if case is not None:

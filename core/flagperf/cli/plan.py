@@ -16,7 +16,7 @@ from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run
 from flagperf.cli.output import echo, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model, reach_nodes
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.spec import Job, NodeFacts, Resolved, flatten
 from flagperf.store.listing import runs_directory
 from flagperf.units import gib, percent, setting

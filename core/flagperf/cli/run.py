@@ -40,7 +40,7 @@ from flagperf.plan import (
     reach_nodes,
     refuse_equal,
 )
-from flagperf.plugins import Plugins, load_plugins
+from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.report import run_report, to_json
 from flagperf.run import execute
 from flagperf.spec import RunSpec

@@ -12,7 +12,7 @@ from flagperf.errors import unknown_name
 from flagperf.store.run_line import STATUSES, Headline, RunLine
 
 if TYPE_CHECKING:
-    from flagperf.plugins import Plugins
+    from flagperf.plugins.installed import Plugins
 
 NOTE_CHARACTERS = 40
 
@@ -57,7 +57,7 @@ def _check(
     missing = [word for word in words if word not in found]
     if not missing:
         return
-    from flagperf.plugins import load_plugins  # not at the top: few lists need it
+    from flagperf.plugins.installed import load_plugins  # not at the top: few lists need it
 
     known = {*filter(None, found), *installed(load_plugins())}
     for word in missing:

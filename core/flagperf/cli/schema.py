@@ -8,7 +8,7 @@ from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_case, complete_schema
 from flagperf.cli.options import common, echo_json
 from flagperf.errors import BadInput
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.schemas import SCHEMAS, make_schema
 
 

@@ -90,7 +90,7 @@ def _named(word: str, directory: Path) -> list[Path]:
 
 
 def _installed_cases() -> Mapping[str, Manifest]:
-    from flagperf.plugins import load_plugins
+    from flagperf.plugins.installed import load_plugins
 
     return {name: case.manifest for name, case in load_plugins().complete_cases().items()}
 

@@ -12,7 +12,8 @@ from flagperf.cli.options import common, echo_json, exit_code_of, note
 from flagperf.cli.vendors_check import check_vendor
 from flagperf.cli.vendors_new import new_vendor
 from flagperf.plan import describe_finding, describe_machine
-from flagperf.plugins import ADAPTER_PREFIX, PluginStatus, load_plugins
+from flagperf.plugins.loading import ADAPTER_PREFIX, PluginStatus
+from flagperf.plugins.trial import load_tried_plugins
 from flagperf.spec import VendorFacts
 
 
@@ -26,7 +27,7 @@ def vendors() -> None:
 def list_vendors(as_json: bool) -> int:
     """List all adapters, each with what it found on this machine or why it is not used. The exit code is 3 if one of
     them failed."""
-    plugins = load_plugins()
+    plugins = load_tried_plugins()
     statuses = plugins.statuses()
     found = describe_machine(plugins).vendors
     code = exit_code_of(found, [*plugins.broken_adapters(), *plugins.adapters_without_probes()])

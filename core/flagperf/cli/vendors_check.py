@@ -20,7 +20,8 @@ from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.kit import module_command
 from flagperf.plan import describe_finding, describe_machine
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import Plugins
+from flagperf.plugins.trial import load_tried_plugins
 from flagperf.spec import VendorFacts
 
 SUITES = "flagperf.testing.installed"
@@ -66,10 +67,11 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     Without --tests, what needs simulated cards or recorded outputs is skipped: only the adapter's own tests have them.
     The last line counts what passed and what was skipped.
     """
-    vendor = load_plugins().vendor_word(name)
+    plugins = load_tried_plugins()
+    vendor = plugins.vendor_word(name)
     if tests is not None and not is_folder(Path(tests)):
         raise BadInput(f"--tests {tests} is not a folder")
-    whose = _cards(vendor).shown_vendor if hardware else vendor
+    whose = _cards(vendor, plugins).shown_vendor if hardware else vendor
     results = [_run_tier(vendor, "offline", tests)]
     results += [_run_tier(vendor, "hardware", tests)] if hardware else []
     if as_json:
@@ -79,8 +81,7 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     return FAILED if any(result.failures for result in results) else 0
 
 
-def _cards(vendor: str) -> VendorFacts:
-    plugins = load_plugins()
+def _cards(vendor: str, plugins: Plugins) -> VendorFacts:
     found = describe_machine(plugins).vendors
     facts = next(facts for facts in found if facts.vendor == vendor)
     if not facts.devices:

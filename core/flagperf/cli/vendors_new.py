@@ -12,12 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from flagperf import version
 from flagperf.cli.options import common, echo_json, note
 from flagperf.cli.output import echo_path
 from flagperf.commands import pip_command
 from flagperf.errors import BadInput
 from flagperf.files import exists, is_folder
-from flagperf.plugins import core_version, load_plugins
+from flagperf.plugins.installed import load_plugins
 
 TEMPLATE = Path(__file__).parents[1] / "testing" / "new_vendor"
 TUNED = ("distilbert",)
@@ -68,7 +69,7 @@ def write_adapter(name: str, target: Path) -> list[str]:
 
 
 def _write_files(name: str, root: Path) -> list[str]:
-    words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": core_version()}
+    words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": version()}
     written = []
     for source in sorted(TEMPLATE.rglob("*.txt")):
         place = str(source.relative_to(TEMPLATE).with_suffix("")).replace("src/", f"src/flagperf_{name}/")

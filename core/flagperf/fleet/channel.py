@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from flagperf import version
 from flagperf.api import Node
 from flagperf.errors import NodeFailed
 from flagperf.messages import Message
-from flagperf.plugins import core_version
 from flagperf.spec import VersionMismatch, check_hello, hello_line
 from flagperf.spec.channel import AgentLine, ChannelLine, Data, encode_line
 from flagperf.units import exit_status
@@ -46,7 +46,7 @@ class Channel:
         self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""
         self.errors = b""
-        self._waiting = bytearray(hello_line(core_version()))
+        self._waiting = bytearray(hello_line(version()))
         self._received = bytearray()
         self._payload_bytes = 0
         self.process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Channel:
 
     def _check(self, line: bytes) -> None:
         try:
-            check_hello(line, other=self.name, own="this command", own_version=core_version())
+            check_hello(line, other=self.name, own="this command", own_version=version())
         except VersionMismatch as error:
             self.refusal = error.message
             raise

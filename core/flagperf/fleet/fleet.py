@@ -7,6 +7,7 @@ then takes what arrives (`poll`) as it comes.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import selectors
 import sys
@@ -23,6 +24,7 @@ from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
 from flagperf.fleet.explanations import Explanations
 from flagperf.kit import module_command
 from flagperf.messages import Message
+from flagperf.plugins.loading import WITHOUT
 from flagperf.spec import VersionMismatch
 from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS, Beat, ChannelLine, Ended, Leaving, Request, Stop
 from flagperf.units import exit_status
@@ -79,7 +81,8 @@ class Fleet:
 
     def command(self, index: int) -> list[str]:
         """What reaches a node's agent; a person can paste it."""
-        command = (*module_command(self.python(index), "flagperf.agent"), "serve")
+        without = os.environ.get(WITHOUT)
+        command = (*module_command(self.python(index), "flagperf.agent"), "serve", *([without] if without else []))
         wrapped = command if self._wrapping is None else self._wrapping.command(index, command)
         return list(self.allocation.agent_command(self.nodes[index], list(wrapped)))
 

@@ -17,6 +17,7 @@ from typing import cast
 
 import msgspec
 
+from flagperf import version
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EVENT_SCHEMA, Event, EventWriter, RunEnded, RunStarted, read_events, this_clock
 from flagperf.fleet import Fleet
@@ -25,7 +26,6 @@ from flagperf.launch.parts import BundleParts
 from flagperf.launch.signals import CTRL_C, ignore_signals
 from flagperf.launch.supervision import OnProgress, Supervision
 from flagperf.messages import Message, message
-from flagperf.plugins import core_version
 from flagperf.spec import Failure, Job, hello_line, work_orders
 from flagperf.store.alive import is_held, this_pid_namespace
 from flagperf.store.bundle import environment_fingerprint, planned_fields, writing
@@ -81,7 +81,7 @@ def _sweep(run_id: str, index: int) -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):  # the run has an ending all the same
         subprocess.run(
             [*module_command(sys.executable, "flagperf.agent"), "sweep"],
-            input=hello_line(core_version()) + msgspec.json.encode(share) + b"\n",
+            input=hello_line(version()) + msgspec.json.encode(share) + b"\n",
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=SWEEP_SECONDS,

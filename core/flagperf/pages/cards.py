@@ -10,7 +10,7 @@ import msgspec
 from flagperf.pages.source import SourcePage
 from flagperf.pages.words import named, words
 from flagperf.plan.device_models import KnownModel, known_models
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import PublishedResult
 from flagperf.units import GIB
 

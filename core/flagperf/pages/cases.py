@@ -49,7 +49,7 @@ def published_values(manifest: Manifest, cards: Sequence[Card], nodes: int, devi
         found |= dict(flatten(profile.values))
     for card in cards:
         if card.known is not None:
-            backend: DeviceBackend = card.known.given.guarded(DeviceBackend)
+            backend: DeviceBackend = card.known.given.checked(DeviceBackend)
             folder = backend.tuning_folder()
             tuning = find_tuning(folder, manifest.name, card.known.name, nodes, devices, "standard")
             found |= dict(flatten(tuning.values)) if tuning else {}

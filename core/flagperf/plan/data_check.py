@@ -19,7 +19,7 @@ from flagperf.plan.parallel import fit_layout, least_devices
 from flagperf.plan.reach import reach_nodes
 from flagperf.plan.settings import published_profile, resolve_values
 from flagperf.plan.userfile import case_file
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import CheckAnswer, CheckRequest, Manifest, NeededData, RunSpec, flatten, with_values
 
 MAX_HASHED_BYTES = 1 << 30

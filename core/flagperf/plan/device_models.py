@@ -10,7 +10,7 @@ import msgspec
 from flagperf.api import CardModel, DeviceBackend, Peak
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.plan.tuning import tuned_models
-from flagperf.plugins import Plugins, Provided
+from flagperf.plugins.installed import Plugins, Provided
 from flagperf.spec import PublishedResult
 from flagperf.units import GIB
 
@@ -83,7 +83,7 @@ def known_models(plugins: Plugins, word: str | None) -> tuple[list[KnownModel], 
 
 
 def _of(given: Provided) -> list[KnownModel]:
-    backend: DeviceBackend = given.guarded(DeviceBackend)
+    backend: DeviceBackend = given.checked(DeviceBackend)
     models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
     _check_patterns(given, models.values())
     names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])

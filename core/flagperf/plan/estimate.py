@@ -7,8 +7,8 @@ import importlib
 import msgspec
 
 from flagperf.api import EstimateMemory
-from flagperf.plugins import Case
-from flagperf.plugins.guard import ask
+from flagperf.plugins.installed import Case
+from flagperf.plugins.loading import ask
 from flagperf.spec import Resolved
 
 

@@ -15,7 +15,7 @@ from flagperf.plan.recording import recording_to_replay, steps_to_record
 from flagperf.plan.settings import make_settings, published_profile, refuse_unsupported
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import case_file
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import WORKER_MODULE, PublishedResult, Resolved, RunSpec, check_counts
 
 UNKNOWN = "?"
@@ -65,7 +65,7 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     recording_to_replay(spec, manifest)
     card = find_model(plugins, device_model, spec.vendor)
     spec = msgspec.structs.replace(spec, profile=spec.profile or published_profile(manifest))
-    backend = plugins.guarded_backend(card.vendor)
+    backend = plugins.checked_backend(card.vendor)
     tuning = tuning_layer(backend, card.name, spec, manifest)
     settings = make_settings(spec, manifest, case_file(spec, plugins), backend, tuning)
     refuse_unsupported(settings.precision, backend, card.name)

@@ -15,7 +15,7 @@ from flagperf.fleet import Fleet
 from flagperf.plan.nodes import ADAPTER_SECONDS, DESCRIBE_SECONDS, asked_nodes, meeting_place
 from flagperf.plan.placement import cards_text
 from flagperf.plan.vendor import VendorChoice, choose_vendor
-from flagperf.plugins import Plugins, trial_seconds
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import DescribeRequest, InspectRequest, NodeState, RunSpec
 from flagperf.units import GIB, SECOND_NS, gib
 
@@ -137,8 +137,8 @@ def _ask(
     request = InspectRequest(describe, data_dir, first_address, spec.interface or "")
     conversation = _Conversation()
     indexes = [index for index in asked_nodes(fleet) if index not in failed]
-    limit = DESCRIBE_SECONDS + trial_seconds()
-    answers = fleet.ask_all("inspect", dict.fromkeys(indexes, request), type(None), limit, conversation.take)
+    requests = dict.fromkeys(indexes, request)
+    answers = fleet.ask_all("inspect", requests, type(None), DESCRIBE_SECONDS, conversation.take)
     failed.update(answers.failed)
     said = {}
     for index in answers.given:

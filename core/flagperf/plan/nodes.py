@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.fleet import Fleet, open_fleet
-from flagperf.plugins import Plugins, trial_seconds
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import (
     CheckAnswer,
     CheckRequest,
@@ -21,7 +21,7 @@ ADAPTER_SECONDS = 30.0
 """Time limit of an adapter's search for its cards."""
 
 DESCRIBE_SECONDS = 60.0
-"""Time limit of `describe`, without what plugins may take that hang: longer than that of any adapter."""
+"""Time limit of `describe`: longer than that of any adapter."""
 
 MEETING_SECONDS = 60.0
 
@@ -34,8 +34,7 @@ def describe_nodes(
 ) -> tuple[NodeFacts, ...]:
     """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
-    limit = DESCRIBE_SECONDS + trial_seconds()
-    facts = fleet.ask_all("describe", dict.fromkeys(asked_nodes(fleet), request), NodeFacts, limit).all()
+    facts = fleet.ask_all("describe", dict.fromkeys(asked_nodes(fleet), request), NodeFacts, DESCRIBE_SECONDS).all()
     return tuple(facts * len(fleet.nodes) if fleet.nodes_share_host else facts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagperf.api import TORCH_LIBRARIES
 from flagperf.errors import unknown_name
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import Manifest, Resolved, flatten
 
 

@@ -15,7 +15,7 @@ from flagperf.plan.nodes import describe_nodes
 from flagperf.plan.reach import with_image
 from flagperf.plan.userfile import UserFile, with_stated_environment
 from flagperf.plan.vendor import VendorChoice, choose_vendor
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import NodeFacts, PlannedNode, RunSpec
 
 
@@ -63,7 +63,7 @@ def find_placement(
         _check_requirements(spec.case, described)
     facts = tuple(with_stated_environment(node, user_file) for node in described)
     choice = _same_vendor(facts, asked, plugins, fleet)
-    backend = plugins.guarded_backend(choice.facts.vendor)
+    backend = plugins.checked_backend(choice.facts.vendor)
     _check_sharing(spec, fleet, backend)
     parts = tuple(_part(spec, index, fleet.nodes[index], node, backend) for index, node in enumerate(facts))
     _check_machines(parts, fleet)

@@ -25,7 +25,7 @@ from flagperf.plan.recording import recording_to_replay, steps_to_record
 from flagperf.plan.settings import CaseSettings, make_settings, missing_data, refuse_unsupported, resolve_values
 from flagperf.plan.tuning import tuning_layer
 from flagperf.plan.userfile import UserFile, case_file
-from flagperf.plugins import Case, Plugins
+from flagperf.plugins.installed import Case, Plugins
 from flagperf.spec import (
     WORKER_MODULE,
     CheckAnswer,

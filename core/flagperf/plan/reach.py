@@ -13,7 +13,7 @@ import msgspec
 from flagperf.errors import BadInput, NodeFailed, UnknownLayout, unknown_name
 from flagperf.fleet import Fleet, Wrapping, open_fleet
 from flagperf.plan.userfile import read_user_file
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import Fact, NodeFacts, RunSpec, Values, absent_fact, check_counts, parse_assignment
 
 IMAGE_SECONDS = 60.0

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from flagperf.errors import BadInput, unknown_name
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.spec import NodeFacts, RunSpec, Values, read_toml, state_environment
 
 DEFAULT_FILE = "flagperf.toml"

@@ -15,6 +15,7 @@ from typing import cast
 
 import msgspec
 
+from flagperf import version
 from flagperf.api import Recording
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import (
@@ -32,7 +33,6 @@ from flagperf.events import (
 from flagperf.files import write_atomically
 from flagperf.metrics import Metric, Observed, recompute_metrics
 from flagperf.metrics.by_type import of
-from flagperf.plugins import core_version
 from flagperf.redact.pseudonyms import Pseudonyms, Replaced, pseudonyms_in
 from flagperf.redact.values import Visit, replace, visited
 from flagperf.store.bundle import (
@@ -80,7 +80,7 @@ def build(original: Path, folder: Path, run_id: str, replaced: Sequence[Replaced
     used = pseudonyms_in(path)
     redaction = Redaction(
         schema=REDACTION_SCHEMA,
-        flagperf_version=core_version(),
+        flagperf_version=version(),
         original_run=recorded.run.id,
         replaced=Counter(each.kind for each in replaced if each.pseudonym in used),
         left_out=tuple(_left_out(original, with_logs)),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flagperf.errors import BadInput, unknown_name
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.schemas.recorded import environment_schema, events_schema, run_schema
 from flagperf.schemas.written import case_schema, models_schema, references_schema, tuning_schema, user_file_schema
 from flagperf.spec import Manifest

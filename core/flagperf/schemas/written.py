@@ -11,7 +11,7 @@ from flagperf.messages import LANGUAGES
 from flagperf.metrics.registry import vocabulary
 from flagperf.plan.tuning import TuningFile
 from flagperf.plan.userfile import UserTables
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.schemas.structs import Schema, schema_of
 from flagperf.schemas.values import values_schema
 from flagperf.spec import ENVIRONMENT_FACTS, Manifest

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf import version
 from flagperf.errors import BadInput, MissingPart
 from flagperf.files import read_regular
 from flagperf.messages import Lang
 from flagperf.plausibility import read_marked
-from flagperf.plugins import core_version
 from flagperf.report import to_html, web_document
 from flagperf.report.document import Link
 from flagperf.report.texts import web
@@ -103,9 +103,9 @@ def build_site(
         manifests = _manifests(newest, installed if wanted.published else dict)
         published = list(_published(manifests, runs_dir)) if wanted.published else []
         cases = board([*rows.values(), *published], manifests, wanted.lang)
-        folder.claim(rows, core_version())
+        folder.claim(rows, version())
         folder.write_index(index_page(cases, wanted.title, wanted.lang))
-        removed = folder.keep_only(rows, core_version())
+        removed = folder.keep_only(rows, version())
     unverified = {name: row.problem for name, row in rows.items() if row.problem}
     return Built(
         str(folder.index), len(cases), len(rows), len(published), tuple(rendered), tuple(removed), tuple(left_out),
@@ -156,7 +156,7 @@ def _obstacle(line: RunLine, wanted: Wanted) -> LeftOut | None:
 def page_key(path: Path, wanted: Wanted, imported: bytes) -> str:
     """Of all that a page and its row are made from. Of the raw files only names and sizes: MANIFEST has their hashes,
     and whether these are right is for `runs verify`."""
-    found = hashlib.sha256(repr((RENDERER, core_version(), wanted.lang, wanted.published)).encode())
+    found = hashlib.sha256(repr((RENDERER, version(), wanted.lang, wanted.published)).encode())
     for name in (RUN_FILE, MANIFEST_FILE, LABELS_FILE):
         file = path / name
         content = read_regular(file, MAX_JSON_BYTES) if file.exists() else b""
@@ -198,7 +198,7 @@ def _rows(
             failed.append(LeftOut(run.id, str(error)))
             continue
         if not rendered:
-            folder.claim([each.id for each in runs], core_version())
+            folder.claim([each.id for each in runs], version())
         folder.write_run(page, Rendered(run.key, row))
         rows[run.id] = row
         rendered.append(run.id)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from flagperf import version
 from flagperf.escapes import safe_json
 from flagperf.messages import Lang
 from flagperf.messages.catalogue import catalogue
-from flagperf.plugins import core_version
 from flagperf.report.render.html import LANGUAGE, style
 from flagperf.report.render.html_cells import escape
 from flagperf.report.texts import meaning, site
@@ -90,7 +90,7 @@ def _summary(cases: Sequence[CaseRows], lang: Lang) -> str:
         cases=len(cases),
         published=f"{num_published:,}",
         day=max(days, default="/"),
-        version=core_version(),
+        version=version(),
     )
 
 

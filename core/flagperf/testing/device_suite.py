@@ -13,7 +13,7 @@ import pytest
 from flagperf.api import PRECISIONS, DeviceBackend
 from flagperf.kit import find_model
 from flagperf.plan.tuning import tuned_models
-from flagperf.plugins import Plugins
+from flagperf.plugins.installed import Plugins
 from flagperf.testing.folders import MachineFolder
 from flagperf.testing.process import AdapterProcess, adapter_process, said_last
 from flagperf.testing.rig import Simulation
@@ -21,7 +21,7 @@ from flagperf.testing.suite import Site, Suite, skip_without_torch
 
 _HOOKS_TWICE = """
 import sys
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 for _ in range(2):
     plugins = load_plugins()
     plugins.device_backend(sys.argv[1]), plugins.launcher(sys.argv[1]), plugins.memory_probes(sys.argv[1])

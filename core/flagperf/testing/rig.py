@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 
 from flagperf.api import Device, Reading
-from flagperf.plugins import load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.testing.tools import write_memory
 
 MEMORY = "FLAGPERF_SIMULATE_MEMORY"

@@ -22,7 +22,7 @@ import pytest
 from flagperf.agent.env_script import worker_environment
 from flagperf.agent.simulation import node_machine
 from flagperf.api import Device, DeviceBackend, Launcher, MemoryProbe
-from flagperf.plugins import Plugins, load_plugins
+from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.testing.process import AdapterProcess, adapter_process
 from flagperf.testing.rig import Rig, Simulation
 

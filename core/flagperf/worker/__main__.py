@@ -21,7 +21,7 @@ from flagperf.errors import Unsupported
 from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
 from flagperf.kinds import KINDS
 from flagperf.kit.process_tree import die_with_parent
-from flagperf.plugins import Plugins, load_plugins
+from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.spec import WorkOrder, fingerprint
 from flagperf.store.paths import rank_events, rank_log, rank_operators
 from flagperf.worker.binding import bind_to_cpus, bound_cpus

@@ -8,14 +8,8 @@ import pytest
 from distribution_builders import HEADER, Site, device_source, launcher_source
 
 from flagperf.errors import BadInput, PluginFailed
-from flagperf.plugins import Plugins, load_plugins
-from flagperf.plugins.load import load_entry_points
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.syspath_prepend(tmp_path)
-    return Site(tmp_path)
+from flagperf.plugins.installed import Plugins, load_plugins
+from flagperf.plugins.loading import load_entry_points
 
 
 def load(site: Site) -> Plugins:
@@ -50,13 +44,6 @@ def test_a_launcher_hook_that_fails_is_the_cause(site: Site) -> None:
         PluginFailed, match=r"^adapter flagperf-registrytest31 1\.0 failed: flagperf_launchers raised OSError: no tool$"
     ):
         plugins.launcher("registrytest31")
-
-
-def test_a_backend_of_a_plugin_that_is_not_loaded_is_that_plugins_problem(site: Site) -> None:
-    source = device_source("registrytest32").replace("FLAGPERF_HOOK_API = 1", 'FLAGPERF_HOOK_API = "2"')
-    plugins = load(site.add("flagperf-registrytest32", source))
-    with pytest.raises(PluginFailed, match=r"flagperf-registrytest32 1\.0: its FLAGPERF_HOOK_API has to be an int"):
-        plugins.device_backend("registrytest32")
 
 
 def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> None:
@@ -183,24 +170,40 @@ backend = lambda word: type(word, (type(_made(word)),), dict({attribute}={value}
     assert name not in [given.value.vendor for given in plugins.device_backends()]
 
 
-def test_a_plugin_that_did_not_come_back_is_not_asked_again(site: Site) -> None:
-    """Each time would take its whole limit."""
-    ending = """
-import os
-def flagperf_devices(): os._exit(3)
-flagperf_launchers = flagperf_memory_probes = hookimpl(flagperf_devices)
-flagperf_devices = hookimpl(flagperf_devices)
-"""
-    plugins = load(site.add("flagperf-registrytest10", device_source("registrytest10") + ending))
-    why = "flagperf_launchers ended the process (exit code 3)"  # asked first by `statuses`
-    assert problem(plugins, "flagperf_registrytest10") == why
-    assert plugins.broken_adapters() == [f"flagperf-registrytest10 1.0: {why}"]
+# --- those that cannot be used, by name -------------------------------------------------------------------------------
 
 
-def test_a_distribution_whose_metadata_are_gone_is_listed_by_its_folders_name(site: Site) -> None:
-    (site.folder / "flagperf_registrytest33-1.0.dist-info").mkdir()
-    plugins = load_plugins()
-    status = plugins.plugin_named("registrytest33")
-    assert status is not None and status.adapter == "flagperf-registrytest33 1.0"
-    with pytest.raises(PluginFailed, match=r"flagperf-registrytest33 1\.0: it has neither METADATA nor"):
-        plugins.vendor_word("registrytest33")
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ("1 / 0", PluginFailed, "cannot be imported: ZeroDivisionError"),
+        ("FLAGPERF_HOOK_API = 99", BadInput, "it was written for HOOK_API 99, this flagperf "),
+        (HEADER, BadInput, "it gives no device backend for this word"),
+    ],
+)
+def test_an_adapter_that_is_named_and_cannot_be_used_says_why(
+    site: Site, source: str, error: type[Exception], words: str, request: pytest.FixtureRequest
+) -> None:
+    word = f"registrytest20{request.node.callspec.indices['source']}"
+    plugins = load(site.add(f"flagperf-{word}", source))
+    for asked in (plugins.vendor_word, plugins.device_backend):
+        with pytest.raises(error) as caught:
+            asked(word)
+        assert str(caught.value).startswith(f"vendor {word!r} cannot be used: flagperf-{word} 1.0: {words}")
+
+
+def test_an_adapter_that_is_left_out_counts_as_not_installed_but_where_it_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLAGPERF_WITHOUT", "registrytest21")
+    plugins = load(site.add("flagperf-registrytest21", "raise OSError"))
+    assert plugins.broken_adapters() == [] and plugins.case_problems() == []
+    assert problem(plugins, "flagperf_registrytest21") == "it is left out by FLAGPERF_WITHOUT=registrytest21"
+    with pytest.raises(BadInput, match=r"flagperf-registrytest21 1\.0: it is left out by FLAGPERF_WITHOUT="):
+        plugins.vendor_word("registrytest21")
+
+
+def test_a_distribution_without_entry_point_is_listed(site: Site) -> None:
+    site.add("flagperf-registrytest22", "", entry_points=[])
+    with pytest.raises(PluginFailed, match=r"flagperf-registrytest22 1\.0: it has no entry point of the group"):
+        load_plugins().vendor_word("registrytest22")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -18,20 +18,24 @@ from flagperf.api import (
     DeviceBackend,
     Launcher,
     MemoryProbe,
+    Node,
     OperatorLibrary,
 )
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
-from flagperf.plugins.cases import Case, intended_name, read_case, with_published
-from flagperf.plugins.cluster_answers import check_nodes, cluster_options, of_old_form
-from flagperf.plugins.load import (
+from flagperf.plugins.loading import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
+    WITHOUT,
+    Checked,
     LoadedPlugins,
     PluginStatus,
     load_entry_points,
     plugins_without_entry_point,
+    told_when_slow,
+    wrong_attributes,
 )
+from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml, with_references
 
 
 class Provided(msgspec.Struct, frozen=True):
@@ -44,11 +48,17 @@ class Provided(msgspec.Struct, frozen=True):
     def adapter(self) -> str:
         return self.plugin.adapter
 
-    def guarded(self, contract: type) -> Any:
-        """The value as the parent calls it, see `guard`."""
-        from flagperf.plugins.guard import Guarded  # lazy: commands that only list things call nothing
+    def checked(self, contract: type) -> Any:
+        """Return the value as the command calls it: a failure names the plugin."""
+        return Checked(self.value, self.plugin, contract)
 
-        return Guarded(self.value, self.plugin, contract)
+
+class Case(msgspec.Struct, frozen=True):
+    """A case that a plugin gave, with what its files say."""
+
+    reference: CaseReference
+    manifest: Manifest
+    plugin: PluginStatus
 
 
 class Plugins:
@@ -58,15 +68,13 @@ class Plugins:
         self, loaded: LoadedPlugins, without_entry_point: Callable[[], Sequence[PluginStatus]] = tuple
     ) -> None:
         self._manager = loaded.manager
-        self._trial = loaded.trial
+        self._left_out = loaded.left_out
         self._without_entry_point = without_entry_point
         self._plugins = {status.key: status for status in loaded.statuses}
         self._problems: dict[str, list[str]] = collections.defaultdict(list)
         for status in loaded.statuses:
             if status.problem:
                 self._problems[status.key].append(status.problem)
-        self._hanging: set[str] = set()
-        """Keys of plugins that did not come back from a hook. They are not asked again: each time takes its limit."""
         self._provided: dict[str, list[Provided]] = {}
         self._cases: dict[str, Case] | None = None
         self._broken_cases: dict[str, str] = {}
@@ -90,19 +98,14 @@ class Plugins:
 
     def _refuse_broken(self, word: str) -> None:
         """An installed plugin of this name that gives no such vendor says why itself."""
-        status = self.plugin_named(word)
-        if status is None:
-            return
-        what = f"vendor {word!r} cannot be used: {status.adapter}"
-        if status.problem:
-            raise PluginFailed(f"{what}: {status.problem}")
-        raise BadInput(f"{what}: it gives no device backend for this word")
-
-    def plugin_named(self, word: str) -> PluginStatus | None:
-        """The plugin that should have given a vendor: by its entry point or its distribution."""
         names = (word, f"{ADAPTER_PREFIX}{word}")
-        found = [each for each in self.statuses() if each.distribution in names or each.name == word]
-        return next((each for each in found if each.distribution != OWN_DISTRIBUTION), None)
+        for status in self.statuses():
+            is_named = status.distribution in names or status.name == word
+            if is_named and status.distribution != OWN_DISTRIBUTION:
+                what = f"vendor {word!r} cannot be used: {status.adapter}"
+                if status.problem and not status.is_refused:
+                    raise PluginFailed(f"{what}: {status.problem}")
+                raise BadInput(f"{what}: {status.problem or 'it gives no device backend for this word'}")
 
     def provided_backend(self, vendor: str) -> Provided:
         backends = self.device_backends()
@@ -112,12 +115,11 @@ class Plugins:
 
     def device_backend(self, vendor: str) -> DeviceBackend:
         """Itself, for a process of its own: a worker."""
-        backend: DeviceBackend = self.provided_backend(vendor).value
-        return backend
+        return cast("DeviceBackend", self.provided_backend(vendor).value)
 
-    def guarded_backend(self, vendor: str) -> DeviceBackend:
-        backend: DeviceBackend = self.provided_backend(vendor).guarded(DeviceBackend)
-        return backend
+    def checked_backend(self, vendor: str) -> DeviceBackend:
+        """Return it as the command calls it."""
+        return cast("DeviceBackend", self.provided_backend(vendor).checked(DeviceBackend))
 
     def launcher(self, vendor: str) -> Launcher:
         """Of the same plugin as the device backend: a stranger's launcher does not start another's cards."""
@@ -125,7 +127,7 @@ class Plugins:
         provided = self._by_word("flagperf_launchers", Launcher, "vendor")
         for each in provided:
             if each.value.vendor == vendor and each.plugin == owner:
-                launcher: Launcher = each.guarded(Launcher)
+                launcher: Launcher = each.checked(Launcher)
                 return launcher
         self._raise_failed("flagperf_launchers", owner)
         raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
@@ -138,12 +140,6 @@ class Plugins:
         if not probes:
             self._raise_failed("flagperf_memory_probes", owner)
         return probes
-
-    def call_adapter_hooks(self, with_memory: bool) -> None:
-        """Before an adapter is asked in a fork, where no hook is tried: what hangs or ends a process is found here."""
-        self._call("flagperf_launchers", Launcher)
-        if with_memory:
-            self._call("flagperf_memory_probes", MemoryProbe)
 
     def _raise_failed(self, hook: str, plugin: PluginStatus) -> None:
         """Where this hook of the plugin went wrong: what it did not give is not simply absent."""
@@ -167,10 +163,9 @@ class Plugins:
     # --- sites and benchmark authors --------------------------------------------------------------------------------
 
     def cluster(self, name: str) -> Cluster:
-        clusters = self._by_word("flagperf_clusters", Cluster, "name")
-        given = self._one(clusters, name, "name", "cluster", "flagperf_clusters")
-        cluster: Cluster = given.guarded(Cluster)
-        return cluster
+        hook = "flagperf_clusters"
+        found = self._one(self._by_word(hook, Cluster, "name"), name, "name", "cluster", hook)
+        return cast("Cluster", found.checked(Cluster))
 
     @contextlib.contextmanager
     def allocation(self, name: str, num_nodes: int, options: Mapping[str, Any] | None = None) -> Iterator[Allocation]:
@@ -178,7 +173,12 @@ class Plugins:
         cluster = self.cluster(name)
         allocation = cluster.allocate(num_nodes, cluster_options(cluster, options or {}))
         try:
-            check_nodes(name, allocation, num_nodes)
+            try:
+                found = len(msgspec.convert(msgspec.to_builtins(allocation.nodes), tuple[Node, ...]))
+            except (AttributeError, TypeError, msgspec.ValidationError) as error:
+                raise PluginFailed(f"cluster {name!r} gave no nodes that can be used: {error}") from None
+            if found != num_nodes:
+                raise PluginFailed(f"cluster {name!r} was asked for {num_nodes} nodes and gave {found}")
             yield allocation
         except BaseException:
             with contextlib.suppress(FlagPerfError):  # what went wrong first is what the user needs
@@ -197,21 +197,29 @@ class Plugins:
     def cases(self) -> dict[str, Case]:
         """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
         if self._cases is None:
-            found = [
-                case for provided in self._call("flagperf_cases", CaseReference) for case in self._read_case(provided)
-            ]
+            given = self._call("flagperf_cases", CaseReference)
+            found = [case for each in given for case in self._read_case(each)]
             unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
-            cases = {provided.value.manifest.name: provided.value for provided in unique}
-            self._cases = dict(sorted(cases.items()))
+            self._cases = dict(sorted((each.value.manifest.name, each.value) for each in unique))
         return self._cases
 
-    def _read_case(self, provided: Provided) -> list[Provided]:
-        reference: CaseReference = provided.value
+    def _read_case(self, given: Provided) -> list[Provided]:
+        from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
+
+        reference, path = given.value, Path(str(given.value.manifest))
         try:
-            return [Provided(read_case(reference, provided.plugin), provided.plugin)]
+            if not isinstance(reference.manifest, Path):
+                what = f"the manifest of {reference.target!r} has to be a pathlib.Path"
+                raise BadInput(f"{what}; got {reference.manifest!r}")
+            if not isinstance(reference.target, str) or not is_object_reference(reference.target):
+                raise BadInput(f"{path}: its target is written module:function; got {reference.target!r}")
+            return [Provided(Case(reference, read_manifest(path, vocabulary()), given.plugin), given.plugin)]
         except BadInput as error:
-            self._problems[provided.plugin.key].append(f"flagperf_cases: {error}")
-            self._broken_cases[intended_name(reference)] = str(error)
+            self._problems[given.plugin.key].append(f"flagperf_cases: {error}")
+            name = path.parent.name  # what its author calls it: the name in its file, else its folder's
+            with contextlib.suppress(BadInput):
+                name = str(read_toml(path).get("name") or name)
+            self._broken_cases[name] = str(error)
             return []
 
     def case(self, name: str) -> Case:
@@ -258,7 +266,7 @@ class Plugins:
             msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(self._problems.get(key, ()))))
             for key, status in self._plugins.items()
         ]
-        return [*asked, *self._without_entry_point()]
+        return [*asked, *self._left_out, *self._without_entry_point()]
 
     def _with_problems(self, hook: str) -> list[PluginStatus]:
         """Those that could not be loaded or asked, or where this hook went wrong, each with these reasons alone."""
@@ -266,7 +274,6 @@ class Plugins:
         for key, status in self._plugins.items():
             known = self._problems.get(key, ())
             reasons = [each for each in known if each == status.problem or each.startswith(hook)]
-            reasons = reasons or (list(known) if key in self._hanging else [])
             if reasons:
                 found.append(msgspec.structs.replace(status, problem="; ".join(dict.fromkeys(reasons))))
         return found
@@ -276,16 +283,11 @@ class Plugins:
         owners = {each.value.vendor: each for each in self.device_backends()}
         for each in provided:
             owner = owners.get(each.value.vendor)
-            if owner is None and self._has_failed(each.plugin, "flagperf_devices"):
-                continue  # that is why there is no backend, and it is said
-            if owner is None or owner.plugin != each.plugin:
+            problems = self._problems[each.plugin.key]
+            is_said = owner is None and any(problem.startswith("flagperf_devices") for problem in problems)
+            if not is_said and (owner is None or owner.plugin != each.plugin):
                 whose = f"{owner.adapter} has it" if owner else "no device backend has it"
-                self._problems[each.plugin.key].append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
-
-    def _has_failed(self, plugin: PluginStatus, hook: str) -> bool:
-        return plugin.key in self._hanging or any(
-            problem.startswith(hook) for problem in self._problems.get(plugin.key, ())
-        )
+                problems.append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
 
     def hint(self, hook: str) -> str:
         """After a name that this hook of no plugin gave: the problem of the one that may have had it, or who has."""
@@ -300,39 +302,19 @@ class Plugins:
 
     def _call(self, hook: str, kind: type) -> list[Provided]:
         if hook not in self._provided:
-            implementations = self._returning(hook, kind)
             self._provided[hook] = [
                 Provided(value, self._plugins[implementation.plugin_name])
-                for implementation in implementations
+                for implementation in getattr(self._manager.hook, hook).get_hookimpls()
                 for value in self._answer(implementation, hook, kind)
             ]
             self._provided[hook].sort(key=lambda provided: list(self._plugins).index(provided.plugin.key))
         return self._provided[hook]
 
-    def _returning(self, hook: str, kind: type) -> list[pluggy.HookImpl]:
-        """Without those that hang or end the process."""
-        found = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-        implementations = [each for each in found if each.plugin_name not in self._hanging]
-        own = [each for each in implementations if self._is_own(each) or not self._trial]
-        foreign = [each for each in implementations if each not in own]
-        if not foreign:
-            return own
-        from flagperf.plugins.trial import try_out  # lazy: many installations have no other plugin
-
-        problems = try_out([functools.partial(self._answer, each, hook, kind) for each in foreign])
-        for each, problem in zip(foreign, problems, strict=True):
-            if problem:
-                self._problems[each.plugin_name].append(f"{hook} {problem}")
-                self._hanging.add(each.plugin_name)
-        return [*own, *(each for each, problem in zip(foreign, problems, strict=True) if not problem)]
-
-    def _is_own(self, implementation: pluggy.HookImpl) -> bool:
-        return self._plugins[implementation.plugin_name].distribution == OWN_DISTRIBUTION
-
     def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
-        problems = self._problems[implementation.plugin_name]
+        problems, plugin = self._problems[implementation.plugin_name], self._plugins[implementation.plugin_name]
         try:
-            answer = list(cast("Iterable[Any]", implementation.function()))
+            with told_when_slow(f"waiting for {plugin.adapter}: {hook}; {WITHOUT}={plugin.name} starts without it"):
+                answer = list(cast("Iterable[Any]", implementation.function()))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  a plugin boundary
@@ -344,8 +326,6 @@ class Plugins:
         usable = [value for value in answer if isinstance(value, kind)]
         if kind is CaseReference:  # its file is checked
             return usable
-        from flagperf.plugins.guard import wrong_attributes  # lazy: `cases list` needs none
-
         faults = {id(value): of_old_form(value) or wrong_attributes(value, kind) for value in usable}
         wrong_ones = {key: found for key, found in faults.items() if found}
         problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
@@ -380,7 +360,39 @@ class Plugins:
         raise unknown_name(kind, word, [getattr(each.value, attribute) for each in provided], self.hint(hook))
 
 
-def load_plugins(needed: Collection[str] | None = None, trial: bool = False) -> Plugins:
-    """All that are installed; or our own and those that a job needs, as it names them. `trial`: their hooks are tried
-    in a fork also then."""
-    return Plugins(load_entry_points(needed=needed, trial=trial), plugins_without_entry_point)
+# --- cases and clusters -----------------------------------------------------------------------------------------------
+
+
+def with_published(case: Case) -> Case:
+    from flagperf.metrics.registry import vocabulary  # not at the top, as above
+
+    manifest = with_references(case.manifest, case.reference.manifest, vocabulary())
+    return msgspec.structs.replace(case, manifest=manifest)
+
+
+def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struct:
+    """As the cluster's own type. Numbers and switches may be given as text, as on a command line."""
+    kind = cluster.options
+    known = kind.__struct_fields__
+    for name in given:
+        if name not in known:
+            raise unknown_name(f"option of cluster {cluster.name}", name, known, "" if known else "(it has none)")
+    try:
+        return msgspec.convert(dict(given), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"options of cluster {cluster.name}: {error}") from None
+
+
+def of_old_form(value: object) -> list[str]:
+    if not isinstance(value, Cluster) or type(value).allocate is not Cluster.allocate:
+        return []
+    what = "is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
+    return [f"{type(value).__name__} {what}"]
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def load_plugins(needed: Collection[str] | None = None) -> Plugins:
+    """Load all that are installed; or our own and those that a job needs, as it names them."""
+    return Plugins(load_entry_points(needed=needed), plugins_without_entry_point)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import time
+import types
+import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distribution_builders import HEADER, Site, device_source
 
-from flagperf import hookspecs
-from flagperf.plugins.distributions import entry_points
-from flagperf.plugins.load import PluginStatus, core_version, load_entry_points
-from flagperf.plugins.registry import Plugins
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.syspath_prepend(tmp_path)
-    return Site(tmp_path)
+from flagperf import hookspecs, version
+from flagperf.api import Allocation, Cluster, DeviceBackend, LaunchCommand, Launcher
+from flagperf.errors import BadInput, PluginFailed
+from flagperf.plugins import loading
+from flagperf.plugins.installed import Plugins
+from flagperf.plugins.loading import PluginStatus, ask, installed_entry_points, load_entry_points
 
 
 def statuses(site: Site) -> dict[str, PluginStatus]:
@@ -30,32 +31,6 @@ def problem(site: Site, name: str) -> str:
 def test_a_good_plugin_has_no_problem(site: Site) -> None:
     site.add("loadtest-good", device_source("good"), version="2.5")
     assert statuses(site) == {"loadtest_good": PluginStatus("loadtest_good", "loadtest-good", "2.5")}
-
-
-@pytest.mark.parametrize(
-    "requirement", ["flagperf", "flagperf>=0.0.1", "flagperf[run]>=0.0.1", "FlagPerf<99", "rich>999"]
-)
-def test_a_range_that_holds_this_flagperf_is_fine(site: Site, requirement: str) -> None:
-    site.add("loadtest-ranges", device_source("ranges"), requires=[requirement])
-    assert problem(site, "loadtest_ranges") == ""
-
-
-@pytest.mark.parametrize("requirement", ["flagperf<0.0.5", "flagperf>=99", "FlagPerf[run]==0.0.1", "flagperf (>=99)"])
-def test_a_range_without_this_flagperf_is_refused_before_the_module_is_imported(site: Site, requirement: str) -> None:
-    site.add("loadtest-range", "raise SystemExit('imported')", requires=[requirement])
-    found = problem(site, "loadtest_range")
-    assert found.startswith("it needs flagperf") and found.endswith(f"this is {core_version()}")
-
-
-@pytest.mark.parametrize("marker", ["extra == 'future'", "python_version < '3.0'", "sys_platform == 'plan9'"])
-def test_a_range_that_is_not_for_this_environment_does_not_count(site: Site, marker: str) -> None:
-    site.add("loadtest-marker", device_source("marker"), requires=["flagperf", f"flagperf>=99; {marker}"])
-    assert problem(site, "loadtest_marker") == ""
-
-
-def test_metadata_that_cannot_be_read_is_a_reason(site: Site) -> None:
-    site.add("loadtest-metadata", device_source("metadata"), requires=["flagperf >>> 1"])
-    assert "invalid requirement 'flagperf >>> 1'" in problem(site, "loadtest_metadata")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +65,7 @@ def test_a_plugin_of_any_version_of_the_contract_that_is_spoken_loads(site: Site
 
 def test_an_older_plugin_is_to_be_upgraded_and_a_newer_one_needs_a_newer_flagperf(site: Site) -> None:
     site.add("loadtest-past", "FLAGPERF_HOOK_API = 0").add("loadtest-future", "FLAGPERF_HOOK_API = 99")
-    speaks = f"this flagperf {core_version()} speaks {hookspecs.MIN_HOOK_API} to {hookspecs.HOOK_API}"
+    speaks = f"this flagperf {version()} speaks {hookspecs.MIN_HOOK_API} to {hookspecs.HOOK_API}"
     past, future = problem(site, "loadtest_past"), problem(site, "loadtest_future")
     assert past == f"it was written for HOOK_API 0, {speaks}: upgrade loadtest-past"
     assert future == f"it was written for HOOK_API 99, {speaks}: upgrade flagperf"
@@ -120,9 +95,7 @@ def test_of_two_plugins_with_one_entry_point_name_each_is_listed_and_works(site:
 
 
 def test_a_plugin_cannot_push_a_built_in_one_out_by_its_name(site: Site) -> None:
-    own = [
-        entry for entry in entry_points("flagperf") if (entry.name, entry.distribution.name) == ("builtin", "flagperf")
-    ]
+    own = [each for each in installed_entry_points() if each.name == "builtin"]
     site.add("loadtest-thief", device_source("thief"), entry_points=["builtin = loadtest_thief"])
     plugins = Plugins(load_entry_points([*own, *site.entry_points()]))
     assert "cpu" in [provided.value.vendor for provided in plugins.device_backends()]
@@ -141,15 +114,109 @@ def test_an_underscore_in_a_distribution_name_is_a_hyphen(site: Site) -> None:
     assert statuses(site)["Loadtest_Odd"].distribution == "loadtest-odd"
 
 
-def test_a_readme_in_the_metadata_changes_nothing(site: Site) -> None:
-    site.add("loadtest-readme", device_source("readme"), requires=["flagperf>=0.0.1"])
-    (metadata_file,) = site.folder.glob("loadtest_readme-*/METADATA")
-    metadata_file.write_text(metadata_file.read_text() + "Name: another\nRequires-Dist: flagperf>=99\n")
-    assert statuses(site)["loadtest_readme"] == PluginStatus("loadtest_readme", "loadtest-readme", "1.0")
-
-
-def test_a_distribution_without_metadata_is_loaded_by_its_folders_name(site: Site) -> None:
+def test_without_metadata_a_plugin_is_loaded_all_the_same(site: Site) -> None:
     site.add("loadtest-nameless", device_source("nameless"))
     (metadata_file,) = site.folder.glob("loadtest_nameless-*/METADATA")
     metadata_file.unlink()
-    assert statuses(site)["loadtest_nameless"] == PluginStatus("loadtest_nameless", "loadtest-nameless", "1.0")
+    assert statuses(site)["loadtest_nameless"] == PluginStatus("loadtest_nameless", "unknown", "unknown")
+
+
+def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in (("1.0", tmp_path / "second"), ("2.0", tmp_path / "first")):
+        folder.mkdir()
+        Site(folder).add("loadtest-both", device_source("both"), version=number)
+        monkeypatch.syspath_prepend(folder)
+    found = [status for status in load_entry_points().statuses if status.name == "loadtest_both"]
+    assert found == [PluginStatus("loadtest_both", "loadtest-both", "2.0")]
+
+
+# --- leaving out ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["loadtest_out", "flagperf-loadtest-out", "x, LOADTEST-OUT", "loadtest-out,"])
+def test_a_plugin_that_is_left_out_is_not_imported(site: Site, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add("flagperf-loadtest-out", "raise SystemExit('imported')", entry_points=["out = flagperf_loadtest_out"])
+    site.add("flagperf-loadtest-in", device_source("in"))
+    monkeypatch.setenv("FLAGPERF_WITHOUT", words)
+    loaded = load_entry_points(site.entry_points())
+    assert [status.distribution for status in loaded.statuses] == ["flagperf-loadtest-in"]
+    (status,) = loaded.left_out
+    assert (status.name, status.problem) == ("out", f"it is left out by FLAGPERF_WITHOUT={words}")
+
+
+def test_our_own_plugins_are_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAGPERF_WITHOUT", "builtin,flagperf,cpu")
+    assert "builtin" in [status.name for status in load_entry_points().statuses]
+
+
+# --- what methods give ------------------------------------------------------------------------------------------------
+
+ACME = PluginStatus("acme", "flagperf-acme", "1.2.3")
+
+
+def test_an_error_for_the_user_stays_what_it_is() -> None:
+    def refuse() -> None:
+        raise BadInput("there are 2 nodes, not 3")
+
+    with pytest.raises(BadInput, match=r"^there are 2 nodes, not 3$"):
+        ask(ACME, "allocate", refuse, list[int])
+
+
+def test_any_other_error_names_the_plugin_and_what_was_called() -> None:
+    with pytest.raises(PluginFailed, match=r"^adapter flagperf-acme 1\.2\.3 failed: peaks: SystemExit: 3$"):
+        ask(ACME, "peaks", lambda: sys.exit(3), list[int])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Path("x"), Path | None),
+        (None, Path | None),
+        (["a"], list[str]),
+        (("a",), list[str]),
+        (LaunchCommand(("a",)), LaunchCommand),
+    ],
+)
+def test_what_the_contract_says_passes(given: Any, expected: Any) -> None:
+    assert ask(ACME, "it", lambda: given, expected) == (["a"] if expected == list[str] else given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("x", Path | None),
+        (None, LaunchCommand),
+        (LaunchCommand([1, 2]), LaunchCommand),  # type: ignore[arg-type]
+        ([1], list[str]),
+        ({"a": 1.5}, dict[str, int]),
+        (object(), list[str]),
+        (True, str | None),
+        ([b"x"], list[str]),
+    ],
+)
+def test_another_type_is_named(given: Any, expected: Any) -> None:
+    with pytest.raises(PluginFailed, match=f"it: TypeError: it gave {type(given).__name__}, not "):
+        ask(ACME, "it", lambda: given, expected)
+
+
+@pytest.mark.parametrize("contract", [Allocation, Cluster, DeviceBackend, Launcher])
+def test_every_method_of_the_contract_says_what_it_gives(contract: type) -> None:
+    for name, value in vars(contract).items():
+        if isinstance(value, types.FunctionType) and not name.startswith("_"):
+            assert "return" in typing.get_type_hints(value), name
+
+
+def test_a_long_wait_is_explained(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(loading, "NOTE_SECONDS", 0.01)
+    told: list[str] = []
+
+    def queue() -> list[int]:
+        while not told:
+            time.sleep(0.01)
+            told.extend(capsys.readouterr().err.splitlines())
+        return []
+
+    ask(ACME, "allocate", queue, list[int])
+    assert told == ["flagperf: waiting for flagperf-acme 1.2.3: allocate"]

@@ -1,2 +1,0 @@
-def run(ctx: object) -> None:
-    raise NotImplementedError
