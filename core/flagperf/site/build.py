@@ -12,7 +12,7 @@ import msgspec
 from flagperf.errors import BadInput, MissingPart
 from flagperf.files import read_regular
 from flagperf.messages import Lang
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.plugins import core_version
 from flagperf.report import to_html, web_document
 from flagperf.report.document import Link
