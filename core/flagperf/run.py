@@ -19,7 +19,7 @@ from flagperf.fleet import Fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
 from flagperf.metrics import metric_versions
 from flagperf.plan import Plan, make_plan, reach_nodes, with_meeting_place
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.plugins.installed import load_plugins
 from flagperf.report import check_layout
 from flagperf.spec import RunSpec

@@ -8,7 +8,7 @@ import pytest
 
 import flagperf
 from flagperf.errors import BadInput
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 
 SMALL = ("training.max_steps=4", "training.warmup_steps=1", "evaluation.max_rows=64")
 

@@ -21,7 +21,7 @@ from flagperf.export.recorded import read_exported
 from flagperf.export.runs import COLUMNS, METRIC_CELLS, run_columns, run_lines
 from flagperf.export.tables import to_csv
 from flagperf.metrics.registry import ENTRIES
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.report.export import to_json
 from flagperf.store.bundle import read_bundle
 from flagperf.store.labels import Labels, write_labels

@@ -9,7 +9,7 @@ from report_builders import MANIFEST, changed, job, metrics, recorded
 
 from flagperf.api import Peak
 from flagperf.metrics import MeasuredRow, Metric
-from flagperf.plausibility import marked
+from flagperf.plausibility.doubts import marked
 from flagperf.spec import Job, Manifest, RowFigure
 from flagperf.store.run import RecordedRun
 

@@ -16,7 +16,7 @@ from report_builders import metric
 
 from flagperf.cli import cli
 from flagperf.metrics import MeasuredRow
-from flagperf.plausibility import marked, read_marked
+from flagperf.plausibility.doubts import marked, read_marked
 from flagperf.report import page, run_report, to_csv, to_json, to_terminal
 from flagperf.store.bundle import read_bundle
 from flagperf.verify import verify_bundle
@@ -143,5 +143,5 @@ def unmarked(source: str) -> list[str]:
 
 def test_whatever_shows_runs_reads_them_with_their_marks():
     found = {str(path.relative_to(CORE)): unmarked(path.read_text()) for path in CORE.rglob("*.py")}
-    assert {path: names for path, names in found.items() if names} == {}, "use flagperf.plausibility.read_marked there"
+    assert {path: names for path, names in found.items() if names} == {}, "use plausibility.doubts.read_marked there"
     assert unmarked("def show(p):\n    print(to_json([read_bundle(p)]))") == ["show"]

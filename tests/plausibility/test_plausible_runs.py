@@ -13,7 +13,8 @@ from flagperf.messages import message
 from flagperf.metrics import Interval, MeasuredRow
 from flagperf.metrics.host_load import BUSY_SHARE
 from flagperf.metrics.span import Span
-from flagperf.plausibility import marked, rules
+from flagperf.plausibility.doubts import marked
+from flagperf.plausibility.row_checks import BUSY_HOST
 from flagperf.store.run import RecordedRun
 
 CARDS = {f"0/0000:{slot:02x}:00.0": 1.0 for slot in range(8)}
@@ -196,7 +197,7 @@ def test_a_busy_host_marks_the_rows_that_were_timed_where_its_cores_are_the_devi
     assert marks_of_rows(busy) == [("busy_host",), ()]
     assert doubts(rows_run(row("fp32"), others=0.1)) == []
     assert doubts(rows_run(row("fp32"), others=0.7, scope="device")) == []
-    assert rules()["busy_host"].limits["share"] == BUSY_SHARE
+    assert BUSY_HOST.limits["share"] == BUSY_SHARE
 
 
 def test_a_throttled_card_marks_the_rows_that_were_timed():

@@ -1,4 +1,4 @@
-"""Writes the table of docs/plausibility.md from the rules and the catalogue, so that the two cannot differ."""
+"""Writes the table of docs/plausibility.md from the entries and the catalogue, so that they cannot differ."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import re
 from pathlib import Path
 
 from flagperf.messages import has_text, template
-from flagperf.plausibility import Rule, rules
+from flagperf.pages import cells, hardware_checks, identity, mfu
+from flagperf.plausibility import doubts, row_checks, run_checks
+from flagperf.plausibility.rules import Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "plausibility.md"
+RULES = {
+    rule.name: rule
+    for module in (row_checks, run_checks, doubts, identity, cells, mfu, hardware_checks)
+    for rule in (*vars(module).values(), *vars(module).get("WITHHELD", ()))
+    if isinstance(rule, Rule)
+}
+"""All entries, in the order of the modules."""
 TABLE = re.compile(r"(?<=<!-- Written by `make docs` from here on. -->\n).*?(?=<!-- to here -->)", re.DOTALL)
 
 
@@ -18,14 +27,14 @@ def with_table(page: str) -> str:
 
 def _table() -> str:
     head = ["| rule | meaning | of | effect | metrics | limits | published mistake |", "|---|---|---|---|---|---|---|"]
-    return "\n".join([*head, *(_row(name, rule) for name, rule in rules().items()), ""])
+    return "\n".join([*head, *map(_row, RULES.values()), ""])
 
 
-def _row(name: str, rule: Rule) -> str:
-    meaning = template(f"mark.{name}" if has_text(f"mark.{name}") else f"rule.{name}", "en")
+def _row(rule: Rule) -> str:
+    meaning = template(f"mark.{rule.name}" if has_text(f"mark.{rule.name}") else f"rule.{rule.name}", "en")
     metrics = ", ".join(rule.metrics).replace("*", "\\*")
     limits = ", ".join(f"{limit} {value:g}" for limit, value in rule.limits.items())
-    cells = (f"`{name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
+    cells = (f"`{rule.name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -15,7 +15,7 @@ from flagperf.errors import BadInput, MissingPart
 from flagperf.metrics.buckets import Bucket
 from flagperf.metrics.course import RunCourse, StepCourse
 from flagperf.metrics.rank_course import PARTS, RankCourse
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.report import document as doc
 from flagperf.report import to_html, web_document
 from flagperf.store.bundle import read_bundle

@@ -16,7 +16,7 @@ from web_runs import BUNDLES, base_run, bundle_path, recorded
 
 from browser import Visit
 from flagperf.messages.catalogue import catalogue
-from flagperf.plausibility import marked
+from flagperf.plausibility.doubts import marked
 from flagperf.site.board import board
 from flagperf.site.index import index_page
 from flagperf.site.row import published_row, run_row

@@ -11,7 +11,7 @@ from web_runs import REPOSITORY, bundle_path, recorded
 
 from flagperf.messages import message, render
 from flagperf.messages.catalogue import catalogue
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.site.row import Figure, Row, published_row, run_row
 from flagperf.spec import PublishedResult
 from flagperf.spec.published import Grade

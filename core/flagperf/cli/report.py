@@ -23,7 +23,7 @@ from flagperf.errors import BadInput
 from flagperf.escapes import safe_json, visible
 from flagperf.files import cannot_write, write_atomically
 from flagperf.metrics import LossCurve, Metric, loss_aligned
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.report import page, run_report, to_csv, to_html, to_json, web_document
 from flagperf.report.web_page import MAX_CHARTED
 from flagperf.store.course import read_course

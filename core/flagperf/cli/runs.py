@@ -73,7 +73,7 @@ def list_command(
     after a result says that caveats apply to it; `runs show` has them.
     """
     from flagperf.cli.runs_list import chosen, echo_lines
-    from flagperf.plausibility import marked_line
+    from flagperf.plausibility.doubts import marked_line
 
     directory = runs_directory(runs_dir)
     if runs_dir is not None and not exists(directory):
@@ -101,7 +101,7 @@ def list_command(
 def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
     from flagperf.cli.terminal import show as show_document
-    from flagperf.plausibility import read_marked
+    from flagperf.plausibility.doubts import read_marked
     from flagperf.report import run_report, to_json
     from flagperf.verify import damage_explains
 

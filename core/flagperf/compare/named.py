@@ -10,7 +10,7 @@ import msgspec
 
 from flagperf.compare.side import Side
 from flagperf.errors import BadInput, unknown_name
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.spec import Manifest
 from flagperf.spec.published_names import PUBLISHED, find_published, published_names
 from flagperf.store.groups import PREFIX, find_group, find_runs

@@ -9,7 +9,7 @@ import msgspec
 
 from flagperf.files import read_regular
 from flagperf.metrics import Observed
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.store.bundle import MAX_JSON_BYTES, read_record
 from flagperf.store.labels import Labels
 from flagperf.store.paths import MANIFEST_FILE

@@ -26,38 +26,8 @@ Mark = Literal[
     "energy_mismatch",
     "whole_board",
     "torn_record",
-    "above_bandwidth",
-    "above_peak",
-    "decimal_unit",
-    "device_set_changed",
-    "devices_incomplete",
-    "diverged",
-    "far_below_peak",
-    "few_repeats",
-    "identical_figures",
-    "idle_power",
-    "mean_above_max",
-    "memory_of_others",
-    "mfu_does_not_follow",
-    "not_at_once",
-    "not_finite",
-    "out_of_range",
-    "over_tdp",
-    "ratio_does_not_recompute",
-    "same_in_every_precision",
-    "scaling_over_100",
-    "share_not_positive",
-    "sparse_telemetry",
-    "tf32_called_fp32",
-    "throttled",
-    "throughput_order",
-    "total_is_not_capacity",
-    "unsteady",
-    "utilisation_over_100",
-    "window_longer_than_run",
 ]
-"""A caveat that applies to a value, as a code. Those after `torn_record` are rules of flagperf.plausibility, which are
-applied when a run is read to be shown; a record has none of them."""
+"""A caveat that a formula adds to its value, as a code."""
 
 Scope = Literal["job", "system", "device", "rank"]
 
@@ -81,7 +51,8 @@ class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was observed, in English, if there is no value."""
     message: Message | None = None
     """`detail` as data."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[str, ...] = ()
+    """Caveats as codes: those of its formula (Mark), and once it is shown also the names of plausibility's rules."""
     interval: Interval | None = None
     inputs: dict[str, Any] = {}
     """Inputs of the value that are not obvious from the events: N, peak, formula id, device id."""

@@ -9,7 +9,7 @@ import msgspec
 
 from flagperf.events import RowMeasured, RowStatus, RowTiming
 from flagperf.metrics.autocorrelation import median_interval
-from flagperf.metrics.metric import Interval, Mark
+from flagperf.metrics.metric import Interval
 from flagperf.metrics.span import Span
 from flagperf.metrics.speedup import SPEEDUP_VERSION, Speedup, speedup_of
 from flagperf.robust import median, quantile
@@ -80,7 +80,7 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of one call, in joules."""
     power_problem: str = ""
     """Why there is neither: a code."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[str, ...] = ()
     """Rules of flagperf.plausibility that it breaks. A record has none."""
 
     def rate(self, amount: str) -> float | None:

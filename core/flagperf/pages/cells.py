@@ -12,12 +12,23 @@ from flagperf.pages.finding import PageFinding, ResultContext, finding
 from flagperf.pages.quantities import memory
 from flagperf.pages.results import column_of
 from flagperf.pages.words import words
-from flagperf.plausibility.arithmetic import scaling
-from flagperf.plausibility.contradictions import ORDERED
-from flagperf.plausibility.rule import rules
+from flagperf.plausibility.doubts import SCALING_OVER_100
+from flagperf.plausibility.row_checks import OVER_CAPACITY
+from flagperf.plausibility.rules import Rule, scaling
+from flagperf.plausibility.run_checks import ORDERED, OUT_OF_RANGE, THROUGHPUT_ORDER, TOTAL_IS_NOT_CAPACITY
 from flagperf.units import percent
 
 _FILE = re.compile(r"[A-Za-z0-9_.-]{1,80}\.(?:py|json|ya?ml|toml|sh)")
+
+
+RAGGED_ROW = Rule(
+    "ragged_row",
+    of=("page",),
+    effect="reported",
+    published=(
+        "a sentence directly below the table, which Markdown shows as a row: training/dcu/glm-pytorch/README.md"
+    ),
+)
 
 
 def odd_rows(context: ResultContext) -> Iterator[PageFinding]:
@@ -25,7 +36,15 @@ def odd_rows(context: ResultContext) -> Iterator[PageFinding]:
     for row in context.page.table.odd_rows:
         text = " ".join(row.cells)[:80]
         code = "lint.glued_line" if row.is_glued else "lint.ragged_row"
-        yield finding("ragged_row", row.line, code, text=text, cells=len(row.cells), heads=heads)
+        yield finding(RAGGED_ROW, row.line, code, text=text, cells=len(row.cells), heads=heads)
+
+
+EMPTY_CELLS = Rule(
+    "empty_cells",
+    of=("page",),
+    effect="reported",
+    published="27 of the 72 result cells of five pages: training/dcu/glm-pytorch/README.md and others",
+)
 
 
 def empty_cells(context: ResultContext) -> Iterator[PageFinding]:
@@ -33,17 +52,41 @@ def empty_cells(context: ResultContext) -> Iterator[PageFinding]:
     empty = [cell for cell in cells if cell.is_empty and not cell.is_noted]
     if empty:
         params = {"count": len(empty), "all": len(cells), "lines": sorted({cell.line for cell in empty})}
-        yield finding("empty_cells", empty[0].line, "lint.empty_cells", **params)
+        yield finding(EMPTY_CELLS, empty[0].line, "lint.empty_cells", **params)
+
+
+UNREAD_CELL = Rule(
+    "unread_cell",
+    of=("page",),
+    effect="reported",
+    published="14.59.0W",
+)
 
 
 def unread_cells(context: ResultContext) -> Iterator[PageFinding]:
     for row in context.page.table.rows:
         for cell in row.results:
             if not cell.is_empty and cell.quantity is None:
-                yield finding("unread_cell", cell.line, "lint.unread_cell", column=cell.column, text=cell.text)
+                yield finding(UNREAD_CELL, cell.line, "lint.unread_cell", column=cell.column, text=cell.text)
         shape = row.cells.get("configuration")
         if shape is not None and not shape.is_empty and row.configuration is None:
-            yield finding("unread_cell", row.line, "lint.unread_cell", column=shape.column, text=shape.text)
+            yield finding(UNREAD_CELL, row.line, "lint.unread_cell", column=shape.column, text=shape.text)
+
+
+LIST_ROW_MISSING = Rule(
+    "list_row_missing",
+    of=("page",),
+    effect="reported",
+    published="a column MFU that the list of metrics lacks: inference/benchmarks/Aquila_33b/README.md",
+)
+
+
+COLUMN_MISSING = Rule(
+    "column_missing",
+    of=("page",),
+    effect="reported",
+    published="a list that points to columns which the table lacks: training/nvidia",
+)
 
 
 def list_rows(context: ResultContext) -> Iterator[PageFinding]:
@@ -56,11 +99,11 @@ def list_rows(context: ResultContext) -> Iterator[PageFinding]:
     for head, column in zip(page.table.heads, page.table.columns, strict=True):
         is_listed = column in listed or _bare(head) in by_name
         if not is_listed and column not in ("", "configuration", "engine"):
-            yield finding("list_row_missing", page.table.line, "lint.list_row_missing", column=head.strip("*"))
+            yield finding(LIST_ROW_MISSING, page.table.line, "lint.list_row_missing", column=head.strip("*"))
     known = {*page.table.columns, *map(_bare, page.table.heads)}
     for column, entry in listed.items():
         if entry.column and column not in known and _bare(entry.column) not in known:
-            yield finding("column_missing", entry.line, "lint.column_missing", name=entry.name, column=entry.column)
+            yield finding(COLUMN_MISSING, entry.line, "lint.column_missing", name=entry.name, column=entry.column)
 
 
 def _bare(text: str) -> str:
@@ -73,7 +116,7 @@ def throughput_order(context: ResultContext) -> Iterator[PageFinding]:
             more, less = row.amount(higher), row.amount(lower)
             if more is not None and less is not None and more < less:
                 params = {"higher": higher, "lower": lower, "more": f"{more:g}", "less": f"{less:g}"}
-                yield finding("throughput_order", row.line, "doubt.throughput_order", **params)
+                yield finding(THROUGHPUT_ORDER, row.line, "doubt.throughput_order", **params)
 
 
 def memory_cells(context: ResultContext) -> Iterator[PageFinding]:
@@ -85,13 +128,13 @@ def memory_cells(context: ResultContext) -> Iterator[PageFinding]:
         used, total = (each.value for each in found)
         if not 0 < used <= total:
             params = {"what": "mem", "used": f"{used:g}", "total": f"{total:g}"}
-            yield finding("over_capacity", row.line, "doubt.over_capacity", **params)
+            yield finding(OVER_CAPACITY, row.line, "doubt.over_capacity", **params)
         sizes = {card.memory_gib for card in context.cards_of(row)} - {None}
-        limit = rules()["total_is_not_capacity"].limits["difference"]
+        limit = TOTAL_IS_NOT_CAPACITY.limits["difference"]
         if sizes and all(abs(total - (size or 0)) > limit * total for size in sizes):
             names = sorted({card.name for card in context.cards_of(row)})
             params_of_card = {"total": f"{total:g}", "names": names, "sizes": [f"{size:g}" for size in sizes if size]}
-            yield finding("total_is_not_capacity", row.line, "lint.total_is_not_capacity", **params_of_card)
+            yield finding(TOTAL_IS_NOT_CAPACITY, row.line, "lint.total_is_not_capacity", **params_of_card)
 
 
 def out_of_range(context: ResultContext) -> Iterator[PageFinding]:
@@ -102,7 +145,15 @@ def out_of_range(context: ResultContext) -> Iterator[PageFinding]:
             value = row.amount(quality.name)
             if value is not None and not low <= value <= high:
                 params = {"metric": quality.name, "value": f"{value:g}", "low": f"{low:g}", "high": f"{high:g}"}
-                yield finding("out_of_range", row.line, "doubt.out_of_range", **params)
+                yield finding(OUT_OF_RANGE, row.line, "doubt.out_of_range", **params)
+
+
+TARGET_MISSED = Rule(
+    "target_missed",
+    of=("page",),
+    effect="reported",
+    published="0.908 of a target of 0.91 without a word: training/nvidia/distilbert-pytorch/README.md",
+)
 
 
 def target_missed(context: ResultContext) -> Iterator[PageFinding]:
@@ -115,7 +166,18 @@ def target_missed(context: ResultContext) -> Iterator[PageFinding]:
         value = row.amount(target.metric)
         if value is not None and isinstance(goal, float | int) and value < goal:
             params = {"metric": target.metric, "value": f"{value:g}", "target": f"{goal:g}"}
-            yield finding("target_missed", row.line, "lint.target_missed", **params)
+            yield finding(TARGET_MISSED, row.line, "lint.target_missed", **params)
+
+
+PRECISION_DIFFERS = Rule(
+    "precision_differs",
+    of=("page",),
+    effect="reported",
+    published=(
+        "fp32 in the general table, fp16 in the row: training/nvidia/llama2_7b_finetune-pytorch/README.md; "
+        "pages of FP16 and INT8 headed BF16: base/benchmarks/computation-FP16/iluvatar/BI150/README.md"
+    ),
+)
 
 
 def precisions(context: ResultContext) -> Iterator[PageFinding]:
@@ -126,7 +188,15 @@ def precisions(context: ResultContext) -> Iterator[PageFinding]:
         said = row.said_precision
         if said and said.lower() != stated.value.lower():
             params = {"precision": said, "stated": stated.value, "line": stated.line}
-            yield finding("precision_differs", row.line, "lint.precision_differs", **params)
+            yield finding(PRECISION_DIFFERS, row.line, "lint.precision_differs", **params)
+
+
+DATASET_DIFFERS = Rule(
+    "dataset_differs",
+    of=("page",),
+    effect="reported",
+    published="openwebtext in the table, SAMSum in the note: training/nvidia/llama2_7b_finetune-pytorch/README.md",
+)
 
 
 def dataset(context: ResultContext) -> Iterator[PageFinding]:
@@ -139,9 +209,28 @@ def dataset(context: ResultContext) -> Iterator[PageFinding]:
     elsewhere = next((line for word in own if (line := mentions(context.page.source, word)) is not None), None)
     params = {"stated": stated.value, "dataset": context.manifest.dataset}
     if elsewhere is None:
-        yield finding("dataset_differs", stated.line, "lint.dataset_differs", **params)
+        yield finding(DATASET_DIFFERS, stated.line, "lint.dataset_differs", **params)
     else:
-        yield finding("dataset_differs", stated.line, "lint.dataset_differs_here", line=elsewhere, **params)
+        yield finding(DATASET_DIFFERS, stated.line, "lint.dataset_differs_here", line=elsewhere, **params)
+
+
+DEFAULT_DIFFERS = Rule(
+    "default_differs",
+    of=("page",),
+    effect="reported",
+    published="GAS 44 by default, 1024 in the configuration: training/metax/llama2_70B-megatron/README.md",
+)
+
+
+CONFIG_FILES_DIFFER = Rule(
+    "config_files_differ",
+    of=("page",),
+    effect="reported",
+    published=(
+        "GAS from ds_config.json, which does not exist, all else from config_C500x4x8.py: "
+        "training/metax/llama2_70B-megatron/README.md"
+    ),
+)
 
 
 def defaults(context: ResultContext) -> Iterator[PageFinding]:
@@ -156,14 +245,12 @@ def defaults(context: ResultContext) -> Iterator[PageFinding]:
     for name, number, _, line in said:
         has = values.get(words().defaults[name])
         if isinstance(has, int | float) and number != has:
-            yield finding(
-                "default_differs", line, "lint.default_differs", name=name, said=f"{number:g}", has=f"{has:g}"
-            )
+            yield finding(DEFAULT_DIFFERS, line, "lint.default_differs", name=name, said=f"{number:g}", has=f"{has:g}")
     files = [file for _, _, file, _ in said if file]
     for name, _, file, line in said:
         if file and files.count(file) < len(files) / 2:
             others = sorted(set(files) - {file})
-            yield finding("config_files_differ", line, "lint.config_files_differ", name=name, file=file, others=others)
+            yield finding(CONFIG_FILES_DIFFER, line, "lint.config_files_differ", name=name, file=file, others=others)
 
 
 def _said_defaults(context: ResultContext) -> Iterator[tuple[str, float, str, int]]:
@@ -189,10 +276,10 @@ def scaling_over_100(context: ResultContext) -> Iterator[PageFinding]:
         base_cards, base_rate, base_line = min(rows)
         for cards, rate, line in rows:
             share = scaling(rate, cards, base_rate, base_cards)
-            if cards > base_cards and share > rules()["scaling_over_100"].limits["share"]:
+            if cards > base_cards and share > SCALING_OVER_100.limits["share"]:
                 params = {"what": "p_core", "share": percent(share), "devices": cards, "base_devices": base_cards}
                 where = message("lint.line", line=base_line)
-                yield finding("scaling_over_100", line, "doubt.scaling_over_100", base=where, **params)
+                yield finding(SCALING_OVER_100, line, "doubt.scaling_over_100", base=where, **params)
 
 
 CHECKS = (

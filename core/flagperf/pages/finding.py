@@ -8,12 +8,13 @@ from flagperf.messages import Message, message
 from flagperf.pages.cards import Card, Cards
 from flagperf.pages.hardware import HardwarePage
 from flagperf.pages.results import ResultPage, ResultRow
+from flagperf.plausibility.rules import Rule
 from flagperf.spec import Manifest
 
 
 class PageFinding(msgspec.Struct, frozen=True):
     rule: str
-    """An id of flagperf.plausibility."""
+    """The name of one (flagperf.plausibility)."""
     line: int
     message: Message
 
@@ -66,5 +67,5 @@ class HardwareContext(msgspec.Struct, frozen=True):
         return peaks.pop() if len(peaks) == 1 else None
 
 
-def finding(rule: str, line: int, code: str, /, **params: object) -> PageFinding:
-    return PageFinding(rule, line, message(code, **params))
+def finding(rule: Rule, line: int, code: str, /, **params: object) -> PageFinding:
+    return PageFinding(rule.name, line, message(code, **params))

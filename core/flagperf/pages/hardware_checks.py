@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flagperf import units
+from flagperf.pages.cells import EMPTY_CELLS, PRECISION_DIFFERS, UNREAD_CELL
 from flagperf.pages.finding import HardwareContext, PageFinding, finding
 from flagperf.pages.hardware import HardwareRow
+from flagperf.pages.identity import CARD_COUNT
 from flagperf.pages.quantities import Quantity, quantity
-from flagperf.plausibility.arithmetic import GIB_PER_GB, explaining_row, is_gb_for_gib, is_idle, largest_deviation
-from flagperf.plausibility.rule import rules
+from flagperf.plausibility.row_checks import (
+    ABOVE_BANDWIDTH,
+    DECIMAL_UNIT,
+    FAR_BELOW_PEAK,
+    OVER_CAPACITY,
+    RATIO_DOES_NOT_RECOMPUTE,
+    SHARE_NOT_POSITIVE,
+)
+from flagperf.plausibility.rules import GIB_PER_GB, Rule, explaining_row, is_gb_for_gib, is_idle, largest_deviation
+from flagperf.plausibility.run_checks import (
+    ABOVE_PEAK,
+    IDLE_POWER,
+    MEAN_ABOVE_MAX,
+    OVER_TDP,
+    TF32_CALLED_FP32,
+    UTILISATION_OVER_100,
+)
 
 SHARES = (("wall_share", "wall_rate"), ("kernel_share", "kernel_rate"), ("ratio", "value"))
 """Cells with a share of the rated value, and the cell that it is of."""
@@ -25,15 +42,21 @@ def shares(context: HardwareContext) -> Iterator[PageFinding]:
                 continue
             if share > 1:
                 params = {"metric": cell.head, "share": cell.text}
-                yield finding("utilisation_over_100", row.line, "doubt.utilisation_over_100", **params)
+                yield finding(UTILISATION_OVER_100, row.line, "doubt.utilisation_over_100", **params)
             elif share <= 0:
-                yield finding(
-                    "share_not_positive", row.line, "lint.share_not_positive", what=cell.head, share=cell.text
-                )
+                yield finding(SHARE_NOT_POSITIVE, row.line, "lint.share_not_positive", what=cell.head, share=cell.text)
+
+
+RATIO_WITHOUT_OPERANDS = Rule(
+    "ratio_without_operands",
+    of=("page",),
+    effect="reported",
+    published="79.3 % of nothing: base/toolkits/computation-INT8/metax/C550/README.md",
+)
 
 
 def ratios(context: HardwareContext) -> Iterator[PageFinding]:
-    limit = rules()["ratio_does_not_recompute"].limits["points"]
+    limit = RATIO_DOES_NOT_RECOMPUTE.limits["points"]
     for row in context.page.rows:
         cell = row.cells.get("ratio")
         printed = cell.quantity if cell is not None else None
@@ -42,18 +65,18 @@ def ratios(context: HardwareContext) -> Iterator[PageFinding]:
         value, rated = _operand(row, "value"), _operand(row, "rated")
         if value is None or rated is None:
             if not _is_there(row, "value") or not _is_there(row, "rated"):
-                yield finding("ratio_without_operands", row.line, "lint.ratio_without_operands", text=cell.text)
+                yield finding(RATIO_WITHOUT_OPERANDS, row.line, "lint.ratio_without_operands", text=cell.text)
             continue
         if not rated:
-            yield finding("share_not_positive", row.line, "lint.share_not_positive", what=cell.head, share=cell.text)
+            yield finding(SHARE_NOT_POSITIVE, row.line, "lint.share_not_positive", what=cell.head, share=cell.text)
             continue
         computed = value / rated
         if abs(computed - printed.amount) * 100 > limit:
             operands = {"value": row.cells["value"].text, "peak": row.cells["rated"].text}
             params = {"what": cell.head, "share": cell.text, "computed": units.percent(computed), **operands}
-            yield finding("ratio_does_not_recompute", row.line, "doubt.ratio_does_not_recompute", **params)
+            yield finding(RATIO_DOES_NOT_RECOMPUTE, row.line, "doubt.ratio_does_not_recompute", **params)
             if printed.is_printed_of(100 * computed / 1.024):
-                yield finding("decimal_unit", row.line, "lint.binary_thousand", share=cell.text, peak=operands["peak"])
+                yield finding(DECIMAL_UNIT, row.line, "lint.binary_thousand", share=cell.text, peak=operands["peak"])
 
 
 def _operand(row: HardwareRow, name: str) -> float | None:
@@ -73,20 +96,28 @@ def _is_there(row: HardwareRow, name: str) -> bool:
     return cell is not None and not cell.is_empty
 
 
+UNIT_MISSING = Rule(
+    "unit_missing",
+    of=("page",),
+    effect="reported",
+    published="65.25 of 64GiB: base/benchmarks/main_memory-capacity/metax/C550/README.md",
+)
+
+
 def missing_units(context: HardwareContext) -> Iterator[PageFinding]:
     for row in context.page.rows:
         for name in ("value", "rated"):
             cell = row.cells.get(name)
             found = cell.quantity if cell is not None else None
             if cell is not None and found is not None and not found.unit:
-                yield finding("unit_missing", row.line, "lint.unit_missing", what=cell.head, text=cell.text)
+                yield finding(UNIT_MISSING, row.line, "lint.unit_missing", what=cell.head, text=cell.text)
 
 
 def unread_cells(context: HardwareContext) -> Iterator[PageFinding]:
     for row in context.page.rows:
         for cell in row.cells.values():
             if cell.name != "item" and not cell.is_empty and cell.quantity is None:
-                yield finding("unread_cell", row.line, "lint.unread_cell", column=cell.head, text=cell.text)
+                yield finding(UNREAD_CELL, row.line, "lint.unread_cell", column=cell.head, text=cell.text)
 
 
 def capacity(context: HardwareContext) -> Iterator[PageFinding]:
@@ -98,10 +129,10 @@ def capacity(context: HardwareContext) -> Iterator[PageFinding]:
             continue
         used, total = value / units.GIB, rated / units.GIB
         params = {"used": f"{used:.2f}", "total": f"{total:.2f}"}
-        yield finding("over_capacity", row.line, "doubt.over_capacity", what=row.cells["value"].head, **params)
+        yield finding(OVER_CAPACITY, row.line, "doubt.over_capacity", what=row.cells["value"].head, **params)
         if is_gb_for_gib(used, total):
             figures = {"value": f"{used:.2f}", "total": f"{total:.2f}", "gib": f"{used * GIB_PER_GB:.2f}"}
-            yield finding("decimal_unit", row.line, "doubt.decimal_unit", what=row.cells["value"].head, **figures)
+            yield finding(DECIMAL_UNIT, row.line, "doubt.decimal_unit", what=row.cells["value"].head, **figures)
 
 
 def rates(context: HardwareContext) -> Iterator[PageFinding]:
@@ -126,36 +157,45 @@ def _rate(context: HardwareContext, row: HardwareRow, precision: str, rate: floa
     params = {"rate": units.teraflops(rate), "peak": units.teraflops(peak), "precision": precision}
     if precision == "fp32" and explaining_row(rate, precision, peaks) == "tf32":
         other = units.teraflops(peaks["tf32"])
-        yield finding("tf32_called_fp32", row.line, "doubt.tf32_called_fp32", other=other, **params)
+        yield finding(TF32_CALLED_FP32, row.line, "doubt.tf32_called_fp32", other=other, **params)
     else:
-        yield finding("above_peak", row.line, "doubt.above_peak", **params)
+        yield finding(ABOVE_PEAK, row.line, "doubt.above_peak", **params)
 
 
 def _bandwidth(context: HardwareContext, row: HardwareRow, head: str, found: Quantity) -> Iterator[PageFinding]:
     peak = context.peak("memory_bandwidth")
     if peak is not None and found.kind == "B/s" and found.amount > peak:
         params = {"what": head, "value": f"{found.amount / 1e9:g} GB/s", "peak": f"{peak / 1e9:g} GB/s"}
-        yield finding("above_bandwidth", row.line, "doubt.above_bandwidth", **params)
+        yield finding(ABOVE_BANDWIDTH, row.line, "doubt.above_bandwidth", **params)
 
 
 def far_below_peak(context: HardwareContext) -> Iterator[PageFinding]:
-    limit = rules()["far_below_peak"].limits["share"]
+    limit = FAR_BELOW_PEAK.limits["share"]
     for row in context.page.rows:
         share = row.amount("ratio")
         if row.subject == "compute" and share is not None and 0 < share < limit:
             params = {"what": row.cells["ratio"].head, "share": row.cells["ratio"].text, "limit": units.percent(limit)}
-            yield finding("far_below_peak", row.line, "doubt.far_below_peak", **params)
+            yield finding(FAR_BELOW_PEAK, row.line, "doubt.far_below_peak", **params)
+
+
+RATED_DIFFERS = Rule(
+    "rated_differs",
+    of=("page",),
+    effect="reported",
+    limits={"difference": 0.01},
+    published="C550 at 450 W and at 350 W: base/benchmarks/main_memory-bandwidth/metax/C550/README.md",
+)
 
 
 def rated_values(context: HardwareContext) -> Iterator[PageFinding]:
     """The page's own against the card's, and its two TDPs against each other."""
-    limit, stated = rules()["rated_differs"].limits["difference"], context.page.precision
+    limit, stated = RATED_DIFFERS.limits["difference"], context.page.precision
     for row in context.page.rows:
         name = {"compute": stated[0] if stated else "", "bandwidth": "memory_bandwidth"}.get(row.subject, "")
         rated, peak = _operand(row, "rated"), context.peak(name) if name else None
         if rated and peak and abs(rated - peak) > limit * peak:
             params = {"what": row.cells["rated"].head, "text": row.cells["rated"].text, "has": f"{peak:g}"}
-            yield finding("rated_differs", row.line, "lint.rated_differs", **params)
+            yield finding(RATED_DIFFERS, row.line, "lint.rated_differs", **params)
     yield from _tdps(context)
 
 
@@ -169,11 +209,9 @@ def _tdps(context: HardwareContext) -> Iterator[PageFinding]:
         if watts is None or text in seen:
             continue
         if peak is not None and watts != peak:
-            yield finding("rated_differs", line, "lint.rated_differs", what="TDP", text=text, has=f"{peak:g} W")
+            yield finding(RATED_DIFFERS, line, "lint.rated_differs", what="TDP", text=text, has=f"{peak:g} W")
         elif peak is None and seen:
-            yield finding(
-                "rated_differs", line, "lint.rated_differs", what="TDP", text=text, has=", ".join(sorted(seen))
-            )
+            yield finding(RATED_DIFFERS, line, "lint.rated_differs", what="TDP", text=text, has=", ".join(sorted(seen)))
         seen.add(text)
 
 
@@ -194,9 +232,30 @@ def power(context: HardwareContext) -> Iterator[PageFinding]:
             figures = {"mean": f"{mean:.1f}", "high": f"{high:.1f}"}
             what = row.cells[f"{scope}_max"].head
             if mean > high:
-                yield finding("mean_above_max", row.line, "doubt.mean_above_max", what=what, **figures)
+                yield finding(MEAN_ABOVE_MAX, row.line, "doubt.mean_above_max", what=what, **figures)
             elif deviation is not None:
                 yield from _deviation(row, what, mean, high, deviation)
+
+
+DEVIATION_NOT_POSSIBLE = Rule(
+    "deviation_not_possible",
+    of=("page",),
+    effect="reported",
+    published=(
+        "card power 338.4 W on average, 412.0 W at most, with a deviation of 338.6 W: "
+        "base/benchmarks/computation-BF16/nvidia/A100/README.md"
+    ),
+)
+
+
+CONSTANT_TELEMETRY = Rule(
+    "constant_telemetry",
+    of=("page",),
+    effect="reported",
+    published=(
+        "1805.0, 1805.0 and 0.0 W: base/benchmarks/computation-FP16/iluvatar/BI150/README.md; 29 of 48 base rows"
+    ),
+)
 
 
 def _deviation(row: HardwareRow, what: str, mean: float, high: float, deviation: float) -> Iterator[PageFinding]:
@@ -204,15 +263,23 @@ def _deviation(row: HardwareRow, what: str, mean: float, high: float, deviation:
     figures = {"mean": f"{mean:.1f}", "high": f"{high:.1f}", "deviation": f"{deviation:.1f}"}
     if deviation > largest * 1.001 + 0.05:
         params = {"what": what, "largest": f"{largest:.1f}", **figures}
-        yield finding("deviation_not_possible", row.line, "lint.deviation_not_possible", **params)
+        yield finding(DEVIATION_NOT_POSSIBLE, row.line, "lint.deviation_not_possible", **params)
     elif deviation == 0 and high - mean > 0.1:
-        yield finding("deviation_not_possible", row.line, "lint.no_deviation", what=what, **figures)
+        yield finding(DEVIATION_NOT_POSSIBLE, row.line, "lint.no_deviation", what=what, **figures)
     elif deviation == 0 or abs(deviation - (high - mean)) < 0.05:
-        yield finding("constant_telemetry", row.line, "lint.constant_telemetry", what=what, **figures)
+        yield finding(CONSTANT_TELEMETRY, row.line, "lint.constant_telemetry", what=what, **figures)
+
+
+SYSTEM_BELOW_CARDS = Rule(
+    "system_below_cards",
+    of=("page",),
+    effect="reported",
+    published="193 to 215 W for a whole server: operation/benchmarks/mm/metax",
+)
 
 
 def card_power(context: HardwareContext) -> Iterator[PageFinding]:
-    limits, cards = rules()["over_tdp"].limits, context.page.count("cards_per_server")
+    limits, cards = OVER_TDP.limits, context.page.count("cards_per_server")
     best = max((share for row in context.page.rows if (share := row.amount("ratio")) is not None), default=0.0)
     for row in context.page.rows:
         high, mean, system = (row.amount(name) for name in ("card_max", "card_mean", "system_mean"))
@@ -220,12 +287,12 @@ def card_power(context: HardwareContext) -> Iterator[PageFinding]:
         if high is not None and tdp:
             figures = {"watts": f"{high:.1f}", "tdp": f"{tdp:g}"}
             if high > limits["share"] * tdp:
-                yield finding("over_tdp", row.line, "doubt.over_tdp", what=row.cells["card_max"].head, **figures)
-            if row.subject == "" and is_idle(best, high, tdp, rules()["idle_power"].limits):
-                yield finding("idle_power", row.line, "doubt.idle_power", share=units.percent(best), **figures)
+                yield finding(OVER_TDP, row.line, "doubt.over_tdp", what=row.cells["card_max"].head, **figures)
+            if row.subject == "" and is_idle(best, high, tdp, IDLE_POWER.limits):
+                yield finding(IDLE_POWER, row.line, "doubt.idle_power", share=units.percent(best), **figures)
         if mean is not None and system is not None and cards and system < mean * cards:
             of_system = {"system": f"{system:.1f}", "mean": f"{mean:.1f}"}
-            yield finding("system_below_cards", row.line, "lint.system_below_cards", cards=cards, **of_system)
+            yield finding(SYSTEM_BELOW_CARDS, row.line, "lint.system_below_cards", cards=cards, **of_system)
 
 
 # --- labels ---------------------------------------------------------------------------------------------------------
@@ -242,23 +309,35 @@ def card_counts(context: HardwareContext) -> Iterator[PageFinding]:
             if said is not None and said != servers * cards:
                 shape = f"{servers}x{cards}"
                 params = {"text": cell.head, "nodes": servers, "said": said, "shape": shape, "cards": servers * cards}
-                yield finding("card_count", row.line, "lint.card_count", **params)
+                yield finding(CARD_COUNT, row.line, "lint.card_count", **params)
                 return
 
 
 def precision_label(context: HardwareContext) -> Iterator[PageFinding]:
     stated, path = context.page.precision, context.page.path_precision
     if stated is not None and path and stated[0] != path:
-        yield finding("precision_differs", stated[1], "lint.precision_of_path", precision=stated[0], path=path)
+        yield finding(PRECISION_DIFFERS, stated[1], "lint.precision_of_path", precision=stated[0], path=path)
+
+
+KERNEL_ABOVE_WALL = Rule(
+    "kernel_above_wall",
+    of=("page",),
+    effect="reported",
+    limits={"share": 1.02},
+    published=(
+        "group_norm in FP16: 189.44 us in the kernel, 173.57 us on the wall clock: "
+        "operation/benchmarks/group_norm/nvidia/A100_40_SXM/FP16_README.md"
+    ),
+)
 
 
 def kernel_times(context: HardwareContext) -> Iterator[PageFinding]:
-    limit = rules()["kernel_above_wall"].limits["share"]
+    limit = KERNEL_ABOVE_WALL.limits["share"]
     for row in context.page.rows:
         kernel, wall = row.amount("kernel_time"), row.amount("wall_time")
         if kernel is not None and wall is not None and kernel > wall * limit:
             figures = {"kernel": row.cells["kernel_time"].text, "wall": row.cells["wall_time"].text}
-            yield finding("kernel_above_wall", row.line, "lint.kernel_above_wall", item=row.item, **figures)
+            yield finding(KERNEL_ABOVE_WALL, row.line, "lint.kernel_above_wall", item=row.item, **figures)
 
 
 def empty_cells(context: HardwareContext) -> Iterator[PageFinding]:
@@ -267,7 +346,7 @@ def empty_cells(context: HardwareContext) -> Iterator[PageFinding]:
     empty = [cell for cell in cells if cell.is_empty]
     if empty:
         params = {"count": len(empty), "all": len(cells), "lines": sorted({cell.line for cell in empty})}
-        yield finding("empty_cells", empty[0].line, "lint.empty_cells", **params)
+        yield finding(EMPTY_CELLS, empty[0].line, "lint.empty_cells", **params)
 
 
 CHECKS = (

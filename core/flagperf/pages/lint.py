@@ -15,6 +15,7 @@ from flagperf.pages.hardware import HardwarePage, HardwareRow, hardware_page
 from flagperf.pages.mfu import check_mfu
 from flagperf.pages.results import ResultPage, result_page
 from flagperf.pages.source import SourcePage
+from flagperf.plausibility.doubts import IDENTICAL_FIGURES
 from flagperf.spec import Manifest
 
 POWER = ("system_mean", "system_max", "system_deviation", "card_mean", "card_max", "card_deviation")
@@ -112,7 +113,7 @@ def copied_power(pages: Sequence[SourcePage]) -> Mapping[str, list[PageFinding]]
         for path, line in places:
             twin = next(((other, at) for other, at in places if other != path), None)
             if twin is not None:
-                said = finding("identical_figures", line, "lint.copied_power", other=twin[0], line=twin[1])
+                said = finding(IDENTICAL_FIGURES, line, "lint.copied_power", other=twin[0], line=twin[1])
                 found.setdefault(path, []).append(said)
     return found
 

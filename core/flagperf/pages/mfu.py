@@ -8,11 +8,14 @@ import msgspec
 
 from flagperf import units
 from flagperf.messages import message
+from flagperf.pages.cells import PRECISION_DIFFERS
 from flagperf.pages.finding import PageFinding, Recomputed, ResultContext, finding
 from flagperf.pages.quantities import Quantity
 from flagperf.pages.results import ResultRow
 from flagperf.pages.words import words
-from flagperf.plausibility.arithmetic import explaining_row
+from flagperf.plausibility.row_checks import SHARE_NOT_POSITIVE
+from flagperf.plausibility.rules import Rule, explaining_row
+from flagperf.plausibility.run_checks import ABOVE_PEAK, MFU_DOES_NOT_FOLLOW, TF32_CALLED_FP32, UTILISATION_OVER_100
 from flagperf.spec import Manifest, PublishedPages
 
 FACTORS = {"exact-infer": 2, "exact-lora": 4, "exact": 6}
@@ -37,6 +40,14 @@ class Formula(msgspec.Struct, frozen=True):
     """By the case's own factor, over the peak of the row's own precision."""
 
 
+MFU_WITHOUT_THROUGHPUT = Rule(
+    "mfu_without_throughput",
+    of=("page",),
+    effect="reported",
+    published="an MFU of 36.2 % without a throughput: training/metax/llama2_7b_finetune-pytorch/README.md",
+)
+
+
 def check_mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
     for row in context.page.table.rows:
         yield from _outside(row)
@@ -49,7 +60,7 @@ def check_mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
         printed = cell.quantity if cell is not None and not cell.is_empty else None
         if cell is not None and printed is not None:
             if rate is None:
-                yield finding("mfu_without_throughput", row.line, "lint.mfu_without_throughput", mfu=cell.text)
+                yield finding(MFU_WITHOUT_THROUGHPUT, row.line, "lint.mfu_without_throughput", mfu=cell.text)
             elif not context.page.says(words().own_formula):
                 yield from _recompute(context, row, cell.text, printed, rate, context.manifest, pages)
         if rate is not None and pages.flops is not None:
@@ -62,10 +73,10 @@ def _outside(row: ResultRow) -> Iterator[PageFinding]:
     if cell is None or share is None or cell.quantity is None:
         return
     if share <= 0:
-        yield finding("share_not_positive", row.line, "lint.share_not_positive", what="MFU", share=cell.text)
+        yield finding(SHARE_NOT_POSITIVE, row.line, "lint.share_not_positive", what="MFU", share=cell.text)
     elif share > (100 if not cell.quantity.unit else 1):
         params = {"metric": "MFU", "share": cell.text}
-        yield finding("utilisation_over_100", row.line, "doubt.utilisation_over_100", **params)
+        yield finding(UTILISATION_OVER_100, row.line, "doubt.utilisation_over_100", **params)
 
 
 def tokens_per_device(context: ResultContext, row: ResultRow, pages: PublishedPages) -> float | None:
@@ -101,12 +112,12 @@ def _recompute(
         own = _own_rows(context.precision_of(row))
         if own and not any(each.row in own for each in holding):
             said = {"precision": context.precision_of(row), "row": best.row, "peak": peak}
-            yield finding("precision_differs", row.line, "lint.mfu_of_other_precision", mfu=text, **said)
+            yield finding(PRECISION_DIFFERS, row.line, "lint.mfu_of_other_precision", mfu=text, **said)
     elif formulas:
         nearest = min(formulas, key=lambda each: abs(each.share * scale - printed.value))
         computed = {"share": f"{nearest.share:.2%}", "factor": nearest.factor, "row": nearest.row}
         peak = units.teraflops(nearest.peak)
-        yield finding("mfu_does_not_follow", row.line, "lint.mfu_does_not_follow", peak=peak, **computed, **params)
+        yield finding(MFU_DOES_NOT_FOLLOW, row.line, "lint.mfu_does_not_follow", peak=peak, **computed, **params)
 
 
 def _preference(formula: Formula) -> tuple[bool, float]:
@@ -146,6 +157,6 @@ def _too_fast(context: ResultContext, row: ResultRow, rate: float, flops: int) -
     params = {"rate": units.teraflops(rate * flops), "peak": units.teraflops(max(own_peaks)), "precision": own[0]}
     if own[0] == "fp32" and explaining_row(rate * flops, "fp32", peaks) == "tf32":
         other = units.teraflops(peaks["tf32"])
-        yield finding("tf32_called_fp32", row.line, "doubt.tf32_called_fp32", other=other, **params)
+        yield finding(TF32_CALLED_FP32, row.line, "doubt.tf32_called_fp32", other=other, **params)
     else:
-        yield finding("above_peak", row.line, "doubt.above_peak", **params)
+        yield finding(ABOVE_PEAK, row.line, "doubt.above_peak", **params)

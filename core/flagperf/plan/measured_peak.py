@@ -9,7 +9,7 @@ from flagperf.errors import BadInput
 from flagperf.metrics.figures import SCALES
 from flagperf.metrics.metric import Metric
 from flagperf.plan.placement import cores_of_device
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.spec import RowFigure
 from flagperf.store.run import Run
 

@@ -76,9 +76,11 @@ FIELDS: dict[str, dict[str, Use]] = {
     "PublishedConfiguration": _uses(harmless="device values source"),
     "NeededData": _uses(harmless="name files when url take command licence rows"),
     # run.json: what is computed from the events
-    "Metric": _uses(harmless="name unit definition", text="detail", texts_by_text="inputs"),
+    "Metric": _uses(harmless="name unit definition marks", text="detail", texts_by_text="inputs"),
     "Interval": _uses(harmless="method"),
-    "MeasuredRow": _uses(harmless="unit work clock limits bound_by power_problem", text="name labels problem facts"),
+    "MeasuredRow": _uses(
+        harmless="unit work clock limits bound_by power_problem marks", text="name labels problem facts"
+    ),
     "Span": {},
     "Speedup": _uses(text="against"),
     # environment.json

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from flagperf.errors import BadInput
 from flagperf.kinds import KINDS
-from flagperf.plausibility import refusals
+from flagperf.plausibility.doubts import refusals
 from flagperf.report.document import Block, Document
 from flagperf.report.render import to_markdown
 from flagperf.report.sections.environment import environment

@@ -13,7 +13,7 @@ from flagperf import version
 from flagperf.errors import BadInput, MissingPart
 from flagperf.files import read_regular
 from flagperf.messages import Lang
-from flagperf.plausibility import read_marked
+from flagperf.plausibility.doubts import read_marked
 from flagperf.report import to_html, web_document
 from flagperf.report.document import Link
 from flagperf.report.texts import web

@@ -168,4 +168,4 @@ class RecordedRun(msgspec.Struct, frozen=True):
     """Where the command of such a run runs or ran."""
     labels: Labels = Labels()
     doubts: tuple[Doubt, ...] = ()
-    """Empty until plausibility.marked has looked at it."""
+    """Empty until plausibility.doubts.marked has looked at it."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from flagperf import units
-from flagperf.metrics import Mark, MeasuredRow
+from flagperf.metrics import MeasuredRow
 from flagperf.report.document import Block, Bullets, Empty, Head, TableCell, Text, Value
 from flagperf.report.texts import Lang, label, row_label, say
 from flagperf.robust import median, standing_out
@@ -51,7 +51,7 @@ class RowGroup(msgspec.Struct, frozen=True):
         return [row for row in self.rows if row.median is None]
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[str, ...]:
         """Those of all devices."""
         return tuple(dict.fromkeys(mark for row in self.measured for mark in row.marks))
 
