@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 from distribution_builders import HEADER, Site, device_source
 
+from flagperf.api import Allocation, Node
+from flagperf.fleet import open_fleet
+from flagperf.plan.nodes import describe_nodes
 from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.plugins.trial import end_of_trial, load_tried_plugins
 
@@ -37,3 +41,23 @@ def test_what_does_not_come_back_is_stopped() -> None:
     process = subprocess.Popen(["sleep", "600"], start_new_session=True)
     assert end_of_trial(process, deadline=0.0) == "takes more than 30 s"
     assert process.returncode == -signal.SIGKILL
+
+
+class Elsewhere(Allocation):
+    """A node that has none of the command's environment, as another machine."""
+
+    nodes = (Node("elsewhere"),)
+
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        return ["env", "-u", "FLAGPERF_WITHOUT", *command]
+
+    def release(self) -> None: ...
+
+
+def test_agents_on_other_machines_start_without_it_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(site.folder))
+    monkeypatch.setenv("FLAGPERF_WITHOUT", "trialtest25")
+    site.add("flagperf-trialtest25", "import os; os._exit(3)")
+    with open_fleet(Elsewhere()) as fleet:
+        (facts,) = describe_nodes(fleet)
+    assert "cpu" in [vendor.vendor for vendor in facts.vendors]

@@ -68,50 +68,12 @@ def test_an_alias_means_the_vendor(flagperf: FlagPerf) -> None:
     assert planned(flagperf, "--vendor", "AcmeCorp", state="present")["job"]["vendor"] == "acme"
 
 
-def test_several_nodes_on_one_machine_would_use_the_same_cards_twice(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toy", "--nodes", "2", state="present")
-    assert ended.returncode == 2
-    assert "--nodes 2 with cluster 'local' would use the same acme cards twice" in ended.stderr
-
-
-def test_an_inherited_visibility_variable_narrows_what_is_present(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toy", "--devices", "2", state="present", ACME_VISIBLE_DEVICES="1")
-    assert ended.returncode == 2
-    assert "--devices 2: " in ended.stderr and "1 visible acme devices" in ended.stderr
-
-
-def test_a_precision_that_the_vendor_lacks_is_unsupported(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "toy", "--precision", "amp-bf16", state="present")
-    assert ended.returncode == 6
-    assert "vendor acme does not support precision amp-bf16; it has: fp32, bf16" in ended.stderr
-
-
 def test_tuning_of_the_card_is_a_layer_and_a_deviation(flagperf: FlagPerf) -> None:
     config = planned(flagperf, state="present")["job"]["config"]
     layer = "tuning acme Acme A1 (Acme application note 12)"
     assert config["values"]["training"]["batch_size"] == 24
     assert config["layers"]["training.batch_size"] == layer
     assert config["deviations"] == {"training.batch_size": layer}
-
-
-def test_tuning_that_names_the_shape_goes_first(flagperf: FlagPerf) -> None:
-    config = planned(flagperf, "--devices", "2", state="present")["job"]["config"]
-    layer = "tuning acme Acme A1 (Acme application note 12, two cards)"
-    assert config["values"]["training"]["batch_size"] == 48
-    assert config["deviations"] == {"training.batch_size": layer, "training.learning_rate": layer}
-
-
-def test_the_cpu_gets_no_other_vendors_tuning(flagperf: FlagPerf) -> None:
-    config = planned(flagperf, state="absent")["job"]["config"]
-    assert config["deviations"] == {} and config["values"]["training"]["batch_size"] == 8
-
-
-def test_tuning_holds_for_the_cases_of_this_repository_too(flagperf: FlagPerf) -> None:
-    ended = flagperf("plan", "distilbert", "--vendor", "acme", "--json", state="present")
-    assert ended.returncode == 0, ended.stderr
-    config = ended.json["job"]["config"]
-    assert config["values"]["training"]["batch_size"] == 64
-    assert config["deviations"] == {"training.batch_size": "tuning acme Acme A1 (Acme application note 13)"}
 
 
 def test_the_peak_is_of_this_card_and_precision_or_unknown(flagperf: FlagPerf) -> None:

@@ -121,7 +121,7 @@ def plugins_without_entry_point() -> list[PluginStatus]:
     """Return installed distributions that are named like an adapter, and that nothing can find."""
     problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
     known = {status_of(each).distribution for each in installed_entry_points()}
-    found = dict(map(_name_and_version, distributions()))
+    found = dict(map(_name_and_version, reversed(list(distributions()))))  # the first of a name counts
     return [
         PluginStatus(name.removeprefix(ADAPTER_PREFIX), name, number, problem)
         for name, number in sorted(found.items())
