@@ -8,13 +8,14 @@ import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
+from recorded_bundles import FOLDER
 
 from flagperf.cli import run_cli
 from flagperf.export.prometheus import newest, to_page
 from flagperf.export.recorded import Exported, read_exported
 from flagperf.store.bundle import read_bundle
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+RECORDED = FOLDER
 RUNS = [read_exported(path) for path in sorted(RECORDED.iterdir())]
 LABELS = {"case", "profile", "vendor", "device", "shape", "precision"}
 

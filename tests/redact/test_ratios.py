@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from recorded_bundles import FOLDER, recorded_bundle
 
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput
@@ -20,13 +21,13 @@ from flagperf.store.listing import list_runs
 from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
-RUN = RECORDED / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
-OTHER = RECORDED / "20261117T094508Z-distilbert-cpu-1x2-f18753"
+RECORDED = FOLDER
+RUN = recorded_bundle("distilbert")
+OTHER = recorded_bundle("distilbert_1x2")
 DOUBTFUL = (
-    RECORDED / "20261117T094653Z-distilbert-metax-1x2-6141e2",
-    RECORDED.parent / "v1_rows" / "20261118T001416Z-distilbert-cpu-1x1-3ba1c3",
-    RECORDED.parent / "v1_rows" / "20261118T001044Z-gemm-cpu-1x2-fc4c0e",
+    recorded_bundle("simulated"),
+    recorded_bundle("operators_recorded"),
+    recorded_bundle("gemm"),
 )
 """`unsteady` and a memory that is not possible; `busy_host` and `few_repeats`; figures of rows."""
 
@@ -145,7 +146,7 @@ def test_a_value_that_somebody_puts_in_is_a_problem(copy: Redacted) -> None:
 
 
 def test_the_reference_has_to_be_of_the_same_experiment() -> None:
-    run, glm = read_bundle(RUN).run, read_bundle(next(RECORDED.glob("*glm*"))).run
+    run, glm = read_bundle(RUN).run, read_bundle(recorded_bundle("glm")).run
     with pytest.raises(BadInput, match=r"is no reference for .*: case glm, profile tiny is not case distilbert"):
         reference_run(run, glm)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from archive_builders import RECORDED, RUN
+from recorded_bundles import IDS
 
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput, BundleFailed, MissingPart
@@ -19,7 +20,7 @@ from flagperf.store.labels import Labels, write_labels
 from flagperf.store.packing import pack
 from flagperf.store.unpacking import unpack
 
-UNFINISHED = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+UNFINISHED = IDS["parent_killed"]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from recorded_bundles import FOLDER
 
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric
@@ -20,7 +21,7 @@ from flagperf.store.run import Ending, Run, Status
 from flagperf.store.run_line import Headline, run_line
 from run_builders import make_run, minimal_manifest
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+BUNDLES = FOLDER
 
 
 def speed(name: str, value: float | None = 12.5, **fields: object) -> Metric:

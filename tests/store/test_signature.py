@@ -26,12 +26,11 @@ from flagperf.store.bundle import (
     planned_fields,
     read_record,
     seal,
-    write_manifest,
     write_run,
 )
 from flagperf.store.run import ended
-from flagperf.store.witness import file_digests
 from run_builders import make_run
+from sealing import seal_again
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 
@@ -53,9 +52,7 @@ def bundle(tmp_path: Path) -> Path:
     path = create_bundle(tmp_path / "runs", run, ())
     ending = ended("interrupted", message("ending.interrupted", signal="Ctrl-C"))
     with EventWriter(path / "events" / "parent.jsonl") as writer:
-        started = RunStarted(
-            1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path), seals=True
-        )
+        started = RunStarted(1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path))
         writer.write(started, RunEnded(2, ending.status, ending.reason, ending.message))
     metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=ending))
@@ -173,7 +170,7 @@ def test_a_file_of_signers_that_cannot_be_read_is_bad_input(
 
 def test_what_does_not_verify_is_not_signed(bundle: Path, key: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (bundle / "environment.json").write_text("[ ]")
-    write_manifest(bundle, file_digests(bundle))
+    seal_again(bundle)
     assert run_cli(["runs", "sign", str(bundle), "--key", str(key)]) == 2
     assert "is not verified, so it is not signed: environment.json has changed" in capfd.readouterr().err
     assert not (bundle / "MANIFEST.sig").exists()

@@ -31,10 +31,3 @@ def check_nodes(name: str, allocation: Allocation, num_nodes: int) -> None:
         raise PluginFailed(f"cluster {name!r} gave no nodes that can be used: {error}") from None
     if found != num_nodes:
         raise PluginFailed(f"cluster {name!r} was asked for {num_nodes} nodes and gave {found}")
-
-
-def of_old_form(value: object) -> list[str]:
-    if not isinstance(value, Cluster) or type(value).allocate is not Cluster.allocate:
-        return []
-    what = "is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
-    return [f"{type(value).__name__} {what}"]

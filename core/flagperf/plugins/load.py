@@ -124,7 +124,7 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint) -> PluginStatu
 
             check_core_range(distribution.requirements, core_version())
         module = _import(entry_point)
-        _check_hook_api(module, distribution.name)
+        _check_hook_api(module)
         manager.register(module, name=status.key)
         manager.check_pending()
     except PluginRefused as refused:
@@ -147,7 +147,7 @@ def _import(entry_point: EntryPoint) -> object:
         raise PluginRefused(f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _check_hook_api(module: object, distribution: str) -> None:
+def _check_hook_api(module: object) -> None:
     declared: object = getattr(module, "FLAGPERF_HOOK_API", None)
     if declared is None:
         raise PluginRefused("it does not say FLAGPERF_HOOK_API, the version of the contract it was written for")
@@ -156,11 +156,10 @@ def _check_hook_api(module: object, distribution: str) -> None:
             f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; "
             f"got the {type(declared).__name__} {declared!r}"
         )
-    if not hookspecs.MIN_HOOK_API <= declared <= hookspecs.HOOK_API:
-        outdated = distribution if declared < hookspecs.MIN_HOOK_API else OWN_DISTRIBUTION
+    if not 1 <= declared <= hookspecs.HOOK_API:
         raise PluginRefused(
-            f"it was written for HOOK_API {declared}, this flagperf {core_version()} speaks "
-            f"{hookspecs.MIN_HOOK_API} to {hookspecs.HOOK_API}: upgrade {outdated}"
+            f"it was written for HOOK_API {declared}, this flagperf {core_version()} speaks {hookspecs.HOOK_API}: "
+            f"upgrade {OWN_DISTRIBUTION}, or, if it was written before the first release, set FLAGPERF_HOOK_API = 1"
         )
 
 

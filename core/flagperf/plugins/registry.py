@@ -23,7 +23,7 @@ from flagperf.api import (
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
 from flagperf.plugins.cases import Case, intended_name, read_case, with_published
-from flagperf.plugins.cluster_answers import check_nodes, cluster_options, of_old_form
+from flagperf.plugins.cluster_answers import check_nodes, cluster_options
 from flagperf.plugins.load import (
     ADAPTER_PREFIX,
     OWN_DISTRIBUTION,
@@ -346,7 +346,7 @@ class Plugins:
             return usable
         from flagperf.plugins.guard import wrong_attributes  # lazy: `cases list` needs none
 
-        faults = {id(value): of_old_form(value) or wrong_attributes(value, kind) for value in usable}
+        faults = {id(value): wrong_attributes(value, kind) for value in usable}
         wrong_ones = {key: found for key, found in faults.items() if found}
         problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
         return [value for value in usable if id(value) not in wrong_ones]

@@ -2,7 +2,7 @@
 
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 @hookimpl

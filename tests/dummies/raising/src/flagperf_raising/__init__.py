@@ -4,7 +4,7 @@ from flagperf.api import Allocation, Cluster, DeviceBackend, NoOptions
 from flagperf.errors import BadInput
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 class BackYard(Cluster):
