@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
@@ -121,7 +122,8 @@ def _check_run(server: str, found: dict[str, Any], folder: Path) -> None:
     metrics = {metric["key"]: metric["value"] for metric in found["data"]["metrics"]}
     for metric in each.run.metrics:
         assert metrics.get(metric.name) == metric.value
-    assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", 1794908666000)
+    began = datetime.datetime.fromisoformat(each.run.created)
+    assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", int(began.timestamp()) * 1000)
     run_id = found["info"]["run_id"]
     history = ask(server, f"metrics/get-history?run_id={run_id}&metric_key=curve/loss&max_results=1000")["metrics"]
     lines = list(curve_lines(each))

@@ -8,10 +8,11 @@ from flagperf.errors import BadInput
 from flagperf.messages import message
 from flagperf.metrics import Metric
 from flagperf.spec import PlannedNode, RankOperators
+from flagperf.store.bundle import write_manifest
 from flagperf.store.paths import OPERATORS_FILE, rank_operators
 from flagperf.store.recording import collect_operators, read_operators
+from flagperf.store.witness import file_digests
 from run_builders import make_run, minimal_job
-from sealing import seal_again
 
 
 def of_rank(rank, width=8, high=5, steps=2, begin=0, **more):
@@ -117,7 +118,7 @@ def test_what_is_no_json_is_damaged(tmp_path):
 
 def test_a_file_that_was_changed_after_the_run_is_refused(tmp_path):
     collected(tmp_path, of_rank(0))
-    seal_again(tmp_path)
+    write_manifest(tmp_path, file_digests(tmp_path))
     read_operators(tmp_path, 0)
     path = tmp_path / OPERATORS_FILE
     path.write_bytes(path.read_bytes().replace(b'"count":4', b'"count":5'))
