@@ -81,7 +81,7 @@ def test_what_cannot_be_read_says_why_and_is_listed(tmp_path: Path) -> None:
     assert "not a valid run record" in run_line(path).problem
 
 
-def test_runs_of_older_versions_have_their_result(tmp_path: Path) -> None:
+def test_recorded_runs_have_their_result() -> None:
     lines = {line.id[17:-7]: line for line in list_runs(BUNDLES)}
     assert lines["llama2_7b_finetune-cpu-1x1"].headline[0].name == "token/p/s"
     assert lines["aquila_33b-cpu-1x1"].headline[0].name == "p_infer_core"
