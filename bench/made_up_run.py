@@ -134,7 +134,6 @@ def _write_parent(bundle: Path, job: Job, num_samples: int) -> None:
                 Clock("parent", "boot-parent", 1, "2026-01-02T03:04:05.678+00:00"),
                 planned_fields(bundle),
                 environment_fingerprint(bundle),
-                seals=True,
             )
         )
         nodes = range(len(job.nodes))

@@ -46,7 +46,6 @@ def unended(folder: Path, clock: Clock | None = None, locked: bool = True) -> Pa
     changes = {
         "clock": clock or this_clock(),
         "planned": planned_fields(path),
-        "seals": True,
         "locked": locked,
         "t_ns": time.monotonic_ns(),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from flagperf.api import CaseReference
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 @hookimpl

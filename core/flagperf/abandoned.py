@@ -23,7 +23,7 @@ from flagperf.store.bundle import read_bundle, remove_unstarted, seal, unreadabl
 from flagperf.store.in_use import alone
 from flagperf.store.measure import measure
 from flagperf.store.paths import ALL_RANK_EVENTS, MANIFEST_FILE, OPERATORS_FILE, PARENT_EVENTS, RUN_FILE
-from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run, Status, ended
+from flagperf.store.run import Ending, RecordedRun, Run, Status, ended
 from flagperf.store.witness import sha256_of
 
 
@@ -88,7 +88,7 @@ def _ended(bundle: Path, why: str) -> RecordedRun | None:
 def _run_of_this_version(bundle: Path) -> Run:
     """Another one may have other metrics than the run began with."""
     run = read_bundle(bundle).run
-    if run.flagperf_version != version() or run.schema != STORE_SCHEMA:
+    if run.flagperf_version != version():
         raise BadInput(f"{bundle.name} was begun by flagperf {run.flagperf_version}: end it with that version")
     return run
 

@@ -2,13 +2,13 @@
 
     # pyproject.toml                               # flagperf_acme/__init__.py
     [project.entry-points.flagperf]                from flagperf.hookspecs import hookimpl
-    acme = "flagperf_acme"                         FLAGPERF_HOOK_API = 2
+    acme = "flagperf_acme"                         FLAGPERF_HOOK_API = 1
 
                                                    @hookimpl
                                                    def flagperf_devices(): return [AcmeDevices()]
 
 A plugin says in FLAGPERF_HOOK_API which version of the contract it was written for: hooks and flagperf.api, with
-flagperf.kit that adapters are built with. Every version from MIN_HOOK_API to HOOK_API works.
+flagperf.kit that adapters are built with. Every version from 1 to HOOK_API works.
 All hooks are cheap, touch no hardware, import neither torch nor a vendor library, and may be called twice.
 Each plugin is called by itself: one that raises is listed with its reason, and the others work on.
 """
@@ -19,15 +19,9 @@ import pluggy
 
 from flagperf.api import CaseReference, Cluster, DeviceBackend, Launcher, MemoryProbe, OperatorLibrary
 
-HOOK_API = 2
+HOOK_API = 1
 """Moves when something optional is added: a hook, a method, a field or an attribute with a default. Once per release.
-
-2: flagperf.kit apart from flagperf.api; CheckFiles and EstimateMemory; energy, clock and throttling in a Reading;
-figures of a board of several chips (Device.board, MemoryProbe.board_figures); libraries of operators.
-"""
-
-MIN_HOOK_API = 1
-"""Moves, with HOOK_API, when something is removed or changes its signature: plugins before it are refused."""
+Nothing is removed and no signature changes."""
 
 hookspec = pluggy.HookspecMarker("flagperf")
 hookimpl = pluggy.HookimplMarker("flagperf")
@@ -104,5 +98,5 @@ def flagperf_operator_libraries() -> list[OperatorLibrary]:  # type: ignore[empt
     Core takes those that `operators.libraries` names; of two with one name the one of the distribution
     `flagperf-<name>` is kept, else neither.
     No parameters.
-    Since HOOK_API 2.
+    Since HOOK_API 1.
     """

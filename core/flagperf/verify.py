@@ -4,7 +4,8 @@ the planned job against what the processes of the run recorded."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,9 +15,8 @@ from flagperf import version
 from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.events import EventFile, RunEnded, RunStarted, WorkerStarted
-from flagperf.metrics import Metric, Observed, recompute_metrics
+from flagperf.metrics import Metric, Observed, compute_metrics
 from flagperf.metrics.by_type import of
-from flagperf.metrics.registry import REMOVED
 from flagperf.spec import Job, PlannedNode
 from flagperf.store.bundle import (
     broken_files,
@@ -42,6 +42,9 @@ from flagperf.store.run import Ending, Run, Status, gated
 from flagperf.store.signature import Signature, check_signature
 from flagperf.store.witness import file_digests, witness_problems
 
+TOLERANCE = 1e-12
+"""Relative, of derived floats: another C library or Python may round their last bits otherwise."""
+
 
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
@@ -64,9 +67,8 @@ def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
     signature = check_signature(path, signers) if signers is not None else Signature()
     problems, run = _compared(path)
     problems += [signature.problem] if signature.problem else []
-    removed = _removed_metrics(run) if run else []
-    num_metrics = len(run.metrics) - len(removed) if run else 0
-    notes = [*removed, *(_unchecked_signature(path) if signers is None else []), *_redaction_notes(path)]
+    num_metrics = len(run.metrics) if run else 0
+    notes = [*(_unchecked_signature(path) if signers is None else []), *_redaction_notes(path)]
     return Verification(
         tuple(dict.fromkeys(problems)),
         tuple(notes),
@@ -126,7 +128,7 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
 def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]:
     if (read_redaction(path) is not None) != run.redacted:
         yield f"{REDACTION_FILE} and {RUN_FILE} do not say the same of what was redacted"
-    observed = Observed(run.job, run.manifest, read_record(path), run.speedup_version)
+    observed = Observed(run.job, run.manifest, read_record(path))
     observed.read_files()
     parent = observed.record.parent
     if run.ending is None:
@@ -152,24 +154,17 @@ def _unchecked_signature(path: Path) -> list[str]:
 
 
 def _metric_problems(run: Run, observed: Observed) -> Iterator[str]:
-    """Recompute each stored metric with the formula version stored with it. An older run does not need metrics that a
-    later flagperf added."""
+    """Recompute each stored metric. A run does not need metrics that a later flagperf added."""
     stored = {metric.name: metric for metric in run.metrics}
     if len(stored) != len(run.metrics):
         yield f"run.json: {len(run.metrics) - len(stored)} metrics are duplicates"
     yield from _version_problems(run.metric_versions, stored)
-    versions = {name: metric.version for name, metric in stored.items()}
-    again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
+    again = {metric.name: metric for metric in compute_metrics(observed)}
     for name, metric in stored.items():
-        if name in again:
+        if name in again and again[name].version == metric.version:
             yield from _field_problems(metric, again[name], _compared_fields(run))
-        elif name not in REMOVED:
+        else:
             yield f"{name}: this flagperf has no version {metric.version} of its formula; install the latest flagperf"
-
-
-def _removed_metrics(run: Run) -> list[str]:
-    found = [metric.name for metric in run.metrics if metric.name in REMOVED]
-    return [f"{name}: not recomputed, the metric was removed in flagperf {REMOVED[name]}" for name in found]
 
 
 def _version_problems(expected: Mapping[str, int], stored: Mapping[str, Metric]) -> Iterator[str]:
@@ -188,17 +183,16 @@ def _compared_fields(run: Run) -> list[str]:
     """Another flagperf version may explain a missing value differently, so `message` is compared only for runs of this
     version. `detail` is its English wording, which reports make from the message again. Values, reasons, marks and
     inputs are always compared."""
-    is_of_this_version = run.flagperf_version == version() and run.schema != 1
-    ignored = ("detail",) if is_of_this_version else ("detail", "message")
+    ignored = ("detail",) if run.flagperf_version == version() else ("detail", "message")
     return [field for field in Metric.__struct_fields__ if field not in ignored]
 
 
 def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -> Iterator[str]:
-    if (stored.value, stored.reason) != (recomputed.value, recomputed.reason):
+    if not (_is_same(stored.value, recomputed.value) and stored.reason == recomputed.reason):
         yield f"{stored.name}: stored {_value(stored)}, recomputed {_value(recomputed)}"
     for field in fields:
         before, again = (msgspec.to_builtins(getattr(metric, field)) for metric in (stored, recomputed))
-        if field not in ("value", "reason") and before != again:
+        if field not in ("value", "reason") and not _is_same(before, again):
             yield f"{stored.name}: stored {field} {_text(before)}, recomputed {_text(again)}"
 
 
@@ -210,10 +204,21 @@ def _row_problems(run: Run, observed: Observed) -> Iterator[str]:
         stored, recomputed = msgspec.to_builtins(row), msgspec.to_builtins(recomputed_row)
         if run.flagperf_version != version():  # a later version has more fields of a row
             recomputed = {name: value for name, value in recomputed.items() if name in stored}
-        if stored != recomputed:
-            names = [name for name in {**stored, **recomputed} if stored.get(name) != recomputed.get(name)]
+        names = [name for name in {**stored, **recomputed} if not _is_same(stored.get(name), recomputed.get(name))]
+        if names:
             before, now = ({name: each.get(name) for name in names} for each in (stored, recomputed))
             yield f"row {row.name} {_text(row.labels)}: stored {_text(before)}, recomputed {_text(now)}"
+
+
+def _is_same(stored: Any, recomputed: Any) -> bool:
+    """Compare floats to TOLERANCE, and all else, also counts, bytes and nanoseconds, exactly."""
+    if isinstance(stored, dict) and isinstance(recomputed, dict):
+        return stored.keys() == recomputed.keys() and all(_is_same(stored[name], recomputed[name]) for name in stored)
+    if isinstance(stored, list | tuple) and isinstance(recomputed, list | tuple):
+        return len(stored) == len(recomputed) and all(map(_is_same, stored, recomputed))
+    if isinstance(stored, float) and isinstance(recomputed, float):
+        return math.isclose(stored, recomputed, rel_tol=TOLERANCE)
+    return bool(stored == recomputed)
 
 
 def _value(metric: Metric | None) -> str:
@@ -234,22 +239,23 @@ def _ending_problems(run: Run, observed: Observed) -> Iterator[str]:
         yield f"ending: {PARENT_EVENTS} has {len(raw)} endings, a finished run has one"
         return
     ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
-    if not _is_same(run, ending):
+    if not _is_same_ending(run, ending):
         yield f"ending: stored {_ending(run.ending)}, recomputed {_ending(ending)}"
     unhappy = observed.failure
     if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
         yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
 
 
-def _is_same(run: Run, raw: Ending) -> bool:
+def _is_same_ending(run: Run, raw: Ending) -> bool:
     """An ending derived from metrics (a missed target) may be explained differently by another flagperf version."""
     stored = run.ending
     assert stored is not None
     if stored.status != raw.status:
         return False
     if raw.status == "target_missed":
-        is_of_another_version = run.flagperf_version != version() or run.schema == 1
-        return is_of_another_version or msgspec.to_builtins(stored.message) == msgspec.to_builtins(raw.message)
+        is_of_another_version = run.flagperf_version != version()
+        messages = (msgspec.to_builtins(each.message) for each in (stored, raw))
+        return is_of_another_version or _is_same(*messages)
     return (stored.reason, stored.message) == (raw.reason, raw.message)
 
 
@@ -266,7 +272,7 @@ def _plan_problems(path: Path, parent: EventFile) -> Iterator[str]:
         yield f"{PARENT_EVENTS} does not record what was planned"
         return
     before = started[0].planned
-    now = planned_fields(path, also=before)  # `commands` was planned in runs of older versions
+    now = planned_fields(path)
     for name in sorted(set(before) | set(now)):
         if before.get(name) != now.get(name):
             yield f"run.json: {name} has changed since the run began"
@@ -275,20 +281,18 @@ def _plan_problems(path: Path, parent: EventFile) -> Iterator[str]:
 
 
 def _command_problems(run: Run, parent: EventFile) -> Iterator[str]:
-    """Older versions stored the planned commands; `_plan_problems` compares those."""
-    was_planned = any("commands" in event.planned for event in of(parent.events, RunStarted))
-    if not was_planned and run.commands != launched_commands(parent):
+    if run.commands != launched_commands(parent):
         yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
-def _worker_problems(fingerprints: Mapping[int, Collection[str]], observed: Observed) -> Iterator[str]:
+def _worker_problems(fingerprints: Mapping[int, str], observed: Observed) -> Iterator[str]:
     job, nodes = observed.job, _planned_nodes(observed.job)
     planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
     for rank in observed.ranks:
         started = rank.started
         named = list(_named_differences(planned, nodes.get(started.node_index), started))
         yield from (f"rank {started.rank}: {difference}" for difference in named)
-        if started.job not in fingerprints.get(started.node_index, ()) and not named:
+        if started.job != fingerprints.get(started.node_index) and not named:
             yield f"rank {started.rank}: the job that it received differs from the one in run.json"
 
 

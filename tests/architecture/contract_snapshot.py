@@ -33,12 +33,11 @@ def snapshot() -> dict[str, dict[str, Description]]:
 
 
 def hook_contract() -> dict[str, Description]:
-    """What plugins rely on, by package. `api` has the names that moved to the kit too: old plugins find them there."""
-    names = [*api.__all__, *(name for name in kit.__all__ if hasattr(api, name))]
+    """What plugins rely on, by package."""
     return {
         "version": hookspecs.HOOK_API,
         "hooks": _hooks(),
-        "api": {name: describe(getattr(api, name)) for name in names},
+        "api": {name: describe(getattr(api, name)) for name in api.__all__},
         "kit": {name: describe(getattr(kit, name)) for name in kit.__all__},
         "testing": dict.fromkeys(testing.__all__, ""),
         "case": {name: describe_for_callers(getattr(worker, name)) for name in worker.__all__},

@@ -1,7 +1,7 @@
 """Plugins outlive the core that they were written for.
 
-hook_api_<N>.json is the contract as it was released with HOOK_API N, and is never edited. Every version from
-MIN_HOOK_API on has to be served. A version that is not released yet has no file and may still grow.
+hook_api_1.json is the contract of HOOK_API 1: plugins that were written for it keep working, whatever is added later.
+Until the first release, and never after it, the file is written anew where the contract has changed.
 """
 
 from __future__ import annotations
@@ -12,85 +12,56 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract_changes import Change, changes
+from contract_changes import changes
 from contract_snapshot import hook_contract
 
-from flagperf.hookspecs import HOOK_API, MIN_HOOK_API
+from flagperf.hookspecs import HOOK_API
 
-FOLDER = Path(__file__).parent
-RELEASE = "FLAGPERF_RELEASE_HOOK_API"
+RECORDED = Path(__file__).parent / "hook_api_1.json"
+UPDATE = "FLAGPERF_UPDATE_CONTRACT"
 MAY_GROW = ("kit.", "testing.")
 """What plugins are built and tested with. They ask for it, core does not ask them."""
 
 
-REFUSED = {1: ("api.AgentProcess", "api.Cluster", "api.Node")}
-"""What a released version had and no core serves any more, without a higher MIN_HOOK_API: the rest of such a plugin
-works. A cluster of HOOK_API 1 started the agents itself, which no cluster of several machines could do well, and none
-but the built-in one was released with it. It is refused by its own message (tests/plugins/test_clusters.py)."""
-
-
-def path_of(version: int) -> Path:
-    return FOLDER / f"hook_api_{version}.json"
-
-
 @pytest.fixture(scope="module")
 def now() -> dict[str, Any]:
-    """Written as released first, where that is asked for; a file that is there is left alone."""
+    """Write the file anew first, where that is asked for."""
     contract = hook_contract()
-    if os.environ.get(RELEASE) == "1" and not path_of(HOOK_API).exists():
-        path_of(HOOK_API).write_text(json.dumps(contract, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    if os.environ.get(UPDATE) == "1":
+        RECORDED.write_text(json.dumps(contract, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return contract
 
 
-def problem(
-    released: dict[str, Any], now: dict[str, Any], hook_api: int, min_hook_api: int, refused: tuple[str, ...] = ()
-) -> str:
-    """Which number has to move for what has changed since a release, empty where none has to. `refused` parts may
-    change, but not vanish: plugins import them."""
-    found = [
-        change
-        for change in changes(_without_version(released), _without_version(now))
-        if not change.place.startswith(tuple(f"{part}." for part in refused))
-    ]
+def problem(recorded: dict[str, Any], now: dict[str, Any], hook_api: int) -> str:
+    """Say what must not change, or which number has to move for what was added; empty if nothing is wrong."""
+    before, after = ({name: part for name, part in each.items() if name != "version"} for each in (recorded, now))
+    found = list(changes(before, after))
     broken = [change for change in found if change.breaks]
     added = [change for change in found if not change.breaks and not change.place.startswith(MAY_GROW)]
-    if broken and min_hook_api <= released["version"]:
-        return _advice(broken, f"MIN_HOOK_API and HOOK_API have to be above {released['version']}", released)
-    if (added or broken) and hook_api <= released["version"]:
-        return _advice(added + broken, f"HOOK_API has to be above {released['version']}", released)
-    return ""
-
-
-def _without_version(contract: dict[str, Any]) -> dict[str, Any]:
-    return {name: part for name, part in contract.items() if name != "version"}
-
-
-def _advice(found: list[Change], numbers: str, released: dict[str, Any]) -> str:
-    lines = "\n".join(f"    {change}" for change in found)
+    version = recorded["version"]
+    if broken:
+        advice = f"plugins that were written for HOOK_API {version} may stop working. Do without it"
+    elif added and hook_api <= version:
+        broken, advice = added, f"HOOK_API in core/flagperf/hookspecs.py has to be above {version}"
+    else:
+        return ""
+    lines = "\n".join(f"    {change}" for change in broken)
     return (
-        f"the contract differs from that of HOOK_API {released['version']}, for which plugins were shipped:\n{lines}\n"
-        f"{numbers} in core/flagperf/hookspecs.py, unless you can do without it. Then add the change to docs, "
+        f"the contract differs from that of HOOK_API {version}:\n{lines}\n{advice}. Before the first release, write "
+        f"the file anew instead: {UPDATE}=1 pytest tests/architecture/{Path(__file__).name}. Then add the change to docs, "  # noqa: E501
         "conformance suite, built-in and one vendor"
     )
 
 
-@pytest.mark.parametrize("version", [n for n in range(1, HOOK_API + 1) if path_of(n).exists()])
-def test_plugins_of_every_released_version_are_served_or_refused(version: int, now: dict[str, Any]) -> None:
-    found = problem(json.loads(path_of(version).read_text()), now, HOOK_API, MIN_HOOK_API, REFUSED.get(version, ()))
+def test_plugins_of_hook_api_1_keep_working(now: dict[str, Any]) -> None:
+    found = problem(json.loads(RECORDED.read_text()), now, HOOK_API)
     if found:
         pytest.fail(found, pytrace=False)
-
-
-def test_every_version_that_is_served_was_recorded_and_at_most_one_is_not_released(now: dict[str, Any]) -> None:
-    recorded = [n for n in range(1, HOOK_API + 1) if path_of(n).exists()]
-    assert recorded in (list(range(1, HOOK_API)), list(range(1, HOOK_API + 1)))
-    assert 1 <= MIN_HOOK_API <= HOOK_API == now["version"]
 
 
 def test_the_contract_covers_hooks_api_kit_and_testing(now: dict[str, Any]) -> None:
     assert len(now["hooks"]) == 6
     assert "abstract" in now["api"]["DeviceBackend"]["methods"]["presence"]
-    assert now["api"]["Card"] == now["kit"]["Card"]
     assert {"ToolProbe", "TorchrunLauncher"} <= set(now["kit"])
     assert {"MemorySuite", "write_tool"} <= set(now["testing"])
 
@@ -159,30 +130,21 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("path", "value"), ADDITIONS)
-def test_an_addition_moves_hook_api_alone(path: str, value: Any) -> None:
-    assert "HOOK_API has to be above 3" in problem(RELEASED, changed(path, value), hook_api=3, min_hook_api=1)
-    assert problem(RELEASED, changed(path, value), hook_api=4, min_hook_api=1) == ""
+def test_an_addition_moves_hook_api(path: str, value: Any) -> None:
+    assert "has to be above 3" in problem(RELEASED, changed(path, value), hook_api=3)
+    assert problem(RELEASED, changed(path, value), hook_api=4) == ""
 
 
 @pytest.mark.parametrize(("path", "value"), BREAKS)
-def test_a_removal_or_another_signature_moves_the_oldest_version_too(path: str, value: Any) -> None:
-    assert "MIN_HOOK_API and HOOK_API" in problem(RELEASED, changed(path, value), hook_api=4, min_hook_api=3)
-    assert problem(RELEASED, changed(path, value), hook_api=4, min_hook_api=4) == ""
+def test_a_removal_or_another_signature_is_refused_whatever_the_number(path: str, value: Any) -> None:
+    assert "may stop working" in problem(RELEASED, changed(path, value), hook_api=4)
 
 
 @pytest.mark.parametrize("path", ["kit/Query", "testing/Answer"])
 def test_kit_and_suites_may_grow_without_a_new_number(path: str) -> None:
-    assert problem(RELEASED, changed(path, {}), hook_api=3, min_hook_api=3) == ""
-
-
-def test_a_part_that_is_refused_may_change_and_not_vanish() -> None:
-    for value in ("abstract (self, machine) -> 'bool'", None):
-        contract = changed("api/Role/methods/look", value)
-        assert problem(RELEASED, contract, hook_api=4, min_hook_api=1, refused=("api.Role",)) == ""
-    for path in ("api/Role", "api/Value/fields"):
-        assert problem(RELEASED, changed(path, None), hook_api=4, min_hook_api=1, refused=("api.Role",))
+    assert problem(RELEASED, changed(path, {}), hook_api=3) == ""
 
 
 def test_the_advice_names_what_has_changed() -> None:
-    found = problem(RELEASED, changed("api/Value/fields", ["id: str"]), hook_api=3, min_hook_api=3)
+    found = problem(RELEASED, changed("api/Value/fields", ["id: str"]), hook_api=3)
     assert "    api.Value.fields: 'size: int = 0' became 'nothing'\n" in found

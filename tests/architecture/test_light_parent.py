@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from recorded_bundles import FOLDER, IDS
 
 from flagperf import version
 from flagperf.plan import make_plan, reach_nodes
@@ -107,9 +108,8 @@ def test_commands_that_list_import_neither_a_framework_nor_rich(tmp_path: Path, 
 
 def test_plans_and_reports_are_made_without_a_framework(tmp_path: Path, runs_dir: Path) -> None:
     reports = ["report latest", "report latest --format md", "report latest --format json", "runs show latest"]
-    recorded = Path(__file__).parents[1] / "bundles" / "v1"
     commands = [
-        f"compare 20261117T094426Z 20261117T094508Z --runs-dir {recorded}",
+        f"compare {IDS['distilbert']} {IDS['distilbert_1x2']} --runs-dir {FOLDER}",
         "plan distilbert",
         "plan distilbert --json",
         "run distilbert --dry-run",

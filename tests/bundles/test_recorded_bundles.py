@@ -1,13 +1,15 @@
-"""Bundles that older versions recorded. They are never edited; everything that reads bundles works on them for ever."""
+"""Recorded bundles of schema 1 (record.py makes them): everything that reads bundles works on them for ever."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from recorded_bundles import FOLDER, HERE, IDS, recorded_bundle
 
 from flagperf.cli import cli, run_cli
 from flagperf.errors import FlagPerfError
@@ -16,11 +18,11 @@ from flagperf.store.bundle import read_bundle
 from flagperf.store.listing import list_runs
 from flagperf.verify import verify_bundle
 
-HERE = Path(__file__).parent
-BUNDLES = sorted(path for path in HERE.glob("v*/*") if path.is_dir())
-UNFINISHED = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
-"""Its parent was killed: it has no ending and no MANIFEST."""
-FINISHED = [path for path in BUNDLES if path.name != UNFINISHED]
+BUNDLES = [recorded_bundle(name) for name in IDS]
+UNFINISHED = recorded_bundle("parent_killed")
+"""It has no ending and no MANIFEST."""
+CASES = Path(__file__).parents[2] / "cases" / "flagperf_cases"
+FINISHED = [path for path in BUNDLES if path != UNFINISHED]
 
 each_bundle = pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
 each_finished = pytest.mark.parametrize("bundle", FINISHED, ids=lambda path: path.name)
@@ -30,24 +32,18 @@ def flagperf(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
-def listed_hashes(version: str) -> dict[str, str]:
-    lines = (HERE / f"{version}.sha256").read_text().splitlines()
-    return {name: digest for digest, name in (line.split("  ") for line in lines)}
-
-
-@pytest.mark.parametrize("version", sorted(path.name for path in HERE.glob("v*") if path.is_dir()))
-def test_no_recorded_file_was_edited(version: str) -> None:
-    files = {str(path.relative_to(HERE)): path for path in (HERE / version).rglob("*") if path.is_file()}
-    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == listed_hashes(
-        version
-    )
+def test_no_recorded_file_was_edited() -> None:
+    listed = [line.split("  ") for line in (HERE / "v1.sha256").read_text().splitlines()]
+    files = {str(path.relative_to(HERE)): path for path in FOLDER.rglob("*") if path.is_file()}
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == {
+        name: digest for digest, name in listed
+    }
 
 
 def test_every_case_and_every_ending_was_recorded() -> None:
     runs = [read_bundle(path).run for path in BUNDLES]
-    assert {run.manifest.name for run in runs} >= {
-        "distilbert", "glm", "llama2_7b_finetune", "llama2_70b", "aquila_33b", "gemm", "collectives", "operators",
-    }  # fmt: skip
+    cases = {path.parent.name for path in CASES.glob("*/case.toml")}
+    assert {run.manifest.name for run in runs} == {*cases, "trouble"}
     assert {run.ending.status if run.ending else None for run in runs} == {
         "succeeded", "failed", "out_of_memory", "timed_out", "unsupported", "target_missed", "interrupted", None,
     }  # fmt: skip
@@ -63,8 +59,7 @@ def test_it_verifies(bundle: Path) -> None:
 
 
 def test_one_that_was_never_finished_says_so() -> None:
-    (bundle,) = [path for path in BUNDLES if path.name == UNFINISHED]
-    assert verify_bundle(bundle).problems == ("MANIFEST is missing: the run was never finished",)
+    assert verify_bundle(UNFINISHED).problems == ("MANIFEST is missing: the run was never finished",)
 
 
 @each_bundle
@@ -101,8 +96,8 @@ def test_it_is_shown(bundle: Path) -> None:
 
 
 def test_all_are_listed() -> None:
-    lines = list_runs(HERE / "v1")
-    assert [line.id for line in lines] == [path.name for path in BUNDLES if path.parent.name == "v1"]
+    lines = list_runs(FOLDER)
+    assert [line.id for line in lines] == sorted(IDS.values())
     assert "unreadable" not in {line.status for line in lines}
 
 
@@ -113,7 +108,7 @@ def test_a_training_run_follows_itself(bundle: Path) -> None:
         with pytest.raises(FlagPerfError, match="has no loss curve"):
             flagperf_raising("align", bundle, bundle, "--rule", "exact")
         return
-    has_diverged = "a591a0" in run.id
+    has_diverged = bundle == recorded_bundle("glm_diverged")
     assert run_cli(["align", str(bundle), str(bundle), "--rule", "exact", "-q"]) == (7 if has_diverged else 0)
     assert flagperf("runs", "curve", bundle).stdout.startswith("# flagperf loss curve 1\n")
 
@@ -123,7 +118,7 @@ def flagperf_raising(*arguments: object) -> None:
 
 
 def test_a_recorded_run_of_two_nodes_shows_its_spread_in_both_languages() -> None:
-    bundle = next(path for path in BUNDLES if "-2x2-" in path.name)
+    bundle = recorded_bundle("llama2_70b_2x2")
     for lang, title, over in (
         ("en", "Spread over nodes and devices", "2 nodes"),
         ("zh", "各节点与设备之间的差异", "2个节点"),
@@ -131,3 +126,24 @@ def test_a_recorded_run_of_two_nodes_shows_its_spread_in_both_languages() -> Non
         text = flagperf("report", bundle, "--format", "md", "--lang", lang).stdout
         assert over in text.split(title)[1].split("###")[0]
     assert "Spread over nodes and devices" in flagperf("report", bundle).stdout
+
+
+# --- what was recorded before the first release ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_bundle_of_an_unreleased_version_is_one_line_with_its_reason(schema: int, tmp_path: Path) -> None:
+    path = shutil.copytree(recorded_bundle("distilbert"), tmp_path / IDS["distilbert"])
+    content = json.loads((path / "run.json").read_text()) | {"schema": schema}
+    if schema == 1:
+        del content["metric_versions"]
+    (path / "run.json").write_text(json.dumps(content))
+    reason = f"was recorded by an unreleased version (schema {schema}); record the run anew"
+    listed = flagperf("runs", "list", "--runs-dir", tmp_path, "--json")
+    (line,) = json.loads(listed.stdout)
+    assert (listed.exit_code, line["status"]) == (0, "unreadable") and reason in line["problem"]
+    for command in (["report"], ["runs", "show"], ["compare", path], ["align", path], ["export", "jsonl"]):
+        with pytest.raises(FlagPerfError) as refused:
+            flagperf_raising(*command, path)
+        assert (refused.value.exit_code, str(refused.value)) == (2, f"{path / 'run.json'} {reason}")
+    assert any(reason in problem for problem in verify_bundle(path).problems)

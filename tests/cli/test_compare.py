@@ -1,4 +1,4 @@
-"""`flagperf compare` on bundles that older versions recorded, and what it refuses."""
+"""`flagperf compare` on recorded bundles, and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, IDS, recorded_bundle
 
 from flagperf.cli import run_cli
+from flagperf.store.bundle import read_bundle
 from flagperf.store.labels import Labels, write_labels
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+BUNDLES = FOLDER
 ONE, OTHER, SIMULATED, GLM, FAILED = (
-    "20261117T094426Z", "20261117T094508Z", "20261117T094653Z", "20261117T094436Z", "20261117T094616Z",
-)  # fmt: skip
+    IDS[name][:16] for name in ("distilbert", "distilbert_1x2", "simulated", "glm", "worker_killed")
+)
 PUBLISHED = "published:distilbert-nvidia-a100-sxm4-40gb-1x8-fp32"
 
 
@@ -24,14 +26,16 @@ def compared(*words: str) -> int:
     return run_cli(["compare", *words, "--runs-dir", str(BUNDLES)])
 
 
-def test_old_bundles_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
+def test_bundles_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
     assert compared(ONE, OTHER) == 0
     printed = capfd.readouterr()
     assert printed.err == ""
     assert "a difference, never a verdict" in printed.out
-    assert "training.max_steps" in printed.out and "inside the two runs" in printed.out
+    assert "training.max_steps" in printed.out
     (line,) = [line for line in printed.out.splitlines() if line.startswith("p_core")]
-    assert line.endswith("0.8853")
+    one, other = (read_bundle(recorded_bundle(name)).run.metric("p_core") for name in ("distilbert", "distilbert_1x2"))
+    assert one and one.value and other and other.value
+    assert line.endswith(f" {other.value / one.value:.4g}")
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html", "csv", "json"])
@@ -59,7 +63,7 @@ def test_a_page_to_look_at(capfd: pytest.CaptureFixture[str]) -> None:
 def test_latest_is_named_by_its_id_and_said_to_be_older_than_one_that_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    names = [next(BUNDLES.glob(f"{word}*")).name for word in (ONE, OTHER)]
+    names = [IDS["distilbert"], IDS["distilbert_1x2"]]
     for name in names:
         shutil.copytree(BUNDLES / name, tmp_path / name)
     unfinished = json.loads((BUNDLES / names[1] / "run.json").read_text()) | {
@@ -85,11 +89,10 @@ def test_a_page_in_chinese(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_groups_by_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for name in (ONE, OTHER):
-        (path,) = BUNDLES.glob(f"{name}*")
-        shutil.copytree(path, tmp_path / path.name)
-        write_labels(tmp_path / path.name, Labels((f"t{name[-3]}",)))
-    command = ["compare", f"tag:t{ONE[-3]}", f"tag:t{OTHER[-3]}", "--runs-dir", str(tmp_path), "--json"]
+    for name in ("distilbert", "distilbert_1x2"):
+        path = shutil.copytree(recorded_bundle(name), tmp_path / IDS[name])
+        write_labels(path, Labels((name,)))
+    command = ["compare", "tag:distilbert", "tag:distilbert_1x2", "--runs-dir", str(tmp_path), "--json"]
     assert run_cli(command) == 0
     assert json.loads(capfd.readouterr().out)["sides"][0]["runs"][0].startswith(ONE)
 
@@ -120,11 +123,13 @@ def test_a_limit_that_cannot_be_judged_is_said_after_the_comparison(capfd: pytes
 
 
 def test_a_changed_bundle_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for name in (ONE, OTHER):
-        (path,) = BUNDLES.glob(f"{name}*")
-        shutil.copytree(path, tmp_path / path.name)
-    changed = next(tmp_path.glob(f"{ONE}*")) / "run.json"
-    changed.write_text(changed.read_text().replace('"value": 2023.81', '"value": 9023.81'))
+    for name in ("distilbert", "distilbert_1x2"):
+        shutil.copytree(recorded_bundle(name), tmp_path / IDS[name])
+    changed = tmp_path / IDS["distilbert"] / "run.json"
+    content = json.loads(changed.read_text())
+    speed = next(metric for metric in content["metrics"] if metric["name"] == "p_core")
+    speed["value"] += 1
+    changed.write_text(json.dumps(content))
     assert run_cli(["compare", ONE, OTHER, "--runs-dir", str(tmp_path)]) == 0
     assert "is not verified" in capfd.readouterr().err
 
@@ -134,7 +139,7 @@ def test_a_changed_bundle_is_warned_of(tmp_path: Path, capfd: pytest.CaptureFixt
     [
         ([], "argument SIDE... is missing"),
         ([ONE], "needs two sides or more"),
-        ([ONE, GLM], "cannot compare runs of different cases: distilbert (20261117T094426Z), glm (20261117T094436Z)"),
+        ([ONE, GLM], f"cannot compare runs of different cases: distilbert ({ONE}), glm ({GLM})"),
         ([ONE, FAILED], "has no run with results to compare"),
         ([ONE, ONE], "is on two sides"),
         ([ONE, "nothing"], "unknown run 'nothing'"),

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from fuzz_harness import RAW, check, run
 from hostile import OSC_52
+from recorded_bundles import FOLDER, IDS
 
 from flagperf import cli as cli_package
 from flagperf.cli.completers import complete_run
@@ -27,11 +28,11 @@ from flagperf.spec import NodeFacts
 from flagperf.store.bundle import read_bundle, seal, write_run
 from flagperf.store.run import STORE_SCHEMA, Run
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+RECORDED = FOLDER
 POISON = f"{OSC_52}\x1b[2J\x9b31m\x90q\u202e\x7f\nforged line\u2028"
-RUN = "20261117T094447Z-llama2_7b_finetune-cpu-1x1-50c1f5"
-SIMULATED = "20261117T094653Z-distilbert-metax-1x2-6141e2"
-FAILED = "20261117T094709Z-trouble-cpu-1x1-79e0e1"
+RUN = IDS["llama2_7b_finetune"]
+SIMULATED = IDS["simulated"]
+FAILED = IDS["unsupported"]
 
 
 def poison(path: Path) -> int:

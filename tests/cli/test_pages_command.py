@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from page_builders import CLEAN_ROW, base_result, result_text
+from recorded_bundles import recorded_bundle
 
 from flagperf.cli import cli, run_cli
 from flagperf.store.imported import imported_pages, imported_references
 
-BUNDLE = Path(__file__).parents[1] / "bundles" / "v1" / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+BUNDLE = recorded_bundle("distilbert")
 WRONG_ROW = (
     "A100两机8卡（2x8）",
     "tf32",

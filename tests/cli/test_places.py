@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from page_builders import CLEAN_ROW, result_text
+from recorded_bundles import recorded_bundle
 
 from flagperf.cli import run_cli
 
-RUN = Path(__file__).parents[1] / "bundles" / "v1" / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+RUN = recorded_bundle("distilbert")
 READING = [
     "runs list", "runs show latest", "runs verify latest", "runs curve latest", "runs watch", "runs rm latest --yes",
     "runs pack latest", "runs redact latest --out {free}", "report latest", "align latest latest",

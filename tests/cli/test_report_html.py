@@ -11,15 +11,16 @@ import webbrowser
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, IDS, recorded_bundle
 
 from flagperf.cli import run_cli
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+BUNDLES = FOLDER
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> str:
-    return str(shutil.copytree(next(BUNDLES.glob("*094426Z*")), tmp_path / "bundle"))
+    return str(shutil.copytree(recorded_bundle("distilbert"), tmp_path / "bundle"))
 
 
 def test_a_page_is_printed_into_a_pipe(run: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -109,4 +110,4 @@ def test_a_part_of_a_bundle_still_has_a_page(run: str, capfd: pytest.CaptureFixt
 
 def test_the_reference_is_on_the_page(run: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["report", run, "--format", "html", "--reference", run]) == 0
-    assert "reference 20261117T094426Z-distilbert-cpu-1x1-8b6590" in capfd.readouterr().out
+    assert f"reference {IDS['distilbert']}" in capfd.readouterr().out

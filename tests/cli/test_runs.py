@@ -5,12 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, recorded_bundle
 
 from flagperf.cli import run_cli
 from flagperf.store.bundle import create_bundle, seal
 from run_builders import make_run
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+RECORDED = FOLDER
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
 
 
@@ -61,7 +62,7 @@ def test_verify_names_all_that_a_bundle_lost(damaged: Path, capfd: pytest.Captur
 def test_a_run_in_a_folder_of_another_name_is_listed_with_its_marks(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    marked = RECORDED / "20261117T094653Z-distilbert-metax-1x2-6141e2"
+    marked = recorded_bundle("simulated")
     for name in ("bundle", "copy"):
         shutil.copytree(marked, tmp_path / name)
     assert run_cli(["runs", "list", "--runs-dir", str(tmp_path), "--json"]) == 0

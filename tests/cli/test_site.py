@@ -10,13 +10,14 @@ import webbrowser
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, IDS
 
 from flagperf.cli import run_cli
 from flagperf.store.labels import Labels, write_labels
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+BUNDLES = FOLDER
 FIRST, SECOND, SIMULATED, UNFINISHED = (
-    next(BUNDLES.glob(f"*{time}*")).name for time in ("094426Z", "094508Z", "094653Z", "094623Z")
+    IDS[name] for name in ("distilbert", "distilbert_1x2", "simulated", "parent_killed")
 )
 
 

@@ -7,18 +7,18 @@ import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, recorded_bundle
 
 from flagperf.cli import run_cli
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
-ONE = BUNDLES / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
-FAILED = BUNDLES / "20261117T094616Z-distilbert-cpu-1x2-69c05b"
+BUNDLES = FOLDER
+ONE = recorded_bundle("distilbert")
+FAILED = recorded_bundle("worker_killed")
 COMMANDS = {
     "one run": ["report", str(ONE)],
-    "one inference": ["runs", "show", str(BUNDLES / "20261117T094502Z-aquila_33b-cpu-1x1-691b17")],
+    "one inference": ["runs", "show", str(recorded_bundle("aquila_33b"))],
     "several runs": ["report", *map(str, sorted(BUNDLES.glob("*distilbert*")))],
     "several cases": ["report", *map(str, sorted(BUNDLES.glob("2026*")))],
     "align": ["align", str(ONE), str(ONE), "--rule", "exact"],

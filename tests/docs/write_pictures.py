@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -23,7 +24,7 @@ from flagperf.spec import read_toml
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
-RUN = "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+RUN = json.loads((ROOT / "tests/bundles/v1.json").read_text())["distilbert"]
 SESSION = (
     f"flagperf report {RUN[:16]} --no-published",
     f"flagperf runs verify {RUN[:16]}",

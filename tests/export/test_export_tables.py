@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_bundles import FOLDER, IDS, recorded_bundle
 
 from flagperf.cli import run_cli
 from flagperf.export.curves import COLUMNS as STEP_COLUMNS
@@ -27,8 +28,8 @@ from flagperf.store.bundle import read_bundle
 from flagperf.store.labels import Labels, write_labels
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "tests" / "bundles" / "v1"
-RUN = "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+RECORDED = FOLDER
+RUN = IDS["distilbert"]
 BUNDLES = sorted(path for path in RECORDED.iterdir())
 
 
@@ -129,18 +130,18 @@ def test_a_step_has_its_loss_and_times(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_step_of_two_ranks_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    (path,) = RECORDED.glob("*distilbert-cpu-1x2-f18753")
+    path = recorded_bundle("distilbert_1x2")
     lines = table(exported(capfd, "csv", "--curves", path.name))
     assert len({line["step"] for line in lines}) == len(lines) > 20
 
 
 def test_runs_without_steps_are_named(capfd: pytest.CaptureFixture[str]) -> None:
-    failed = "20261117T094701Z-trouble-cpu-1x1-ea75a4"
+    failed = IDS["out_of_memory"]
     assert run_cli(["export", "csv", "--curves", failed, "--runs-dir", str(RECORDED)]) == 0
     printed = capfd.readouterr()
     assert printed.out.count("\n") == 1
     assert f"{failed} has no steps to export: run_failed" in printed.err
-    (rows,) = (RECORDED.parent / "v1_rows").glob("*-gemm-*")
+    rows = recorded_bundle("gemm")
     assert run_cli(["export", "csv", "--curves", str(rows)]) == 0
     assert f"{rows.name} has no steps to export: its case measures rows" in capfd.readouterr().err
 

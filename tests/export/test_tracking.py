@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_bundles import FOLDER, IDS
 
 from flagperf.cli import run_cli
 from flagperf.export.curves import curve_lines
@@ -23,9 +25,9 @@ from flagperf.export.recorded import read_exported
 from flagperf.export.tracking import COMPLETE_TAG, MANIFEST_TAG, RUN_TAG
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "tests" / "bundles" / "v1"
-RUN = "20261117T094426Z-distilbert-cpu-1x1-8b6590"
-FAILED = "20261117T094705Z-trouble-cpu-1x1-3e7551"
+RECORDED = FOLDER
+RUN = IDS["distilbert"]
+FAILED = IDS["failed"]
 START_SECONDS = 300
 """On a machine that is busy with other things. Alone it takes 5 s."""
 
@@ -120,7 +122,8 @@ def _check_run(server: str, found: dict[str, Any], folder: Path) -> None:
     metrics = {metric["key"]: metric["value"] for metric in found["data"]["metrics"]}
     for metric in each.run.metrics:
         assert metrics.get(metric.name) == metric.value
-    assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", 1794908666000)
+    began = datetime.datetime.fromisoformat(each.run.created)
+    assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", int(began.timestamp()) * 1000)
     run_id = found["info"]["run_id"]
     history = ask(server, f"metrics/get-history?run_id={run_id}&metric_key=curve/loss&max_results=1000")["metrics"]
     lines = list(curve_lines(each))
@@ -174,7 +177,7 @@ def test_without_the_client_it_says_what_to_install(
 
 def test_an_unfinished_run_is_not_exported(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
-    unfinished = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+    unfinished = IDS["parent_killed"]
     shutil.copytree(RECORDED / unfinished, tmp_path / unfinished)
     assert export("http://127.0.0.1:9", "x", "--runs-dir", str(tmp_path)) == 2
     assert "there is no finished run" in capfd.readouterr().err
@@ -183,7 +186,7 @@ def test_an_unfinished_run_is_not_exported(capfd: pytest.CaptureFixture[str], tm
 def test_one_unfinished_run_among_those_that_are_named_stops_the_export_before_it_begins(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unfinished = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+    unfinished = IDS["parent_killed"]
     monkeypatch.setitem(sys.modules, "mlflow", None)  # whoever asks for a server gets another message
     assert export("http://127.0.0.1:9", "x", RUN, FAILED, unfinished, "--runs-dir", str(RECORDED)) == 2
     printed = capfd.readouterr()

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from e2e_flagperf import wait_for_step
 from faulty_flagperf import RUN, assert_nothing_left, ended, environment, flagperf, start
+from recorded_bundles import recorded_bundle
 
 pytestmark = pytest.mark.run
-FINISHED = Path(__file__).parents[1] / "bundles" / "v1" / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+FINISHED = recorded_bundle("distilbert")
 LONG = (*RUN, "--set", "training.max_steps=100000", "fault.seconds=0.05")
 
 

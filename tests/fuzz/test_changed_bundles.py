@@ -14,6 +14,7 @@ import pytest
 from e2e_flagperf import bundle_of, flagperf
 from fuzz_harness import check
 from hostile import damage, is_file_still
+from recorded_bundles import FOLDER, IDS
 
 from flagperf.store.bundle import write_manifest
 from flagperf.store.witness import file_digests
@@ -21,8 +22,8 @@ from flagperf.verify import verify_bundle
 
 pytestmark = pytest.mark.run
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
-COMPARED = "20261117T094508Z-distilbert-cpu-1x2-f18753"
+RECORDED = FOLDER
+COMPARED = IDS["distilbert_1x2"]
 SETTINGS = ["data.rows=256", "data.eval_rows=50", "training.epochs=1", "evaluation.target=0"]
 
 DIGITS_PER_FILE = 60

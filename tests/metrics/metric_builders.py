@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import Device, Peak, Reading, precision
+from flagperf.api import Device, LaunchCommand, Peak, Reading, precision
 from flagperf.events import (
+    EVENT_SCHEMA,
     Clock,
     Event,
     EventFile,
@@ -51,6 +52,8 @@ MODEL = ModelDescribed(
 PEAK = Peak(model="Card A", row="fp16", value=1e6, source="vendor manual, page 3", confidence="high")
 ACC = Quality("acc", "share", "right / all", minimum=0.0, maximum=1.0)
 
+COMMAND = LaunchCommand(("torchrun",))
+
 
 def ns(seconds: float) -> int:
     return round(seconds * 1e9)
@@ -87,7 +90,7 @@ def make_manifest(**changes: Any) -> Manifest:
 def started(rank: int = 0, node_index: int = 0, **changes: Any) -> WorkerStarted:
     event = WorkerStarted(
         t_ns=0,
-        schema=2,
+        schema=EVENT_SCHEMA,
         clock=clock(f"boot-{node_index}"),
         rank=rank,
         local_rank=rank,
@@ -164,7 +167,7 @@ def rank_file(*events: Event, rank: int = 0, torn: bool = False, end: WorkerEnde
 
 def parent_file(*nodes: tuple[float, float], launch: float = 0.0, returncode: int = 0) -> EventFile:
     """Per node when its workers were launched and ended. The node's clock is 100 s ahead of the parent's."""
-    launches = [WorkersLaunched(ns(at), index, ns(at + 100)) for index, (at, _) in enumerate(nodes)]
+    launches = [WorkersLaunched(ns(at), index, ns(at + 100), COMMAND) for index, (at, _) in enumerate(nodes)]
     ends = [WorkersEnded(ns(at), index, ns(at + 100), returncode) for index, (_, at) in enumerate(nodes)]
     return EventFile((RunStarted(0, 1, clock()), *launches, *ends, RunEnded(ns(9999), "succeeded")))
 
@@ -178,7 +181,7 @@ def sample_file(
 ) -> EventFile:
     start = ProbeStarted(
         t_ns=0,
-        schema=2,
+        schema=EVENT_SCHEMA,
         clock=clock(f"boot-{node_index}"),
         node_index=node_index,
         vendor="acme",

@@ -61,11 +61,10 @@ OBSERVED = ("init_time", "mem_used", "mem_total", "mem_baseline", "probe_cost", 
 
 
 def replay_record(name):
-    """The files are of event schema 1."""
     folder = REPLAYS / name
     return Record(
         parent=read_events(folder / "events" / "parent.jsonl"),
-        ranks=tuple(EventFiles(folder.glob("events/rank-*.jsonl"), "training")),
+        ranks=tuple(EventFiles(folder.glob("events/rank-*.jsonl"))),
         samples=tuple(EventFiles(folder.glob("samples/node-*.jsonl"))),
     )
 

@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 from metric_builders import (
+    COMMAND,
     began,
     ended,
     make_job,
@@ -45,8 +46,8 @@ def test_init_time_never_mixes_clocks_of_two_machines():
     """The nodes' clocks are 5000 s apart, and it does not show."""
     parent = EventFile(
         (
-            WorkersLaunched(ns(1), 0, ns(101)),
-            WorkersLaunched(ns(1), 1, ns(5101)),
+            WorkersLaunched(ns(1), 0, ns(101), COMMAND),
+            WorkersLaunched(ns(1), 1, ns(5101), COMMAND),
             WorkersEnded(ns(9), 0, ns(109), 0),
             WorkersEnded(ns(9), 1, ns(5109), 0),
         )

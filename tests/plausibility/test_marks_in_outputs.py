@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from doubt_builders import figure, figure_run, run_with
+from recorded_bundles import FOLDER, recorded_bundle
 from report_builders import metric
 
 from flagperf.cli import cli
@@ -22,8 +23,8 @@ from flagperf.store.bundle import read_bundle
 from flagperf.verify import verify_bundle
 
 CORE = Path(__file__).parents[2] / "core" / "flagperf"
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
-DIVERGED = BUNDLES / "20261117T094526Z-glm-cpu-1x1-a591a0"
+BUNDLES = FOLDER
+DIVERGED = recorded_bundle("glm_diverged")
 SEVERAL = sorted(BUNDLES.glob("*-distilbert-cpu-*"))
 
 

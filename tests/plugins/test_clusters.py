@@ -1,4 +1,4 @@
-"""Clusters of plugins: their options, the nodes that they give and give back, and those of a contract that is gone."""
+"""Clusters of plugins: their options, the nodes that they give and give back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from distribution_builders import HEADER, Site, device_source, launcher_source
+from distribution_builders import HEADER, Site
 
 from agent_scripts import ScriptAllocation
-from flagperf.api import Allocation, Cluster
+from flagperf.api import Allocation, Cluster, NoOptions
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.plan import reach_nodes
 from flagperf.plugins.installed import Plugins, cluster_options
@@ -22,49 +22,6 @@ from flagperf.spec import RunSpec
 
 def load(site: Site) -> Plugins:
     return Plugins(load_entry_points(site.entry_points()))
-
-
-OLD_CLUSTER = """
-import subprocess
-from flagperf.api import AgentProcess, Cluster, Node
-
-class OldAgent(AgentProcess):
-    def __init__(self, arguments):
-        self.process = subprocess.Popen(arguments, stdin=-1, stdout=-1, stderr=-1)
-        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
-    def wait(self, timeout_seconds=None): return self.process.wait(timeout_seconds)
-    def kill(self): self.process.kill()
-
-class OldYard(Cluster):
-    name = "oldyard"
-    nodes_share_host = False
-    def nodes(self, num_nodes): return [Node(index, f"10.0.0.{index}") for index in range(num_nodes)]
-    def start_agent(self, node, arguments): return OldAgent(["ssh", node.address, *arguments])
-    def collect(self, node, directory): ...
-
-yard = OldYard()
-
-@hookimpl
-def flagperf_clusters():
-    return [yard]
-"""
-
-
-def test_a_cluster_of_hook_api_1_is_refused_and_the_rest_of_its_plugin_works(site: Site) -> None:
-    source = device_source("clustertest1") + launcher_source("clustertest1") + OLD_CLUSTER
-    assert "FLAGPERF_HOOK_API = 1" in source
-    plugins = load(site.add("flagperf-clustertest1", source))
-    assert plugins.cluster_names() == []
-    (status,) = plugins.statuses()
-    assert status.problem == (
-        "flagperf_clusters: OldYard is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, "
-        "see docs/clusters.md"
-    )
-    with pytest.raises(BadInput, match=r"unknown cluster 'oldyard'.*flagperf-clustertest1 1.0: .* HOOK_API 1"):
-        plugins.cluster("oldyard")
-    assert plugins.vendor_word("clustertest1") == "clustertest1"
-    assert plugins.broken_adapters() == []
-    assert plugins.launcher("clustertest1").name == "torchrun"
 
 
 def cluster_source(body: str = "") -> str:
@@ -145,6 +102,9 @@ class Queued(Cluster):
 
 class Plain(Cluster):
     name = "plain"
+
+    def allocate(self, num_nodes: int, options: NoOptions) -> Allocation:
+        raise BadInput("it has no nodes")
 
 
 def test_options_have_their_types_also_where_they_are_given_as_text() -> None:

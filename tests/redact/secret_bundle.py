@@ -174,7 +174,7 @@ def make_secret_bundle(folder: Path) -> Path:
     nodes = range(2)
     _write(
         path / "events" / "parent.jsonl",
-        RunStarted(SECOND, EVENT_SCHEMA, clock(0), planned_fields(path), environment_fingerprint(path), seals=True),
+        RunStarted(SECOND, EVENT_SCHEMA, clock(0), planned_fields(path), environment_fingerprint(path)),
         *(WorkersLaunched(2 * SECOND, index, 2 * SECOND, COMMAND, "/home/alice/env.sh") for index in nodes),
         *(WorkersEnded(19 * SECOND, index, 19 * SECOND, 0, SAID) for index in nodes),
         RunEnded(20 * SECOND, "failed", TEXT, SAID),

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER
 from secret_bundle import CARDS, HOSTS, RUN_ID, SECRETS, empty_fields, make_secret_bundle
 
 from flagperf.cli import run_cli
@@ -20,7 +21,7 @@ from flagperf.store.recording import decode_operators
 from flagperf.store.witness import file_digests
 from flagperf.verify import verify_bundle
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
+RECORDED = FOLDER
 FINISHED = sorted(path for path in RECORDED.iterdir() if (path / "MANIFEST").exists())
 ALSO = Wishes(words=("moonshot",))
 

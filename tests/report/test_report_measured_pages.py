@@ -4,23 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from recorded_bundles import recorded_bundle
 from report_parsing import LANGUAGES, tables
 
 from flagperf.report import page
 from flagperf.store.bundle import read_bundle
 
 TESTS = Path(__file__).parents[1]
-PAGES = ("gemm", "collectives", "operators", "replay")
+PAGES = ("gemm", "collectives", "operators", "operators_replayed")
 
 
 def recorded_run(name):
-    """A replay is a run of the case `operators` whose job has the calls of another run."""
-    for path in sorted((TESTS / "bundles/v1_rows").iterdir()):
-        recorded = read_bundle(path)
-        kind = "replay" if recorded.run.job.recording is not None else recorded.run.manifest.name
-        if kind == name:
-            return recorded
-    raise AssertionError(f"no run of {name} was recorded")
+    return read_bundle(recorded_bundle(name))
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

@@ -5,7 +5,7 @@ from report_builders import GIB, changed, device, job, metrics, recorded
 from report_parsing import performance, value
 from report_terminal import facts, table_rows
 
-from flagperf.api import Reading
+from flagperf.api import LaunchCommand, Reading
 from flagperf.events import (
     Clock,
     EventFile,
@@ -65,7 +65,8 @@ SAMPLES = (
 
 def run_of(*more, mapping="pci"):
     probe = ProbeStarted(0, 1, CLOCK, node_index=0, vendor="metax", probe="mx-smi", interval_seconds=10.0)
-    parent = EventFile((WorkersLaunched(0, 0, 5 * SECOND), WorkersEnded(1, 0, 60 * SECOND, 0)))
+    launched = WorkersLaunched(0, 0, 5 * SECOND, LaunchCommand(("torchrun",)))
+    parent = EventFile((launched, WorkersEnded(1, 0, 60 * SECOND, 0)))
     record = Record(
         parent,
         tuple(worker(rank, mapping) for rank in range(NUM_CARDS)),

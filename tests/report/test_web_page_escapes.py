@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 from hostile_runs import SHOWN, poisoned_run
-from web_runs import BUNDLES, base_run, bundle_path, courses, operators_run
+from recorded_bundles import FOLDER
+from web_runs import base_run, bundle_path, courses, operators_run
 
 from browser import Visit
 from flagperf.report import to_html, web_document
@@ -75,6 +76,6 @@ def test_only_http_addresses_are_links() -> None:
 
 
 def test_every_bundle_of_the_past_has_a_page() -> None:
-    for path in sorted(BUNDLES.iterdir()):
+    for path in sorted(FOLDER.iterdir()):
         recorded = read_bundle(path)
         assert page_of(recorded, courses=courses(recorded)).endswith("</html>\n"), path.name

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from recorded_bundles import recorded_bundle
 
 from flagperf.api import Device, Peak
 from flagperf.metrics import MeasuredRow, Metric
@@ -19,25 +20,14 @@ from flagperf.store.run import Ending, RecordedRun
 from run_builders import make_run, minimal_job
 
 REPOSITORY = Path(__file__).parents[2]
-BUNDLES = REPOSITORY / "tests" / "bundles" / "v1"
 CASES = REPOSITORY / "cases" / "flagperf_cases"
 
-MODELS = {
-    "distilbert": "094426Z",
-    "glm": "094436Z",
-    "llama2_7b_finetune": "094447Z",
-    "llama2_70b": "094629Z",
-    "aquila_33b": "094502Z",
-    "simulated": "094653Z",
-    "failed": "094518Z",
-    "gemm": "001044Z",
-}
-"""A name -> the time of its bundle."""
+NAMES = {"llama2_70b": "llama2_70b_2x2", "failed": "worker_killed"}
+"""Names that these tests have for bundles which have others."""
 
 
 def bundle_path(name: str) -> Path:
-    (path,) = BUNDLES.parent.glob(f"v1*/*{MODELS[name]}*")
-    return path
+    return recorded_bundle(NAMES.get(name, name))
 
 
 def recorded(name: str) -> RecordedRun:

@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from recorded_bundles import FOLDER
 
 from flagperf.cli.vendors_new import write_adapter
 from flagperf.errors import BadInput
@@ -30,7 +31,7 @@ CASES = sorted(ROOT.glob("cases/flagperf_cases/*/case.toml"))
 REFERENCES = sorted(ROOT.glob("cases/flagperf_cases/*/references.toml"))
 MODELS = sorted(ROOT.glob("plugins/*/src/*/models.toml"))
 TUNING = sorted(ROOT.glob("plugins/*/src/*/tuning/*.toml"))
-BUNDLES = sorted((ROOT / "tests" / "bundles" / "v1").iterdir())
+BUNDLES = sorted(FOLDER.iterdir())
 
 
 @functools.cache

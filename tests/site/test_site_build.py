@@ -230,7 +230,7 @@ def test_what_is_damaged_in_a_way_nobody_foresaw_is_named_too(runs_dir: Path, tm
 
 
 def test_unfinished_and_simulated_runs_are_left_out_and_nothing_is_wrong(runs_dir: Path, tmp_path: Path) -> None:
-    unfinished = next(bundle_path("distilbert").parent.glob("*094623Z*"))
+    unfinished = bundle_path("parent_killed")
     simulated = bundle_path("simulated")
     built = build(tmp_path / "site", runs_dir, runs_dir / FIRST, unfinished, simulated)
     assert left_out(built) == {

@@ -10,8 +10,10 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1"
-RUN = "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+from recorded_bundles import FOLDER, IDS
+
+RECORDED = FOLDER
+RUN = IDS["distilbert"]
 
 
 def recorded_files(run: str = RUN) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.events import Clock, EventWriter, RunStarted, this_clock
+from flagperf.events import EVENT_SCHEMA, Clock, EventWriter, RunStarted, this_clock
 from flagperf.store.alive import Parent, holding, is_held, parent_of, this_pid_namespace
 from flagperf.store.bundle import create_bundle, new_bundle, read_bundle
 from flagperf.store.paths import PARENT_EVENTS
@@ -36,7 +36,12 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def started(bundle: Path, *, clock: Clock | None = None, t_ns: int | None = None, **fields: object) -> None:
-    first = RunStarted(time.monotonic_ns() if t_ns is None else t_ns, 2, clock or this_clock())
+    first = RunStarted(
+        time.monotonic_ns() if t_ns is None else t_ns,
+        EVENT_SCHEMA,
+        clock or this_clock(),
+        pid_namespace=this_pid_namespace(),
+    )
     with EventWriter(bundle / PARENT_EVENTS) as writer:
         writer.write(msgspec.structs.replace(first, **fields))
 
@@ -106,7 +111,7 @@ def test_a_bundle_is_held_before_anybody_can_see_it(tmp_path: Path) -> None:
     assert parent_of(path) == Parent("unknown")  # it never said where it is
 
 
-# --- without a lock: older versions, and file systems that have none ------------------------------------------------
+# --- without a lock: file systems that have none --------------------------------------------------------------------
 
 
 def test_without_a_lock_the_process_is_looked_for_by_its_number(bundle: Path) -> None:

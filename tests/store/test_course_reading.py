@@ -6,20 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recorded_bundles import FOLDER, recorded_bundle
 
 from flagperf.metrics import LossCurve
 from flagperf.store.bundle import read_bundle
 from flagperf.store.course import _chosen, read_course
 from flagperf.store.curves import find_curve
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
 
-
-def bundle(time: str) -> Path:
-    return next(BUNDLES.glob(f"*{time}*"))
-
-
-@pytest.mark.parametrize("path", sorted(BUNDLES.iterdir()), ids=lambda path: path.name[17:])
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name[17:])
 def test_the_course_agrees_with_what_was_recorded(path: Path) -> None:
     """Losses with the curve that `align` compares, throughput with the metric, memory with its peak."""
     run = read_bundle(path).run
@@ -36,7 +31,7 @@ def test_the_course_agrees_with_what_was_recorded(path: Path) -> None:
 
 
 def test_the_mean_rate_is_the_measured_throughput() -> None:
-    path = bundle("094447Z")
+    path = recorded_bundle("llama2_7b_finetune")
     run = read_bundle(path).run
     course = read_course(path, run)
     speed = run.metric("p_core")
@@ -50,7 +45,7 @@ def test_a_bundle_without_raw_files_names_them(tmp_path: Path) -> None:
     path = tmp_path / "part"
     path.mkdir()
     for name in ("run.json", "environment.json"):
-        shutil.copy(bundle("094508Z") / name, path)
+        shutil.copy(recorded_bundle("distilbert_1x2") / name, path)
     course = read_course(path, read_bundle(path).run)
     assert course.ranks == () and course.cards == {} and course.steps is None
     assert course.missing == (
@@ -59,7 +54,7 @@ def test_a_bundle_without_raw_files_names_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    path = shutil.copytree(bundle("094508Z"), tmp_path / "damaged")
+    path = shutil.copytree(recorded_bundle("distilbert_1x2"), tmp_path / "damaged")
     (path / "events/rank-00001.jsonl").write_text("{not json\n\n")
     course = read_course(path, read_bundle(path).run)
     assert course.missing == ("events/rank-00001.jsonl",)
@@ -67,7 +62,7 @@ def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None
 
 
 def test_little_is_read_of_a_large_run_but_the_first_file_always() -> None:
-    path = bundle("094629Z")
+    path = recorded_bundle("llama2_70b_2x2")
     course = read_course(path, read_bundle(path).run, read_bytes=1)
     assert len(course.ranks) == 1 and course.ranks[0].rank == 0 and course.num_nodes == 1
     assert course.steps is not None and course.steps.rates

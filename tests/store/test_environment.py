@@ -45,7 +45,7 @@ def test_equal_facts_are_written_once_and_shared(tmp_path: Path) -> None:
 
 
 def test_the_facts_of_one_node_have_the_form_of_node_facts(tmp_path: Path) -> None:
-    """Also that of bundles of older versions, where every node has all its facts."""
+    """Also where every node has all its facts."""
     bundle = bundle_of(tmp_path, node(0))
     assert json.loads((bundle / "environment.json").read_text()) == json.loads(msgspec.json.encode([node(0)]))
     (bundle / "environment.json").write_bytes(msgspec.json.encode([node(0), node(1)]))

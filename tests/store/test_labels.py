@@ -4,13 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from recorded_bundles import recorded_bundle
 
 from flagperf.errors import BadInput
 from flagperf.store.labels import Labels, checked_tag, read_labels, write_labels
 from flagperf.store.paths import LABELS_FILE
 from flagperf.verify import verify_bundle
 
-RECORDED = Path(__file__).parents[1] / "bundles" / "v1" / "20261117T094426Z-distilbert-cpu-1x1-8b6590"
+RECORDED = recorded_bundle("distilbert")
 
 
 def test_a_run_with_labels_still_verifies(tmp_path):

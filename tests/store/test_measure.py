@@ -19,9 +19,9 @@ def test_every_file_of_ranks_and_nodes_is_decoded_once(bundle: Path, monkeypatch
     decoded: Counter[str] = Counter()
     decode = files.decode_events
 
-    def counting(lines: list[bytes], origin: str, measured_span: str = "") -> EventFile:
+    def counting(lines: list[bytes], origin: str) -> EventFile:
         decoded[Path(origin).name] += 1
-        return decode(lines, origin, measured_span)
+        return decode(lines, origin)
 
     monkeypatch.setattr(files, "decode_events", counting)
     run = read_bundle(bundle).run

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import gzip
 import os
 import shutil
@@ -10,16 +11,18 @@ from pathlib import Path
 
 import pytest
 from archive_builders import RECORDED, RUN
+from recorded_bundles import IDS
 
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput, BundleFailed, MissingPart
 from flagperf.store import compression
+from flagperf.store.bundle import read_bundle
 from flagperf.store.compression import compression_of
 from flagperf.store.labels import Labels, write_labels
 from flagperf.store.packing import pack
 from flagperf.store.unpacking import unpack
 
-UNFINISHED = "20261117T094623Z-distilbert-cpu-1x1-2d02d8"
+UNFINISHED = IDS["parent_killed"]
 
 
 @pytest.fixture
@@ -42,7 +45,8 @@ def test_any_tar_reads_it_and_finds_no_owner(bundle: Path, tmp_path: Path) -> No
         members = tar.getmembers()
     assert [member.name for member in members] == sorted(member.name for member in members)
     assert {(member.uid, member.gid, member.uname, member.gname) for member in members} == {(0, 0, "", "")}
-    assert {member.mtime for member in members} == {1794908666}  # 2026-11-17T09:44:26Z, when the run began
+    began = datetime.datetime.fromisoformat(read_bundle(bundle).run.created)
+    assert {member.mtime for member in members} == {int(began.timestamp())}
     done = subprocess.run(["tar", "-xzf", "a.tar.gz", "-C", tmp_path / "runs"], cwd=tmp_path, check=False)
     assert done.returncode == 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from recorded_bundles import FOLDER
 
 from flagperf.errors import BadInput
 from flagperf.metrics import Metric
@@ -20,7 +21,7 @@ from flagperf.store.run import Ending, Run, Status
 from flagperf.store.run_line import Headline, run_line
 from run_builders import make_run, minimal_manifest
 
-BUNDLES = Path(__file__).parents[1] / "bundles" / "v1"
+BUNDLES = FOLDER
 
 
 def speed(name: str, value: float | None = 12.5, **fields: object) -> Metric:
@@ -80,7 +81,7 @@ def test_what_cannot_be_read_says_why_and_is_listed(tmp_path: Path) -> None:
     assert "not a valid run record" in run_line(path).problem
 
 
-def test_runs_of_older_versions_have_their_result(tmp_path: Path) -> None:
+def test_recorded_runs_have_their_result() -> None:
     lines = {line.id[17:-7]: line for line in list_runs(BUNDLES)}
     assert lines["llama2_7b_finetune-cpu-1x1"].headline[0].name == "token/p/s"
     assert lines["aquila_33b-cpu-1x1"].headline[0].name == "p_infer_core"

@@ -53,9 +53,7 @@ def bundle(tmp_path: Path) -> Path:
     path = create_bundle(tmp_path / "runs", run, ())
     ending = ended("interrupted", message("ending.interrupted", signal="Ctrl-C"))
     with EventWriter(path / "events" / "parent.jsonl") as writer:
-        started = RunStarted(
-            1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path), seals=True
-        )
+        started = RunStarted(1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path))
         writer.write(started, RunEnded(2, ending.status, ending.reason, ending.message))
     metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
     write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=ending))

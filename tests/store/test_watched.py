@@ -9,6 +9,7 @@ import msgspec
 
 from flagperf.api import Device, Reading
 from flagperf.events import (
+    EVENT_SCHEMA,
     EventWriter,
     ProbeStarted,
     Sampled,
@@ -45,7 +46,7 @@ def _card(name: str) -> Device:
 def begin(bundle: Path, rank: int, num_steps: int, step_seconds: float = 0.5) -> EventWriter:
     writer = EventWriter(bundle / rank_events(rank))
     place, card = (rank, rank % 2, rank // 2, 4), f"card-{rank // 2}{rank % 2}"
-    started = WorkerStarted(0, 2, this_clock(), *place, card, "uuid", "synchronize")
+    started = WorkerStarted(0, EVENT_SCHEMA, this_clock(), *place, card, "uuid", "synchronize")
     writer.write(started, SpanBegan(0, "training", planned_steps=100))
     for number in range(1, num_steps + 1):
         writer.write(step(number, step_seconds, rank))
@@ -59,7 +60,7 @@ def step(number: int, seconds: float, rank: int) -> StepFinished:
 
 def sample(bundle: Path, node: int, *watts: float | None) -> None:
     with EventWriter(bundle / node_samples(node)) as writer:
-        writer.write(ProbeStarted(0, 2, this_clock(), node, "acme", "smi", 1.0))
+        writer.write(ProbeStarted(0, EVENT_SCHEMA, this_clock(), node, "acme", "smi", 1.0))
         readings = [Reading(f"card-{node}{number}", 30 * GIB, power_watts=each) for number, each in enumerate(watts)]
         writer.write(Sampled(time.monotonic_ns(), tuple(readings)))
 

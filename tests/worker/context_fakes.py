@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEvent, precision
-from flagperf.events import Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
+from flagperf.events import EVENT_SCHEMA, Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
 from flagperf.metrics import Metric, Observed, Record, compute_metrics
 from flagperf.spec import Resolved
@@ -163,7 +163,7 @@ def metrics_of(world: World, *, events: bool = False, warmup_steps: int = 0) -> 
     """What the world's events amount to as the only rank of a run that succeeded."""
     started = WorkerStarted(
         t_ns=0,
-        schema=2,
+        schema=EVENT_SCHEMA,
         clock=Clock("h", "b", 1, "2025-01-02T03:04:05+00:00"),
         rank=0,
         local_rank=0,

@@ -33,7 +33,7 @@ class CheckFiles(Protocol):
 
     Called by the agent on every node, without torch. `data_dir` is --data-dir or None; `values` is the resolved tree
     of the run. Gives every file that the run will read; those of the first node are recorded. Raises BadInput for a
-    file or a value that cannot be used: what, where, what to do. Since HOOK_API 1.
+    file or a value that cannot be used: what, where, what to do.
     """
 
     def __call__(self, data_dir: Path | None, values: dict[str, Any], /) -> list[DataFile]: ...
@@ -43,7 +43,7 @@ class ListContents(Protocol):
     """`listing` of a case.toml, `module:function`: what the case consists of, for `flagperf cases show`.
 
     Called by the parent, without torch and without cards. Gives tables: title -> rows, each column -> text, with the
-    same columns in all rows of a table. Since HOOK_API 2.
+    same columns in all rows of a table.
     """
 
     def __call__(self) -> dict[str, list[dict[str, str]]]: ...
@@ -54,7 +54,7 @@ class EstimateMemory(Protocol):
 
     Called by the parent for `flagperf plan`, without torch and without cards. `values` is the resolved tree. Gives
     part -> bytes of the tensors that are known before the launch; core adds them up and compares them with the card.
-    Raises BadInput for values that do not go together. Since HOOK_API 1.
+    Raises BadInput for values that do not go together.
     """
 
     def __call__(self, values: dict[str, Any], /) -> dict[str, int]: ...

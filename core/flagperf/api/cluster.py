@@ -27,7 +27,7 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """Where a job is that was put into a cluster's queue. Since HOOK_API 2."""
+    """Where a job is that was put into a cluster's queue."""
 
     phase: Literal["queued", "running", "ended", "unknown"]
     """`ended`: its command is gone too, as far as the cluster knows; where that left no word, its run is then ended by
@@ -65,9 +65,8 @@ class Allocation(abc.ABC):
         """Give the nodes back. Called once, also after a failure."""
 
 
-class Cluster:
-    """How the nodes of a site are had. Since HOOK_API 2 in this form: one of HOOK_API 1 can still be made, so that the
-    rest of its plugin works, and is refused with the reason."""
+class Cluster(abc.ABC):
+    """How the nodes of a site are had."""
 
     name: ClassVar[str]
     """What users type after --cluster."""
@@ -80,33 +79,28 @@ class Cluster:
     """Container engines that are options of this cluster's own command, such as `pyxis`. Any engine that starts
     containers by a command works without being named here."""
 
+    @abc.abstractmethod
     def allocate(self, num_nodes: int, options: Any) -> Allocation:
         """The nodes of a command, `options` being of the type above. Raises BadInput where there are fewer. May wait in
-        a queue. Every cluster has to give it."""
-        raise NotImplementedError
+        a queue."""
 
     def num_nodes(self, options: Any) -> int:
         """How many nodes the options name, or are there already; asked where a command is to have all of them. Without
-        an answer of the cluster: one. Since HOOK_API 2."""
+        an answer of the cluster: one."""
         return 1
 
     def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
         """Put a command into the cluster's queue, to be started on the first of its nodes, where `allocate` then gives
-        them. What it prints goes into the file `log`. Gives the job's id. Since HOOK_API 2."""
+        them. What it prints goes into the file `log`. Gives the job's id."""
         raise self._no_queue()
 
     def job_state(self, job: str) -> JobState:
-        """Of a job that `submit` gave. Raises BadInput for what cannot be an id. Since HOOK_API 2."""
+        """Of a job that `submit` gave. Raises BadInput for what cannot be an id."""
         raise self._no_queue()
 
     def cancel(self, job: str) -> None:
-        """End a job that `submit` gave, queued or running. Raises BadInput where there is none. Since HOOK_API 2."""
+        """End a job that `submit` gave, queued or running. Raises BadInput where there is none."""
         raise self._no_queue()
 
     def _no_queue(self) -> BadInput:
         return BadInput(f"cluster {self.name} has no queue: its commands run while you wait")
-
-
-class AgentProcess:
-    """Of HOOK_API 1, where a cluster started the agents itself. Kept so that such plugins can be imported: their
-    clusters are refused with the reason, the rest of them works."""

@@ -64,7 +64,7 @@ class Device(msgspec.Struct, frozen=True):
     """What else the vendor says of it, for the record."""
     board: str = ""
     """Of a chip that shares its board with others: the board's serial number or any word that is the same for all chips
-    of the board, and of no other. Empty: it has its board to itself. Since HOOK_API 2."""
+    of the board, and of no other. Empty: it has its board to itself."""
 
 
 class Activation(msgspec.Struct, frozen=True):
@@ -194,7 +194,7 @@ class DeviceBackend(abc.ABC):
 
     def precision_switches(self) -> dict[str, Any]:
         """What `set_precision` has set and whatever else decides how products are computed, such as reductions in fewer
-        bits, read back from the framework: for the record, also of a row. Since HOOK_API 2."""
+        bits, read back from the framework: for the record, also of a row."""
         return {}
 
     @abc.abstractmethod
@@ -208,7 +208,7 @@ class DeviceBackend(abc.ABC):
         return None
 
     def cache_bytes(self) -> int | None:
-        """Size of the device's last-level cache, or None if the vendor's software does not tell. Since HOOK_API 2."""
+        """Size of the device's last-level cache, or None if the vendor's software does not tell."""
         return None
 
     def is_out_of_memory(self, error: BaseException) -> bool:

@@ -31,7 +31,7 @@ class NodeShare(msgspec.Struct, frozen=True):
     host_workers: int
     """Workers on this machine, those of other nodes that share it included."""
     interface: str = ""
-    """The network interface by which this node reaches the master, in a job of several nodes. Since HOOK_API 2."""
+    """The network interface by which this node reaches the master, in a job of several nodes."""
 
     @property
     def num_workers(self) -> int:
@@ -78,7 +78,7 @@ class LaunchCommand(msgspec.Struct, frozen=True):
 
 
 class ContainerNeeds(msgspec.Struct, frozen=True):
-    """What a container needs for the vendor's cards. Since HOOK_API 2."""
+    """What a container needs for the vendor's cards."""
 
     devices: tuple[str, ...] = ()
     """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name
@@ -120,7 +120,7 @@ class Launcher(abc.ABC):
 
     gres_word: ClassVar[str] = ""
     """What Slurm calls the vendor's cards where a site has no word of its own, such as `gpu`: a job on 8 of them then
-    asks for `gpu:8`. Empty: nothing is asked for unless the user says it. Since HOOK_API 2."""
+    asks for `gpu:8`. Empty: nothing is asked for unless the user says it."""
 
     @abc.abstractmethod
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
@@ -133,7 +133,7 @@ class Launcher(abc.ABC):
         return str(script) if self.env_script_path and script.is_file() else None
 
     def container_needs(self) -> ContainerNeeds:
-        """What --container adds for these cards. Since HOOK_API 2."""
+        """What --container adds for these cards."""
         return ContainerNeeds()
 
     def explain_failures(self, log: str) -> list[RankFailure]:

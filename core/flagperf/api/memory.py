@@ -52,7 +52,7 @@ FIGURES = (
     "clock_mhz",
     "throttle_reasons",
 )
-"""The last three since HOOK_API 2. Where a probe does not read one of those, it is None without a reason."""
+"""Where a probe does not read one of the last three, it is None without a reason."""
 
 
 class ProcessReading(msgspec.Struct, frozen=True):
@@ -85,11 +85,11 @@ class MemoryProbe(abc.ABC):
 
     figures: ClassVar[tuple[str, ...]] = FIGURES[:5]
     """What this probe can read, of FIGURES. The others are `unsupported`, and a number given for one is dropped. The
-    default is what HOOK_API 1 had: a probe that reads energy, clock or throttling says so."""
+    default is the first five: a probe that reads energy, clock or throttling says so."""
 
     board_figures: ClassVar[tuple[str, ...]] = ()
     """Those of `figures` that the source gives for a board and not for each of its chips, such as `power_watts`. The
-    reading of every chip carries the board's figure; sums count it once for each `Device.board`. Since HOOK_API 2."""
+    reading of every chip carries the board's figure; sums count it once for each `Device.board`."""
 
     minimum_interval_seconds: ClassVar[float] = 0.1
     """The shortest interval that the source supports; a shorter one that is asked for is raised to this."""

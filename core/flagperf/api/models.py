@@ -24,7 +24,7 @@ class Peak(msgspec.Struct, frozen=True):
     confidence: Literal["high", "medium", "low"]
     """`low` counts for MFU only with --accept-low-peaks."""
     measured_by: str = ""
-    """The run that measured it, with --peak-from. Adapters give rated figures and leave it empty. Since HOOK_API 2."""
+    """The run that measured it, with --peak-from. Adapters give rated figures and leave it empty."""
 
 
 class CardModel(msgspec.Struct, frozen=True):

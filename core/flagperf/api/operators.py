@@ -13,7 +13,7 @@ TORCH_LIBRARIES = ("eager", "compile")
 
 class OperatorLibrary(abc.ABC):
     """Replaces operators of torch, for as long as it is enabled. Constructing one imports neither torch nor the
-    library. Since HOOK_API 2."""
+    library."""
 
     name: ClassVar[str]
     """The word for `operators.libraries`, in lower case."""

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 
@@ -76,29 +75,31 @@ class EventFile(msgspec.Struct, frozen=True):
     torn: bool = False
 
 
-def decode_events(lines: Sequence[bytes], origin: str, measured_span: str = "") -> EventFile:
-    """A line that cannot be decoded is an error, except a last line without newline: its process died while writing.
-
-    `measured_span` is the name of the loop for files of schema 1, which do not contain it.
-    """
+def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
+    """Decode the lines of a file. A line that cannot be decoded is an error, except a last line without newline: its
+    process died while writing."""
     schema = _schema_of(lines)
-    if schema == EVENT_SCHEMA:
-        return _decode_lines(lines, origin, _decoder())
-    if schema == 1:
-        from flagperf.events import schema1  # lazy: few files are that old
+    if schema != EVENT_SCHEMA:
+        expected = f"this flagperf reads {EVENT_SCHEMA}; install a newer flagperf"
+        raise BadInput(f"{origin} has event schema {schema}, {expected}")
+    events: list[AnyEvent] = []
+    try:
+        for event in map(_decoder().decode, lines):
+            events.append(event)  # one by one: their number is the place of an error
+    except _UNDECODABLE as error:
+        number = len(events) + 1
+        if number == len(lines) and not lines[-1].endswith(b"\n"):
+            return EventFile(tuple(events), torn=True)
+        raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
+    return EventFile(tuple(events))
 
-        old = _decode_lines(lines, origin, schema1.decoder())
-        return EventFile(tuple(schema1.converted(old.events, measured_span)), old.torn)
-    expected = f"this flagperf reads 1 to {EVENT_SCHEMA}; install a newer flagperf"
-    raise BadInput(f"{origin} has event schema {schema}, {expected}")
 
-
-def read_events(path: Path, measured_span: str = "") -> EventFile:
+def read_events(path: Path) -> EventFile:
     try:
         content = read_regular(path, MAX_EVENT_BYTES)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    found = decode_events(content.splitlines(keepends=True), str(path), measured_span)
+    found = decode_events(content.splitlines(keepends=True), str(path))
     _check_number(found.events, str(path))
     return found
 
@@ -124,29 +125,15 @@ def _schema_of(lines: Sequence[bytes]) -> int:
         return EVENT_SCHEMA  # decoding the line reports what is wrong with it
 
 
-def _decode_lines(lines: Sequence[bytes], origin: str, decoder: msgspec.json.Decoder[Any]) -> EventFile:
-    events: list[AnyEvent] = []
-    try:
-        for event in map(decoder.decode, lines):
-            events.append(event)  # one by one: their number is the place of an error
-    except _UNDECODABLE as error:
-        number = len(events) + 1
-        if number == len(lines) and not lines[-1].endswith(b"\n"):
-            return EventFile(tuple(events), torn=True)
-        raise BadInput(f"{origin}: line {number} is not a valid event: {error}") from None
-    return EventFile(tuple(events))
-
-
 class EventFiles:
     """Event files in the order of their names. They are read while they are iterated over, one at a time: those of a
     large run do not fit into memory together."""
 
-    def __init__(self, paths: Iterable[Path], measured_span: str = "") -> None:
+    def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = sorted(paths)
-        self._measured_span = measured_span
 
     def __iter__(self) -> Iterator[EventFile]:
-        return (read_events(path, self._measured_span) for path in self._paths)
+        return map(read_events, self._paths)
 
 
 def this_clock() -> Clock:

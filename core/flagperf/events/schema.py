@@ -19,9 +19,8 @@ from flagperf.api.launcher import LaunchCommand
 from flagperf.api.memory import ProcessReading, Reading
 from flagperf.messages import Message
 
-EVENT_SCHEMA = 2
-"""Incremented when a struct in this file changes in a way that an older reader would misread. `schema1.py` reads files
-of schema 1."""
+EVENT_SCHEMA = 1
+"""Incremented when a struct in this file changes in a way that an older reader would misread."""
 
 
 def snake_case(name: str) -> str:
@@ -55,11 +54,8 @@ class RunStarted(Event, frozen=True):
     """Field of run.json -> its fingerprint when the run began. Planned fields never change afterwards."""
     environment: str = ""
     """Fingerprint of environment.json."""
-    seals: bool = False
-    """The last event of the file is BundleSealed. False in files of older versions."""
     locked: bool = False
-    """The parent holds a lock on this file while it lives. False where the file system has no locks, and in files of
-    older versions."""
+    """The parent holds a lock on this file while it lives. False where the file system has no locks."""
     pid_namespace: str = ""
     """In which the process number of `clock` counts."""
 
@@ -70,8 +66,8 @@ class WorkersLaunched(Event, frozen=True):
     node_index: int
     node_t_ns: int
     """The same moment on the node's own clock."""
-    command: LaunchCommand | None = None
-    """The command that the agent ran. None in files of older versions."""
+    command: LaunchCommand
+    """The command that the agent ran."""
     env_script: str = ""
     """The vendor's script that the agent sourced first, or empty."""
 

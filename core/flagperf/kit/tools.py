@@ -81,7 +81,7 @@ class Query(msgspec.Struct, frozen=True):
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
     parse_stderr: Callable[[str], list[Reading]] = _no_cards
     """For a tool that names lost cards there and ends with 0. Where it names some and `parse` refuses stdout, `parse`
-    gets both texts as one. Since HOOK_API 2."""
+    gets both texts as one."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
         """Some of the cards are not taken for all of them: an exit code other than 0 is a failure, unless the tool says

@@ -33,8 +33,7 @@ class TorchDeviceBackend(DeviceBackend):
 
     tf32_switches: ClassVar[tuple[str, ...]] = ()
     """Attributes that let fp32 compute in TF32, HF32 or the like; all are off unless the precision is tf32. A name is
-    below torch.backends (`acme.matmul.allow_tf32`), or of any module: `torch_acme:matmul.allow_hf32`. The form with a
-    module since HOOK_API 2."""
+    below torch.backends (`acme.matmul.allow_tf32`), or of any module: `torch_acme:matmul.allow_hf32`."""
 
     version_fields: ClassVar[tuple[str, ...]] = ()
     """Attributes of torch.version that belong in the record."""
@@ -43,11 +42,11 @@ class TorchDeviceBackend(DeviceBackend):
     """The runtime's function that writes a card's PCI address and gives 0, for a torch that tells no address itself."""
 
     pci_address_arguments: ClassVar[tuple[str, ...]] = ("address", "length", "device")
-    """The order of its arguments: `int call(char *address, int length, int device)`. Since HOOK_API 2."""
+    """The order of its arguments: `int call(char *address, int length, int device)`."""
 
     pci_address_library: ClassVar[str] = ""
     """The file name of the library that has it, such as `libacmert.so`, as the loader finds it. Empty: torch itself is
-    linked with it. Since HOOK_API 2."""
+    linked with it."""
 
     def wrong_build(self, torch: Any) -> str:
         """Why this torch is not the vendor's build, or ""."""

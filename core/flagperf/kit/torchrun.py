@@ -28,7 +28,7 @@ class TorchrunLauncher(Launcher):
     """Never passed on to workers, whoever set them."""
 
     interface_variables: ClassVar[tuple[str, ...]] = ()
-    """Set to the network interface of a job of several nodes, beside gloo's own. Since HOOK_API 2."""
+    """Set to the network interface of a job of several nodes, beside gloo's own."""
 
     def visible_name(self, device: Device) -> str:
         """What a visibility variable calls a card."""

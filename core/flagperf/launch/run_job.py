@@ -173,7 +173,6 @@ def _run_started(bundle: Path) -> RunStarted:
         clock=this_clock(),
         planned=planned_fields(bundle),
         environment=environment_fingerprint(bundle),
-        seals=True,
         locked=is_held(bundle),
         pid_namespace=this_pid_namespace(),
     )

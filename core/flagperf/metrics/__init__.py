@@ -20,7 +20,7 @@ _MODULES = {
         "unstated",
     ),
     "aligned": ("LOSS_ALIGNED", "NO_REFERENCE", "alignment_fields", "loss_aligned"),
-    "compute": ("compute_metrics", "metric_versions", "recompute_metrics"),
+    "compute": ("compute_metrics", "metric_versions"),
     "curve": ("CurveData", "CurvePoint", "LossCurve", "loss_curve"),
     "metric": ("Interval", "Mark", "Metric", "Reason", "Record"),
     "observed": ("Observed",),
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         unstated,
     )
     from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
-    from flagperf.metrics.compute import compute_metrics, metric_versions, recompute_metrics
+    from flagperf.metrics.compute import compute_metrics, metric_versions
     from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
     from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
     from flagperf.metrics.observed import Observed
@@ -75,6 +75,5 @@ __all__ = [
     "loss_curve",
     "metric_versions",
     "obstacles",
-    "recompute_metrics",
     "unstated",
 ]

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import msgspec
 
 from flagperf.messages import Message, message
-from flagperf.metrics.addition import added
 from flagperf.metrics.curve import CurvePoint, LossCurve
 
 SLACK = 1e-12
@@ -108,7 +107,7 @@ def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignmen
     gaps = tuple(gap for pair in pairs for gap in _gaps(*pair))
     judged = [pair for pair in pairs if pair[0].step >= rule.first_step]
     errors = [error for pair in judged if (error := _error(*pair)) is not None]
-    mean = added(error.error for error in errors) / len(errors) if errors else None
+    mean = sum(error.error for error in errors) / len(errors) if errors else None
     largest = max(errors, key=lambda error: error.error, default=None)
     decisive = mean if rule.judges == "mean" or largest is None else largest.error
     return Alignment(
@@ -150,8 +149,8 @@ def _slope(errors: Sequence[StepError]) -> float | None:
         return None
     signed = [math.copysign(error.error, error.loss - error.reference) for error in errors]
     centre = sum(error.step for error in errors) / len(errors)
-    spread = added((error.step - centre) ** 2 for error in errors)
-    slope = added((error.step - centre) * value for error, value in zip(errors, signed, strict=True)) / spread
+    spread = sum((error.step - centre) ** 2 for error in errors)
+    slope = sum((error.step - centre) * value for error, value in zip(errors, signed, strict=True)) / spread
     return slope if math.isfinite(slope) else None
 
 

@@ -33,9 +33,7 @@ class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A run has the metrics of the groups that the kind of its case lists."""
     formula: Formula
     version: int = 1
-    """Incremented when the meaning of the value changes. The old formula moves to `earlier`, so that old runs still
-    verify."""
-    earlier: dict[int, Formula] = {}
+    """Incremented when the meaning of the value changes."""
     title: Text
     """Title of its row in the general table, and its name in sentences."""
     remark: Text = {}
@@ -57,17 +55,11 @@ class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The subject in a page's notes under which the metric is listed if it has a value; it is then on the run's card
     too. Empty for metrics that are shown elsewhere."""
 
-    def formula_of(self, version: int) -> Formula | None:
-        return self.formula if version == self.version else self.earlier.get(version)
-
     def unit_of(self, manifest: Manifest) -> str:
         return self.unit if isinstance(self.unit, str) else self.unit(manifest)
 
-    def metric(
-        self, finding: Finding, unit: str, run_marks: Collection[Mark] = (), version: int | None = None
-    ) -> Metric:
+    def metric(self, finding: Finding, unit: str, run_marks: Collection[Mark] = ()) -> Metric:
         head = (self.name, unit, self.heading or self.name, self.scope)
-        version = self.version if version is None else version
         if isinstance(finding, Absent):
             return Metric(
                 *head,
@@ -75,12 +67,17 @@ class MetricEntry(msgspec.Struct, frozen=True, kw_only=True):
                 detail=finding.detail,
                 message=finding.message,
                 inputs=finding.inputs,
-                version=version,
+                version=self.version,
             )
         concerned = tuple(mark for mark in run_marks if mark in self.marks or mark == "torn_record")
         marks = tuple(dict.fromkeys(finding.marks + concerned))
         return Metric(
-            *head, value=finding.value, marks=marks, interval=finding.interval, inputs=finding.inputs, version=version
+            *head,
+            value=finding.value,
+            marks=marks,
+            interval=finding.interval,
+            inputs=finding.inputs,
+            version=self.version,
         )
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from flagperf import units
-from flagperf.metrics.addition import added
 from flagperf.metrics.entry import CARD, SPEED, MetricEntry
 from flagperf.metrics.finding import Finding, Found, absent
 from flagperf.metrics.metric import Interval, Mark, Reason
@@ -106,7 +105,7 @@ def _where(wanted: RowFigure) -> str:
     return ", ".join(f"{key}={value}" for key, value in wanted.where.items())
 
 
-OVER: dict[str, Callable[[Sequence[float]], float]] = {"median": median, "sum": added, "lowest": min, "highest": max}
+OVER: dict[str, Callable[[Sequence[float]], float]] = {"median": median, "sum": sum, "lowest": min, "highest": max}
 
 SCALES = {"TFLOPS": 1e12, "TOPS": 1e12, "GB/s": 1e9, "GiB": float(1 << 30), "us": 1e-6, "share": 1.0}
 """What the recorded number of seconds, bytes or operations is divided by."""

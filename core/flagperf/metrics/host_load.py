@@ -8,7 +8,6 @@ import msgspec
 
 from flagperf import units
 from flagperf.events import CpuUse
-from flagperf.metrics.addition import added
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
@@ -62,8 +61,8 @@ def _rates(samples: Sequence[tuple[int, CpuUse]]) -> _Rates | None:
 
 def _share(nodes: Sequence[_Rates]) -> float:
     """Process times and core times are read at different moments, so a negative difference is clamped to 0."""
-    all_busy = added(node.all_busy for node in nodes) / len(nodes)
-    own_busy = added(node.own_busy for node in nodes)
+    all_busy = sum(node.all_busy for node in nodes) / len(nodes)
+    own_busy = sum(node.own_busy for node in nodes)
     return min(1.0, max(0.0, all_busy - own_busy) / max(node.cores for node in nodes))
 
 

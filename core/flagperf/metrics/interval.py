@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from flagperf.metrics.addition import deviation
 from flagperf.metrics.metric import Interval
 
 NUM_BATCHES = 10
@@ -30,7 +29,9 @@ def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]
     if min(totals_ns) <= 0:
         return None
     rates = [sum(counts[batch]) / total_ns for batch, total_ns in zip(batches, totals_ns, strict=True)]
-    relative = STUDENT_T * deviation(rates) / math.sqrt(NUM_BATCHES) / (math.fsum(rates) / len(rates))
+    mean = math.fsum(rates) / NUM_BATCHES
+    deviation = math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / (NUM_BATCHES - 1))
+    relative = STUDENT_T * deviation / math.sqrt(NUM_BATCHES) / mean
     return Interval(max(0.0, value * (1 - relative)), value * (1 + relative), METHOD)
 
 

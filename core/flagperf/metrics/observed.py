@@ -32,12 +32,10 @@ if TYPE_CHECKING:
 
 
 class Observed:
-    def __init__(self, job: Job, manifest: Manifest, record: Record, speedup_version: int | None = None) -> None:
-        """`speedup_version` of a run that was recorded earlier; without it, the latest."""
+    def __init__(self, job: Job, manifest: Manifest, record: Record) -> None:
         self.job = job
         self.manifest = manifest
         self.record = record
-        self._speedup_version = speedup_version
         self._series: dict[str, Mapping[DeviceKey, Series] | Absent] = {}
 
     @property
@@ -53,10 +51,8 @@ class Observed:
     def rank_files(self) -> Sequence[RankFile]:
         from flagperf.metrics.rank_loop import warmup_of
         from flagperf.metrics.ranks import rank_files
-        from flagperf.metrics.speedup import SPEEDUP_VERSION
 
-        warmup = warmup_of(self.job, self.kind.values)
-        return rank_files(self.record.ranks, self.kind, warmup, self._speedup_version or SPEEDUP_VERSION)
+        return rank_files(self.record.ranks, self.kind, warmup_of(self.job, self.kind.values))
 
     @functools.cached_property
     def ranks(self) -> Sequence[RankRecord]:

@@ -14,7 +14,6 @@ import msgspec
 
 from flagperf import units
 from flagperf.kinds.kind import Text
-from flagperf.metrics.addition import added
 from flagperf.metrics.cards import DeviceKey, card_name
 from flagperf.metrics.entry import CARD, Formula, MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent
@@ -50,7 +49,7 @@ def _of_boards(finding: Finding, cards: Mapping[DeviceKey, Series]) -> Finding:
 
 def power_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     means = {card: one.mean for card, one in cards.items()}
-    return _negative(cards) or Found(added(means.values()) / len(means), _inputs(cards, means))
+    return _negative(cards) or Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
 def power_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
@@ -69,7 +68,7 @@ def energy(run: Observed) -> Finding:
         return problem
     joules = {card: one.joules for card, one in best.items()}
     grade = "board counter" if best is counted else "board sampled"
-    finding = Found(added(joules.values()), {"grade": grade, **_inputs(best, joules)})
+    finding = Found(sum(joules.values()), {"grade": grade, **_inputs(best, joules)})
     if best is counted and not isinstance(sampled, Absent) and _contradicts(sampled, joules):
         finding = msgspec.structs.replace(finding, marks=("energy_mismatch",))
     return _of_boards(finding, best)
@@ -134,12 +133,12 @@ def utilisation_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Findi
             figures = {"low": one.low, "high": one.high}
             return absent("invalid_telemetry", "power.bad_utilisation", card=card_name(one.card), **figures)
     means = {card: one.mean / 100 for card, one in cards.items()}
-    return Found(added(means.values()) / len(means), _inputs(cards, means))
+    return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
 def clock_mean(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:
     means = {card: one.mean for card, one in cards.items()}
-    return Found(added(means.values()) / len(means), _inputs(cards, means))
+    return Found(sum(means.values()) / len(means), _inputs(cards, means))
 
 
 def temperature_max(cards: Mapping[DeviceKey, Series], _run: Observed) -> Finding:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flagperf import units
-from flagperf.metrics.addition import added
 from flagperf.metrics.entry import MetricEntry
 from flagperf.metrics.finding import Absent, Finding, Found, absent, named
 from flagperf.metrics.observed import Observed
@@ -41,7 +40,7 @@ def global_loss(loop: Loop, index: int) -> Finding:
     silent = [rank for rank, loss, _ in counted if not math.isfinite(loss)]
     if silent or not counted:
         return _no_loss(loop, number, silent)
-    total = added((loss or 0.0) * samples for _, loss, samples in counted)
+    total = sum((loss or 0.0) * samples for _, loss, samples in counted)
     samples = sum(samples for _, _, samples in counted)
     return Found(total / samples, {"step": number, "samples": samples})
 

@@ -57,17 +57,17 @@ class RankFile(msgspec.Struct, frozen=True):
     torn: bool
 
 
-def rank_files(files: Iterable[EventFile], kind: Kind, warmup: Warmup, speedup_version: int) -> tuple[RankFile, ...]:
+def rank_files(files: Iterable[EventFile], kind: Kind, warmup: Warmup) -> tuple[RankFile, ...]:
     """Each file is reduced to what the metrics need before the next one is read."""
-    return tuple(_rank_file(file, kind, warmup, speedup_version) for file in files)
+    return tuple(_rank_file(file, kind, warmup) for file in files)
 
 
-def _rank_file(file: EventFile, kind: Kind, warmup: Warmup, speedup_version: int) -> RankFile:
+def _rank_file(file: EventFile, kind: Kind, warmup: Warmup) -> RankFile:
     events = rank_events(file, kind)
-    return RankFile(None if events is None else _rank_record(events, warmup, speedup_version), file.torn)
+    return RankFile(None if events is None else _rank_record(events, warmup), file.torn)
 
 
-def _rank_record(events: RankEvents, warmup: Warmup, speedup_version: int) -> RankRecord:
+def _rank_record(events: RankEvents, warmup: Warmup) -> RankRecord:
     is_first = events.rank == 0
     return RankRecord(
         started=events.started,
@@ -76,7 +76,7 @@ def _rank_record(events: RankEvents, warmup: Warmup, speedup_version: int) -> Ra
         began_ns=tuple(span.t_ns for span in events.loop_began),
         loop=rank_loop(events, warmup),
         last_step=events.steps.numbers[-1] if events.steps else None,
-        rows=measured_rows(events.rank, events.rows, speedup_version),
+        rows=measured_rows(events.rank, events.rows),
         reports=tuple(events.reports) if is_first else (),
         parts=tuple(events.parts) if is_first else (),
         ended=events.ended,

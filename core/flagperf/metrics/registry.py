@@ -18,9 +18,6 @@ _MODULES = (times, throughput, inference, mfu, memory, power, host_load, quality
 
 ENTRIES: dict[str, MetricEntry] = {entry.name: entry for module in _MODULES for entry in module.METRICS}
 
-REMOVED: dict[str, str] = {}
-"""Removed metric -> the flagperf version that removed it. Runs that have it still verify."""
-
 
 def entries_of(manifest: Manifest) -> list[MetricEntry]:
     """The metrics of a run of the case: those of its kind, then the case's own. A quality named `loss` replaces the

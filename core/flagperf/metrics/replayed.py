@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from flagperf.metrics.addition import added
 from flagperf.metrics.rows import MeasuredRow
 
 PER_STEP = "per_step"
@@ -53,7 +52,7 @@ class StepBreakdown(msgspec.Struct, frozen=True):
 def step_breakdown(rows: Sequence[MeasuredRow]) -> StepBreakdown:
     """Of the rows of one rank."""
     timed = [row for row in rows if row.median is not None and PER_STEP in row.labels]
-    total = added(_seconds(row) for row in timed)
+    total = sum(_seconds(row) for row in timed)
     calls = _sorted(_share([row], total, row.labels.get("arguments", "")) for row in timed)
     by_operator: dict[str, list[MeasuredRow]] = {}
     for row in timed:
@@ -68,11 +67,11 @@ def step_breakdown(rows: Sequence[MeasuredRow]) -> StepBreakdown:
 
 
 def _share(rows: Sequence[MeasuredRow], total: float, arguments: str) -> StepShare:
-    seconds = added(map(_seconds, rows))
+    seconds = sum(map(_seconds, rows))
     return StepShare(
         operator=rows[0].labels["operator"],
         arguments=arguments,
-        per_step=added(map(_per_step, rows)),
+        per_step=sum(map(_per_step, rows)),
         seconds=seconds,
         share=seconds / total if total else 0.0,
         roofline_seconds=_roofline(rows),
@@ -103,4 +102,4 @@ def _roofline(rows: Sequence[MeasuredRow]) -> float | None:
     """A call that was faster than its roofline, out of a cache, cannot become faster: it counts as it is."""
     found = [None if row.roofline is None else _per_step(row) * min(row.roofline, row.median or 0.0) for row in rows]
     known = [seconds for seconds in found if seconds is not None]
-    return added(known) if known and len(known) == len(rows) else None
+    return sum(known) if known and len(known) == len(rows) else None

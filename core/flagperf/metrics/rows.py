@@ -11,7 +11,7 @@ from flagperf.events import RowMeasured, RowStatus, RowTiming
 from flagperf.metrics.autocorrelation import median_interval
 from flagperf.metrics.metric import Interval
 from flagperf.metrics.span import Span
-from flagperf.metrics.speedup import SPEEDUP_VERSION, Speedup, speedup_of
+from flagperf.metrics.speedup import Speedup, speedup_of
 from flagperf.robust import median, quantile
 from flagperf.units import SECOND_NS
 
@@ -88,9 +88,7 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.work.get(amount, 0) / self.median if self.median else None
 
 
-def measured_rows(
-    rank: int, rows: Sequence[RowMeasured], speedup_version: int = SPEEDUP_VERSION
-) -> tuple[MeasuredRow, ...]:
+def measured_rows(rank: int, rows: Sequence[RowMeasured]) -> tuple[MeasuredRow, ...]:
     """In their order. Alternatives are compared with the first of those that took turns."""
     first: dict[int, RowMeasured] = {}
     found = []
@@ -98,7 +96,7 @@ def measured_rows(
         measured = measured_row(rank, row)
         base = first.setdefault(row.turns, row) if row.turns else row
         has_other = base is not row and measured.median is not None
-        speedup = speedup_of(row, base, speedup_version, _counts) if has_other else None
+        speedup = speedup_of(row, base, _counts) if has_other else None
         found.append(msgspec.structs.replace(measured, speedup=speedup))
     return tuple(found)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from flagperf.metrics.addition import added
 from flagperf.metrics.card_readings import CardReadings
 from flagperf.metrics.cards import DeviceKey
 from flagperf.metrics.span import Span
@@ -71,7 +70,7 @@ def _series(card: DeviceKey, curve: _Curve, energy: Callable[[_Curve], float] | 
     return Series(
         card=card,
         num_inside=len(inside),
-        mean=added(inside) / len(inside),
+        mean=sum(inside) / len(inside),
         low=min(inside),
         high=max(inside),
         lowest=min(values),
@@ -147,7 +146,8 @@ def _integrated(curve: _Curve) -> float:
     between = dict(zip(curve.times_ns[curve.place.between], curve.values[curve.place.between], strict=True))
     points = {window.began_ns: start, **between, window.ended_ns: end}  # the last of several at one moment
     pairs = pairwise(points.items())
-    return added((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairs)
+    total: float = sum((v0 + v1) / 2 * (t1 - t0) / SECOND_NS for (t0, v0), (t1, v1) in pairs)
+    return total
 
 
 _ENERGY: dict[str, Callable[[_Curve], float]] = {"energy_joules": _counted, "power_watts": _integrated}

@@ -18,10 +18,6 @@ from flagperf.metrics.autocorrelation import mean_of_batches
 from flagperf.metrics.student import two_sided
 from flagperf.robust import median
 
-SPEEDUP_VERSION = 2
-"""1: all blocks, also those of the first half of a long row, which its median leaves out."""
-
-
 Counts = Callable[[RowTiming], Sequence[bool]]
 """Which samples of a row count."""
 
@@ -36,42 +32,34 @@ class Speedup(msgspec.Struct, frozen=True, omit_defaults=True):
     high: float | None = None
     p: float | None = None
     """Probability of such a difference, or a larger one, between equals."""
-    version: int = 1
-    """Of the formula."""
     blocks: int = 0
-    """Pairs of blocks that count. Version 1 did not record it."""
+    """Pairs of blocks that count."""
 
 
-def speedup_of(row: RowMeasured, base: RowMeasured, version: int, counts: Counts) -> Speedup | None:
+def speedup_of(row: RowMeasured, base: RowMeasured, counts: Counts) -> Speedup | None:
     """None if the other one was not measured."""
     if base.status != "ok" or row.timing is None or base.timing is None:
         return None
     against = {name: label for name, label in base.labels.items() if row.labels.get(name) != label}
-    ours, others = (
-        _blocks(each.values, each.timing.block, None if version == 1 else counts(each.timing))
-        for each in (row, base)
-        if each.timing
-    )
+    ours, others = (_blocks(each.values, each.timing.block, counts(each.timing)) for each in (row, base) if each.timing)
     logs = [math.log(other / own) for own, other in zip(ours, others, strict=False) if own > 0 and other > 0]
-    return _ratio(logs, against, version) if logs else None
+    return _ratio(logs, against) if logs else None
 
 
-def _ratio(logs: Sequence[float], against: dict[str, str], version: int) -> Speedup:
-    counted = {"version": version, "blocks": len(logs) if version > 1 else 0}
+def _ratio(logs: Sequence[float], against: dict[str, str]) -> Speedup:
     found = mean_of_batches(logs)
     if found is None:
-        return Speedup(math.exp(median(logs)), against, **counted)
+        return Speedup(math.exp(median(logs)), against, blocks=len(logs))
     low, high = (math.exp(found.mean + sign * found.half) for sign in (-1, 1))
     p = two_sided(found.mean, found.error, found.degrees)
-    return Speedup(math.exp(found.mean), against, low, high, p, **counted)
+    return Speedup(math.exp(found.mean), against, low, high, p, len(logs))
 
 
-def _blocks(values: Sequence[float], size: int, counts: Sequence[bool] | None) -> list[float]:
-    """The median of the samples of every block that count, 0 where none does. All count without `counts`."""
+def _blocks(values: Sequence[float], size: int, counts: Sequence[bool]) -> list[float]:
+    """Give the median of the samples that count of every block, 0 where none does."""
     found = []
     for start in range(0, len(values), size):
-        block = values[start : start + size]
-        counted = block if counts is None else list(itertools.compress(block, counts[start : start + size]))
+        counted = list(itertools.compress(values[start : start + size], counts[start : start + size]))
         found.append(median(counted) if counted else 0.0)
     return found
 

@@ -326,7 +326,7 @@ class Plugins:
         usable = [value for value in answer if isinstance(value, kind)]
         if kind is CaseReference:  # its file is checked
             return usable
-        faults = {id(value): of_old_form(value) or wrong_attributes(value, kind) for value in usable}
+        faults = {id(value): wrong_attributes(value, kind) for value in usable}
         wrong_ones = {key: found for key, found in faults.items() if found}
         problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
         return [value for value in usable if id(value) not in wrong_ones]
@@ -381,16 +381,6 @@ def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struc
         return msgspec.convert(dict(given), kind, strict=False)
     except msgspec.ValidationError as error:
         raise BadInput(f"options of cluster {cluster.name}: {error}") from None
-
-
-def of_old_form(value: object) -> list[str]:
-    if not isinstance(value, Cluster) or type(value).allocate is not Cluster.allocate:
-        return []
-    what = "is of HOOK_API 1; since HOOK_API 2 a cluster gives an allocation of nodes, see docs/clusters.md"
-    return [f"{type(value).__name__} {what}"]
-
-
-# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 def load_plugins(needed: Collection[str] | None = None) -> Plugins:

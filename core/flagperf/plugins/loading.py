@@ -144,7 +144,7 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint, status: Plugin
         raise
     except BaseException as error:  # noqa: BLE001  whatever its import does becomes this plugin's reason
         return msgspec.structs.replace(status, problem=f"cannot be imported: {type(error).__name__}: {error}")
-    refusal = _refusal(getattr(module, "FLAGPERF_HOOK_API", None), status.distribution)
+    refusal = _refusal(getattr(module, "FLAGPERF_HOOK_API", None))
     if refusal:
         return msgspec.structs.replace(status, problem=refusal, is_refused=True)
     try:
@@ -188,17 +188,18 @@ def told_when_slow(words: str) -> Iterator[None]:
         note.join()  # an agent forks later, without threads
 
 
-def _refusal(declared: object, distribution: str) -> str:
+def _refusal(declared: object) -> str:
     if declared is None:
         return "it does not say FLAGPERF_HOOK_API, the version of the contract it was written for"
     if type(declared) is not int:
         what = f"the {type(declared).__name__} {declared!r}"
         return f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {what}"
-    if hookspecs.MIN_HOOK_API <= declared <= hookspecs.HOOK_API:
+    if 1 <= declared <= hookspecs.HOOK_API:
         return ""
-    outdated = distribution if declared < hookspecs.MIN_HOOK_API else OWN_DISTRIBUTION
-    spoken = " to ".join(map(str, dict.fromkeys((hookspecs.MIN_HOOK_API, hookspecs.HOOK_API))))
-    return f"it was written for HOOK_API {declared}, this flagperf {version()} speaks {spoken}: upgrade {outdated}"
+    return (
+        f"it was written for HOOK_API {declared}, this flagperf {version()} speaks {hookspecs.HOOK_API}: upgrade "
+        f"{OWN_DISTRIBUTION}, or, if it was written before the first release, set FLAGPERF_HOOK_API = 1"
+    )
 
 
 # --- what methods give ------------------------------------------------------------------------------------------------

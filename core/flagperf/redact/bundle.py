@@ -19,19 +19,17 @@ from flagperf import version
 from flagperf.api import Recording
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.events import (
-    EVENT_SCHEMA,
     AnyEvent,
     BundleSealed,
     EventFile,
     EventWriter,
-    ProbeStarted,
     RunEnded,
     RunStarted,
     WorkerStarted,
     read_events,
 )
 from flagperf.files import write_atomically
-from flagperf.metrics import Metric, Observed, recompute_metrics
+from flagperf.metrics import Metric, Observed, compute_metrics
 from flagperf.metrics.by_type import of
 from flagperf.redact.pseudonyms import Pseudonyms, Replaced, pseudonyms_in
 from flagperf.redact.values import Visit, replace, visited
@@ -57,7 +55,7 @@ from flagperf.store.paths import (
 )
 from flagperf.store.recording import decode_operators
 from flagperf.store.redaction import REDACTION_SCHEMA, Redaction
-from flagperf.store.run import STORE_SCHEMA, Ending, Run, Status, gated
+from flagperf.store.run import Ending, Run, Status, gated
 from flagperf.store.witness import file_digests, witness_files
 
 MAX_LINE_BYTES = 64 << 20
@@ -70,9 +68,9 @@ def build(original: Path, folder: Path, run_id: str, replaced: Sequence[Replaced
     visit = replace(Pseudonyms(replaced))
     found, nodes = visited(recorded.run, visit), visited(recorded.nodes, visit)
     job = msgspec.structs.replace(found.job, run_id=run_id)
-    run = msgspec.structs.replace(found, schema=STORE_SCHEMA, id=run_id, job=job, redacted=True)
+    run = msgspec.structs.replace(found, id=run_id, job=job, redacted=True)
     path = create_bundle(folder, msgspec.structs.replace(run, metrics=(), rows=()), nodes)
-    parent = _write_events(original, path, visit, run.job.kind)
+    parent = _write_events(original, path, visit)
     if with_logs:
         _write_logs(original, path, visit)
     _write_operators(original, path, run_id, visit)
@@ -100,29 +98,29 @@ def _left_out(original: Path, with_logs: bool) -> Iterator[str]:
 # --- events and samples ---------------------------------------------------------------------------------------------
 
 
-def _write_events(original: Path, path: Path, visit: Visit, span: str) -> BundleSealed | None:
+def _write_events(original: Path, path: Path, visit: Visit) -> BundleSealed | None:
     """The last event of the parent is not written yet; it is given back."""
     before, now = job_fingerprints(original), job_fingerprints(path)
     for source in sorted([*(original / EVENTS).glob("rank-*.jsonl"), *(original / SAMPLES).glob("node-*.jsonl")]):
-        _write_file(path / source.relative_to(original), read_events(source, span), visit, before, now)
+        _write_file(path / source.relative_to(original), read_events(source), visit, before, now)
     if not (original / PARENT_EVENTS).exists():
         return None
-    parent = read_events(original / PARENT_EVENTS, span)
+    parent = read_events(original / PARENT_EVENTS)
     sealed = [event for event in parent.events if isinstance(event, BundleSealed)]
     others = tuple(_planned(event, path) for event in parent.events if not isinstance(event, BundleSealed))
     _write_file(path / PARENT_EVENTS, EventFile(others, parent.torn), visit, before, now)
     return sealed[0] if sealed else None
 
 
-Jobs = Mapping[int, tuple[str, ...]]
-"""Node -> fingerprints of the job, as its workers may have received it."""
+Jobs = Mapping[int, str]
+"""Node -> fingerprint of the job that its workers received."""
 
 
 def _write_file(path: Path, file: EventFile, visit: Visit, before: Jobs, now: Jobs) -> None:
     with EventWriter(path) as writer:
         for start in range(0, len(file.events), 1000):
             batch = file.events[start : start + 1000]
-            writer.write(*(_of_this_schema(_with_job(visited(event, visit), before, now)) for event in batch))
+            writer.write(*(_with_job(visited(event, visit), before, now) for event in batch))
     if file.torn:
         with path.open("ab") as torn:
             torn.write(b"{")  # in place of the torn line, so that the figures keep their mark
@@ -133,22 +131,16 @@ def _planned(event: AnyEvent, path: Path) -> AnyEvent:
     if not isinstance(event, RunStarted):
         return event
     environment = environment_fingerprint(path) if event.environment else ""
-    planned = planned_fields(path, also=event.planned) if event.planned else {}
+    planned = planned_fields(path) if event.planned else {}
     return msgspec.structs.replace(event, planned=planned, environment=environment)
 
 
 def _with_job(event: AnyEvent, before: Jobs, now: Jobs) -> AnyEvent:
-    """The fingerprint of the same form of the job: with one node, or, in older runs, with all."""
+    """With the fingerprint of the redacted job."""
     if not isinstance(event, WorkerStarted):
         return event
-    known = before.get(event.node_index, ())
-    job = now[event.node_index][known.index(event.job)] if event.job in known else ""
+    job = now[event.node_index] if event.job == before.get(event.node_index) else ""
     return msgspec.structs.replace(event, job=job)
-
-
-def _of_this_schema(event: AnyEvent) -> AnyEvent:
-    is_first = isinstance(event, RunStarted | WorkerStarted | ProbeStarted)
-    return msgspec.structs.replace(event, schema=EVENT_SCHEMA) if is_first else event
 
 
 # --- logs and operators ---------------------------------------------------------------------------------------------
@@ -181,10 +173,9 @@ def log_lines(path: Path) -> Iterator[str]:
 
 
 def _write_metrics(path: Path, run: Run, original: Run) -> None:
-    """Computed from the redacted files. A metric that flagperf no longer has stays as it was stored."""
-    observed = Observed(run.job, run.manifest, read_record(path), original.speedup_version)
-    versions = {metric.name: metric.version for metric in run.metrics}
-    again = {metric.name: metric for metric in recompute_metrics(observed, versions)}
+    """Computed from the redacted files."""
+    observed = Observed(run.job, run.manifest, read_record(path))
+    again = {metric.name: metric for metric in compute_metrics(observed)}
     metrics = tuple(again.get(metric.name, metric) for metric in run.metrics)
     for before, now in zip(original.metrics, metrics, strict=True):
         if _figures(before) != _figures(now):

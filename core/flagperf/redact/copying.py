@@ -79,15 +79,15 @@ def found_in(original: Path, recorded: RecordedRun, wishes: Wishes) -> tuple[Rep
     for _ in range(2):
         visited(recorded.run, visit)
         visited(recorded.nodes, visit)
-    _search_raw_files(original, recorded.run.job.kind, findings, wishes)
+    _search_raw_files(original, findings, wishes)
     return findings.replacements()
 
 
-def _search_raw_files(original: Path, span: str, findings: Findings, wishes: Wishes) -> None:
+def _search_raw_files(original: Path, findings: Findings, wishes: Wishes) -> None:
     visit = gather(findings)
     for folder in (EVENTS, SAMPLES):
         for path in sorted((original / folder).glob("*.jsonl")):
-            visited(read_events(path, span).events, visit)
+            visited(read_events(path).events, visit)
     if (original / OPERATORS_FILE).exists():
         visited(decode_operators(original), visit)
     for path in sorted((original / LOGS).glob("*")) if wishes.with_logs else ():

@@ -1,4 +1,4 @@
-"""The files that a run leaves, in today's schema. Files of older schemas are converted when they are read."""
+"""Schemas of the files that a run leaves."""
 
 from __future__ import annotations
 

@@ -44,7 +44,6 @@ from flagperf.spec.manifest import (
     RowFigure,
     Target,
     read_manifest,
-    with_counts,
     with_references,
 )
 from flagperf.spec.needed_data import NeededData, with_values
@@ -127,7 +126,6 @@ __all__ = [
     "read_toml",
     "resolve",
     "state_environment",
-    "with_counts",
     "with_references",
     "with_values",
     "work_orders",

@@ -52,7 +52,7 @@ class Job(msgspec.Struct, frozen=True):
     simulated: bool = False
     """The cards are simulated by a test. Reports always mark such runs."""
     case_package: str = ""
-    """Distribution and version of the plugin that gives the case. Empty in files of older versions."""
+    """Distribution and version of the plugin that gives the case."""
     record_steps: int = 0
     """The operators of so many steps, the last ones, are recorded. 0: none."""
     recording: Recording | None = None

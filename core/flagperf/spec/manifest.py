@@ -183,15 +183,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (*(quality.name for quality in self.qualities), *(figure.name for figure in self.figures))
 
 
-def with_counts(content: dict[str, Any]) -> dict[str, Any]:
-    """In manifests older than the key `counts`, the unit implied what is counted."""
-    is_old = "counts" not in content and "token" in str(content.get("sample_unit", ""))
-    return {**content, "counts": "tokens"} if is_old else content
-
-
 def read_manifest(path: Path, vocabulary: Vocabulary) -> Manifest:
     """Read and check a case.toml. Raises BadInput for the first problem, with file, table and key."""
-    manifest = _converted(path, with_counts(read_toml(path)), Manifest)
+    manifest = _converted(path, read_toml(path), Manifest)
     for problem in problems(manifest, vocabulary):
         raise BadInput(f"{path}: {problem}")
     return manifest

@@ -3,8 +3,8 @@
 The parent holds an advisory lock (flock) on its own file of events for as long as it lives; the kernel takes the lock
 back however it ends. The lock is seen from every container of the machine, and on file systems that share locks
 (NFS, GPFS, Lustre with `flock`) from other machines too. That it is not seen proves something on the same machine only.
-Where a file system has no locks, and for bundles of older versions, the process is looked for by its number: one that
-was started later than the run is another process.
+Where a file system has no locks, the process is looked for by its number: one that was started later than the run is
+another process.
 """
 
 from __future__ import annotations
@@ -126,11 +126,8 @@ def _state(bundle: Path, started: _Started) -> Literal["alive", "gone", "unknown
 
 
 def _state_of_process(started: _Started) -> Literal["alive", "gone", "unknown"]:
-    """On this machine, since it was started. Older versions did not record the namespace of process numbers; there the
-    name of the host tells containers apart, since each usually has a name of its own."""
-    here = this_pid_namespace()
-    is_same = here == started.pid_namespace if started.pid_namespace else started.clock.host == socket.gethostname()
-    if not is_same:
+    """Look for the process by its number, on this machine, since it was started."""
+    if not started.pid_namespace or started.pid_namespace != this_pid_namespace():
         return "unknown"
     begin_ns = _process_began_ns(started.clock.pid)
     if begin_ns is None:

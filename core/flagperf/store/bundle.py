@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from flagperf.events import EventFile, EventFiles, read_events
 from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import kind_of, read_regular, write_atomically
 from flagperf.kinds import KINDS
-from flagperf.metrics import Observed, Record
+from flagperf.metrics import Record
 from flagperf.spec import NodeFacts, fingerprint
-from flagperf.store import schema1
 from flagperf.store.alive import holding, parent_of
 from flagperf.store.environment import resolved, with_references
 from flagperf.store.labels import read_labels
@@ -124,36 +123,30 @@ def write_manifest(path: Path, digests: Mapping[str, str]) -> None:
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    """Reads a bundle of the current schema, or converts one of an older schema."""
+    """Read run.json, environment.json and the labels of a bundle. Raises BadInput for what is not a valid record."""
     content = read_json(path / RUN_FILE)
-    schema = content.get("schema")
-    if isinstance(schema, int) and schema > STORE_SCHEMA:
-        raise BadInput(
-            f"{path} has store schema {schema}, this flagperf reads 1 to {STORE_SCHEMA}; install a newer flagperf"
-        )
-    if not isinstance(schema, int) or schema < 1:
-        raise BadInput(f"{path / RUN_FILE} is not a valid run record: its schema is {schema!r}")
+    problem = schema_problem(content.get("schema"), "metric_versions" in content)
+    if problem:
+        raise BadInput(f"{path / RUN_FILE} {problem}")
     nodes = read_json(path / ENVIRONMENT_FILE, list)
-    if schema == 1:
-        content = _converted(path / RUN_FILE, content, schema1.upgraded_run)
-        nodes = _converted(path / ENVIRONMENT_FILE, nodes, schema1.upgraded_nodes)
     run: Run = _converted(path / RUN_FILE, content, functools.partial(msgspec.convert, type=Run))
     facts: tuple[NodeFacts, ...] = _converted(path / ENVIRONMENT_FILE, nodes, resolved)
     if not all(node.devices for node in run.job.nodes) or not run.job.nodes:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: a node has no devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
         raise BadInput(f"{path / RUN_FILE}: this flagperf has no kind of case {run.manifest.kind!r}")
-    if schema == 1 and run.ending is not None:
-        run = _with_messages(run, path)
     state, host = (None, "") if run.ending else unfinished(parent_of(path))
     return RecordedRun(run, facts, str(path), state, host, read_labels(path))
 
 
-def _with_messages(run: Run, path: Path) -> Run:
-    try:
-        return schema1.with_messages(run, Observed(run.job, run.manifest, read_record(path)))
-    except (BadInput, ArithmeticError):  # damaged: show the stored text; `runs verify` reports the damage
-        return run
+def schema_problem(schema: object, has_versions: bool) -> str:
+    """Say why a run.json of this schema cannot be read, empty if it can. Bundles from before the first release have
+    schema 2, or schema 1 and no `metric_versions`."""
+    if schema == 2 or (schema == 1 and not has_versions):
+        return f"was recorded by an unreleased version (schema {schema}); record the run anew"
+    if isinstance(schema, int) and schema > STORE_SCHEMA:
+        return f"has store schema {schema}, this flagperf reads {STORE_SCHEMA}; install a newer flagperf"
+    return "" if schema == STORE_SCHEMA else f"is not a valid run record: its schema is {schema!r}"
 
 
 def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
@@ -166,29 +159,12 @@ def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
 def read_record(path: Path) -> Record:
     """The raw files; those of ranks and nodes are read when somebody iterates over them. A missing parent file counts
     as empty: the run ended before it was created."""
-    parent, span = path / PARENT_EVENTS, _measured_span(path)
+    parent = path / PARENT_EVENTS
     return Record(
         parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS)), span),
+        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS))),
         samples=EventFiles(path.glob(str(ALL_NODE_SAMPLES))),
     )
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    kind: str
-
-
-class _Run(msgspec.Struct, frozen=True):
-    manifest: _Manifest
-
-
-def _measured_span(path: Path) -> str:
-    """The name of the measured span, which event files of schema 1 do not contain. Empty if run.json is gone: that is
-    reported when it is written."""
-    if not (path / RUN_FILE).exists():
-        return ""
-    run: _Run = read_json(path / RUN_FILE, _Run)
-    return run.manifest.kind
 
 
 def broken_files(path: Path, digests: Mapping[str, str]) -> list[str]:
@@ -236,13 +212,12 @@ def _refusal(entry: Path) -> str:
     return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
 
 
-def planned_fields(path: Path, also: Collection[str] = ()) -> dict[str, str]:
-    """Field of run.json -> its fingerprint. Fields added at the end of a run are included only if listed in `also`. The
-    fields of the job are listed separately, so that a difference can be named."""
+def planned_fields(path: Path) -> dict[str, str]:
+    """Give the fingerprint of each field of run.json that the plan decides. The fields of the job are listed
+    separately, so that a difference can be named."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
-    added_later = {*ADDED_AT_THE_END} - {*also}
-    fields = {**{name: value for name, value in content.items() if name not in added_later}, **job}
+    fields = {**{name: value for name, value in content.items() if name not in ADDED_AT_THE_END}, **job}
     return {name: fingerprint(value) for name, value in fields.items()}
 
 
@@ -250,13 +225,12 @@ def environment_fingerprint(path: Path) -> str:
     return fingerprint(read_json(path / ENVIRONMENT_FILE, list))
 
 
-def job_fingerprints(path: Path) -> dict[int, tuple[str, ...]]:
-    """Of the job as each node's workers may have received it: with that node alone, or, in older runs, with all."""
+def job_fingerprints(path: Path) -> dict[int, str]:
+    """Give the fingerprint of the job as each node's workers received it: with that node alone."""
     job = read_json(path / RUN_FILE).get("job")
     if not isinstance(job, dict):
         return {}
-    whole = fingerprint(job)
-    return {int(node["index"]): (fingerprint({**job, "nodes": [node]}), whole) for node in job.get("nodes", [])}
+    return {int(node["index"]): fingerprint({**job, "nodes": [node]}) for node in job.get("nodes", [])}
 
 
 def read_json(path: Path, kind: Any = dict) -> Any:

@@ -43,7 +43,7 @@ def read_course(path: Path, run: Run, *, read_bytes: int = READ_BYTES) -> RunCou
 
 def _launches(path: Path, missing: list[str]) -> dict[int, int]:
     """Node -> when its workers were launched, on its own clock."""
-    file = _read(path, PARENT_EVENTS, "", missing)
+    file = _read(path, PARENT_EVENTS, missing)
     events = file.events if file else ()
     return {event.node_index: event.node_t_ns for event in events if isinstance(event, WorkersLaunched)}
 
@@ -54,7 +54,7 @@ def _ranks(
     kind = KINDS[run.manifest.kind]
     chosen = _chosen(_ranks_first(run), run.job.world_size)
     for name in _within(path, (rank_events(rank) for rank in chosen), missing, read_bytes):
-        file = _read(path, name, kind.name, missing)
+        file = _read(path, name, missing)
         events = events_of_rank(file, kind) if file else None
         if file and events:
             node = events.started.node_index
@@ -67,7 +67,7 @@ def _samples(path: Path, run: Run, missing: list[str], read_bytes: int) -> Itera
     nodes = {node_samples(node.index): node.index for node in run.job.nodes}
     chosen = _chosen(_nodes_first(run), len(run.job.nodes))
     for name in _within(path, (node_samples(run.job.nodes[place].index) for place in chosen), missing, read_bytes):
-        file = _read(path, name, "", missing)
+        file = _read(path, name, missing)
         if file:
             yield nodes[name], file
 
@@ -120,9 +120,9 @@ def _within(path: Path, names: Iterable[Path], missing: list[str], read_bytes: i
         yield name
 
 
-def _read(path: Path, name: Path, measured_span: str, missing: list[str]) -> EventFile | None:
+def _read(path: Path, name: Path, missing: list[str]) -> EventFile | None:
     try:
-        return read_events(path / name, measured_span)
+        return read_events(path / name)
     except BadInput:
         missing.append(str(name))
         return None

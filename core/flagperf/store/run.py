@@ -9,14 +9,12 @@ import msgspec
 from flagperf.api import LaunchCommand
 from flagperf.messages import Message, message
 from flagperf.metrics import MeasuredRow, Metric
-from flagperf.metrics.speedup import SPEEDUP_VERSION
 from flagperf.spec import Job, Manifest, NodeFacts, RunSpec
 from flagperf.store.alive import Parent
 from flagperf.store.labels import Labels
 
-STORE_SCHEMA = 2
-"""Incremented when run.json or environment.json changes in a way that an older reader would misread. `schema1.py` reads
-bundles of schema 1."""
+STORE_SCHEMA = 1
+"""Incremented when run.json or environment.json changes in a way that an older reader would misread."""
 
 Status = Literal["succeeded", "failed", "out_of_memory", "timed_out", "unsupported", "target_missed", "interrupted"]
 
@@ -114,11 +112,6 @@ class Run(msgspec.Struct, frozen=True):
     def has_results(self) -> bool:
         """Whether it finished and measured everything. A run that missed its target did."""
         return self.ending is not None and self.ending.status in WITH_RESULTS
-
-    @property
-    def speedup_version(self) -> int:
-        """Of the formula that its speed-ups were computed with; the latest if it has none."""
-        return next((row.speedup.version for row in self.rows if row.speedup), SPEEDUP_VERSION)
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

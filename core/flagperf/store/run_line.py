@@ -10,7 +10,7 @@ from flagperf.errors import BadInput
 from flagperf.files import exists
 from flagperf.kinds import KINDS
 from flagperf.store.alive import parent_of
-from flagperf.store.bundle import read_json
+from flagperf.store.bundle import read_json, schema_problem
 from flagperf.store.labels import Labels, read_labels
 from flagperf.store.paths import MANIFEST_FILE, RUN_FILE
 from flagperf.store.run import EXIT_CODES, WITH_RESULTS, Ending, unfinished
@@ -102,6 +102,8 @@ class _Run(msgspec.Struct, frozen=True):
     created: str
     job: _Job
     manifest: _Manifest
+    schema: object = None
+    metric_versions: dict[str, int] | None = None
     ending: Ending | None = None
     metrics: tuple[_Metric, ...] = ()
     simulated: bool = False
@@ -113,6 +115,9 @@ def run_line(path: Path) -> RunLine:
     labels, problem = _labels(path)
     try:
         run: _Run = read_json(path / RUN_FILE, _Run)
+        unread = schema_problem(run.schema, run.metric_versions is not None)
+        if unread:
+            raise BadInput(f"{path / RUN_FILE} {unread}")
     except BadInput as error:
         return RunLine(path.name, tags=labels.tags, note=labels.note, problem=str(error))
     status, host = _status(path, run)

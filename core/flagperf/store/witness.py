@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from flagperf.events import BundleSealed, EventFile, EventWriter, RunStarted
+from flagperf.events import BundleSealed, EventFile, EventWriter
 from flagperf.events.files import MAX_EVENT_BYTES
 from flagperf.files import read_regular
 from flagperf.store.paths import LABELS_FILE, MANIFEST_FILE, PARENT_EVENTS, SIGNATURE_FILE
@@ -55,11 +55,10 @@ def witness_files(path: Path, digests: Mapping[str, str], t_ns: int | None = Non
 
 
 def witness_problems(path: Path, parent: EventFile, digests: Mapping[str, str]) -> Iterator[str]:
-    """Differences from what the parent's last event says. Runs of older versions have no such event."""
+    """Give the differences from what the parent's last event says."""
     sealed = [event for event in parent.events if isinstance(event, BundleSealed)]
     if not sealed:
-        if any(event.seals for event in parent.events if isinstance(event, RunStarted)):
-            yield f"{_PARENT} lacks its last event, with the hashes of all files"
+        yield f"{_PARENT} lacks its last event, with the hashes of all files"
         return
     if sealed[0] is not parent.events[-1] or parent.torn or not _is_own(path, sealed[0]):
         yield f"{_PARENT} has changed since the run"

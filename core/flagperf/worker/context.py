@@ -167,7 +167,7 @@ class Context:
 
     def gradient_scaler(self) -> GradientScaler:
         """Dynamic loss scaling, enabled where this precision computes in float16. For a case that does not call
-        accelerator.backward, which scales by itself. Since HOOK_API 2."""
+        accelerator.backward, which scales by itself."""
         import torch
 
         from flagperf.worker.gradient_scaler import GradientScaler
@@ -175,28 +175,28 @@ class Context:
         return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 
     def recording(self) -> Recording | None:
-        """The operator calls to replay (`--from RUN`), or None. Since HOOK_API 2."""
+        """The operator calls to replay (`--from RUN`), or None."""
         self._has_read_recording = True
         return self._recording
 
     def cache_bytes(self) -> int | None:
-        """Size of the device's last-level cache, or None if nobody knows. Since HOOK_API 2."""
+        """Size of the device's last-level cache, or None if nobody knows."""
         return self._backend.cache_bytes()
 
     def memory_bytes(self) -> int | None:
-        """Size of the device's memory, as it reports it, or None if it does not. Since HOOK_API 2."""
+        """Size of the device's memory, as it reports it, or None if it does not."""
         return self._memory_bytes
 
     def has_own_memory(self) -> bool:
-        """False: the device's memory is the host's, and all ranks of a node share it. Since HOOK_API 2."""
+        """False: the device's memory is the host's, and all ranks of a node share it."""
         return self._backend.memory_scope == "device"
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out, as the vendor's adapter knows. Since HOOK_API 2."""
+        """Whether an exception means that memory ran out, as the vendor's adapter knows."""
         return self._backend.is_out_of_memory(error)
 
     def operator_library(self, name: str) -> OperatorLibrary:
-        """A library that the value of `libraries_key` names; a plugin gave it. Since HOOK_API 2."""
+        """A library that the value of `libraries_key` names; a plugin gave it."""
         if self._libraries is None:
             raise RuntimeError("no library of operators was planned: case.toml has no libraries_key")
         return self._libraries(name)
@@ -206,7 +206,7 @@ class Context:
         return sum_over_ranks(values, self.world_size, self.device)
 
     def ranks_by_node(self) -> list[list[int]]:
-        """The ranks of every node, in the order of its devices. All ranks call it together. Since HOOK_API 2."""
+        """The ranks of every node, in the order of its devices. All ranks call it together."""
         places = gather_over_ranks([self._node_index, self._local_rank], self.world_size, self.device)
         nodes: dict[float, list[int]] = {}
         for rank in sorted(range(self.world_size), key=lambda rank: places[rank]):
@@ -214,8 +214,7 @@ class Context:
         return list(nodes.values())
 
     def meet(self) -> None:
-        """Wait until every rank is here: on the host, so that this device is idle, and for as long as it takes.
-        Since HOOK_API 2."""
+        """Wait until every rank is here: on the host, so that this device is idle, and for as long as it takes."""
         self._ranks.meet()
 
     # --- spans ------------------------------------------------------------------------------------------------------
@@ -302,24 +301,24 @@ class Context:
         """Time one thing and record it as a row with every sample. `prepare` gives a Timed. What it or the timed call
         raises is the row's status (out_of_memory, unsupported, error), and the case goes on. `together`: all ranks, or
         those listed, take part in every call, so they make equally many. If one of them fails alone in a call, the run
-        fails. Needs the values `measure`. Since HOOK_API 2."""
+        fails. Needs the values `measure`."""
         return self.timed_rows(name, [(labels, prepare)], together=together)[0]
 
     def timed_rows(
         self, name: str, alternatives: Sequence[Alternative], *, together: bool | Collection[int] = False
     ) -> list[RowMeasured]:
-        """The same for alternatives of one thing, which take turns in the order A-B-B-A. Since HOOK_API 2."""
+        """The same for alternatives of one thing, which take turns in the order A-B-B-A."""
         return self._rows.time(name, alternatives, together)
 
     def turns(self) -> Iterator[str]:
         """How the devices of a node take turns: `single`, this device alone, then `all`, all together. In that turn all
         ranks time the same rows in the same order: the samples of each row begin at the same time. A single device has
-        only the first. Since HOOK_API 2."""
+        only the first."""
         return self._rows.turns(self._local_rank)
 
     def use_precision(self, name: str) -> dict[str, str]:
         """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Gives them,
-        read back, for the row's facts. Raises Unsupported if the adapter does not have it. Since HOOK_API 2."""
+        read back, for the row's facts. Raises Unsupported if the adapter does not have it."""
         self.precision, switches = switch_precision(self._backend, name)
         return switches
 

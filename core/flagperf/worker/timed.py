@@ -14,7 +14,7 @@ class WrongOutput(Exception):
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to be timed, with its operands on the device. Since HOOK_API 2."""
+    """One thing to be timed, with its operands on the device."""
 
     call: Callable[[], Any]
     """Issues the work and does not wait for it. Gives the output."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from flagperf import units
 from flagperf.kinds import KINDS
 from flagperf.metrics import LOSS_ALIGNED
-from flagperf.metrics.addition import added
 from flagperf.metrics.registry import entries_of
 from flagperf.report.document import NOTHING, Block, Empty, NoteGroup, Notes
 from flagperf.report.sections.alignment import verdict_sentence
@@ -217,7 +216,7 @@ def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         metric = recorded.run.metric(name)
         peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
         if len(peaks) > 1 and _has_memory(recorded.run):
-            amounts = {"low": min(peaks), "mean": added(peaks) / len(peaks), "high": max(peaks)}
+            amounts = {"low": min(peaks), "mean": sum(peaks) / len(peaks), "high": max(peaks)}
             shown = {key: units.gib(amount) for key, amount in amounts.items()}
             yield say("memory_spread", lang, devices=len(peaks), source=say(source, lang), **shown)
 

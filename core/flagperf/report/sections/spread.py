@@ -9,7 +9,6 @@ import msgspec
 
 from flagperf import units
 from flagperf.messages import words
-from flagperf.metrics.addition import added
 from flagperf.metrics.finding import NAMED_AT_MOST, named
 from flagperf.metrics.registry import ENTRIES
 from flagperf.report.document import Block, Bullets, Head, Table, Text
@@ -150,7 +149,7 @@ def _by_node(figures: Figures) -> dict[int, list[float]]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return added(values) / len(values)
+    return sum(values) / len(values)
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flagperf.api import DeviceBackend, Launcher, MemoryProbe
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 @hookimpl

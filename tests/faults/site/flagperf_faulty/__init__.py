@@ -35,7 +35,7 @@ from flagperf.api import (
 from flagperf.hookspecs import hookimpl
 from flagperf_faulty.fault import answer
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 MODEL = "Faulty F1"
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ from flagperf.api import CaseReference
 from flagperf.hookspecs import hookimpl
 from flagperf_copying import kind  # noqa: F401  it registers itself
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 @hookimpl

@@ -9,7 +9,7 @@ from typing import Any
 from flagperf.api import OperatorLibrary
 from flagperf.hookspecs import hookimpl
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 class Swift(OperatorLibrary):

@@ -6,7 +6,7 @@ from flagperf_nova.device import NovaBackend
 from flagperf_nova.launcher import NovaLauncher
 from flagperf_nova.memory import NovaProbe
 
-FLAGPERF_HOOK_API = 2
+FLAGPERF_HOOK_API = 1
 
 
 @hookimpl
