@@ -245,8 +245,7 @@ def test_a_worker_that_has_ended_has_no_figure_and_not_0(kind: type[HostMemoryPr
     assert used(probe, tree)[1] > SIZE
     ending = next(child for child in psutil.Process(tree.pid).children() if child.environ()["LOCAL_RANK"] == "1")
     ending.kill()
-    deadline = time.monotonic() + 10
-    while is_alive(ending) and time.monotonic() < deadline:
+    while is_alive(ending):
         time.sleep(0.01)
     assert absence(probe, tree, 1) == "worker_ended"
     assert used(probe, tree)[0] > 0

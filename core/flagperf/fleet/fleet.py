@@ -323,7 +323,7 @@ class Fleet:
     def _drain_errors(self, channel: Channel) -> None:
         """To its end: on this machine the agent's watchdog holds it open while it works. A cluster's own command has
         said all once it has ended; others may hold its stderr open for hours (a shared connection)."""
-        deadline = self.waiting.now() + KILL_SECONDS
+        deadline = self.waiting.now() + (END_SECONDS if self.nodes_share_host else KILL_SECONDS)
         while self.waiting.now() < deadline and channel.stderr in self._selector.get_map():
             has_said_all = not self.nodes_share_host and channel.process.poll() is not None
             if not channel.receive_errors() or has_said_all:
