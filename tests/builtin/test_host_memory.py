@@ -38,7 +38,7 @@ for line in sys.stdin:
     for _ in range(3):
         children.append(os.fork())
         if not children[-1]:
-            signal.alarm(120)
+            signal.alarm(3600)
             signal.pause()
     print('done', flush=True)
 for child in children:
@@ -87,7 +87,7 @@ class Tree:
     def end(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(600)
 
     def _await(self, word: str) -> None:
         assert self._process.stdout

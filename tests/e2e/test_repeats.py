@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
 import pytest
-from e2e_flagperf import flagperf, interrupt, read_run, start, wait_for_event
+from e2e_flagperf import flagperf, interrupt, metric, read_run, start, wait_for_event
 
 pytestmark = pytest.mark.run
 
@@ -33,7 +34,8 @@ def test_two_settings_take_turns_and_are_compared_pair_by_pair(tmp_path: Path) -
     compared = flagperf(tmp_path, "compare", groups[0]["id"], "--json", "--fail-if", "p_core < -20%").json
     (core,) = [each for each in compared["metrics"] if each["name"] == "p_core"]
     assert core["against"]["B"]["method"] == "paired"
-    assert 0.4 < core["against"]["B"]["ratio"] < 0.7
+    a, b = ([metric(run, "p_core")["value"] for run in runs if run["group"]["arm"] == arm] for arm in "AB")
+    assert core["against"]["B"]["ratio"] == pytest.approx(math.sqrt(b[0] / a[0] * b[1] / a[1]))
     assert [(each["subject"], each["name"]) for each in compared["differences"]] == [
         ("configuration", "training.step_seconds")
     ]
