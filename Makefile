@@ -15,11 +15,10 @@ space   := $(subst ,, )
 
 .PHONY: demo environments test test-light lint audit audit-lists bench docs docs-site pictures golden dist clean ANEW
 
-# The light part: it needs no torch and starts few processes. What simulates statistics, or waits for time limits, says
-# nothing about a Python.
+# The light part: it needs no torch and starts few processes. What simulates statistics says nothing about a Python.
 LIGHT_TESTS := $(wildcard tests/test_*.py) \
   $(addprefix tests/,api bundles compare events fleet kit launch messages metrics plan plausibility schemas spec store) \
-  --ignore=tests/compare/test_coverage.py --ignore=tests/fleet/test_fleet.py
+  --ignore=tests/compare/test_coverage.py
 ifneq (,$(filter test-light,$(MAKECMDGOALS)))
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 LIGHT   := $(VENV)-light-$(VERSION)$(if $(OLDEST),-oldest)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import selectors
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from flagperf import version
 from flagperf.api import Allocation, Node
 from flagperf.fleet import Fleet
+from flagperf.fleet.waiting import Waiting
 from flagperf.spec import hello_line
 
 WORDS = """
@@ -41,6 +44,16 @@ def answer(content, code=0, error=""):
     say("ended", code=code, error=error)
 def rest():
     while heard()["type"] != "end": pass
+def touch(path): open(path, "w").close()
+def wait_for(path):
+    while not os.path.exists(path): time.sleep(0.01)
+def note_pid(path):
+    open(path + "~", "w").write(str(os.getpid()))
+    os.rename(path + "~", path)
+def wait_until_lost(path):
+    '''Until the command has taken the exit code of the process that noted its pid there.'''
+    wait_for(path)
+    while os.path.exists("/proc/" + open(path).read()): time.sleep(0.01)
 """
 GREETING = f"greet({hello_line(version())!r})\n"
 """The first line of most scripts."""
@@ -66,6 +79,37 @@ class ScriptAllocation(Allocation):
 def answering(answer: Any) -> str:
     """A script that gives this to every question."""
     return f"while True: asked(); answer({msgspec.json.encode(answer).decode()!r})"
+
+
+class StandingTime(Waiting):
+    """Time stands still, unless its test moves it. Each stage is a time and a condition: where a fleet waits, its clock
+    goes on to that time once that holds and all that was said before was read."""
+
+    def __init__(self, *stages: tuple[float, Callable[[], bool]]) -> None:
+        self.seconds = 0.0
+        self._stages = list(stages)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        if self._is_due():
+            self._go_on()
+        else:
+            time.sleep(0.01)
+
+    def select(self, selector: selectors.BaseSelector, seconds: float) -> Any:
+        is_due = self._is_due()
+        ready = selector.select(0 if is_due else min(seconds, 0.05))
+        if is_due and not ready:
+            self._go_on()
+        return ready
+
+    def _is_due(self) -> bool:
+        return bool(self._stages) and self._stages[0][1]()
+
+    def _go_on(self) -> None:
+        self.seconds, _ = self._stages.pop(0)
 
 
 def channels(fleet: Fleet) -> list[Any]:

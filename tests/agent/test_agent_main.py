@@ -15,7 +15,7 @@ from flagperf.spec import hello_line
 
 def agent(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "flagperf.agent", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize("mode", [[], ["dance"], ["describe"]])

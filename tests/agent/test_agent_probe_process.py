@@ -23,6 +23,13 @@ from flagperf.spec import ProbeRequest
 NEVER = threading.Event()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends at all is waited for."""
+    monkeypatch.setattr(probe_process, "READY_SECONDS", 600.0)
+    monkeypatch.setattr(probe_process, "END_SECONDS", 600.0)
+
+
 def request(folder: Path, vendor: str = "cpu") -> ProbeRequest:
     return ProbeRequest(vendor, 0, (Device("cpu:0", "CPU", "CPU", 0),), 1.0, str(folder / "node-000.jsonl"))
 
@@ -39,7 +46,7 @@ class Started:
 
     def await_death(self) -> None:
         """As a zombie: the agent, which has not looked yet, is its parent."""
-        process, deadline = psutil.Process(self.probe.pid), time.monotonic() + 60
+        process, deadline = psutil.Process(self.probe.pid), time.monotonic() + 600
         while process.status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -97,16 +104,16 @@ def test_the_last_words_of_a_probe_stand_beside_its_exit_code(tmp_path: Path) ->
 
 
 def test_a_probe_that_does_not_get_ready_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_process, "READY_SECONDS", -1.0)
-    monkeypatch.setattr(probe_process, "POLL_SECONDS", 0.0)
+    """It waits for its request, which does not come."""
+    monkeypatch.setattr(probe_process, "READY_SECONDS", 0.1)
+    monkeypatch.setattr(ProbeProcess, "_send", lambda *_: None)
     started = Started(tmp_path)
     started.probe.await_ready(NEVER)
-    assert started.failures == ["the probe was not ready within -1 s"]
+    assert started.failures == ["the probe was not ready within 0.1 s"]
     started.probe.end()
 
 
-def test_a_run_that_is_stopped_does_not_wait_for_its_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_process, "END_SECONDS", 120.0)  # all of its start is still before it
+def test_a_run_that_is_stopped_does_not_wait_for_its_probe(tmp_path: Path) -> None:
     stop, started = threading.Event(), Started(tmp_path)
     started.signal(signal.SIGSTOP)
     stop.set()
@@ -156,5 +163,5 @@ time.sleep(600)
     probe.suspend()
     process.kill()
     process.communicate()
-    psutil.wait_procs([probe], timeout=60)
+    psutil.wait_procs([probe], timeout=600)
     assert not probe.is_running()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -27,6 +29,12 @@ time.sleep(600)
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends at all is waited for."""
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 600.0)
+
+
 def start(source: str, marker: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", source],
@@ -41,7 +49,7 @@ def start(source: str, marker: str) -> subprocess.Popen[bytes]:
 
 def wait_for_marked(marker: str, count: int) -> None:
     """A process that is just becoming its program has no readable environment for a moment."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 600
     while len(marked_processes(marker)) != count:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -64,7 +72,8 @@ def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
     assert marked_processes(f"{RUN}-2/0") == []
 
 
-def test_one_that_ignores_sigterm_is_killed(monkeypatch: object) -> None:
+def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.1)
     launcher = start(DEAF, f"{RUN}-3/0")
     stop_workers(launcher, f"{RUN}-3/0")
     assert not psutil.pid_exists(launcher.pid)
@@ -77,14 +86,16 @@ def test_another_node_of_the_same_run_is_left_alone() -> None:
     stop_workers(other, f"{RUN}-4/1")
 
 
-def test_the_end_of_a_stream_is_noticed(tmp_path: Path) -> None:
+def test_the_end_of_a_stream_is_noticed() -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as stream:
         closed = set_when_closed(stream)
-        assert not closed.wait(0.1)
+        os.write(write_end, b"x")
+        while select.select([read_end], [], [], 0)[0]:
+            time.sleep(0.01)
+        assert not closed.is_set()
         os.close(write_end)
-        assert closed.wait(5)
-        time.sleep(0.05)  # the reading thread lets go of the stream before it is closed here
+        assert closed.wait(600)
 
 
 def test_a_process_that_cannot_be_killed_is_named(
@@ -96,8 +107,8 @@ def test_a_process_that_cannot_be_killed_is_named(
     stays = start(DEAF, f"{RUN}-6/0/workers")
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "kill", refuse)
-        patch.setattr(processes, "GRACE_SECONDS", 0.2)
-        assert kill_marked(f"{RUN}-6/0") == (0, (stays.pid,))
+        clock = itertools.count(0.0, processes.GRACE_SECONDS / 3).__next__
+        assert kill_marked(f"{RUN}-6/0", clock) == (0, (stays.pid,))
     assert f"could not be killed: processes {stays.pid}" in capfd.readouterr().err
     assert kill_marked(f"{RUN}-6/0") == (1, ())
     stays.wait()
@@ -106,7 +117,9 @@ def test_a_process_that_cannot_be_killed_is_named(
 WATCHED = """
 import sys
 import msgspec
+from flagperf.agent import processes
 from flagperf.agent.watchdog import Watchdog
+processes.GRACE_SECONDS = 600.0
 with Watchdog() as watchdog:
     watchdog.tell(msgspec.Raw(msgspec.json.encode({"job": {"run_id": sys.argv[1]}, "node_index": 0})))
     print("up", flush=True)
@@ -138,12 +151,12 @@ def test_the_watchdog_of_a_killed_agent_ends_stopped_and_deaf_processes_and_remo
     (tmp_path / f"{folder_prefix(run_id, 0)}link").symlink_to(others)
     if not ends_orderly:
         os.killpg(agent.pid, signal.SIGKILL)  # with its whole session, as the command does
-    _, said = agent.communicate(timeout=60)
+    _, said = agent.communicate(timeout=600)
     if ends_orderly:
         assert (said, deaf.poll(), stopped.poll(), mine.exists()) == (b"", None, None, True)
     else:
         assert f"left behind: 2 processes, which were killed; removed: {mine}" in said.decode()
-        assert (deaf.wait(10), stopped.wait(10), mine.exists()) == (-signal.SIGKILL, -signal.SIGKILL, False)
+        assert (deaf.wait(600), stopped.wait(600), mine.exists()) == (-signal.SIGKILL, -signal.SIGKILL, False)
     assert other.poll() is None and (others / "inside").exists()
     for process in (deaf, stopped, other):
         process.kill()

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flagperf.agent import environment as agent_environment
 from flagperf.agent.environment import RESULT_VARIABLES, capture_environment, source_commit
 from flagperf.api import CommandOutput, Machine
 from flagperf.spec import ENVIRONMENT_FACTS, Environment, Fact
@@ -494,6 +495,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A committed work tree of the product's shape. No GIT_* variable of the caller may lead git elsewhere."""
     for variable in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(variable)
+    monkeypatch.setattr(agent_environment, "_TOOL_SECONDS", 600.0)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     source = tmp_path / "tree/core/flagperf"

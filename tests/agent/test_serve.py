@@ -18,18 +18,38 @@ import pytest
 
 from flagperf import version
 from flagperf.agent.processes import MARKER
+from flagperf.agent.serve import GRACE_SECONDS
 from flagperf.agent.watchdog import folder_prefix
 from flagperf.spec import hello_line
-from flagperf.spec.channel import AgentLine, Beat, ChannelLine, Data, Ended, Leaving, Request, Stop, encode_line
+from flagperf.spec.channel import (
+    BEAT_SECONDS,
+    IDLE_SECONDS,
+    SILENT_SECONDS,
+    AgentLine,
+    Beat,
+    ChannelLine,
+    Data,
+    Ended,
+    Leaving,
+    Request,
+    Stop,
+    encode_line,
+)
 from live_processes import is_pid_alive
 
 HELLO = hello_line(version())
 RUN_ID = f"20260101T000000Z-demo-{os.getpid():06d}"
 ORDER = {"job": {"run_id": RUN_ID}, "node_index": 3}
 SERVE = """
-import os, subprocess, sys, time, types
-from flagperf.agent import serve
+import functools, os, subprocess, sys, time, types
+from flagperf.agent import processes, serve
 from flagperf.agent.__main__ import main
+processes.GRACE_SECONDS = 600.0
+CLOCK = {clock!r}
+def clock():
+    return float(open(CLOCK).read())
+if CLOCK:
+    serve.main = functools.partial(serve.main, clock=clock)
 def verb(function):
     '''Registers a verb of this name, also in place of a real one.'''
     module = types.ModuleType(function.__name__)
@@ -54,9 +74,13 @@ def wait(body, stdin, answer):
 
 
 class Agent:
-    def __init__(self, code: str) -> None:
+    """With a clock that stands still unless it is moved."""
+
+    def __init__(self, code: str, clock: Path | None) -> None:
+        self._clock = clock
+        self.move_clock(0.0)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE.format(code=code)],
+            [sys.executable, "-c", SERVE.format(code=code, clock=str(clock or ""))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,6 +89,12 @@ class Agent:
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
         self.stdin.write(HELLO)
         assert self.stdout.readline() == HELLO
+
+    def move_clock(self, seconds: float) -> None:
+        if self._clock is not None:
+            new = self._clock.with_suffix(".new")
+            new.write_text(str(seconds))
+            new.replace(self._clock)
 
     def ask(self, verb: str, body: object = None) -> None:
         self.say(Request(verb, msgspec.Raw(msgspec.json.encode(body))))
@@ -95,15 +125,18 @@ class Agent:
 
     def left(self) -> tuple[int, str]:
         said = self.stderr.read().decode()
-        return self.process.wait(60), said
+        return self.process.wait(), said
+
+
+Serve = Callable[..., Agent]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[str], Agent]]:
+def serve(tmp_path: Path) -> Iterator[Serve]:
     agents = []
 
-    def start(code: str) -> Agent:
-        agents.append(Agent(code))
+    def start(code: str, real_time: bool = False) -> Agent:
+        agents.append(Agent(code, None if real_time else tmp_path / "clock"))
         return agents[-1]
 
     yield start
@@ -113,9 +146,6 @@ def serve() -> Iterator[Callable[[str], Agent]]:
         for stream in (agent.stdin, agent.stdout, agent.stderr):
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
-
-
-Serve = Callable[[str], Agent]
 
 
 def test_verbs_follow_each_other_and_an_unknown_one_is_refused(serve: Serve) -> None:
@@ -188,32 +218,45 @@ def test_the_end_of_stdin_stops_the_run(serve: Serve, tmp_path: Path) -> None:
 def test_a_run_that_does_not_stop_is_killed_with_what_it_started(serve: Serve, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     agent = serve(f"""
-serve.GRACE_SECONDS = 0.3
 @verb
 def run(body, stdin, answer):
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
     answer.write(b"at work\\n"), answer.flush()
+    os.read(0, 100)
+    answer.write(b"told to stop"), answer.flush()
     time.sleep(600)
 """)
     agent.start("run")
     agent.say(Stop())
+    assert agent.hear() == b"told to stop"
+    agent.move_clock(GRACE_SECONDS)
     assert agent.answer()[1] == Ended(-signal.SIGKILL)
     assert not any(is_pid_alive(int(pid)) for pid in pids.read_text().split())
 
 
-def test_sigterm_is_told_and_stops_the_run(serve: Serve) -> None:
-    agent = serve(WAIT)
+def test_sigterm_is_told_once_and_stops_the_run(serve: Serve, tmp_path: Path) -> None:
+    told_again = tmp_path / "told_again"
+    agent = serve(f"""
+@verb
+def run(body, stdin, answer):
+    answer.write(b"at work\\n"), answer.flush()
+    while os.read(0, 100): pass
+    answer.write(b"stopping"), answer.flush()
+    while not os.path.exists({str(told_again)!r}): time.sleep(0.01)
+    return 0
+""")
     agent.start("run")
     agent.process.send_signal(signal.SIGTERM)
-    assert agent.hear() == Leaving("SIGTERM")
-    assert agent.answer() == (b"stopped in order", Ended(0))
-    agent.process.send_signal(signal.SIGTERM)  # again: nothing new
-    assert agent.end() == (0, "")
+    assert [agent.hear(), agent.hear()] == [Leaving("SIGTERM"), b"stopping"]
+    agent.process.send_signal(signal.SIGTERM)
+    told_again.touch()
+    assert agent.hear() == Ended(0)
+    assert agent.left() == (0, "")
 
 
 def test_after_sigterm_the_agent_leaves_by_itself(serve: Serve) -> None:
-    agent = serve("serve.GRACE_SECONDS = 0.1")
+    agent = serve("")
     agent.ask("dance")
     agent.answer()
     agent.process.send_signal(signal.SIGTERM)
@@ -223,31 +266,52 @@ def test_after_sigterm_the_agent_leaves_by_itself(serve: Serve) -> None:
 
 def test_a_command_that_has_beaten_and_falls_silent_is_gone(serve: Serve) -> None:
     """As behind a cut network: the pipes stay open."""
-    agent = serve(f"serve.SILENT_SECONDS = 0.5\n{WAIT}")
+    agent = serve(WAIT)
     agent.say(Beat())
     agent.start("run")
-    assert agent.left() == (0, "nothing was heard from the command for 0.5 s: stopping\n")
+    agent.move_clock(SILENT_SECONDS)
+    assert agent.hear() == Beat()
+    agent.move_clock(SILENT_SECONDS + 0.1)
+    assert agent.left() == (0, "nothing was heard from the command for 20 s: stopping\n")
     assert not agent.stdin.closed
 
 
 def test_a_command_is_given_longer_where_nothing_is_at_work(serve: Serve) -> None:
-    agent = serve("serve.SILENT_SECONDS, serve.IDLE_SECONDS = 0.1, 0.6")
+    agent = serve("")
     agent.say(Beat())
-    assert agent.left() == (0, "nothing was heard from the command for 0.6 s: stopping\n")
+    agent.ask("dance")
+    agent.answer()
+    agent.move_clock(IDLE_SECONDS)
+    assert agent.hear() == Beat()
+    agent.move_clock(IDLE_SECONDS + 0.1)
+    assert agent.left() == (0, "nothing was heard from the command for 3600 s: stopping\n")
 
 
 def test_a_command_that_never_beats_may_be_silent(serve: Serve) -> None:
-    agent = serve(f"serve.SILENT_SECONDS = serve.IDLE_SECONDS = 0.1\n{WAIT}")
+    agent = serve("""
+@verb
+def run(body, stdin, answer):
+    answer.write(b"at work\\n"), answer.flush()
+    while clock() < 1e6: time.sleep(0.01)
+    answer.write(b"later"), answer.flush()
+    while os.read(0, 100): pass
+    return 0
+""")
     agent.start("run")
-    time.sleep(1.5)
+    agent.move_clock(1e6)
+    assert agent.hear() == b"later"  # what arrives in a turn of its loop is sent in the next one
     agent.say(Stop())
-    assert agent.answer() == (b"stopped in order", Ended(0))
+    assert agent.answer() == (b"", Ended(0))
 
 
 def test_the_agent_beats_back(serve: Serve) -> None:
-    agent = serve(f"serve.BEAT_SECONDS = 0.1\n{WAIT}")
+    agent = serve("")
     agent.say(Beat())
-    assert [agent.hear(), agent.hear()] == [Beat(), Beat()]
+    agent.ask("dance")
+    agent.answer()
+    for number in (1, 2):
+        agent.move_clock(number * BEAT_SECONDS)
+        assert agent.hear() == Beat()
 
 
 @pytest.mark.parametrize(
@@ -267,8 +331,15 @@ BYTES = 5_000_000
 
 
 def test_much_output_arrives_unchanged_and_waits_for_a_slow_reader(serve: Serve, tmp_path: Path) -> None:
-    done = tmp_path / "done"
+    full, done = tmp_path / "full", tmp_path / "done"
     agent = serve(f"""
+class Server(serve._Server):
+    def _readers(self):
+        readers = super()._readers()
+        if self._verb is not None and self._verb.stdout not in readers:
+            open({str(full)!r}, "w").close()
+        return readers
+serve._Server = Server
 @verb
 def flood(body, stdin, answer):
     import hashlib, random
@@ -278,7 +349,9 @@ def flood(body, stdin, answer):
     return 0
 """)
     agent.ask("flood")
-    time.sleep(0.5)
+    while not full.exists():
+        assert agent.process.poll() is None
+        time.sleep(0.01)
     assert not done.exists()
     content, ended = agent.answer()
     assert (len(content), ended) == (BYTES, Ended(0))
@@ -300,13 +373,16 @@ def complain(body, stdin, answer):
 
 
 def test_a_tool_that_a_verb_leaves_behind_does_not_hold_its_answer(serve: Serve) -> None:
-    agent = serve("""
+    agent = serve(
+        """
 @verb
 def leave(body, stdin, answer):
     tool = subprocess.Popen(["sleep", "600"])
     answer.write(str(tool.pid).encode())
     return 0
-""")
+""",
+        real_time=True,
+    )
     agent.ask("leave")
     content, ended = agent.answer()
     os.kill(int(content), signal.SIGKILL)
@@ -328,7 +404,7 @@ def run(body, stdin, answer):
 
 @pytest.mark.parametrize("killed", ["run", "agent"])
 def test_what_a_killed_run_or_agent_leaves_behind_is_ended_and_removed(serve: Serve, killed: str) -> None:
-    agent = serve(LEAVING_BEHIND)
+    agent = serve(LEAVING_BEHIND, real_time=True)  # what was left behind holds the streams open
     agent.ask("run", ORDER)
     content = agent.hear()
     assert isinstance(content, bytes)

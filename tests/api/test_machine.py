@@ -9,7 +9,7 @@ from flagperf.api import Machine
 
 def test_a_machine_runs_tools_unless_a_test_passes_another_runner() -> None:
     assert Machine().run_tool(["echo", "C500"]).stdout == "C500\n"
-    assert Machine().run_tool(["sleep", "30"], timeout_seconds=0.1).problem == "sleep did not end within 0.1 s"
+    assert Machine().run_tool(["sleep", "3600"], timeout_seconds=0.1).problem == "sleep did not end within 0.1 s"
 
 
 def test_files_are_read_below_the_root_and_stripped(tmp_path: Path) -> None:

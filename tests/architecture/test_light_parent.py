@@ -77,7 +77,7 @@ def loaded_after(tmp_path: Path, code: str, *arguments: str, stdin: str = "") ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert answer.exists(), done.stderr
     loaded: dict[str, set[str]] = {}

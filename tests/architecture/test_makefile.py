@@ -39,7 +39,7 @@ def make(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedP
         env={**inherited, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 

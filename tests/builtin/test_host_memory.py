@@ -38,7 +38,7 @@ for line in sys.stdin:
     for _ in range(3):
         children.append(os.fork())
         if not children[-1]:
-            signal.alarm(120)
+            signal.alarm(3600)
             signal.pause()
     print('done', flush=True)
 for child in children:
@@ -87,7 +87,7 @@ class Tree:
     def end(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(600)
 
     def _await(self, word: str) -> None:
         assert self._process.stdout
@@ -245,8 +245,7 @@ def test_a_worker_that_has_ended_has_no_figure_and_not_0(kind: type[HostMemoryPr
     assert used(probe, tree)[1] > SIZE
     ending = next(child for child in psutil.Process(tree.pid).children() if child.environ()["LOCAL_RANK"] == "1")
     ending.kill()
-    deadline = time.monotonic() + 10
-    while is_alive(ending) and time.monotonic() < deadline:
+    while is_alive(ending):
         time.sleep(0.01)
     assert absence(probe, tree, 1) == "worker_ended"
     assert used(probe, tree)[0] > 0

@@ -68,6 +68,7 @@ def folder(tmp_path: Path, bundle: Path) -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queue]:
     for name in ("POLL_SECONDS", "STATE_SECONDS"):
         monkeypatch.setattr(attached, name, 0.01)
+    monkeypatch.setattr(attached, "FORGOTTEN_SECONDS", 1e6)
 
     def answers(*states: JobState) -> Queue:
         queue = Queue(*states)

@@ -24,7 +24,7 @@ def end_started() -> None:
         process = _started.pop()
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(600)
         except subprocess.TimeoutExpired:
             process.kill()
 
@@ -101,8 +101,8 @@ def told_seconds(what: str) -> Iterator[None]:
     print(f"{what}: the run had ended after {time.monotonic() - began:.1f} s")
 
 
-def wait_until(happened: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 600
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -74,9 +74,9 @@ class Machine:
         """The command that runs `command` there, without a login."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", *command]
 
-    def wait_for(self, happened: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    def wait_for(self, happened: Callable[[], bool], what: str) -> None:
         """Until its service answers. Raises, with the machine's log, if it ended or does not."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + 600
         while not happened():
             if not self.is_running() or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name}: {what} did not come: {self.log.read_text()}")
@@ -110,7 +110,7 @@ def _script(name: str, set_up: Sequence[str]) -> str:
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """What it printed. Raises, with what it said, if it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip() or done.stdout}")
     return done.stdout

@@ -16,7 +16,7 @@ def answer(podman: Podman, container: Container, needs: ContainerNeeds, data: Pa
         container, needs, str(data), command, name="flagperf-test-0", variables=["CARDS", "NOT_SET"]
     )
     environment = {**podman.environment, "CARDS": "2,3"}
-    done = subprocess.run(argv, env=environment, input=said, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(argv, env=environment, input=said, capture_output=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     assert podman.containers() == []
     return done.stdout.decode()

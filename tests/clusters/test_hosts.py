@@ -9,7 +9,7 @@ from podman import in_container
 
 
 def text_of(command: list[str]) -> str:
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout
 
 
 def test_each_host_has_its_own_name_interface_and_temporary_files(hosts: Hosts, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_each_host_has_its_own_name_interface_and_temporary_files(hosts: Hosts, 
 def test_a_host_with_another_key_than_the_known_one_is_refused(hosts: Hosts) -> None:
     command = ["ssh", "-F", str(hosts.ssh_config_with_wrong_key)]
     assert text_of([*command, "alpha", "hostname"]) == "alpha\n"
-    refused = subprocess.run([*command, "beta", "hostname"], capture_output=True, text=True, check=False, timeout=60)
+    refused = subprocess.run([*command, "beta", "hostname"], capture_output=True, text=True, check=False, timeout=600)
     assert (refused.returncode, refused.stdout) == (255, "")
     assert "Host key verification failed" in refused.stderr
 
@@ -35,7 +35,7 @@ def test_what_runs_on_a_host_goes_on_without_its_link_and_not_over_a_reboot(host
         assert sleeper.stdout and sleeper.stdout.readline() == b"there\n"
         with hosts.beta.without_link():
             another = ["ssh", "-o", "ConnectTimeout=1", "-F", str(hosts.ssh_config), "beta", "true"]
-            assert subprocess.run(another, stderr=subprocess.DEVNULL, check=False, timeout=60).returncode == 255
+            assert subprocess.run(another, stderr=subprocess.DEVNULL, check=False, timeout=600).returncode == 255
             assert len(hosts.beta.machine.processes("sleep 1000")) == 1
             assert sleeper.poll() is None
             hosts.beta.stop()
@@ -48,6 +48,6 @@ def test_what_runs_on_a_host_goes_on_without_its_link_and_not_over_a_reboot(host
 def test_ssh_and_a_container_together_carry_every_byte(hosts_with_image: Hosts) -> None:
     sent = os.urandom(1_000_000)
     command = hosts_with_image.ssh(hosts_with_image.alpha, *in_container("cat"))
-    done = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=60)
+    done = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=600)
     assert done.stdout == sent
     assert hosts_with_image.alpha.podman.containers() == []

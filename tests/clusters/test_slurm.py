@@ -9,7 +9,7 @@ from slurm import NODES, Slurm
 def test_a_step_runs_on_the_node_that_it_names_and_carries_every_byte(slurm: Slurm) -> None:
     sent = os.urandom(1_000_000)
     step = ["srun", "--nodelist=n1", "cat"]
-    done = subprocess.run(step, input=sent, stdout=subprocess.PIPE, env=slurm.environment, check=True, timeout=60)
+    done = subprocess.run(step, input=sent, stdout=subprocess.PIPE, env=slurm.environment, check=True, timeout=600)
     assert done.stdout == sent
     assert slurm.ask("srun", "--nodes=1", "--nodelist=n2", "hostname") == "n2\n"
     assert sorted(slurm.ask("srun", "--nodes=4", "hostname").split()) == list(NODES)
@@ -43,6 +43,6 @@ def test_a_cancelled_step_that_held_cards(slurm: Slurm) -> None:
         job, cards = step.stdout.readline().decode().split()
         assert cards == "0,1"
         slurm.cancel(job)
-        assert step.wait(60) != 0
+        assert step.wait(600) != 0
     assert slurm.final_state(job) == "CANCELLED"
     assert slurm.node("n4").processes("sleep") == []

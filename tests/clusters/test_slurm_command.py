@@ -53,7 +53,7 @@ def last_words(step: subprocess.Popen[bytes]) -> str:
     0."""
     assert step.stderr
     with step:
-        step.wait(30)
+        step.wait(600)
         return step.stderr.read().decode()
 
 
@@ -68,9 +68,9 @@ def test_a_step_carries_every_byte_and_has_all_cores_of_its_node(allocation: All
     words = ["it's; $HOME", "a\nb!"]
     for node in allocation.nodes:
         command = allocation.agent_command(node, ["cat"])
-        assert subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=60).stdout == sent
+        assert subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=True, timeout=600).stdout == sent
         command = allocation.agent_command(node, [sys.executable, "-c", facts, *words])
-        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout
         assert said == f"{node.name} 2 / {words}\n"
 
 

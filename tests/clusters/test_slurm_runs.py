@@ -164,7 +164,7 @@ def test_a_node_that_is_taken_down_ends_the_run_and_is_named(slurm: Slurm, tmp_p
             attached = [
                 User(detached.folder, environment=slurm.environment).starts("runs", "attach", job) for _ in "ab"
             ]
-            assert [process.wait(120) for process in attached] == [3, 3]
+            assert [process.wait(600) for process in attached] == [3, 3]
     finally:
         slurm.resume("n3")
     assert_failed(detached, "the command of the run", "on n3", f"Slurm's job {job} ended", "Slurm has node n3 as down")

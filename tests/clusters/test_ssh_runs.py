@@ -26,9 +26,9 @@ def user_of(hosts: Hosts, folder: Path, *more: str, config: Path | None = None) 
     return User(folder, *options, "--cluster-option", f"config={config or hosts.ssh_config}", *more)
 
 
-def assert_nothing_left(hosts: Hosts, seconds: float = 30) -> None:
+def assert_nothing_left(hosts: Hosts) -> None:
     for host in (hosts.alpha, hosts.beta):
-        wait_until(lambda host=host: not host.machine.processes("flagperf"), seconds=seconds)  # type: ignore[misc]
+        wait_until(lambda host=host: not host.machine.processes("flagperf"))  # type: ignore[misc]
         assert not [*Path(f"/proc/{host.machine.pid}/root/tmp").glob("flagperf-[!hsip]*")]
 
 
@@ -132,7 +132,7 @@ def has_rank(process: psutil.Process) -> bool:
 
 def test_hosts_that_cannot_be_used_are_named_before_anything_starts(hosts: Hosts, tmp_path: Path) -> None:
     """beta is without flagperf, has another one, or lacks the data; then it cannot be reached at all."""
-    option = ["--cluster-option", "connect_timeout=2", "--cluster-option", "python=/tmp/python"]
+    option = ["--cluster-option", "connect_timeout=60", "--cluster-option", "python=/tmp/python"]
     for host in (hosts.alpha, hosts.beta):
         write_program(host, "/tmp/python", f'exec {sys.executable} "$@"')
     user = user_of(hosts, tmp_path / "user", *option)

@@ -61,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(600)
 
 
 def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -86,7 +86,7 @@ def ask(server: str, question: str, **body: Any) -> dict[str, Any]:
         f"{server}/api/2.0/mlflow/{question}", headers={"Content-Type": "application/json"}
     )
     data = json.dumps(body).encode() if body else None
-    with urllib.request.urlopen(request, data, timeout=30) as answer:
+    with urllib.request.urlopen(request, data, timeout=600) as answer:
         return dict(json.loads(answer.read()))
 
 

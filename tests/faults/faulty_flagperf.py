@@ -47,9 +47,12 @@ def ended(process: Any) -> Done:
     return Done(process.returncode, stdout, stderr)
 
 
-def assert_nothing_left(cwd: Path, bundle: Path, seconds: float = 60) -> None:
-    """Neither a process of the run nor a temporary folder."""
-    deadline = time.monotonic() + seconds
+def assert_nothing_left(cwd: Path, bundle: Path, at_once: bool = False) -> None:
+    """Neither a process of the run nor a temporary folder. At once: the command has waited for them; its agents end a
+    moment after their streams."""
+    if at_once:
+        assert not processes_of(bundle) and not list((cwd / "tmp").iterdir())
+    deadline = time.monotonic() + 600
     while left := [*processes_of(bundle), *agents_of(cwd), *(cwd / "tmp").iterdir()]:
         assert time.monotonic() < deadline, f"still there: {left}"
         time.sleep(0.1)

@@ -26,7 +26,7 @@ def worker_of(bundle: Path) -> psutil.Process:
 
 def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
     """Until the command has started so many processes at once. The agent has a watchdog, and a fork for each verb."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(agents_of(cwd)) < count + 1 and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -39,7 +39,7 @@ def test_a_killed_agent_leaves_nothing_although_its_watchdog_is_killed_with_it(t
     watchdog.kill()
     agent_process(process, "serve").kill()
     assert ended(process).code == 3
-    assert_nothing_left(tmp_path, bundle, seconds=2)
+    assert_nothing_left(tmp_path, bundle, at_once=True)
 
 
 @pytest.mark.parametrize("verb", ["serve", "run"])
@@ -54,7 +54,7 @@ def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path,
     done = ended(process)
     assert (done.code, said(read_run(bundle))[0]) == (3, "failed")
     assert "node 0 was lost: " in done.stderr
-    assert_nothing_left(tmp_path, bundle, seconds=2)  # gone by then: the command has waited for it
+    assert_nothing_left(tmp_path, bundle, at_once=True)
     assert "the agent left behind: " in (bundle / "logs" / "agent-000.log").read_text()
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
@@ -65,12 +65,12 @@ def test_a_killed_agent_whose_launcher_is_stopped_leaves_nothing(tmp_path: Path)
     worker_of(bundle).suspend()
     agent_process(process, "serve").kill()
     assert ended(process).code == 3
-    assert_nothing_left(tmp_path, bundle, seconds=2)
+    assert_nothing_left(tmp_path, bundle, at_once=True)
 
 
 def agent_of(cwd: Path, process: Any, verb: str) -> psutil.Process:
     """As soon as it is there."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not (agents := [each for each in agents_of(cwd) if is_agent(each, verb)]):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
@@ -133,7 +133,7 @@ def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:
     worker_of(bundle).kill()
     assert ended(process).code == 3
     assert said(read_run(bundle))[1].startswith("rank 0: killed by SIGKILL")
-    assert_nothing_left(tmp_path, bundle, seconds=2)
+    assert_nothing_left(tmp_path, bundle, at_once=True)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,6 @@ def test_a_signal_at_any_moment_leaves_a_bundle_with_an_ending_or_none(
 ) -> None:
     process = start(tmp_path, *RUN, *mode("hang"))
     wait_for_agents(tmp_path, process, num_processes)
-    if num_processes == 0:
-        time.sleep(0.3)  # while it plans
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=300)
     assert "Traceback" not in stderr

@@ -95,7 +95,7 @@ def test_a_watcher_in_a_pipe_follows_to_the_end_with_the_exit_code_of_the_run(ow
     assert watcher.stdout.readline().startswith("running  step ")
     process.send_signal(signal.SIGINT)
     assert ended(process).code == 130
-    assert watcher.communicate(timeout=60)[0].splitlines()[-1] == f"{bundle.name} has ended: interrupted"
+    assert watcher.communicate(timeout=600)[0].splitlines()[-1] == f"{bundle.name} has ended: interrupted"
     assert watcher.returncode == 130
     again = flagperf(tmp_path, "runs", "watch", bundle.name)
     assert (again.code, again.stdout) == (130, f"{bundle.name} has ended: interrupted\n")
@@ -105,7 +105,7 @@ def test_a_watcher_ends_when_nobody_reads_it_any_more(running: Running) -> None:
     watcher = start(running[1], "runs", "watch")
     watcher.stdout.readline()
     watcher.stdout.close()
-    assert watcher.wait(timeout=60) == 0
+    assert watcher.wait(timeout=600) == 0
     watcher.stderr.close()
     assert running[0].poll() is None
 
@@ -133,7 +133,7 @@ def test_a_screen_is_left_as_it_was_found_and_the_run_goes_on(running: Running, 
         watcher.send_signal(leave)
     rest = _read_until(controller, b"left; the run goes on")
     assert b"\x1b[?1049l" in rest
-    assert watcher.wait(timeout=60) == 0
+    assert watcher.wait(timeout=600) == 0
     assert _modes(terminal) == before
     assert running[0].poll() is None
     os.close(controller)
@@ -153,7 +153,7 @@ def _modes(terminal: int) -> list[Any]:
     return termios.tcgetattr(terminal)
 
 
-def _read_until(controller: int, wanted: bytes, seconds: float = 60) -> bytes:
+def _read_until(controller: int, wanted: bytes, seconds: float = 600) -> bytes:
     content, deadline = b"", time.monotonic() + seconds
     while wanted not in content:
         assert time.monotonic() < deadline, content
@@ -165,7 +165,7 @@ def _read_until(controller: int, wanted: bytes, seconds: float = 60) -> bytes:
 def test_of_several_running_ones_none_is_chosen(running: Running) -> None:
     _, tmp_path, bundle = running
     other = start(tmp_path, *LONG)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while status(tmp_path).count("running") < 2:
         assert time.monotonic() < deadline
     told = flagperf(tmp_path, "runs", "watch")

@@ -35,7 +35,7 @@ def test_what_an_adapter_does_in_the_agent_is_its_error(
 ) -> None:
     monkeypatch.setenv("FLAGPERF_FAULT", f"{call}:{way}")
     query = start_query(plugins.provided_backend("faulty"), Machine(), plugins, with_memory=True)
-    facts = finish_query(query, timeout_seconds=0.5 if way == "loop" else 60)
+    facts = finish_query(query, timeout_seconds=0.5 if way == "loop" else 600)
     assert facts.error.startswith("its adapter flagperf-faulty 1.0 failed: ")
     assert "Traceback" not in facts.error and not facts.devices
 

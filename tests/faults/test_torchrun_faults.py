@@ -30,4 +30,4 @@ def test_a_stopped_torchrun_and_deaf_workers_are_gone_and_nothing_listened_outsi
     agent_process(process, "serve").kill()
     assert ended(process).code == 3
     assert said(read_run(bundle))[0] == "failed"
-    assert_nothing_left(tmp_path, bundle, seconds=2)
+    assert_nothing_left(tmp_path, bundle, at_once=True)

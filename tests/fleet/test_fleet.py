@@ -6,62 +6,68 @@ import os
 import re
 import resource
 import signal
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_scripts import ScriptAllocation, answering, channels
+from agent_scripts import ScriptAllocation, StandingTime, answering, channels
 from flagperf import version
 from flagperf.api import Node
 from flagperf.errors import BadInput, NodeFailed, PluginFailed
-from flagperf.fleet import Answers, explanations, fleet, open_fleet
+from flagperf.fleet import Answers, Fleet, open_fleet
 from flagperf.fleet.answers import combined
+from flagperf.fleet.explanations import EXPLAIN_SECONDS
+from flagperf.fleet.fleet import END_SECONDS, KILL_SECONDS, START_SECONDS
 from flagperf.spec import VersionMismatch, hello_line
+from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS
+from live_processes import is_pid_alive
 
 HELLO = hello_line(version())
 NOW = f"flagperf {version()}"
 
 
-def ask(allocation: ScriptAllocation, seconds: float = 60.0, answer: Any = int) -> Answers[Any]:
-    with open_fleet(allocation) as opened:
-        return opened.ask_all("describe", {index: {} for index in range(len(allocation.nodes))}, answer, seconds)
+def ask(allocation: ScriptAllocation, answer: Any = int, waiting: StandingTime | None = None) -> Answers[Any]:
+    """Of all nodes. Nobody is late, unless the test lets time pass."""
+    with open_fleet(allocation, waiting=waiting or StandingTime()) as opened:
+        return opened.ask_all("describe", {index: {} for index in range(len(allocation.nodes))}, answer, 60.0)
 
 
-def why(*scripts: str, seconds: float = 60.0, **allocation: Any) -> str:
+def why(*scripts: str, waiting: StandingTime | None = None, **allocation: Any) -> str:
     """Of the last node."""
-    return str(ask(ScriptAllocation(*scripts, **allocation), seconds).failed[len(scripts) - 1])
+    return str(ask(ScriptAllocation(*scripts, **allocation), waiting=waiting).failed[len(scripts) - 1])
 
 
 class Explaining(ScriptAllocation):
-    """Takes its time."""
-
     def explain(self, node: Node) -> str:
-        self.started.append(-1)
-        time.sleep(0.2)
         return f"Slurm says that {node.name} is down"
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_more_agents_start_at_once_than_the_cluster_allows(tmp_path: Path) -> None:
-    """Each looks how many others are between their start and their hello."""
-    count = (
-        f"folder = {str(tmp_path)!r}; own = f'{{folder}}/{{os.getpid()}}'; open(own, 'w').close(); time.sleep(0.1);"
-        "seen = len(os.listdir(folder)); os.remove(own);"
-    )
-    allocation = ScriptAllocation(*["asked(); answer(str(seen)); rest()"] * 7)
-    allocation.greeting, allocation.max_starts = f"{count}\n{allocation.greeting}", 2
-    seen = ask(allocation).all()
-    assert len(seen) == 7 and max(seen) == 2
+def test_no_more_agents_start_at_once_than_the_cluster_allows() -> None:
+    class Counting(ScriptAllocation):
+        """Counts at each start those that have not greeted, with the new one."""
+
+        opened: Fleet
+        counts: list[int]
+
+        def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+            self.counts.append(1 + sum(not channel.is_greeted for channel in channels(self.opened)))
+            return super().agent_command(node, command)
+
+    allocation = Counting(*["rest()"] * 7)
+    allocation.max_starts, allocation.counts = 2, []
+    with open_fleet(allocation, waiting=StandingTime()) as allocation.opened:
+        assert allocation.opened.start(range(7)) == {}
+    assert len(allocation.counts) == 7 and max(allocation.counts) == 2
 
 
 def test_an_agent_is_started_once_for_several_questions_and_anew_where_it_has_gone() -> None:
     allocation = ScriptAllocation(answering(1), "asked(); answer('1'); sys.exit()")
-    with open_fleet(allocation) as opened:
+    with open_fleet(allocation, waiting=StandingTime()) as opened:
         questions = [opened.ask_all("describe", {0: {}}, int, 60.0) for _ in range(2)]
         assert [each.all() for each in questions] == [[1], [1]] and allocation.started == [0]
         for _ in range(2):
@@ -74,12 +80,12 @@ def test_an_agent_is_started_once_for_several_questions_and_anew_where_it_has_go
     assert all(channel.process.returncode == 0 for channel in started)
 
 
-def test_an_agent_that_goes_while_another_starts_is_named_too() -> None:
-    leaving = "asked(); answer('1'); time.sleep(0.2); sys.exit()"
-    allocation = ScriptAllocation(leaving, answering(2))
-    with open_fleet(allocation) as opened:
+def test_an_agent_that_goes_while_another_starts_is_named_too(tmp_path: Path) -> None:
+    starts, pid = str(tmp_path / "starts"), str(tmp_path / "pid")
+    allocation = ScriptAllocation(f"note_pid({pid!r}); asked(); answer('1'); wait_for({starts!r})", answering(2))
+    with open_fleet(allocation, waiting=StandingTime()) as opened:
         assert opened.ask_all("describe", {0: {}}, int, 60.0).all() == [1]
-        allocation.greeting = f"time.sleep(0.8)\n{allocation.greeting}"
+        allocation.greeting = f"touch({starts!r}); wait_until_lost({pid!r})\n{allocation.greeting}"
         found = opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0)
     assert found.given == {1: 2}
     assert str(found.failed[0]) == "the agent on node 0 (host0) ended (exit code 0)"
@@ -132,12 +138,13 @@ def test_what_is_no_hello_and_what_follows_one_of_another_version_is_not_read() 
     assert why(other, greeting="").startswith(f"node 0 (host0) has flagperf 9.8.7, this command has {NOW}: both need")
 
 
-def test_a_node_that_never_greets_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "START_SECONDS", 0.3)
-    monkeypatch.setattr(fleet, "END_SECONDS", 0.1)
-    found = ask(ScriptAllocation(f"greet({HELLO!r})\n{answering(5)}", "time.sleep(600)", greeting=""))
+def test_a_node_that_never_greets_is_given_up(tmp_path: Path) -> None:
+    greeted = tmp_path / "greeted"
+    good = f"greet({HELLO!r}); touch({str(greeted)!r})\n{answering(5)}"
+    allocation = ScriptAllocation(good, "time.sleep(600)", greeting="", share_host=True)
+    found = ask(allocation, waiting=StandingTime((START_SECONDS + 1, greeted.exists)))
     assert found.given == {0: 5}
-    assert str(found.failed[1]) == "node 1 (host1) did not answer within 0.3 s"
+    assert str(found.failed[1]) == "node 1 (host1) did not answer within 60 s"
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,19 +160,21 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed(monkeypatch: p
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_are_kept() -> None:
+def test_every_node_that_has_no_answer_is_named_and_the_answers_of_the_others_are_kept(tmp_path: Path) -> None:
     other = f"greet({hello_line('9.8.7')!r}); rest()"
-    good = f"greet({HELLO!r})\n{answering(5)}"
+    answered = f"touch({str(tmp_path)!r} + f'/{{os.getpid()}}'); rest()"
+    good = f"greet({HELLO!r}); asked(); answer('5'); {answered}"
     scripts = (
         good,
-        f"greet({HELLO!r}); asked(); answer('', 1, 'no disk')\nrest()",
+        f"greet({HELLO!r}); asked(); answer('', 1, 'no disk'); {answered}",
         f"greet({HELLO!r}); rest()",
         other,
         "",
-        f"greet({HELLO!r}); asked(); answer('\"text\"'); rest()",
+        f"greet({HELLO!r}); asked(); answer('\"text\"'); {answered}",
         good,
     )
-    found = ask(ScriptAllocation(*scripts, greeting=""), seconds=2.0)
+    waiting = StandingTime((60.0, lambda: len(list(tmp_path.iterdir())) == 4))
+    found = ask(ScriptAllocation(*scripts, greeting="", share_host=True), waiting=waiting)
     assert found.given == {0: 5, 6: 5}
     assert isinstance(found.failed[3], VersionMismatch)
     with pytest.raises(NodeFailed) as caught:
@@ -185,26 +194,19 @@ def test_a_message_of_many_nodes_is_short() -> None:
 
 
 def test_a_node_that_is_lost_after_its_answer_does_not_end_the_wait_for_the_others(tmp_path: Path) -> None:
-    """The second answers only once the first has gone."""
-    pid_file = str(tmp_path / "pid")
-    first = f"open({pid_file!r}, 'w').write(str(os.getpid())); asked(); answer('1'); sys.exit()"
-    second = f"""
-def has_gone():
-    try:
-        return " Z " in open("/proc/" + open({pid_file!r}).read() + "/stat").read()
-    except OSError:
-        return os.path.exists({pid_file!r})
-asked()
-while not has_gone(): time.sleep(0.05)
-time.sleep(0.3); answer('2'); rest()"""
-    found = ask(ScriptAllocation(first, second))
+    """The second answers only once the first is lost."""
+    pid = str(tmp_path / "pid")
+    first = f"note_pid({pid!r}); asked(); answer('1'); sys.exit()"
+    found = ask(ScriptAllocation(first, f"asked(); wait_until_lost({pid!r}); answer('2'); rest()"))
     assert found.given == {0: 1, 1: 2} and set(found.failed) == {0}
 
 
-def test_a_node_that_goes_while_another_is_asked_is_not_the_failure_of_that_one() -> None:
-    allocation = ScriptAllocation("asked(); time.sleep(1); answer('1'); rest()", "time.sleep(0.2); sys.exit()")
-    with open_fleet(allocation) as opened:
-        opened.start([0, 1])
+def test_a_node_that_goes_while_another_is_asked_is_not_the_failure_of_that_one(tmp_path: Path) -> None:
+    asked, pid = str(tmp_path / "asked"), str(tmp_path / "pid")
+    first = f"asked(); touch({asked!r}); wait_until_lost({pid!r}); answer('1'); rest()"
+    allocation = ScriptAllocation(first, f"note_pid({pid!r}); wait_for({asked!r})")
+    with open_fleet(allocation, waiting=StandingTime()) as opened:
+        assert opened.start([0, 1]) == {}
         assert opened.ask_all("describe", {0: {}}, int, 60.0).all() == [1]
         assert opened.reached() == [0]
 
@@ -230,12 +232,17 @@ def test_what_the_cluster_knows_about_a_lost_node_is_said() -> None:
     assert str(found.failed[0]) == ("the agent on node 0 (host0) ended (exit code 4). Slurm says that host0 is down")
 
 
-def test_a_cluster_is_not_asked_about_lost_nodes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanations, "EXPLAIN_SECONDS", 0.3)
-    allocation = Explaining(*["asked(); sys.exit(4)"] * 8)
-    with open_fleet(allocation) as opened:
+def test_a_cluster_is_not_asked_about_lost_nodes_for_ever() -> None:
+    waiting = StandingTime()
+
+    class Slow(Explaining):
+        def explain(self, node: Node) -> str:
+            waiting.seconds += 0.6 * EXPLAIN_SECONDS
+            return super().explain(node)
+
+    with open_fleet(Slow(*["asked(); sys.exit(4)"] * 8), waiting=waiting) as opened:
         found = opened.ask_all("describe", {index: {} for index in range(8)}, int, 60.0)
-        assert allocation.started.count(-1) == 2
+        assert waiting.seconds == 1.2 * EXPLAIN_SECONDS
         explained = {index for index, error in found.failed.items() if "Slurm says" in str(error)}
         assert len(found.failed) == 8 and len(explained) == 2
         assert {index for index in range(8) if opened.explained(index)} == explained  # what was said is kept
@@ -247,7 +254,7 @@ def test_an_agent_that_somebody_else_has_told_to_stop_is_named() -> None:
     told = "the agent on node 0 (host0) was told to stop by SIGTERM. Slurm says that host0 is down"
     assert str(ask(Explaining(leaving, answering(5))).failed[0]) == told
     answers_first = "asked(); answer('1'); say('leaving', signal='SIGTERM'); rest()"
-    with open_fleet(Explaining(answers_first, answering(5))) as opened:
+    with open_fleet(Explaining(answers_first, answering(5)), waiting=StandingTime()) as opened:
         assert opened.ask_all("describe", {0: {}, 1: {}}, int, 60.0).given == {0: 1, 1: 5}
         while 0 not in opened._leaving:
             opened.poll(1.0)
@@ -255,13 +262,20 @@ def test_an_agent_that_somebody_else_has_told_to_stop_is_named() -> None:
         assert str(found.failed[0]) == told and found.given == {1: 5}
 
 
-def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_node_whose_stderr_stays_open_is_not_waited_for(tmp_path: Path) -> None:
     """As behind a shared connection of ssh, whose master keeps it. Here it is the watchdog, still at work."""
-    monkeypatch.setattr(fleet, "KILL_SECONDS", 3600.0)
-    holder = "(os.close(1), time.sleep(2), os.write(2, b'\\nremoved a folder'))"
+    cleaned = tmp_path / "cleaned"
+
+    class CleanedWhileItWaits(StandingTime):
+        def sleep(self, seconds: float) -> None:
+            cleaned.touch()
+            super().sleep(seconds)
+
+    holder = f"(os.close(1), wait_for({str(cleaned)!r}), os.write(2, b'\\nremoved a folder'))"
     script = f"asked(); sys.stderr.write('reset by peer'); sys.stderr.flush(); os.fork() or {holder}; os._exit(4)"
     assert why(script) == "the agent on node 0 (host0) ended: reset by peer"
-    assert why(script, share_host=True) == "the agent on node 0 (host0) ended: removed a folder"
+    waiting = CleanedWhileItWaits()
+    assert why(script, waiting=waiting, share_host=True) == "the agent on node 0 (host0) ended: removed a folder"
 
 
 def test_much_on_stderr_does_not_stop_the_answer() -> None:
@@ -275,48 +289,78 @@ def test_an_answer_arrives_whole_however_it_is_cut() -> None:
     ]
 
 
-def test_a_node_that_says_nothing_is_lost_unless_it_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "SILENT_SECONDS", 0.4)
-    monkeypatch.setattr(fleet, "BEAT_SECONDS", 0.1)
-    silent = "asked(); time.sleep(1.5); answer('7'); rest()"
-    assert why(silent) == "nothing was heard from node 0 (host0) for 0.4 s"
-    beating = "asked()\nfor _ in range(15): time.sleep(0.1); say('beat')\nanswer('7'); rest()"
-    assert ask(ScriptAllocation(beating)).all() == [7]
-    assert ask(ScriptAllocation(silent, share_host=True)).all() == [7]
+def test_a_node_that_says_nothing_is_lost_unless_it_is_this_machine(tmp_path: Path) -> None:
+    beat, told = tmp_path / "beat", tmp_path / "told"
+    script = f"asked(); data('at work'); wait_for({str(beat)!r}); say('beat'); touch({str(told)!r}); rest()"
+    for share_host in (False, True):
+        waiting = StandingTime()
+        with open_fleet(ScriptAllocation(script, share_host=share_host), waiting=waiting) as opened:
+            opened.start([0])
+            opened.request(0, "run", {})
+            while not opened.poll(1.0):
+                pass
+            waiting.seconds = SILENT_SECONDS
+            assert opened.poll(0.0) == []
+            beat.touch()
+            while not told.exists():
+                assert opened.poll(0.01) == []
+            assert opened.poll(0.0) == []  # it has read the beat now
+            waiting.seconds = 2 * SILENT_SECONDS
+            assert opened.poll(0.0) == []
+            waiting.seconds += 1.0
+            lost = [str(event.lost) for event in opened.poll(0.0)]
+        assert lost == ([] if share_host else ["nothing was heard from node 0 (host0) for 20 s"])
+        beat.unlink()
+        told.unlink()
 
 
-def test_the_command_beats_only_towards_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "BEAT_SECONDS", 0.1)
-    listening = (
-        "asked(); found = select.select([stdin], [], [], 1.6)[0] and stdin.readline().decode();"
-        "answer(json.dumps(found)); rest()"
-    )
-    assert ask(ScriptAllocation(listening), answer=Any).all() == ['{"type":"beat"}\n']
-    assert ask(ScriptAllocation(listening, share_host=True), answer=Any).all() == [[]]
+@pytest.mark.parametrize(("share_host", "heard"), [(False, "beat"), (True, "stop")])
+def test_the_command_beats_only_towards_other_machines(share_host: bool, heard: str) -> None:
+    waiting = StandingTime()
+    allocation = ScriptAllocation("asked(); data('at work'); data(stdin.readline()); rest()", share_host=share_host)
+    with open_fleet(allocation, waiting=waiting) as opened:
+        opened.start([0])
+        opened.request(0, "run", {})
+        while not opened.poll(1.0):
+            pass
+        waiting.seconds = BEAT_SECONDS
+        events = opened.poll(0.0)
+        opened.stop(0)
+        while not events:
+            events = opened.poll(1.0)
+    assert events[0].content == f'{{"type":"{heard}"}}\n'.encode()
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
 
 
-def test_closing_leaves_no_process_whatever_the_agents_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "END_SECONDS", 1.0)
-    monkeypatch.setattr(fleet, "KILL_SECONDS", 0.5)
-    import_signal = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+def test_closing_leaves_no_process_whatever_the_agents_do() -> None:
+    """The second does not see the end of its stdin, the third ignores SIGTERM too; the last waits for its reader."""
     scripts = (
-        "asked(); rest()",
-        "asked(); time.sleep(600)",
-        f"{import_signal} asked(); time.sleep(600)",
-        "asked(); time.sleep(0.2)\nwhile True: data('x' * 100_000)",  # it waits for somebody to read
+        "asked(); data('x'); rest()",
+        "asked(); data('x'); time.sleep(600)",
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); asked(); data('x'); time.sleep(600)",
+        "asked()\nwhile True: data('x' * 100_000)",
     )
-    allocation = ScriptAllocation(*scripts, share_host=True)
-    with open_fleet(allocation) as opened:
+    started: list[Any] = []
+
+    def have_gone(*indexes: int) -> bool:
+        return not any(is_pid_alive(channel.process.pid) for channel in started if channel.index in indexes)
+
+    waiting = StandingTime(
+        (END_SECONDS, lambda: bool(started) and have_gone(0)),
+        (END_SECONDS + KILL_SECONDS, lambda: have_gone(0, 1, 3)),
+    )
+    with open_fleet(ScriptAllocation(*scripts, share_host=True), waiting=waiting) as opened:
         opened.start(range(4))
         for index in range(4):
             opened.request(index, "run", {})
-        opened.poll(0.1)
+        at_work: set[int] = set()
+        while at_work != {0, 1, 2, 3}:
+            at_work |= {event.index for event in opened.poll(1.0)}
         opened.drop(1)
         assert opened.reached() == [0, 2, 3]
-        started = channels(opened)
+        started += channels(opened)
     codes = {channel.index: channel.process.returncode for channel in started}
     assert codes[0] == 0 and codes[1] == -signal.SIGTERM and codes[2] == -signal.SIGKILL and codes[3] is not None
 

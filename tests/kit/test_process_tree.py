@@ -25,7 +25,7 @@ def start(script: str) -> subprocess.Popen[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -39,7 +39,7 @@ def test_a_wrapper_is_stopped_before_its_tool_is_killed(monkeypatch: pytest.Monk
     process = start("sleep 3600 & echo ready; wait; sleep 3600")
     (tool,) = psutil.Process(process.pid).children()
     kill_tree(process.pid)
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(600) == -signal.SIGKILL
     pids = (process.pid, tool.pid)
     assert sent == [(pid, number) for number in (signal.SIGSTOP, signal.SIGKILL) for pid in pids]
     wait_until(lambda: not is_alive(tool))
@@ -48,9 +48,9 @@ def test_a_wrapper_is_stopped_before_its_tool_is_killed(monkeypatch: pytest.Monk
 def test_what_a_process_starts_while_it_is_looked_at_is_found_too() -> None:
     seconds = f"3600.{os.getpid()}"  # by which these are known
     process = start(f"echo ready; while :; do sleep {seconds} & sleep 0; done")
-    time.sleep(0.1)
+    wait_until(lambda: len(psutil.Process(process.pid).children()) >= 3)
     kill_tree(process.pid)
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(600) == -signal.SIGKILL
     wait_until(lambda: not any(seconds in (each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])))
 
 

@@ -46,16 +46,12 @@ def test_a_file_that_is_no_program_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_hangs_is_stopped() -> None:
-    began = time.monotonic()
-    output = run_tool(["sleep", "30"], timeout_seconds=0.3)
-    assert time.monotonic() - began < 20
+    output = run_tool(["sleep", "3600"], timeout_seconds=0.3)
     assert (output.returncode, output.problem) == (None, "sleep did not end within 0.3 s")
 
 
 def test_a_tool_whose_child_hangs_with_its_pipe_is_stopped_too() -> None:
-    began = time.monotonic()
-    assert run_tool(["sh", "-c", "sleep 30 & sleep 30"], timeout_seconds=0.3).returncode is None
-    assert time.monotonic() - began < 20
+    assert run_tool(["sh", "-c", "sleep 3600 & sleep 3600"], timeout_seconds=0.3).returncode is None
 
 
 def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None:
@@ -65,12 +61,12 @@ def test_what_a_wrapper_script_started_is_killed_with_it(tmp_path: Path) -> None
     wait_until(note.exists)
     tool = psutil.Process(int(note.read_text()))
     _abandon(process)
-    assert process.returncode == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
     wait_until(lambda: not is_alive(tool))
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -99,7 +95,7 @@ def test_a_tool_that_hangs_dies_with_its_caller() -> None:
     caller.kill()
     caller.wait()
     caller.stdout.close()
-    tool.wait(timeout=20)
+    tool.wait(timeout=600)
 
 
 def _child_of(pid: int) -> psutil.Process:

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_scripts import GREETING, ScriptAllocation, channels
+from agent_scripts import GREETING, ScriptAllocation, StandingTime, channels
 from flagperf import version
 from flagperf.api import Allocation, LaunchCommand, Node, Setting
 from flagperf.builtin.local import LocalAllocation
 from flagperf.errors import BundleFailed
 from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
 from flagperf.fleet import channel as fleet_channel
-from flagperf.fleet import fleet, open_fleet
+from flagperf.fleet import open_fleet
 from flagperf.launch import OnProgress, run_job, signals_restored
-from flagperf.launch import supervision as launch_supervision
+from flagperf.launch.supervision import CAUSE_SECONDS, STOP_SECONDS
 from flagperf.messages import message, render
 from flagperf.spec import (
     Failure,
@@ -57,7 +57,8 @@ def own_signals() -> Iterator[None]:
 
 
 class FinishedJob:
-    """Scripts follow a greeting and the work order; nodes are this machine unless it is said."""
+    """Scripts follow a greeting and the work order; nodes are this machine unless it is said. No time passes for the
+    command, unless the test lets it."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class FinishedJob:
         on_progress: OnProgress | None = None,
         allocation: Allocation | None = None,
         share_host: bool = True,
+        waiting: StandingTime | None = None,
     ) -> None:
         run = make_run("a")
         self.allocation = allocation or ScriptAllocation(
@@ -80,7 +82,7 @@ class FinishedJob:
         self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
         self.progress: list[Progress] = []
         self.channels: list[Any] = []
-        with open_fleet(self.allocation) as opened:
+        with open_fleet(self.allocation, waiting=waiting or StandingTime()) as opened:
             try:
                 self.ending = run_job(
                     job, opened, self.bundle, on_progress or (lambda _node, each: self.progress.append(each))
@@ -166,10 +168,7 @@ def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
     assert finished.ending == Ending("succeeded") and len(finished.progress) == 1
 
 
-def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 300.0)
+def test_a_node_that_complains_waits_for_the_one_that_knows_the_cause(tmp_path: Path) -> None:
     # The second agent finds its dead rank only after the parent has taken the first one's complaint.
     slow = f"""
 while "workers_ended" not in open(FLAG).read():
@@ -180,24 +179,30 @@ tell({ended(DEATH)!r}); close(3); rest()
     assert said(finished.ending) == ("failed", "node 1: rank 1: killed by SIGKILL")
 
 
-def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_supervision, "CAUSE_SECONDS", 0.1)
+def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path) -> None:
+    def has_complained() -> bool:
+        return "workers_ended" in (tmp_path / "a/events/parent.jsonl").read_text()
+
     patient = f"told(300); tell({ended(None)!r}); close(); rest()"
-    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", patient)
+    waiting = StandingTime((CAUSE_SECONDS, has_complained))
+    finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", patient, waiting=waiting)
     assert finished.ending == ended_as("failed", message("ending.on_node", node="0", what=COMPLAINT.reason))
 
 
 def test_the_time_limit_stops_the_run_and_keeps_the_agent(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, f"assert told(300); tell({ended(None)!r}); close(); rest()", timeout_seconds=0.2)
-    assert said(finished.ending) == ("timed_out", "not finished within 0.2 s")
+    at_work = tmp_path / "at_work"
+    script = f"touch({str(at_work)!r}); assert told(300); tell({ended(None)!r}); close(); rest()"
+    finished = FinishedJob(tmp_path, script, timeout_seconds=90.0, waiting=StandingTime((90.0, at_work.exists)))
+    assert said(finished.ending) == ("timed_out", "not finished within 90 s")
     assert isinstance(read_record(finished.bundle).parent.events[1], WorkersEnded)
     assert finished.codes == [0]
 
 
-def test_an_agent_that_does_not_stop_is_given_up_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_supervision, "STOP_SECONDS", 0.2)
-    monkeypatch.setattr(fleet, "END_SECONDS", 0.1)
-    finished = FinishedJob(tmp_path, "time.sleep(600)", timeout_seconds=0.2)
+def test_an_agent_that_does_not_stop_is_given_up_and_killed(tmp_path: Path) -> None:
+    at_work = tmp_path / "at_work"
+    waiting = StandingTime((90.0, at_work.exists), (90.0 + STOP_SECONDS, lambda: True))
+    script = f"touch({str(at_work)!r}); time.sleep(600)"
+    finished = FinishedJob(tmp_path, script, timeout_seconds=90.0, waiting=waiting)
     assert finished.ending.status == "timed_out"
     assert finished.codes == [-signal.SIGTERM]
 
@@ -215,7 +220,7 @@ COMPLAIN = "print('one\\nOSError: no room', file=sys.stderr, flush=True)"
     ],
 )
 def test_a_node_without_an_ending_is_quoted_and_its_words_are_kept(tmp_path: Path, last: str, why: str) -> None:
-    finished = FinishedJob(tmp_path, f"{COMPLAIN}; time.sleep(0.2); {last}")
+    finished = FinishedJob(tmp_path, f"{COMPLAIN}; {last}")
     assert finished.ending.status == "failed"
     assert finished.ending.reason.startswith(f"node 0 was lost: {why}")
     assert finished.ending.reason.endswith("; see logs/agent-000.log")

@@ -242,7 +242,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from flagperf.store import unpacking; from flagperf.cli import run_cli\n"
         "import time\nreal = unpacking._copy\n"
-        "unpacking._copy = lambda *given: (real(*given), print('copied', flush=True), time.sleep(60))\n"
+        "unpacking._copy = lambda *given: (real(*given), print('copied', flush=True), time.sleep(3600))\n"
         "sys.exit(run_cli(['runs', 'unpack', sys.argv[1], '--runs-dir', sys.argv[2]]))"
     )
     archive = with_files(tmp_path / "a.tgz", FILES)
@@ -253,5 +253,5 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"copied\n"
         assert list((tmp_path / "runs").iterdir())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 130
+        assert process.wait(600) == 130
     assert not (tmp_path / "runs").exists()

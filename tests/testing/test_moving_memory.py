@@ -66,7 +66,7 @@ def test_after_a_few_samples_without_the_peak_the_workers_go_on(
     later_ns = time.monotonic_ns() + 3600 * 10**9
     write(run / "samples" / "node-000.jsonl", *(sample(later_ns + index) for index in range(3)))
     with MovingMemory(simulation, tmp_path / "runs", card=1) as moving:
-        moving._thread.join(30)
+        moving._thread.join(600)
         assert not moving._thread.is_alive()
     assert moving.shown_ns is None and said in moving.problem
     assert psutil.Process(worker.pid).status() != psutil.STATUS_STOPPED

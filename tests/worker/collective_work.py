@@ -27,11 +27,15 @@ def sums(factor: float) -> tuple[list[float], list[torch.dtype]]:
 
 
 def spans_of_turns(seconds: float) -> list[tuple[str, float, float]]:
-    """When this rank's turns began and ended."""
+    """When this rank's turns began and ended. All at once can only be ended by all."""
     rank, spans = torch.distributed.get_rank(), []
-    for turn in turns(rank, Ranks(rank, 3, "cpu")):
+    ranks = Ranks(rank, 3, "cpu")
+    for turn in turns(rank, ranks):
         began = time.monotonic()
-        time.sleep(seconds)
+        if turn == "all":
+            ranks.meet()
+        else:
+            time.sleep(seconds)
         spans.append((turn, began, time.monotonic()))
     return spans
 

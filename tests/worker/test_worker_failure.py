@@ -70,7 +70,7 @@ def test_a_device_that_does_not_answer_any_more_does_not_hold_up_the_ending(
     backend = context._backend
     monkeypatch.setattr(backend, "has_allocator", True, raising=False)
     monkeypatch.setattr(backend, "allocator_memory", lambda: AllocatorMemory(70, 100))
-    monkeypatch.setattr(backend, call, lambda *_: left.wait(60) and None)
+    monkeypatch.setattr(backend, call, lambda *_: left.wait(600) and None)
     worker._outcome(backend, world, lambda: context, run_case)  # type: ignore[arg-type]
     assert left.is_set()
     (ended,) = world.of(WorkerEnded)

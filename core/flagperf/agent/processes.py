@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
 
@@ -65,23 +65,24 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
     launcher.wait()
 
 
-def kill_marked(marker: str) -> tuple[int, tuple[int, ...]]:
+def kill_marked(marker: str, clock: Callable[[], float] = time.monotonic) -> tuple[int, tuple[int, ...]]:
     """Kill whatever carries this marker, or one below it; stopped processes too. Gives how many are gone, and the pids
     of those that are still there after GRACE_SECONDS (a driver may hold them), which are printed too.
     psutil compares a process's start time before it kills: a pid that was given away meanwhile is left alone."""
     found: set[psutil.Process] = set()
     left: list[psutil.Process] = []
-    deadline, num_empty_scans = time.monotonic() + GRACE_SECONDS, 0
+    deadline, num_empty_scans = clock() + GRACE_SECONDS, 0
     # Twice: the environment of a process cannot be read for a moment during exec.
-    while num_empty_scans < 2 and time.monotonic() < deadline:
+    while True:
         left = marked_processes(marker)
         num_empty_scans = 0 if left else num_empty_scans + 1
         found.update(left)
         for process in left:
             with contextlib.suppress(psutil.Error):  # it is gone, or it is not ours to kill
                 process.kill()
-        if num_empty_scans < 2:  # not psutil.wait_procs: it would take the launcher's exit code from its Popen
-            time.sleep(0.05)
+        if num_empty_scans == 2 or clock() >= deadline:
+            break
+        time.sleep(0.05)  # not psutil.wait_procs: it would take the launcher's exit code from its Popen
     left_pids = tuple(sorted(process.pid for process in left))
     if left_pids:
         print(f"could not be killed: processes {', '.join(map(str, left_pids))}", file=sys.stderr)

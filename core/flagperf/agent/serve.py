@@ -54,16 +54,16 @@ MAX_ERROR_BYTES = 1 << 16
 _decoder: msgspec.json.Decoder[CommandLine] = msgspec.json.Decoder(CommandLine)
 
 
-def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
+def main(stdin: IO[bytes], stdout: IO[bytes], clock: Callable[[], float] = time.monotonic) -> int:
     with Watchdog() as watchdog:
-        return _Server(stdin.fileno(), stdout.fileno(), watchdog).serve()
+        return _Server(stdin.fileno(), stdout.fileno(), watchdog, clock).serve()
 
 
 class _Verb:
     """The forked process of a verb, at work."""
 
-    def __init__(self, request: Request) -> None:
-        self.name = request.verb
+    def __init__(self, request: Request, clock: Callable[[], float]) -> None:
+        self.name, self._clock = request.verb, clock
         reading, self._stdin = os.pipe()
         self.stdout, writing = os.pipe()
         self.stderr, complaining = os.pipe()
@@ -83,7 +83,7 @@ class _Verb:
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
-            self.kill_at = time.monotonic() + (GRACE_SECONDS if self.name == "run" else 0.0)
+            self.kill_at = self._clock() + (GRACE_SECONDS if self.name == "run" else 0.0)
 
     def kill(self) -> None:
         """With the tools that it runs."""
@@ -92,11 +92,12 @@ class _Verb:
 
     def code(self) -> int | None:
         """Its exit code, once all that it printed was read."""
+        now = self._clock()
         if self._code is None:
             pid, status = os.waitpid(self.pid, 0 if not self.open_streams else os.WNOHANG)
             if pid:
-                self._code, self._ended_at = os.waitstatus_to_exitcode(status), time.monotonic()
-        if self._code is None or (self.open_streams and time.monotonic() < self._ended_at + PASSING_SECONDS):
+                self._code, self._ended_at = os.waitstatus_to_exitcode(status), now
+        if self._code is None or (self.open_streams and now < self._ended_at + PASSING_SECONDS):
             return None
         return self._code
 
@@ -134,11 +135,11 @@ def _work(request: Request, reading: int, writing: int, complaining: int) -> NoR
 
 
 class _Server:
-    def __init__(self, stdin: int, stdout: int, watchdog: Watchdog) -> None:
-        self._stdin, self._stdout, self._watchdog = stdin, stdout, watchdog
+    def __init__(self, stdin: int, stdout: int, watchdog: Watchdog, clock: Callable[[], float]) -> None:
+        self._stdin, self._stdout, self._watchdog, self._clock = stdin, stdout, watchdog, clock
         self._received, self._waiting = bytearray(), bytearray()
         self._verb: _Verb | None = None
-        self._heard_at = self._said_at = time.monotonic()
+        self._heard_at = self._said_at = clock()
         self._has_beats = False
         self._leave_at: float | None = None
         self._is_over = False
@@ -180,7 +181,7 @@ class _Server:
         if not content:
             self._finish()
             return
-        self._heard_at = time.monotonic()
+        self._heard_at = self._clock()
         self._received += content
         while (end := self._received.find(b"\n")) >= 0:
             line = bytes(self._received[:end])
@@ -204,14 +205,14 @@ class _Server:
         else:
             if line.verb == "run":
                 self._watchdog.tell(line.body)
-            self._verb = _Verb(line)
+            self._verb = _Verb(line, self._clock)
 
     def _on_signal(self) -> None:
         """The command is told; what there is to say still reaches it. Then the agent leaves by itself: where a cluster
         takes the node back, it does not say why before all processes are gone."""
         os.read(self._signals, 64)
         if self._leave_at is None:
-            self._leave_at = time.monotonic() + 2 * GRACE_SECONDS
+            self._leave_at = self._clock() + 2 * GRACE_SECONDS
             self._say(Leaving("SIGTERM"))
             self._stop_verb()
 
@@ -260,7 +261,7 @@ class _Server:
 
     def _say(self, line: ChannelLine) -> None:
         self._waiting += encode_line(line)
-        self._said_at = time.monotonic()
+        self._said_at = self._clock()
 
     def _send(self) -> None:
         try:
@@ -274,7 +275,7 @@ class _Server:
         del self._waiting[:sent]
 
     def _on_time(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         limit = SILENT_SECONDS if self._verb is not None else IDLE_SECONDS
         if self._has_beats and not self._is_over and now - self._heard_at > limit:
             _pass_on(f"nothing was heard from the command for {limit:g} s: stopping\n".encode())

@@ -7,8 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -39,10 +38,10 @@ HINT = "--help' for more information"
 class Channel:
     """The process is the cluster's own command (ssh, srun), or the agent itself on this machine."""
 
-    def __init__(self, index: int, node: Node, command: Sequence[str]) -> None:
-        self.index, self.node, self.command = index, node, command
+    def __init__(self, index: int, node: Node, command: Sequence[str], clock: Callable[[], float]) -> None:
+        self.index, self.node, self.command, self._clock = index, node, command, clock
         self.is_greeted = self.had_time = False
-        self.heard_at = self.started_at = time.monotonic()
+        self.heard_at = self.started_at = clock()
         self.refusal: Message | None = None
         """Why nothing that it says is read: it is of another flagperf version."""
         self.errors = b""
@@ -95,7 +94,7 @@ class Channel:
             content = os.read(self.stdout, CHUNK_BYTES)
         except BlockingIOError:
             return
-        self.heard_at = time.monotonic()
+        self.heard_at = self._clock()
         self._received += content
         if not self.is_greeted:
             self._greet(is_end=not content)
@@ -170,11 +169,8 @@ class Channel:
         return "; ".join(said[-num_lines:])
 
     def how_it_ended(self) -> str:
-        """A process ends a moment after its streams."""
-        try:
-            return exit_status(self.process.wait(1.0))
-        except subprocess.TimeoutExpired:
-            return "its connection was closed"
+        code = self.process.poll()
+        return "its connection was closed" if code is None else exit_status(code)
 
     # --- ending -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 from flagperf.api import Allocation
 from flagperf.errors import FlagPerfError
@@ -13,18 +13,18 @@ the end."""
 
 
 class Explanations:
-    def __init__(self, allocation: Allocation) -> None:
-        self._allocation = allocation
+    def __init__(self, allocation: Allocation, clock: Callable[[], float]) -> None:
+        self._allocation, self._clock = allocation, clock
         self._said: dict[int, str] = {}
         self._seconds = 0.0
 
     def of(self, index: int) -> str:
         """A sentence, or empty; what was said before, where the cluster was asked long enough."""
         if self._seconds < EXPLAIN_SECONDS:
-            began = time.monotonic()
+            began = self._clock()
             try:
                 self._said[index] = self._allocation.explain(self._allocation.nodes[index])
             except FlagPerfError as error:
                 self._said[index] = str(error)
-            self._seconds += time.monotonic() - began
+            self._seconds += self._clock() - began
         return self._said.get(index, "")

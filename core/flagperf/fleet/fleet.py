@@ -11,7 +11,6 @@ import os
 import resource
 import selectors
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from flagperf.errors import BadInput, FlagPerfError, NodeFailed
 from flagperf.fleet.answers import Answers, FleetEvent
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
 from flagperf.fleet.explanations import Explanations
+from flagperf.fleet.waiting import Waiting
 from flagperf.kit import module_command
 from flagperf.messages import Message
 from flagperf.plugins.loading import WITHOUT
@@ -48,9 +48,11 @@ class Wrapping(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_fleet(allocation: Allocation, wrapping: Wrapping | None = None) -> Iterator[Fleet]:
+def open_fleet(
+    allocation: Allocation, wrapping: Wrapping | None = None, waiting: Waiting | None = None
+) -> Iterator[Fleet]:
     """The agents of all nodes, started as they are needed."""
-    fleet = Fleet(allocation, wrapping)
+    fleet = Fleet(allocation, wrapping, waiting)
     try:
         yield fleet
     finally:
@@ -58,8 +60,12 @@ def open_fleet(allocation: Allocation, wrapping: Wrapping | None = None) -> Iter
 
 
 class Fleet:
-    def __init__(self, allocation: Allocation, wrapping: Wrapping | None = None) -> None:
+    def __init__(
+        self, allocation: Allocation, wrapping: Wrapping | None = None, waiting: Waiting | None = None
+    ) -> None:
         self.allocation, self._wrapping = allocation, wrapping
+        self.waiting = waiting or Waiting()
+        """Limits that its callers keep while they poll are of the same clock."""
         self.nodes = tuple(allocation.nodes)
         self.nodes_share_host = bool(allocation.nodes_share_host)
         self.writes_here = self.nodes_share_host and wrapping is None
@@ -72,7 +78,7 @@ class Fleet:
         """Those with something to send. To look at every node each time would cost nodes times messages."""
         self._leaving: dict[int, str] = {}
         """Nodes whose agent somebody else has told to stop -> the signal."""
-        self._explanations = Explanations(allocation)
+        self._explanations = Explanations(allocation, self.waiting.now)
         self._selector = selectors.DefaultSelector()
         self._beat_at = self._silence_at = 0.0
         _allow_files(3 * len(self.nodes) + 256)
@@ -117,7 +123,7 @@ class Fleet:
 
     def _start_one(self, index: int) -> NodeFailed | None:
         try:
-            channel = Channel(index, self.nodes[index], self.command(index))
+            channel = Channel(index, self.nodes[index], self.command(index), self.waiting.now)
         except OSError as error:
             return NodeFailed(f"the agent on {self.name(index)} cannot be started: {error}")
         except BadInput:  # the same for every node
@@ -133,7 +139,7 @@ class Fleet:
         return None
 
     def _is_late(self, index: int) -> bool:
-        return time.monotonic() - self._channels[index].started_at > START_SECONDS
+        return self.waiting.now() - self._channels[index].started_at > START_SECONDS
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -152,9 +158,9 @@ class Fleet:
             self.request(index, verb, requests[index])
         contents: dict[int, bytearray] = {index: bytearray() for index in open_ones}
         ended: dict[int, Ended] = {}
-        deadline = time.monotonic() + timeout_seconds
+        deadline = self.waiting.now() + timeout_seconds
         while open_ones:
-            for event in self.poll(max(0.0, deadline - time.monotonic())):
+            for event in self.poll(max(0.0, deadline - self.waiting.now())):
                 if event.index not in requests:  # one that has gone meanwhile is started anew when it is asked
                     continue
                 if event.lost is not None:
@@ -171,7 +177,7 @@ class Fleet:
             failed.update(leavers)
             open_ones -= set(leavers)
             ended = {index: end for index, end in ended.items() if index not in leavers}
-            if time.monotonic() >= deadline:
+            if self.waiting.now() >= deadline:
                 for index in sorted(open_ones):
                     failed[index] = NodeFailed(f"{self.name(index)} did not answer `{verb}` in {timeout_seconds:g} s")
                     self.drop(index)
@@ -225,7 +231,7 @@ class Fleet:
         for channel in list(self._speaking.values()):
             self._send(channel)
         events: list[FleetEvent] = []
-        ready, now = self._selector.select(min(timeout_seconds, 1.0)), time.monotonic()
+        ready, now = self.waiting.select(self._selector, min(timeout_seconds, 1.0)), self.waiting.now()
         for key, _ in ready:
             channel, stream = key.data
             if channel.index not in self._channels or self._channels[channel.index] is not channel:
@@ -271,7 +277,7 @@ class Fleet:
 
     def _beat(self) -> None:
         """Agents on this machine need none: the end of stdin always reaches them."""
-        now = time.monotonic()
+        now = self.waiting.now()
         if self.nodes_share_host or now < self._beat_at:
             return
         self._beat_at = now + BEAT_SECONDS
@@ -306,25 +312,26 @@ class Fleet:
         return self._explanations.of(index)
 
     def _why_ended(self, channel: Channel) -> NodeFailed:
-        """Its stderr tells, which may end a moment later."""
+        """Its stderr tells, which may end a moment later, or else its exit code."""
         self._drain_errors(channel)
+        words = channel.last_words(1 if channel.is_greeted else 2)  # after the reason srun says that its task has ended
+        if not words:
+            self._await_ends([channel], 1.0)  # a process ends a moment after its streams
         if not channel.is_greeted:
-            how = channel.last_words(2) or channel.how_it_ended()  # after the reason srun says that its task has ended
-            return NodeFailed(f"{channel.name} cannot be reached, or has no such flagperf: {how}")
-        words = channel.last_words()
-        return NodeFailed(
-            f"the agent on {channel.name} ended" + (f": {words}" if words else f" ({channel.how_it_ended()})")
-        )
+            what = "cannot be reached, or has no such flagperf"
+            return NodeFailed(f"{channel.name} {what}: {words or channel.how_it_ended()}")
+        how = f": {words}" if words else f" ({channel.how_it_ended()})"
+        return NodeFailed(f"the agent on {channel.name} ended{how}")
 
     def _drain_errors(self, channel: Channel) -> None:
         """To its end: on this machine the agent's watchdog holds it open while it works. A cluster's own command has
         said all once it has ended; others may hold its stderr open for hours (a shared connection)."""
-        deadline = time.monotonic() + KILL_SECONDS
-        while time.monotonic() < deadline and channel.stderr in self._selector.get_map():
+        deadline = self.waiting.now() + (END_SECONDS if self.nodes_share_host else KILL_SECONDS)
+        while self.waiting.now() < deadline and channel.stderr in self._selector.get_map():
             has_said_all = not self.nodes_share_host and channel.process.poll() is not None
             if not channel.receive_errors() or has_said_all:
                 return
-            time.sleep(0.02)
+            self.waiting.sleep(0.02)
 
     def _forget(self, channel: Channel) -> None:
         for stream in (channel.stdin, channel.stdout, channel.stderr):
@@ -361,14 +368,13 @@ class Fleet:
         self._replaced.clear()
         self._selector.close()
 
-    @staticmethod
-    def _await_ends(channels: Sequence[Channel], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+    def _await_ends(self, channels: Sequence[Channel], seconds: float) -> None:
+        deadline = self.waiting.now() + seconds
         left = [channel for channel in channels if channel.process.poll() is None]
-        while left and time.monotonic() < deadline:
+        while left and self.waiting.now() < deadline:
             for channel in left:
                 channel.discard()  # it might wait for somebody to read it
-            time.sleep(0.01)
+            self.waiting.sleep(0.01)
             left = [channel for channel in left if channel.process.poll() is None]
 
     def reached(self) -> list[int]:

@@ -59,7 +59,7 @@ class Supervision:
         self._parts = parts
         self._on_progress = on_progress
         self._phase: Literal["working", "listening", "stopping"] = "working"
-        self._deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._deadline = None if timeout_seconds is None else self._fleet.waiting.now() + timeout_seconds
 
     def wait_for_all(self) -> None:
         """Until every agent has ended its part, or is gone."""
@@ -69,10 +69,10 @@ class Supervision:
 
     def _follow(self) -> None:
         """For a second at most."""
-        left = 1.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        left = 1.0 if self._deadline is None else max(0.0, self._deadline - self._fleet.waiting.now())
         for event in self._fleet.poll(left):
             self._apply(event)
-        if self._deadline is not None and time.monotonic() >= self._deadline:
+        if self._deadline is not None and self._fleet.waiting.now() >= self._deadline:
             self._on_timeout()
         self._react_to_failure()
 
@@ -152,7 +152,7 @@ class Supervision:
         if self._knows_the_cause():
             self.stop()
         elif self._phase == "working":
-            self._phase, self._deadline = "listening", time.monotonic() + CAUSE_SECONDS
+            self._phase, self._deadline = "listening", self._fleet.waiting.now() + CAUSE_SECONDS
 
     def _has_failure(self) -> bool:
         """A node whose workers failed, or whose agent ended without reporting how they ended."""
@@ -163,7 +163,7 @@ class Supervision:
         return died or bool(self.lost or self.told_to_stop) or len(self.ended) == self._num_nodes
 
     def stop(self) -> None:
-        self._phase, self._deadline = "stopping", time.monotonic() + STOP_SECONDS
+        self._phase, self._deadline = "stopping", self._fleet.waiting.now() + STOP_SECONDS
         for index in self._open:
             self._fleet.stop(index)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -74,9 +74,9 @@ class RunNow(msgspec.Struct, frozen=True):
 
 
 class WatchedRun:
-    def __init__(self, bundle: Path) -> None:
+    def __init__(self, bundle: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises BadInput for a bundle that cannot be read."""
-        self._bundle = bundle
+        self._bundle, self._clock = bundle, clock
         self._run = read_bundle(bundle).run
         job = self._run.job
         most_bytes = max(_LEAST_BYTES, _ALL_FILES_BYTES // job.world_size)
@@ -85,7 +85,7 @@ class WatchedRun:
         self._cards = [
             CardFigures(bundle / node_samples(node.index), node.devices, _ALL_FILES_BYTES) for node in job.nodes
         ]
-        self._moved_at = time.monotonic()
+        self._moved_at = clock()
         """When the first rank was last seen to advance, by the clock of this process."""
 
     def look(self) -> RunNow:
@@ -117,7 +117,7 @@ class WatchedRun:
             loss=losses[0] if losses else None,
             median_step_seconds=median(paces.values()) if paces else None,
             slowest=None if slowest is None else RankPace(slowest, paces[slowest]),
-            seconds_left=first.seconds_left(time.monotonic() - self._moved_at),
+            seconds_left=first.seconds_left(self._clock() - self._moved_at),
             power_watts=_total([node.power_watts for node in self._cards]),
             ranks=tuple(self._rank_now(rank, paces.get(rank)) for rank in range(len(self._ranks))),
         )
@@ -127,7 +127,7 @@ class WatchedRun:
             num_before = rank.num_done
             rank.new_events()
             if index == 0 and rank.num_done != num_before:
-                self._moved_at = time.monotonic()
+                self._moved_at = self._clock()
         for node in self._cards:
             node.read()
 
