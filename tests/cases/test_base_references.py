@@ -7,7 +7,9 @@ import csv
 import pytest
 from case_harness import CaseHarness
 
-from flagperf.testing.shared import shared_file
+from flagperf.testing import shared_file
+
+pytestmark = pytest.mark.shared("facts/base_reference_results.csv")
 
 PUBLISHED = {
     "gemm": {"gemm_throughput"},

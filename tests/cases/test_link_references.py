@@ -9,6 +9,8 @@ from case_harness import CaseHarness
 
 from flagperf.testing import shared_file
 
+pytestmark = pytest.mark.shared("facts/base_reference_results.csv")
+
 FACTORS = {
     "allreduce_busbw_x2_n8": 2,
     "allreduce_busbw_x2_n16": 2,

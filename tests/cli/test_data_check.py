@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flagperf.cli import run_cli
-from flagperf.testing.shared import shared_file
+from flagperf.testing import shared_file
 
 WITHOUT_WEIGHTS = ("--set", "model.checkpoint=false")
 

@@ -15,7 +15,7 @@ from flagperf import api, hookspecs, kit, testing, worker
 from flagperf.attribute_docs import attributes_of, class_node, constants_of, module_node
 from flagperf.kit import models_toml
 from flagperf.plan import tuning
-from flagperf.testing import tools
+from flagperf.testing import machine_folder
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 HEAD = """# API reference
@@ -32,7 +32,7 @@ PACKAGES = {
     "Tests: flagperf.testing": testing,
     "Cases: flagperf.worker": worker,
 }
-FILES = {"models.toml": models_toml, "tuning/&lt;case&gt;.toml": tuning, "Outputs of fake tools": tools}
+FILES = {"models.toml": models_toml, "tuning/&lt;case&gt;.toml": tuning, "Outputs of fake tools": machine_folder}
 Function = ast.FunctionDef
 
 

@@ -10,6 +10,8 @@ from flagperf.api import PRECISIONS, DeviceBackend
 from flagperf.plugins.installed import load_plugins
 from flagperf.testing import shared_file
 
+pytestmark = pytest.mark.shared("facts/peaks.csv")
+
 ROWS = {
     "fp32_vector": ("fp32", "e12"),
     "fp32_matrix": ("fp32", "e12"),  # below the vector's in the table: it counts where a card has both

@@ -9,7 +9,7 @@ from flagperf.pages.imports import Asked, import_page
 from flagperf.pages.lint import LintedPage, lint_page
 from flagperf.pages.source import SourcePage, parse_page, read_page
 from flagperf.store.imported import identity_of
-from flagperf.testing.shared import shared_file
+from flagperf.testing import shared_file
 
 SEEDS = {
     "glm": "000_994f27f11e79f6ad.txt",
@@ -18,6 +18,7 @@ SEEDS = {
     "llama2_7b_finetune": "003_2fd617781632c625.txt",
     "distilbert": "004_4ddb200ac1e5d1d9.txt",
 }
+pytestmark = pytest.mark.shared(*(f"seeds/{name}" for name in SEEDS.values()))
 
 
 def seed(case: str) -> SourcePage:

@@ -231,6 +231,10 @@ WRONG: dict[str, tuple[Change | tuple[Change, ...], str]] = {
         Change("smi.py", ROWS, f'    if not text.startswith("index"):\n        return []\n{ROWS}'),
         "TestMemory::test_malformed_output_gives_our_error",
     ),
+    "a parser that does not count the cells": (
+        Change("smi.py", "any(len(row) != len(HEADER) for row in rows)", "not HEADER"),
+        "TestOutputs::test_no_form_of_an_output_gives_a_wrong_figure",
+    ),
     "a synchronize that does not wait": (
         Change("device.py", BACKEND_END, BACKEND_END + DOES_NOT_WAIT),
         "TestDevice::test_synchronize_makes_a_long_kernel_visible",

@@ -24,8 +24,7 @@ from flagperf.agent.simulation import is_simulated, node_machine
 from flagperf.api import Device, DeviceBackend, MemoryProbe
 from flagperf.errors import FlagPerfError
 from flagperf.plugins.installed import load_plugins
-from flagperf.testing.simulated_cards import is_installed
-from flagperf.testing.torch_stub import StubDevices, install_stub
+from flagperf.testing.simulated_cards import StubDevices, install_stub, is_installed
 
 
 class Child:

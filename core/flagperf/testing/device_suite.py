@@ -14,10 +14,9 @@ from flagperf.api import PRECISIONS, DeviceBackend
 from flagperf.kit import find_model
 from flagperf.plan.tuning import tuned_models
 from flagperf.plugins.installed import Plugins
-from flagperf.testing.folders import MachineFolder
+from flagperf.testing.machine_folder import MachineFolder
 from flagperf.testing.process import AdapterProcess, adapter_process, said_last
-from flagperf.testing.rig import Simulation
-from flagperf.testing.suite import Site, Suite, skip_without_torch
+from flagperf.testing.suite import Simulation, Site, Suite, skip_without_torch
 
 _HOOKS_TWICE = """
 import sys

@@ -7,7 +7,7 @@ import os
 from flagperf.testing.device_suite import DeviceSuite
 from flagperf.testing.launcher_suite import LauncherSuite
 from flagperf.testing.memory_suite import MemorySuite
-from flagperf.testing.rig import InstalledRig
+from flagperf.testing.suite import InstalledRig
 
 VENDOR = "FLAGPERF_CHECK_VENDOR"
 _RIG = InstalledRig(os.environ.get(VENDOR, ""))

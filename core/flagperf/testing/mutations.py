@@ -1,10 +1,6 @@
 """Outputs of a tool as nobody has seen them yet: what releases, locales, terminals and failing drivers make of one that
 is known. Whatever becomes of it, a parser gives right figures, or None or an error with a reason; never a wrong figure.
-
-    @pytest.mark.parametrize(("parse", "name"), KNOWN)
-    def test_no_form_gives_a_wrong_figure(parse, name):
-        check_forms(parse, transcript(name))
-"""
+OutputSuite holds every recorded output against all of them."""
 
 from __future__ import annotations
 
@@ -53,11 +49,29 @@ def check_quotes(parse: Parse, text: str, quoted: str) -> None:
         raise AssertionError(f"it was read as {readings}: {text!r}")
 
 
+def check_cut(parse: Parse, known: str, may_be_shorter: bool = True) -> None:
+    """At every character: what is left is refused, or gives no other figure and property than the whole, and of no
+    fewer cards unless `may_be_shorter`."""
+    whole = parse(known)
+    for length in range(len(known.rstrip("\n"))):
+        readings = check_figures(parse, known, known[:length])
+        assert may_be_shorter or not readings or len(readings) == len(whole), f"cut after {length} characters"
+        for reading in readings:
+            card = _same_card(reading, whole)
+            assert card is not None and reading.properties.items() <= card.properties.items(), known[:length]
+
+
 def _mutated(text: str, random: Random, but: Collection[str]) -> str:
     names = sorted(set(MUTATIONS) - set(but))
     for _ in range(random.randint(1, 2)):
         text = MUTATIONS[random.choice(names)](text, random)
     return text
+
+
+def changed(text: str, old: str, new: str, count: int = -1) -> str:
+    """Return a text with one thing changed, which must be in it."""
+    assert old in text, f"{old!r} is not in {text!r}"
+    return text.replace(old, new, count)
 
 
 def check_figures(parse: Parse, known: str, text: str) -> list[Reading]:
@@ -68,10 +82,11 @@ def check_figures(parse: Parse, known: str, text: str) -> list[Reading]:
     except UnknownLayout as error:
         assert str(error), text
         return []
+    whole = parse(known)
     for reading in readings:
-        whole = _same_card(reading, parse(known))
+        card = _same_card(reading, whole)
         for figure in FIGURES:
-            value, right = getattr(reading, figure), getattr(whole, figure, None)
+            value, right = getattr(reading, figure), getattr(card, figure, None)
             assert value in (None, right), f"{figure} of {reading.device_id} is {value}, not {right}, in {text!r}"
     return readings
 

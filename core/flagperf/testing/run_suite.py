@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import pytest
 
 from flagperf.kit import module_command
-from flagperf.testing.moving_memory import MovingMemory
+from flagperf.testing.memory_suite import MovingMemory
 from flagperf.testing.process import said_last
-from flagperf.testing.rig import Simulation
 from flagperf.testing.simulated_cards import torch_can_have_devices
-from flagperf.testing.suite import Suite, skip_without_torch
+from flagperf.testing.suite import Simulation, Suite, skip_without_torch
 from flagperf.units import memory_cell, one_decimal
 
 RUN_SECONDS = 300

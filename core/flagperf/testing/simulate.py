@@ -16,7 +16,7 @@ from pathlib import Path
 from flagperf.errors import BadInput, FlagPerfError
 from flagperf.files import is_file
 from flagperf.kit import module_command
-from flagperf.testing.rig import Rig
+from flagperf.testing.suite import Rig
 
 USAGE = "usage: python -m flagperf.testing.simulate FILE:RIG COMMAND..., as in tests/test_acme_conformance.py:AcmeRig"
 

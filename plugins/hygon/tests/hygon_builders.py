@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hygon_outputs import transcript
+
 from flagperf.api import Machine
 from flagperf.testing import (
     Answer,
@@ -17,15 +19,10 @@ from flagperf.testing import (
     write_tool,
 )
 
-TRANSCRIPTS = Path(__file__).parent / "transcripts"
 ADDRESSES = ("0000:1f:00.0", "0000:9e:00.0")
 TOTAL_MIB = 65520
 ENV_SCRIPT = "export DTK_HOME=/opt/dtk LD_LIBRARY_PATH=/opt/dtk/lib:${LD_LIBRARY_PATH}\necho DTK is loaded\n"
 CARDS = tuple(SimulatedCard(each, TOTAL_MIB << 20, pci_address=each) for each in ADDRESSES)
-
-
-def transcript(name: str) -> str:
-    return (TRANSCRIPTS / f"{name}.txt").read_text()
 
 
 def folder_with_cards(root: Path, pci_id: str = "6210") -> MachineFolder:
@@ -83,8 +80,8 @@ def as_text(said: Sequence[Answer]) -> list[Answer]:
     return found
 
 
-def table() -> Answer:
-    return Answer((), transcript("table_hcu_dec_enc"))
+TABLE = [Answer((), transcript("table_hcu_dec_enc"))]
+"""Of a release that has nothing else."""
 
 
 def lay_out(folder: Path, pci_id: str = "6210") -> Simulation:
@@ -97,8 +94,16 @@ def lay_out(folder: Path, pci_id: str = "6210") -> Simulation:
     return Simulation(machine.root, CARDS, memory, environ, torch_version={"hip": "6.3.26113"})
 
 
-def machine_with_tool(folder: Path, said: Sequence[Answer], tool: str = "hy-smi", **environ: str) -> Machine:
+def machine_with_tool(
+    folder: Path,
+    said: Sequence[Answer],
+    tool: str = "hy-smi",
+    pci_ids: Sequence[str] = ("6210", "6210"),
+    **environ: str,
+) -> Machine:
     machine = folder_with_cards(folder / "root")
+    for address, pci_id in zip(ADDRESSES, pci_ids, strict=True):
+        machine.pci(address, "1d94", pci_id, "0380")
     memory = folder / "memory"
     write_memory(memory, [1 << 30, 3 << 30])
     write_tool(folder / "bin", tool, said, memory)

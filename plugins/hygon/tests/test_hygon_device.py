@@ -1,292 +1,253 @@
+"""Which cards are here, what they are called, and the worker's side."""
+
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hygon_builders import (
     ADDRESSES,
+    TABLE,
     TOTAL_MIB,
     answers,
     as_text,
     folder_with_cards,
     machine_with_tool,
-    table,
     with_cpu_functions,
 )
 
-from flagperf.api import Device
+from flagperf.api import Device, Machine
 from flagperf.errors import BadInput, ToolFailed, Unsupported
 from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_hygon.device import HygonBackend
 
 BACKEND = HygonBackend()
+CARD, OF_AMD = (ADDRESSES[0], "1d94", "6210", "0380"), ("0000:03:00.0", "1002", "740f", "0380")
 
 
 # --- presence --------------------------------------------------------------------------------------------------------
 
-
-def test_a_card_on_the_bus_with_its_node_is_present(tmp_path: Path) -> None:
-    presence = BACKEND.presence(folder_with_cards(tmp_path).machine())
-    assert presence.state == "present"
-    assert presence.evidence == (
-        f"PCI {ADDRESSES[0]} 1d94:6210 class 0380",
-        f"PCI {ADDRESSES[1]} 1d94:6210 class 0380",
-        "/dev/kfd",
-        "/sys/module/hycu",
-    )
-
-
-def test_a_server_with_hygon_cpus_has_no_hygon_card(tmp_path: Path) -> None:
-    presence = BACKEND.presence(with_cpu_functions(MachineFolder(tmp_path)).machine())
-    assert presence.state == "absent" and "1d94" in presence.reason
-
-
-def test_hygon_cpus_beside_another_vendors_cards_are_no_hygon_card(tmp_path: Path) -> None:
-    folder = with_cpu_functions(MachineFolder(tmp_path)).pci("0000:07:00.0", "10de", "20b2", "0302")
-    assert BACKEND.presence(folder.node("/dev/nvidiactl").machine()).state == "absent"
-
-
-def test_a_known_device_id_counts_whatever_its_class(tmp_path: Path) -> None:
-    folder = MachineFolder(tmp_path).pci(ADDRESSES[0], "1d94", "631a", "0b40").node("/dev/kfd")
-    assert BACKEND.presence(folder.machine()).state == "present"
-
-
-def test_on_the_bus_without_its_node_is_partial(tmp_path: Path) -> None:
-    presence = BACKEND.presence(MachineFolder(tmp_path).pci(ADDRESSES[0], "1d94", "6210", "0380").machine())
-    assert presence.state == "partial" and "not here" in presence.reason
+PRESENCE: dict[str, tuple[Callable[[MachineFolder], object], str, Sequence[str]]] = {
+    "cards with node and module": (
+        lambda here: folder_with_cards(here.root), "present",
+        [*(f"PCI {address} 1d94:6210 class 0380" for address in ADDRESSES), "/dev/kfd", "/sys/module/hycu"],
+    ),
+    "a Hygon CPU alone": (with_cpu_functions, "absent", ["1d94"]),
+    "a Hygon CPU beside another vendor's cards": (
+        lambda here: with_cpu_functions(here).pci("0000:07:00.0", "10de", "20b2", "0302").node("/dev/nvidiactl"),
+        "absent", [],
+    ),
+    "a known id of another class": (
+        lambda here: here.pci(ADDRESSES[0], "1d94", "631a", "0b40").node("/dev/kfd"), "present", [],
+    ),
+    "a card without its node": (lambda here: here.pci(*CARD), "partial", ["not here"]),
+    "a node alone": (lambda here: here.node("/dev/kfd"), "partial", []),
+    "a node and its module": (lambda here: here.node("/dev/kfd").module("hydcu"), "present", []),
+    "a module that is not live": (lambda here: here.file("/sys/module/hycu/initstate", "going\n"), "absent", []),
+    "kfd beside an AMD card": (lambda here: here.pci(*OF_AMD).node("/dev/kfd"), "absent", []),
+    "kfd beside cards of both": (lambda here: here.pci(*OF_AMD).pci(*CARD).node("/dev/kfd"), "partial", []),
+    "kfd beside cards of both, and the module": (
+        lambda here: here.pci(*OF_AMD).pci(*CARD).node("/dev/kfd").module("hycu"), "present", [],
+    ),
+    "library and tool alone": (
+        lambda here: (here.file("/opt/hyhal/lib/librocm_smi64.so"), write_tool(here.root / "bin", "rocm-smi", [])),
+        "absent", ["/opt/hyhal/lib/librocm_smi64.so"],
+    ),
+}  # fmt: skip
 
 
-def test_a_node_without_a_card_on_the_bus_counts_with_the_module_only(tmp_path: Path) -> None:
-    node = MachineFolder(tmp_path).node("/dev/kfd")
-    assert BACKEND.presence(node.machine()).state == "partial"
-    assert BACKEND.presence(node.module("hydcu").machine()).state == "present"
-
-
-def test_a_module_that_is_not_live_is_no_evidence(tmp_path: Path) -> None:
-    folder = MachineFolder(tmp_path).file("/sys/module/hycu/initstate", "going\n")
-    assert BACKEND.presence(folder.machine()).state == "absent"
-
-
-def test_kfd_beside_an_amd_card_is_amds(tmp_path: Path) -> None:
-    folder = MachineFolder(tmp_path).pci("0000:03:00.0", "1002", "740f", "0380").node("/dev/kfd")
-    assert BACKEND.presence(folder.machine()).state == "absent"
-    with_card = folder.pci(ADDRESSES[0], "1d94", "6210", "0380")
-    assert BACKEND.presence(with_card.machine()).state == "partial"
-    assert BACKEND.presence(with_card.module("hycu").machine()).state == "present"
-
-
-def test_a_tool_alone_is_no_card(tmp_path: Path) -> None:
-    write_tool(tmp_path / "bin", "rocm-smi", answers())
-    folder = MachineFolder(tmp_path / "root").file("/opt/hyhal/lib/librocm_smi64.so")
+@pytest.mark.parametrize("case", PRESENCE)
+def test_presence_follows_from_the_evidence(case: str, tmp_path: Path) -> None:
+    lay_out, state, words = PRESENCE[case]
+    folder = MachineFolder(tmp_path)
+    lay_out(folder)
     presence = BACKEND.presence(folder.machine({"PATH": str(tmp_path / "bin")}))
-    assert presence.state == "absent" and "/opt/hyhal/lib/librocm_smi64.so" in presence.reason
+    assert presence.state == state
+    assert not [each for each in words if each not in f"{presence.reason} {presence.evidence}"], presence
 
 
 # --- identity --------------------------------------------------------------------------------------------------------
 
 
-def test_cards_have_model_address_and_capacity(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, answers()))
-    assert [device.id for device in devices] == list(ADDRESSES)
-    assert [device.physical_index for device in devices] == [0, 1]
-    assert {device.memory_bytes for device in devices} == {TOTAL_MIB << 20}
-    assert {(device.model, device.short_name) for device in devices} == {("K100_AI", "K100_AI")}
-    assert devices[0].properties == {"tool_index": "0", "tool_name": "K100_AI", "pci_id": "6210"}
-
-
-def test_the_pci_id_tells_the_model_where_the_tool_says_another_name(tmp_path: Path) -> None:
-    (first, _) = BACKEND.devices(machine_with_tool(tmp_path, answers(name="Z100SM")))
-    assert (first.model, first.properties["tool_name"]) == ("K100_AI", "Z100SM")
-
-
-def test_a_variant_does_not_borrow_the_peaks_of_the_card_whose_name_it_has(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(name="K100_AI"))
-    for address in ADDRESSES:
-        MachineFolder(machine.root).pci(address, "1d94", "6212", "0380")
-    (first, _) = BACKEND.devices(machine)
-    assert [peak for peak in BACKEND.peaks() if peak.model == first.model] == []
-
-
-def test_an_unknown_card_keeps_its_own_name_and_has_no_peaks(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(name="BW"))
-    for address in ADDRESSES:
-        MachineFolder(machine.root).pci(address, "1d94", "9999", "0380")
-    (first, _) = BACKEND.devices(machine)
-    assert first.model == "BW"
-    assert [peak for peak in BACKEND.peaks() if peak.model == first.model] == []
-
-
-def test_a_name_that_says_nothing_is_no_model(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(name="N/A"))
-    for address in ADDRESSES:
-        MachineFolder(machine.root).pci(address, "1d94", "9999", "0380")
-    assert {device.model for device in BACKEND.devices(machine)} == {"Hygon 9999"}
-
-
-def test_a_card_without_an_address_is_named(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(addresses=(ADDRESSES[0], "N/A")))
-    with pytest.raises(ToolFailed, match="card 1 has neither a UUID nor a PCI address"):
-        BACKEND.devices(machine)
-
-
-def test_cards_that_the_tool_numbers_from_1_are_torchs_from_0(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, answers(first=1)))
-    assert [(device.id, device.physical_index) for device in devices] == [(ADDRESSES[0], 0), (ADDRESSES[1], 1)]
-    assert [device.properties["tool_index"] for device in devices] == ["1", "2"]
-
-
-def test_cards_of_which_a_container_has_some_are_torchs_from_0(tmp_path: Path) -> None:
-    some = [
-        Answer(each.arguments, each.stdout.replace("card1", "card5").replace("card0", "card2")) for each in answers()
+def numbered(*numbers: int) -> list[Answer]:
+    """The tool's answers with other numbers of the cards."""
+    texts = [
+        each.stdout.replace("card1", f"card{numbers[1]}").replace('"card0"', f'"card{numbers[0]}"')
+        for each in answers()
     ]
-    devices = BACKEND.devices(machine_with_tool(tmp_path, some))
-    assert [(device.id, device.physical_index) for device in devices] == [(ADDRESSES[0], 0), (ADDRESSES[1], 1)]
+    return [Answer(each.arguments, text) for each, text in zip(answers(), texts, strict=True)]
 
 
-def test_older_releases_call_the_tool_rocm_smi(tmp_path: Path) -> None:
-    assert len(BACKEND.devices(machine_with_tool(tmp_path, answers(), tool="rocm-smi"))) == 2
+def in_its_folder(folder: Path) -> Machine:
+    machine_with_tool(folder, answers())
+    (folder / "root/opt/hyhal").mkdir(parents=True)
+    (folder / "bin").rename(folder / "root/opt/hyhal/bin")
+    return MachineFolder(folder / "root").machine()
 
 
-def test_the_tool_is_found_in_its_own_folder(tmp_path: Path) -> None:
-    folder = folder_with_cards(tmp_path)
-    memory = tmp_path / "memory"
-    memory.write_text("0\n0\n")
-    write_tool(tmp_path / "opt/hyhal/bin", "hy-smi", answers(), memory)
-    assert len(BACKEND.devices(folder.machine())) == 2
+def with_nodes(machine: Machine, *indices: int) -> Machine:
+    """Of cards whose render node is here."""
+    for index in indices:
+        drm = f"/sys/bus/pci/devices/{ADDRESSES[index]}/drm/renderD{128 + index}/dev"
+        MachineFolder(machine.root).file(drm, f"226:{128 + index}\n").node(f"/dev/dri/renderD{128 + index}")
+    return machine
 
 
-def test_a_metric_that_fails_does_not_remove_the_cards(tmp_path: Path) -> None:
-    only_bus = [each for each in answers() if each.arguments[0] == "--showbus"]
-    devices = BACKEND.devices(machine_with_tool(tmp_path, only_bus))
-    assert [device.memory_bytes for device in devices] == [None, None]
-    assert "PARSE ERROR" in devices[0].properties["memory_missing"]
-    assert devices[0].model == "K100_AI"
+ONE = answers(addresses=ADDRESSES[:1])
+ONE_ROW = [Answer((), "".join(line for line in TABLE[0].stdout.splitlines(keepends=True) if not line.startswith("1 ")))]
+BOTH = list(ADDRESSES)
+LOST_BY_NUMBER = f"hy-smi lists 1 of the 2 cards on the bus whose nodes are here ({', '.join(ADDRESSES)})"
+DEVICES: dict[str, tuple[Callable[[Path], Machine], dict[str, list[object]]]] = {
+    "all that is known": (lambda path: machine_with_tool(path, answers()), {
+        "id": BOTH, "physical_index": [0, 1], "memory_bytes": [TOTAL_MIB << 20] * 2, "model": ["K100_AI"] * 2,
+        "short_name": ["K100_AI"] * 2, "tool_index": ["0", "1"], "tool_name": ["K100_AI"] * 2, "pci_id": ["6210"] * 2,
+    }),
+    "the PCI id goes before the tool's name": (lambda path: machine_with_tool(path, answers(name="Z100SM")), {
+        "model": ["K100_AI"] * 2, "tool_name": ["Z100SM"] * 2,
+    }),
+    "an unknown card has its own name": (
+        lambda path: machine_with_tool(path, answers(name="BW"), pci_ids=("9999", "9999")), {"model": ["BW"] * 2},
+    ),
+    "a name that says nothing": (
+        lambda path: machine_with_tool(path, answers(name="N/A"), pci_ids=("9999", "9999")),
+        {"model": ["Hygon 9999"] * 2},
+    ),
+    "numbers from 1": (lambda path: machine_with_tool(path, answers(first=1)), {
+        "id": BOTH, "physical_index": [0, 1], "tool_index": ["1", "2"],
+    }),
+    "a container's numbers": (lambda path: machine_with_tool(path, numbered(2, 5)), {
+        "id": BOTH, "physical_index": [0, 1],
+    }),
+    "the tool's older name": (lambda path: machine_with_tool(path, answers(), tool="rocm-smi"), {"id": BOTH}),
+    "the tool in a folder of its own": (in_its_folder, {"id": BOTH}),
+    "metrics that fail": (lambda path: machine_with_tool(path, answers()[:1]), {
+        "memory_bytes": [None, None], "model": ["K100_AI"] * 2,
+    }),
+    "a release without JSON": (lambda path: machine_with_tool(path, as_text(answers())), {
+        "id": BOTH, "memory_bytes": [TOTAL_MIB << 20] * 2, "tool_name": ["K100_AI"] * 2,
+    }),
+    "a release with the table alone": (lambda path: machine_with_tool(path, TABLE), {
+        "id": ["hy-smi-0", "hy-smi-1"], "physical_index": [0, 1], "pci_address": ["", ""], "model": ["K100_AI"] * 2,
+        "memory_bytes": [None, None], "memory_missing": ["the table gives memory in whole percents only"] * 2,
+    }),
+    "a table beside two models": (lambda path: machine_with_tool(path, TABLE, pci_ids=("6210", "62b7")), {
+        "model": ["Hygon card"] * 2,
+    }),
+    "slices": (lambda path: machine_with_tool(path, answers(), VHCU_VISIBLE_DEVICES="0,1"), {
+        "slice": ["vHCU 0,1"] * 2, "memory_bytes": [None, None],
+    }),
+    "a slice by its name": (lambda path: machine_with_tool(path, answers(name="K100_AI-vHCU")), {
+        "slice": ["K100_AI-vHCU"] * 2,
+    }),
+    "two variables that say the same": (
+        lambda path: machine_with_tool(path, answers(), CUDA_VISIBLE_DEVICES="1", HIP_VISIBLE_DEVICES="1"),
+        {"id": [ADDRESSES[1]]},
+    ),
+    "a card without its node is not lost": (lambda path: with_nodes(machine_with_tool(path, ONE), 0), {
+        "id": [ADDRESSES[0]], "problem": [""],
+    }),
+    "a lost card": (lambda path: with_nodes(machine_with_tool(path, ONE), 0, 1), {
+        "id": BOTH, "model": ["K100_AI"] * 2, "problem": ["", "hy-smi does not list it"],
+    }),
+    "one node, one row of the table": (lambda path: with_nodes(machine_with_tool(path, ONE_ROW), 1), {
+        "id": ["hy-smi-0"], "problem": [""],
+    }),
+    "a lost card of the table": (lambda path: with_nodes(machine_with_tool(path, ONE_ROW), 0, 1), {
+        "id": ["hy-smi-0", "unlisted-1"], "model": ["K100_AI", "Hygon card"], "physical_index": [0, -1],
+        "problem": ["", LOST_BY_NUMBER],
+    }),
+    "no lost card of the table": (lambda path: with_nodes(machine_with_tool(path, TABLE), 0, 1), {
+        "problem": ["", ""],
+    }),
+}  # fmt: skip
 
 
-def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(addresses=ADDRESSES[:1]))
-    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
-    folder = MachineFolder(machine.root).file(f"/sys/bus/pci/devices/{ADDRESSES[1]}/drm/renderD129/dev", "226:129\n")
-    assert [device.id for device in BACKEND.devices(machine)] == [ADDRESSES[0]]
-    folder.node("/dev/dri/renderD129")
-    whole, lost = BACKEND.devices(machine)
-    assert (whole.problem, lost.id, lost.model) == ("", ADDRESSES[1], "K100_AI")
-    assert "hy-smi does not list it" in lost.problem
+@pytest.mark.parametrize("case", DEVICES)
+def test_devices_are_what_tool_and_bus_say(case: str, tmp_path: Path) -> None:
+    lay_out, expected = DEVICES[case]
+    devices = BACKEND.devices(lay_out(tmp_path))
+    assert {name: [told(device, name) for device in devices] for name in expected} == expected
 
 
-def test_a_release_without_json_is_read_as_text(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, as_text(answers())))
-    assert devices == BACKEND.devices(machine_with_tool(tmp_path, answers()))
+def told(device: Device, name: str) -> object:
+    """An attribute or a property; the part of a problem that says what is wrong."""
+    if name == "problem" and device.problem:
+        return next((words for words in ("hy-smi does not list it", LOST_BY_NUMBER) if words in device.problem), device)
+    return getattr(device, name, device.properties.get(name))
 
 
-def test_a_release_of_which_only_the_table_is_known_gives_cards_by_its_numbers(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, [table()]))
-    assert [(device.id, device.physical_index, device.pci_address) for device in devices] == [
-        ("hy-smi-0", 0, ""),
-        ("hy-smi-1", 1, ""),
-    ]
-    assert {(device.model, device.memory_bytes) for device in devices} == {("K100_AI", None)}
-    assert "whole percents" in devices[0].properties["memory_missing"]
+CHOSEN = "choose cards by HIP_VISIBLE_DEVICES alone"
+ERRORS: dict[str, tuple[Callable[[Path], Machine], type[Exception], str]] = {
+    "no tool": (lambda path: folder_with_cards(path).machine(), ToolFailed, "neither on PATH nor in /opt/hyhal/bin"),
+    "a tool that fails": (
+        lambda path: machine_with_tool(path, [Answer(("*",), "", "Segmentation fault", returncode=139)]),
+        ToolFailed, "ended with 139: Segmentation fault",
+    ),
+    "a card without an address": (
+        lambda path: machine_with_tool(path, answers(addresses=(ADDRESSES[0], "N/A"))),
+        ToolFailed, "card 1 has neither a UUID nor a PCI address",
+    ),
+    "AMD's tool of that name": (
+        lambda path: beside_amd(machine_with_tool(path, answers(addresses=(ADDRESSES[0], OF_AMD[0])), "rocm-smi")),
+        ToolFailed, r"rocm-smi lists 0000:03:00\.0, which is AMD's",
+    ),
+    "CUDA's variable alone": (
+        lambda path: machine_with_tool(path, answers(), CUDA_VISIBLE_DEVICES="0"), BadInput, CHOSEN,
+    ),
+    "CUDA's variable and another HIP's": (
+        lambda path: machine_with_tool(path, answers(), CUDA_VISIBLE_DEVICES="0", HIP_VISIBLE_DEVICES="1"),
+        BadInput, f"CUDA_VISIBLE_DEVICES='0'.*{CHOSEN}",
+    ),
+    "ROCR's variable": (
+        lambda path: machine_with_tool(path, answers(), ROCR_VISIBLE_DEVICES="1", HIP_VISIBLE_DEVICES="1"),
+        BadInput, CHOSEN,
+    ),
+}  # fmt: skip
 
 
-def test_a_card_that_the_table_leaves_out_is_counted_by_the_nodes_of_the_bus(tmp_path: Path) -> None:
-    one = "".join(line for line in table().stdout.splitlines(keepends=True) if not line.startswith("1 "))
-    machine = machine_with_tool(tmp_path, [Answer((), one)])
-    folder = MachineFolder(machine.root)
-    for number, address in enumerate(ADDRESSES, 128):
-        assert [device.problem for device in BACKEND.devices(machine)] == [""]
-        folder.file(f"/sys/bus/pci/devices/{address}/drm/renderD{number}/dev", f"226:{number}\n")
-        folder.node(f"/dev/dri/renderD{number}")
-    whole, lost = BACKEND.devices(machine)
-    assert (whole.id, whole.problem) == ("hy-smi-0", "")
-    assert (lost.id, lost.model, lost.physical_index) == ("unlisted-1", "Hygon card", -1)
-    assert f"hy-smi lists 1 of the 2 cards on the bus whose nodes are here ({', '.join(ADDRESSES)})" in lost.problem
-    write_tool(tmp_path / "bin", "hy-smi", [table()])
-    assert [device.problem for device in BACKEND.devices(machine)] == ["", ""]
+def beside_amd(machine: Machine) -> Machine:
+    MachineFolder(machine.root).pci(*OF_AMD)
+    return machine
 
 
-def test_models_are_not_told_by_the_bus_where_it_has_two(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, [table()])
-    MachineFolder(machine.root).pci(ADDRESSES[1], "1d94", "62b7", "0380")
-    assert {device.model for device in BACKEND.devices(machine)} == {"Hygon card"}
-
-
-def test_amds_tool_of_the_same_name_is_refused_by_the_bus(tmp_path: Path) -> None:
-    machine = machine_with_tool(tmp_path, answers(addresses=(ADDRESSES[0], "0000:03:00.0")), tool="rocm-smi")
-    MachineFolder(machine.root).pci("0000:03:00.0", "1002", "740f", "0380")
-    with pytest.raises(ToolFailed, match=r"rocm-smi lists 0000:03:00\.0, which is AMD's"):
-        BACKEND.devices(machine)
-
-
-def test_without_an_answer_of_the_tool_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="hy-smi is neither on PATH nor in /opt/hyhal/bin"):
-        BACKEND.devices(folder_with_cards(tmp_path / "no tool").machine())
-    broken = [Answer(("*",), "", "Segmentation fault", returncode=139)]
-    with pytest.raises(ToolFailed, match="ended with 139: Segmentation fault"):
-        BACKEND.devices(machine_with_tool(tmp_path / "broken", broken))
-
-
-def test_a_slice_is_said_to_be_one_and_has_no_borrowed_capacity(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, answers(), VHCU_VISIBLE_DEVICES="0,1"))
-    assert {(device.slice, device.memory_bytes) for device in devices} == {("vHCU 0,1", None)}
-
-
-def test_hip_visible_devices_narrows_and_reorders(tmp_path: Path) -> None:
-    devices = BACKEND.devices(machine_with_tool(tmp_path, answers(), HIP_VISIBLE_DEVICES="1,0"))
-    assert [device.id for device in devices] == [ADDRESSES[1], ADDRESSES[0]]
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"CUDA_VISIBLE_DEVICES": "0"},
-        {"CUDA_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "1"},
-        {"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"},
-    ],
-)
-def test_other_visibility_variables_are_refused_with_the_way_on(tmp_path: Path, environ: dict[str, str]) -> None:
-    name = next(iter(environ))
-    with pytest.raises(BadInput, match=f"{name}=.*choose cards by HIP_VISIBLE_DEVICES alone"):
-        BACKEND.devices(machine_with_tool(tmp_path, answers(), **environ))
-
-
-def test_a_variable_that_says_the_same_is_no_problem(tmp_path: Path) -> None:
-    same = {"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}
-    assert [each.id for each in BACKEND.devices(machine_with_tool(tmp_path, answers(), **same))] == [ADDRESSES[1]]
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_cannot_be_told_is_one_clear_error(case: str, tmp_path: Path) -> None:
+    lay_out, error, words = ERRORS[case]
+    with pytest.raises(error, match=words):
+        BACKEND.devices(lay_out(tmp_path))
 
 
 def test_driver_and_dtk_are_separate_versions(tmp_path: Path) -> None:
-    assert BACKEND.versions(folder_with_cards(tmp_path).machine()) == {"driver": "6.3.32-V1.6.0", "dtk": "26.04-rc4"}
-
-
-def test_the_tool_says_the_driver_where_sysfs_does_not(tmp_path: Path) -> None:
-    said = [Answer(("--showdriverversion",), "====\nDriver Version: 6.2.26\n====\n")]
-    write_tool(tmp_path / "bin", "hy-smi", said)
-    machine = MachineFolder(tmp_path / "root").machine({"PATH": str(tmp_path / "bin")})
-    assert BACKEND.versions(machine) == {"driver": "6.2.26"}
-    assert BACKEND.versions(MachineFolder(tmp_path / "nothing").machine()) == {}
-
-
-# --- models ----------------------------------------------------------------------------------------------------------
+    assert BACKEND.versions(folder_with_cards(tmp_path / "sysfs").machine()) == {
+        "driver": "6.3.32-V1.6.0", "dtk": "26.04-rc4",
+    }  # fmt: skip
+    write_tool(tmp_path / "bin", "hy-smi", [Answer(("--showdriverversion",), "====\nDriver Version: 6.2.26\n====\n")])
+    bare = MachineFolder(tmp_path / "root")
+    assert BACKEND.versions(bare.machine({"PATH": str(tmp_path / "bin")})) == {"driver": "6.2.26"}
+    assert BACKEND.versions(bare.machine()) == {}
 
 
 @pytest.mark.parametrize(
-    ("names", "pci_id", "model"),
+    ("name", "pci_id", "model"),
     [
-        (["K100_AI"], "6210", "K100_AI"),
-        (["Z100SM"], "6210", "K100_AI"),
-        (["K100"], "", "K100"),
-        (["K100_AI"], "62b7", "K100"),
-        (["BW"], "631a", "BW1000_H"),
-        (["BW"], "", None),
-        (["K100_AI2"], "", None),
+        ("K100_AI", "6210", "K100_AI"),
+        ("Z100SM", "6210", "K100_AI"),
+        ("K100", "", "K100"),
+        ("K100_AI", "62b7", "K100"),
+        ("K100_AI", "6212", "K100_AI-6212"),
+        ("BW", "631a", "BW1000_H"),
+        ("BW", "", None),
+        ("K100_AI2", "", None),
     ],
 )
-def test_the_pci_id_goes_before_the_name(names: list[str], pci_id: str, model: str | None) -> None:
-    found = find_model(BACKEND.models(), names, pci_id)
+def test_the_pci_id_goes_before_the_name(name: str, pci_id: str, model: str | None) -> None:
+    """A variant has an id of its own, and does not borrow the peaks of the card whose name it has."""
+    found = find_model(BACKEND.models(), [name], pci_id)
     assert (found.name if found else None) == model
 
 
@@ -298,26 +259,12 @@ def test_no_two_models_share_a_pci_id() -> None:
 # --- worker ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_torch_that_is_not_the_dtk_build_is_named() -> None:
+def test_a_torch_that_is_not_the_dtk_build_ends_as_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(hip="6.3.26113"))) == ""
-    assert "torch.version.hip" in BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(cuda="12.4", hip=None)))
-
-
-def test_activating_with_another_torch_ends_as_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = SimpleNamespace(__version__="2.9.0", version=SimpleNamespace(hip=None))
-    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
-    with pytest.raises(Unsupported, match="cannot use hygon cards"):
+    torch: Any = SimpleNamespace(__version__="2.9.0", version=SimpleNamespace(hip=None))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(Unsupported, match=r"cannot use hygon cards: torch\.version\.hip"):
         HygonBackend().activate(0, 1, [Device("a", "K100", "K100", 0)])
-
-
-@pytest.mark.run
-def test_a_torch_before_2_has_no_switches_of_attention_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Z100L")
-    for kind in ("flash", "mem_efficient", "math"):
-        monkeypatch.delattr(torch.backends.cuda, f"{kind}_sdp_enabled")
-    assert not [name for name in HygonBackend().framework_state() if name.startswith("sdpa.")]
 
 
 @pytest.mark.run
@@ -325,10 +272,10 @@ def test_the_record_says_which_ways_attention_can_take(monkeypatch: pytest.Monke
     import torch
 
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "K100_AI")
-    torch.backends.cuda.enable_flash_sdp(False)
-    try:
-        state = HygonBackend().framework_state()
-    finally:
-        torch.backends.cuda.enable_flash_sdp(True)
+    monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: False)
+    state = HygonBackend().framework_state()
     assert (state["device_name"], state["version.hip"]) == ("K100_AI", None)
     assert (state["sdpa.flash"], state["sdpa.math"], state["flash_attn_2_cuda"]) == (False, True, "not found")
+    for kind in ("flash", "mem_efficient", "math"):
+        monkeypatch.delattr(torch.backends.cuda, f"{kind}_sdp_enabled")  # as before torch 2.0
+    assert not [name for name in HygonBackend().framework_state() if name.startswith("sdpa.")]

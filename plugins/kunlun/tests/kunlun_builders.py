@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from kunlun_outputs import ADDRESSES, UUIDS, transcript
+
 from flagperf.api import Machine
 from flagperf.testing import (
     Answer,
@@ -17,16 +19,9 @@ from flagperf.testing import (
     write_tool,
 )
 
-TRANSCRIPTS = Path(__file__).parent / "transcripts"
-ADDRESSES = ("0000:1a:00.0", "0000:b4:00.0")
-UUIDS = tuple(f"GPU-0a0a0a0a-1111-5222-8333-00000000a00{number}" for number in (1, 2))
 TOTAL_MIB = 98304
 CARDS = tuple(SimulatedCard(uuid, TOTAL_MIB << 20) for uuid in UUIDS)
 """As torch tells them: by nothing."""
-
-
-def transcript(name: str) -> str:
-    return (TRANSCRIPTS / f"{name}.txt").read_text()
 
 
 def folder_with_cards(root: Path) -> MachineFolder:
@@ -62,14 +57,6 @@ def lay_out(folder: Path) -> Simulation:
     path = os.pathsep.join(filter(None, [str(modules), os.environ.get("PYTHONPATH")]))
     environ = simulated_environ(machine.root, folder / "bin", PYTHONPATH=path)
     return Simulation(machine.root, CARDS, memory, environ, torch_version={"cuda": "12.9"})
-
-
-def lay_out_r300(folder: Path) -> Simulation:
-    """Two R300 with an older release, which has neither -q nor a UUID."""
-    simulation = lay_out(folder)
-    lines = transcript("machine_p800").replace('"P800 OAM"', "R300").replace("98304", "32768").replace("77120", "28001")
-    write_tool(folder / "bin", "xpu-smi", [Answer(("-m",), lines), Answer((), transcript("table_xre4_14_columns"))])
-    return simulation
 
 
 def machine_with_tool(folder: Path, said: Sequence[Answer], tool: str = "xpu-smi", **environ: str) -> Machine:

@@ -1,32 +1,29 @@
+"""flagperf's suites on simulated Kunlunxin cards, and the tables of xpu-smi's outputs."""
+
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
+import kunlun_outputs
 import pytest
-from kunlun_builders import lay_out, transcript
-from kunlun_readings import READ
+from kunlun_builders import lay_out
 
 from flagperf.testing import (
     Answer,
     DeviceSuite,
     LauncherSuite,
     MemorySuite,
-    Recorded,
+    OutputSuite,
     Rig,
     RunSuite,
     Simulation,
     write_tool,
 )
 
-pytestmark = pytest.mark.run
-
 
 class KunlunRig(Rig):
     vendor = "kunlun"
-    recorded: ClassVar[tuple[Recorded, ...]] = tuple(
-        Recorded(parse, transcript(name), tuple(said)) for name, parse, said in READ
-    )
+    recorded = kunlun_outputs.RECORDED
 
     def lay_out(self, folder: Path) -> Simulation:
         return lay_out(folder)
@@ -35,17 +32,28 @@ class KunlunRig(Rig):
         write_tool(simulation.root.parent / "bin", "xpu-smi", [Answer(("*",), "", "driver lost", returncode=1)])
 
 
+class TestOutputs(OutputSuite):
+    rig = KunlunRig()
+    variants = kunlun_outputs.VARIANTS
+    refused = kunlun_outputs.REFUSED
+    captures = kunlun_outputs.CAPTURES
+
+
+@pytest.mark.run
 class TestDevice(DeviceSuite):
     rig = KunlunRig()
 
 
+@pytest.mark.run
 class TestMemory(MemorySuite):
     rig = KunlunRig()
 
 
+@pytest.mark.run
 class TestLauncher(LauncherSuite):
     rig = KunlunRig()
 
 
+@pytest.mark.run
 class TestRun(RunSuite):
     rig = KunlunRig()

@@ -19,7 +19,7 @@ from flagperf.errors import Unsupported
 from flagperf.testing.torch_device.options import read_options
 
 if TYPE_CHECKING:
-    from flagperf.testing.rig import SimulatedCard
+    from flagperf.testing.suite import SimulatedCard
     from flagperf.testing.torch_device.memory import Report
 
 ENTRY_POINT = "_setup_privateuseone_for_python_backend"
