@@ -46,7 +46,7 @@ ENCODER = {"layers": 2, "width": 8, "heads": 2, "ffn": 16, "vocabulary": 64, "se
 def write_distilbert(folder: Path, values: Values) -> None:
     from weight_files import write_safetensors
 
-    from flagperf_cases.distilbert.checkpoint import encoder_shapes
+    from flagperf_cases.distilbert.data import encoder_shapes
 
     (folder / "SST-2").mkdir()
     for name in ("train.tsv", "dev.tsv"):
@@ -61,8 +61,8 @@ def write_distilbert(folder: Path, values: Values) -> None:
 
 
 def load_distilbert(folder: Path, values: Values) -> None:
+    from flagperf_cases.distilbert.case import build_model
     from flagperf_cases.distilbert.data import load_data
-    from flagperf_cases.distilbert.model import build_model
 
     load_data(settings(values), folder)
     build_model(settings(values).model, folder)
