@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 from flagperf.worker import Context
-from flagperf_cases.checkpoint_files import check_shapes, find_weights, read_tensors
+from flagperf_cases.checkpoint_files import check_shapes, find_weights, read_tensors, shapes_of
 from flagperf_cases.distilbert.data import (
     CHECKPOINT,
     FIT_CHECKPOINT,
@@ -23,8 +23,7 @@ from flagperf_cases.distilbert.data import (
     encoder_part,
     load_data,
 )
-from flagperf_cases.evaluation_mode import evaluation_mode
-from flagperf_cases.model_facts import describe_transformer
+from flagperf_cases.models import describe_transformer, evaluation_mode
 from flagperf_cases.sampler import Batch, MicroBatch, TrainingSampler, evaluation_rows, step_counts, step_loader
 
 if TYPE_CHECKING:
@@ -193,9 +192,5 @@ def load_checkpoint(model: Any, folder: Path) -> None:
     if POSITIONS in found:
         found[POSITIONS] = found[POSITIONS][: model.config.max_position_embeddings]
     wanted = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("distilbert.")}
-    check_shapes(files[0], _shapes(found), _shapes(wanted), FIT_CHECKPOINT)
+    check_shapes(files[0], shapes_of(found), shapes_of(wanted), FIT_CHECKPOINT)
     model.load_state_dict(found, strict=False)
-
-
-def _shapes(state: dict[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}

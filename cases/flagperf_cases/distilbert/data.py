@@ -1,4 +1,4 @@
-"""What DistilBERT reads: GLUE's SST-2 or synthetic sentences, and the published checkpoint; with every check of it.
+"""Read and check what DistilBERT is trained on: GLUE's SST-2 or synthetic sentences, and the published checkpoint.
 
 In this order: check_files, the sentences of a run, SST-2, synthetic ones, the checkpoint. Importable without torch.
 """
@@ -17,15 +17,23 @@ from flagperf.api import DataFile
 from flagperf.errors import BadInput
 from flagperf_cases.checkpoint_files import (
     Shape,
+    can_look_into,
     check_config_value,
     check_shapes,
     find_weights,
     layer_number,
     read_shapes,
 )
-from flagperf_cases.data_files import data_folder, describe_file, read_json_object, read_lines, shown
+from flagperf_cases.data_files import (
+    check_divisible,
+    check_synthetic_rows,
+    data_folder,
+    describe_file,
+    read_json_object,
+    read_lines,
+    shown,
+)
 from flagperf_cases.tokenizer_files import PADDING, read_words
-from flagperf_cases.value_checks import check_divisible, check_synthetic_rows
 
 
 def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
@@ -192,11 +200,12 @@ def check_checkpoint(folder: Path, model: Mapping[str, Any]) -> list[Path]:
     """Return the files that the weights are read from, checked against `model`, the model.* values of this run."""
     check_config(folder / "config.json", model)
     weights = find_weights(folder, GET_CHECKPOINT)
-    found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
-    if found.get(POSITIONS):
-        rows, *rest = found[POSITIONS]
-        found[POSITIONS] = (min(rows, model["sequence"]), *rest)
-    check_shapes(weights[0], found, encoder_shapes(model), FIT_CHECKPOINT)
+    if can_look_into(weights):
+        found = encoder_part(read_shapes(weights, GET_CHECKPOINT), model["layers"])
+        if found.get(POSITIONS):
+            rows, *rest = found[POSITIONS]
+            found[POSITIONS] = (min(rows, model["sequence"]), *rest)
+        check_shapes(weights[0], found, encoder_shapes(model), FIT_CHECKPOINT)
     return [folder / "config.json", *weights]
 
 
