@@ -19,9 +19,9 @@ from flagperf.builtin.cpu import CpuBackend
 from flagperf.units import SECOND_NS
 from flagperf.worker import Timed
 from flagperf.worker.timer import Rules, Series, Timer
-from flagperf_cases.gemm.products import make_product
-from flagperf_cases.gemm.shapes import Shape
-from flagperf_cases.memory_bandwidth.patterns import PATTERNS
+from flagperf_cases.gemm.case import make_product
+from flagperf_cases.gemm.data import Shape
+from flagperf_cases.memory_bandwidth.case import PATTERNS
 
 NUM_PAIRS = 60
 GEMM_LIMIT, COPY_LIMIT, SAMPLE_LIMIT = 0.95, 0.9, 0.02

@@ -20,7 +20,7 @@ from bench.workload import make_context
 from flagperf.robust import median
 from flagperf.worker import Context
 from flagperf_cases.collectives.case import make_groups, prepare
-from flagperf_cases.collectives.preflight import Message
+from flagperf_cases.collectives.data import Message
 
 NUM_RANKS, NUM_PAIRS, CALLS = 2, 40, 40
 SIZE = 4 << 20

@@ -23,9 +23,8 @@ from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
-from flagperf_cases.decoder.layout import Layout
+from flagperf_cases.decoder.layout import Layout, shape_of
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import shape_of
 from flagperf_cases.llama2_70b import case
 from flagperf_cases.llama2_70b.data import load_data
 

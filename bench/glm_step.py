@@ -18,8 +18,8 @@ from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, read_manifest, resolve
 from flagperf.worker import Context
 from flagperf_cases.glm import case
-from flagperf_cases.glm.data import load_data, training_loader
-from flagperf_cases.glm.model import Glm
+from flagperf_cases.glm.case import Glm, training_loader
+from flagperf_cases.glm.data import load_data
 from flagperf_cases.loss_scaling import make_updater
 
 NUM_PAIRS, STEPS_PER_TURN = 40, 1

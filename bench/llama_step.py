@@ -16,8 +16,8 @@ from flagperf.metrics.registry import vocabulary
 from flagperf.spec import Layer, nest, read_manifest, resolve
 from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune import case
-from flagperf_cases.llama2_7b_finetune.data import load_data, training_loader
-from flagperf_cases.llama2_7b_finetune.model import build_model, trainable
+from flagperf_cases.llama2_7b_finetune.case import build_model, trainable, training_loader
+from flagperf_cases.llama2_7b_finetune.data import load_data
 from flagperf_cases.sampler import TrainingSampler
 
 NUM_PAIRS, STEPS_PER_TURN = 40, 2

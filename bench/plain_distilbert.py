@@ -14,8 +14,8 @@ import torch
 from accelerate import Accelerator
 from torch.nn.functional import cross_entropy
 
-from flagperf_cases.distilbert.data import Sentences, load_data, padded_batch
-from flagperf_cases.distilbert.model import build_model
+from flagperf_cases.distilbert.case import build_model, padded_batch
+from flagperf_cases.distilbert.data import Sentences, load_data
 
 
 def main(values: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The cases of this repository: every folder with a case.toml. Written as an outside plugin would be."""
+"""Offer the cases of this repository: every folder with a case.toml. Written as an outside plugin would be."""
 
 from __future__ import annotations
 

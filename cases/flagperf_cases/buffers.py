@@ -1,5 +1,5 @@
-"""Buffers of cases that time how fast bytes move: which of them fit, in which cache they are, and how a call is given
-other bytes than the one before it."""
+"""Make buffers for cases that time how fast bytes move: which of them fit, in which cache they are, and how a call is
+given other bytes than the one before it; and count the turns that a device takes part in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIECE = 1 << 24
 
 
 def cache_label(ctx: Context, num_bytes: int) -> str:
-    """Whether buffers of this size in all can be in the device's cache when a call begins."""
+    """Say whether buffers of this size in all can be in the device's cache when a call begins."""
     cache_bytes = ctx.cache_bytes()
     if cache_bytes is None:
         return "unknown"
@@ -37,7 +37,7 @@ def cache_label(ctx: Context, num_bytes: int) -> str:
 
 
 def host_memory_problem(ctx: Context, num_bytes: int) -> str:
-    """Why a rank must not take so much of a memory that it shares with the host, or "". There no allocation fails:
+    """Say why a rank must not take so much of a memory that it shares with the host, or "". There no allocation fails:
     the kernel ends a process instead."""
     total = ctx.memory_bytes()
     if ctx.has_own_memory() or total is None or 2 * num_bytes * ctx.world_size <= total:
@@ -47,13 +47,13 @@ def host_memory_problem(ctx: Context, num_bytes: int) -> str:
 
 
 def in_turns(inputs: Sequence[Input]) -> Iterator[Input]:
-    """One for each call: the first once, then the others again and again. The output of the first call is so never
-    right for a later one, and one that any call has left behind is wrong for the next ones."""
+    """Yield one for each call: the first once, then the others again and again. The output of the first call is so
+    never right for a later one, and one that any call has left behind is wrong for the next ones."""
     return itertools.chain(inputs[:1], itertools.cycle(inputs[1:]))
 
 
 def all_windows(buffer: torch.Tensor, length: int) -> list[torch.Tensor]:
-    """Views of one buffer of `length + WINDOW_EXTRA` elements, which need hardly more memory than one input."""
+    """Return views of one buffer of `length + WINDOW_EXTRA` elements, which need hardly more memory than one input."""
     return [buffer[start : start + length] for start in WINDOW_STARTS]
 
 
@@ -64,3 +64,8 @@ def windows(buffer: torch.Tensor, length: int) -> Iterator[torch.Tensor]:
 def are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     pairs = zip(one.split(PIECE), other.split(PIECE), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
+
+
+def num_turns(ctx: Context) -> int:
+    """Count the turns of `Context.turns`: alone, and with all others where there are others."""
+    return 1 if ctx.world_size == 1 else 2

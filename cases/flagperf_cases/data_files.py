@@ -1,6 +1,7 @@
-"""Reads and checks a case's files before a run. Every error names the file, the line and what to do.
+"""Read the files of --data-dir, and check values, for `check_files` of all cases.
 
-`check_files` of a case runs in the agent, so nothing here imports torch. `advice` says how to get the right files.
+`check_files` of a case runs in the agent, so nothing here imports torch. Every error names the file, the line and what
+to do; `advice` says how to get the right files.
 
 Files of --data-dir come from anywhere. Only regular files are read, and none without a limit: a pipe would hang the
 command, a link to a device or a sparse file would fill the memory. Links to regular files are followed, because the
@@ -14,6 +15,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ MAX_JSON_BYTES = 32 << 20
 
 
 def data_folder(data_dir: Path | None, contents: str) -> Path:
-    """--data-dir, if it was given and exists. `contents` is what the case reads from it."""
+    """Return --data-dir, if it was given and exists. `contents` is what the case reads from it."""
     if data_dir is None or not os.path.isdir(data_dir):  # noqa: PTH112  Path.is_dir raises for too long a name
         found = "no --data-dir was given" if data_dir is None else f"{data_dir} is not a folder"
         raise BadInput(f"{contents} are read from --data-dir, and {found}; the case's README says how to get them")
@@ -39,12 +41,12 @@ def data_folder(data_dir: Path | None, contents: str) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether the folder has an entry of this name, of any kind. What it is, `require_file` says."""
+    """Return True if the folder has an entry of this name, of any kind. What it is, `require_file` says."""
     return os.path.lexists(path)
 
 
 def require_file(path: Path, advice: str) -> Path:
-    """The same path, if it is a regular file that can be opened."""
+    """Return the same path, if it is a regular file that can be opened."""
     try:
         str(path).encode()  # the name is recorded with the run
         mode = path.stat().st_mode
@@ -57,7 +59,7 @@ def require_file(path: Path, advice: str) -> Path:
 
 
 def read_bytes(path: Path, advice: str, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """Raises BadInput for a file of more than `max_bytes`."""
+    """Raise BadInput for a file of more than `max_bytes`."""
     try:
         with require_file(path, advice).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -69,7 +71,7 @@ def read_bytes(path: Path, advice: str, max_bytes: int = MAX_TEXT_BYTES) -> byte
 
 
 def read_text(path: Path, advice: str) -> str:
-    """UTF-8 text that is not empty, with the line ends that it has."""
+    """Return UTF-8 text that is not empty, with the line ends that it has."""
     content = read_bytes(path, advice)
     if not content:
         raise BadInput(f"{path} is empty; {advice}")
@@ -83,7 +85,7 @@ def read_text(path: Path, advice: str) -> str:
 
 
 def read_lines(path: Path, advice: str) -> list[str]:
-    """Lines of UTF-8 text, split at line feeds only. Line n of the file is item n - 1."""
+    """Return the lines of UTF-8 text, split at line feeds only. Line n of the file is item n - 1."""
     lines = read_text(path, advice).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         if line.endswith("\r"):
@@ -122,7 +124,7 @@ def read_json_object(path: Path, advice: str) -> dict[str, Any]:
 
 
 def describe_file(path: Path, data_dir: Path) -> DataFile:
-    """Size and sha256, to be recorded with the run."""
+    """Return size and sha256, to be recorded with the run."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -131,7 +133,7 @@ def describe_file(path: Path, data_dir: Path) -> DataFile:
 
 
 def shown(text: object, num_characters: int = 80) -> str:
-    """What a file says, for a message: short, on one line, and printable."""
+    """Shorten what a file says for a message: short, on one line, and printable."""
     short = str(text)[:num_characters]
     return short if short.isprintable() else ascii(short)[1:-1]
 
@@ -141,3 +143,22 @@ def _unopened(path: Path, error: Exception, advice: str) -> BadInput:
     if isinstance(error, UnicodeEncodeError):
         reason = "its name is not UTF-8; rename it"
     return BadInput(f"cannot read {shown(path, 300)}: {reason}; {advice}")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def check_divisible(model: Mapping[str, Any], whole: str, part: str) -> None:
+    if model[whole] % model[part]:
+        raise BadInput(
+            f"model.{whole}={model[whole]} is not divisible by model.{part}={model[part]}; choose a multiple of it"
+        )
+
+
+def check_synthetic_rows(data: Mapping[str, Any]) -> None:
+    """0 means all rows of a file, and synthetic data has no file."""
+    for key in ("rows", "eval_rows"):
+        if data["source"] == "synthetic" and not data[key]:
+            raise BadInput(
+                f"data.source=synthetic generates as many rows as data.{key} says, and it is 0; set it, e.g. to 1000"
+            )

@@ -1,4 +1,4 @@
-"""Optimizer steps in the precision of a run, with dynamic loss scaling for float16.
+"""Make optimizer steps in the precision of a run, with dynamic loss scaling for float16.
 
 Weights in float16 cannot represent small updates, and their gradients easily overflow or underflow. They are therefore
 updated through float32 master weights, and the loss is multiplied by a scale that follows the gradients.
@@ -19,14 +19,14 @@ NamedParameters = list[tuple[str, torch.nn.Parameter]]
 
 
 class Updater(Protocol):
-    """One optimizer step: `scale(loss).backward()` for every micro-batch, then `step()`."""
+    """Makes one optimizer step: `scale(loss).backward()` for every micro-batch, then `step()`."""
 
     optimizer: torch.optim.Optimizer
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor: ...
 
     def step(self) -> bool:
-        """Clips, steps and clears the gradients. Returns False, with unchanged weights, if the gradients overflowed."""
+        """Clip, step and clear the gradients. Return False, with unchanged weights, if the gradients overflowed."""
         ...
 
 
@@ -36,7 +36,7 @@ def make_updater(
     make_optimizer: Callable[[NamedParameters], torch.optim.Optimizer],
     max_norm: float = 0.0,
 ) -> Updater:
-    """For the trainable parameters among `named`. `max_norm` 0 disables clipping."""
+    """Make an updater for the trainable parameters among `named`. `max_norm` 0 disables clipping."""
     trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
     if precision.master_weights == precision.storage:
         return PlainUpdater(trained, make_optimizer(trained), max_norm)
@@ -88,7 +88,7 @@ class LossScalingUpdater:
 
 
 class LossScale:
-    """Halved at the `hysteresis`-th overflow and every later one, doubled after `window` steps without overflow."""
+    """Is halved at the `hysteresis`-th overflow and every later one, doubled after `window` steps without overflow."""
 
     def __init__(self, value: float = 2.0**32, window: int = 1000, hysteresis: int = 2, floor: float = 1.0) -> None:
         self.value = value
@@ -116,14 +116,15 @@ class LossScale:
 
 
 class MasterWeights:
-    """float32 copies of the model's weights. The optimizer updates only the copies; the model's weights follow."""
+    """Keeps float32 copies of the model's weights. The optimizer updates only the copies; the model's weights
+    follow."""
 
     def __init__(self, named: NamedParameters) -> None:
         self._weights = [weight for _, weight in named]
         self.named = [(name, torch.nn.Parameter(weight.detach().float().clone())) for name, weight in named]
 
     def take_gradients(self, loss_scale: LossScale) -> None:
-        """Moves the gradients from the model to the copies and unscales them in float32."""
+        """Move the gradients from the model to the copies and unscale them in float32."""
         for weight, (_, master) in zip(self._weights, self.named, strict=True):
             master.grad = None if weight.grad is None else weight.grad.float()
             weight.grad = None

@@ -1,4 +1,4 @@
-"""What devices send to each other: small integers at random, repeated with a prime period.
+"""Make what devices send to each other: small integers at random, repeated with a prime period.
 
 So every rank can tell what any part of any message has to be, sums of all ranks included, without receiving it.
 """
@@ -23,7 +23,8 @@ may add.)"""
 
 
 def number_cycle(seed: int, dtype: torch.dtype, num_ranks: int) -> torch.Tensor:
-    """int64 on the host. The sum over that many ranks, each with a shift of its own from 0 on, is exact in `dtype`."""
+    """Draw int64 numbers on the host. The sum over that many ranks, each with a shift of its own from 0 on, is exact in
+    `dtype`."""
     generator = torch.Generator().manual_seed(seed)
     largest = min(LARGEST, max(1, EXACT[dtype] // num_ranks))
     numbers = torch.randint(-largest, largest + 1, (PERIOD,), generator=generator)
@@ -33,12 +34,12 @@ def number_cycle(seed: int, dtype: torch.dtype, num_ranks: int) -> torch.Tensor:
 
 
 def shifted(cycle: torch.Tensor, shift: int) -> torch.Tensor:
-    """The cycle as it goes on from there."""
+    """Return the cycle as it goes on from there."""
     return cycle.roll(-(shift % PERIOD))
 
 
 def summed(cycle: torch.Tensor, num_ranks: int) -> torch.Tensor:
-    """Of ranks that each send the cycle, shifted by their number."""
+    """Add up what ranks send that each send the cycle, shifted by their number."""
     total = torch.zeros_like(cycle)
     for rank in range(num_ranks):
         total += shifted(cycle, rank)
@@ -50,17 +51,18 @@ def message(cycle: torch.Tensor, length: int, dtype: torch.dtype, device: str) -
 
 
 def messages(cycle: torch.Tensor, length: int, dtype: torch.dtype, device: str) -> list[torch.Tensor]:
-    """For calls that take turns, as windows of one buffer: the cycle, shifted by each of WINDOW_STARTS."""
+    """Return messages for calls that take turns, as windows of one buffer: the cycle, shifted by each of
+    WINDOW_STARTS."""
     return all_windows(message(cycle, length + WINDOW_EXTRA, dtype, device), length)
 
 
 def nothing(length: int, dtype: torch.dtype, device: str) -> torch.Tensor:
-    """What is not overwritten is wrong."""
+    """Return a buffer of which every element that is not overwritten is wrong."""
     return torch.full((length,), math.nan, dtype=dtype, device=device)
 
 
 def check_message(received: torch.Tensor, parts: list[torch.Tensor]) -> dict[str, str]:
-    """`parts` are the cycles of its parts, which are equally long. Raises WrongOutput."""
+    """Compare what arrived with `parts`, the cycles of its equally long parts. Raise WrongOutput."""
     wrong = 0
     for part, cycle in zip(received.view(len(parts), -1), parts, strict=True):
         wanted = message(cycle, min(CHUNK, part.numel()), received.dtype, str(received.device))

@@ -1,4 +1,4 @@
-"""Which rows each rank trains in each optimizer step. The result does not depend on the number of ranks.
+"""Decide which rows each rank trains in each optimizer step. The result does not depend on the number of ranks.
 
 An epoch is one order of all rows: shuffled by (seed, epoch), or the order of the file. It is cut into global batches of
 batch_size x accumulate x world_size rows, and the rows of a global batch are dealt to the ranks in turn. With the same
@@ -27,7 +27,7 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The rows of one forward and backward pass of one rank.
+    """Names the rows of one forward and backward pass of one rank.
 
     Call backward on `sum(weight * loss of row) * scale`. Averaged over the ranks by data parallel training, and summed
     over the micro-batches, this is the mean over the real rows of the global batch.
@@ -76,7 +76,7 @@ class TrainingSampler:
     def for_run(
         cls, ctx: Context, num_rows: int, *, epochs: int, max_steps: int, shuffle: bool = True
     ) -> TrainingSampler:
-        """For this rank, with the batch size and seed of the run."""
+        """Make the sampler of this rank, with the batch size and seed of the run."""
         training = ctx.config.training
         return cls(
             num_rows,
@@ -107,7 +107,7 @@ def row_order(num_rows: int, seed: int, epoch: int) -> list[int]:
 
 
 def split_global_batch(rows: list[int], batch_size: int, rank: int, world_size: int) -> list[MicroBatch]:
-    """This rank's micro-batches. Every rank gets the same number of them, of the same sizes."""
+    """Return this rank's micro-batches. Every rank gets the same number of them, of the same sizes."""
     size = math.ceil(len(rows) / world_size)
     mine = rows[rank::world_size]
     weights = [1] * len(mine) + [0] * (size - len(mine))
@@ -120,14 +120,15 @@ def split_global_batch(rows: list[int], batch_size: int, rank: int, world_size: 
 
 
 def evaluation_rows(num_rows: int, rank: int, world_size: int) -> range:
-    """Each row on exactly one rank. Ranks may differ by one row, so an evaluation must not communicate per batch."""
+    """Return rows so that each is on exactly one rank. Ranks may differ by one row, so an evaluation must not
+    communicate per batch."""
     return range(rank, num_rows, world_size)
 
 
 def step_loader(
     make_batch: Callable[[MicroBatch], Batch], sampler: TrainingSampler, num_workers: int
 ) -> DataLoader[Any]:
-    """Each item is one optimizer step: a list of micro-batches."""
+    """Load steps in worker processes. Each item is one optimizer step: a list of micro-batches."""
     from torch.utils.data import DataLoader
 
     dataset, is_persistent = _StepDataset(make_batch), num_workers > 0
@@ -147,5 +148,5 @@ class _StepDataset:
 
 
 def step_counts(micro_batches: Sequence[Batch]) -> dict[str, int]:
-    """The arguments of `step.done` other than the loss."""
+    """Return the arguments of `step.done` other than the loss."""
     return {name: sum(batch[name] for batch in micro_batches) for name in ("samples", "tokens", "padded_tokens")}

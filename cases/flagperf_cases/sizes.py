@@ -1,4 +1,4 @@
-"""Sizes as a configuration writes them: 64KiB, 4GiB."""
+"""Read sizes as a configuration writes them: 64KiB, 4GiB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST = 1 << 40
 
 
 def read_size(key: str, text: str) -> int:
-    """Bytes. `key` is the value's, for the message."""
+    """Return bytes. `key` is the value's, for the message."""
     found = re.fullmatch(r"([1-9]\d{0,12})(B|KiB|MiB|GiB)", text)
     size = int(found[1]) * UNITS[found[2]] if found else 0
     if not 8 <= size <= LARGEST or size % ELEMENT_BYTES:
@@ -25,10 +25,10 @@ def read_size(key: str, text: str) -> int:
 
 
 def read_sizes(key: str, texts: list[str]) -> list[int]:
-    """In ascending order, each once."""
+    """Return sizes in ascending order, each once."""
     return sorted({read_size(key, text) for text in texts})
 
 
 def planned_sizes(headline: int, others: list[int]) -> list[tuple[str, int]]:
-    """Class and bytes: `headline` is the size that results are compared by, `sweep` the others."""
+    """Return class and bytes: `headline` is the size that results are compared by, `sweep` the others."""
     return [("headline", headline), *(("sweep", size) for size in others if size != headline)]

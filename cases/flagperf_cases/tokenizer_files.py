@@ -1,4 +1,4 @@
-"""Tokenizers on disk that several cases read. Importable without torch."""
+"""Read tokenizers on disk that several cases use. Importable without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_BYTES = 64 << 20
 
 
 def open_sentencepiece(path: Path, advice: str) -> Any:
-    """Raises BadInput for a file that is not a SentencePiece model."""
+    """Raise BadInput for a file that is not a SentencePiece model."""
     content = read_bytes(path, advice, _MAX_BYTES)
     try:
         from sentencepiece import SentencePieceProcessor
@@ -33,7 +33,7 @@ def open_sentencepiece(path: Path, advice: str) -> Any:
 
 
 def read_words(path: Path, special: tuple[str, ...], advice: str) -> list[str]:
-    """BERT's vocabulary: a word on each line. Its first word is the first of `special`, and it has them all."""
+    """Read BERT's vocabulary: a word on each line. Its first word is the first of `special`, and it has them all."""
     words = read_lines(path, advice)
     if words[0] != special[0] or not set(special) <= set(words):
         raise BadInput(
@@ -46,8 +46,8 @@ def read_words(path: Path, special: tuple[str, ...], advice: str) -> list[str]:
 
 
 def check_vocabulary(path: Path, num_tokens: int, size: int, advice: str) -> None:
-    """`num_tokens` ids have to fill the `size` of the model's vocabulary, but for padding: a file that has many fewer
-    was cut, or is of another model."""
+    """Check that `num_tokens` ids fill the `size` of the model's vocabulary, but for padding: a file that has many
+    fewer was cut, or is of another model."""
     if size - PADDING < num_tokens <= size:
         return
     raise BadInput(

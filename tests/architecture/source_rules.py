@@ -23,7 +23,6 @@ VENDOR_WORDS = (
     "rocm",
     "nccl",
 )
-MAX_FUNCTION_LINES = 60
 
 _WORD = re.compile("|".join(VENDOR_WORDS), re.IGNORECASE)
 _VENDOR_NAMES = {"vendor", "vendor_word", "torch_type", "collective_backend", "aliases"}
@@ -110,16 +109,6 @@ def forbidden_constructs(source: str) -> list[str]:
         for number, line in enumerate(source.splitlines(), start=1)
         if (mark := re.search(r"\b(TODO|FIXME|XXX)\b", line))
     ]
-    return found
-
-
-def too_long(source: str) -> list[str]:
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > MAX_FUNCTION_LINES:
-                found.append(f"line {node.lineno}: {node.name} has {length} lines")
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from source_rules import forbidden_constructs, kind_comparisons, too_long, vendor_comparisons, vendor_words
+from source_rules import forbidden_constructs, kind_comparisons, vendor_comparisons, vendor_words
 
 ROOT = Path(__file__).parents[2]
 CORE, CASES = ROOT / "core" / "flagperf", ROOT / "cases"
@@ -36,10 +36,6 @@ def test_nothing_but_the_kinds_themselves_asks_for_the_kind_of_a_case() -> None:
 
 def test_no_shell_no_swallowed_exception_nothing_left_to_do() -> None:
     assert complaints(forbidden_constructs, SOURCES) == ""
-
-
-def test_no_function_is_too_long() -> None:
-    assert complaints(too_long, SOURCES) == ""
 
 
 # The rules themselves, on sources that are made up
@@ -144,8 +140,3 @@ def test_a_shortcut_is_found(source: str) -> None:
 )
 def test_what_is_no_shortcut_is_not(source: str) -> None:
     assert forbidden_constructs(source) == []
-
-
-def test_length_is_counted_per_function() -> None:
-    assert too_long("def long():\n" + "    a = 1\n" * 59) == []
-    assert too_long("def long():\n" + "    a = 1\n" * 60) == ["line 1: long has 61 lines"]

@@ -31,7 +31,7 @@ class DataFolder:
         return CaseHarness(self.case).values(self.profile, **self.changes)
 
     def check(self, folder: Path) -> Any:
-        return import_module(f"flagperf_cases.{self.case}.preflight").check_files(folder, self.values())
+        return import_module(f"flagperf_cases.{self.case}.data").check_files(folder, self.values())
 
 
 def settings(values: Values) -> SimpleNamespace:
@@ -46,7 +46,7 @@ ENCODER = {"layers": 2, "width": 8, "heads": 2, "ffn": 16, "vocabulary": 64, "se
 def write_distilbert(folder: Path, values: Values) -> None:
     from weight_files import write_safetensors
 
-    from flagperf_cases.distilbert.checkpoint import encoder_shapes
+    from flagperf_cases.distilbert.data import encoder_shapes
 
     (folder / "SST-2").mkdir()
     for name in ("train.tsv", "dev.tsv"):
@@ -61,8 +61,8 @@ def write_distilbert(folder: Path, values: Values) -> None:
 
 
 def load_distilbert(folder: Path, values: Values) -> None:
+    from flagperf_cases.distilbert.case import build_model
     from flagperf_cases.distilbert.data import load_data
-    from flagperf_cases.distilbert.model import build_model
 
     load_data(settings(values), folder)
     build_model(settings(values).model, folder)
@@ -80,7 +80,7 @@ def write_glm(folder: Path, values: Values) -> None:
     import torch
     from glm_checkpoints import save_checkpoint
 
-    from flagperf_cases.glm.model import Glm
+    from flagperf_cases.glm.case import Glm
 
     (folder / "ReCoRD").mkdir()
     for name in ("train.jsonl", "val.jsonl"):
@@ -94,9 +94,8 @@ def write_glm(folder: Path, values: Values) -> None:
 
 
 def load_glm(folder: Path, values: Values) -> None:
-    from flagperf_cases.glm.checkpoint import load_checkpoint
+    from flagperf_cases.glm.case import Glm, load_checkpoint
     from flagperf_cases.glm.data import load_data
-    from flagperf_cases.glm.model import Glm
 
     load_data(settings(values), folder)
     load_checkpoint(Glm(settings(values).model), folder / "blocklm-large-blank")
@@ -111,7 +110,7 @@ def write_llama(folder: Path, values: Values) -> None:
     import torch
     from sentencepiece_models import train_tokenizer
 
-    from flagperf_cases.llama_checkpoint import llama_shapes
+    from flagperf_cases.checkpoint_files import llama_shapes
 
     home = folder / "llama2_7b_hf"
     home.mkdir()
@@ -140,9 +139,9 @@ def write_llama(folder: Path, values: Values) -> None:
 def load_llama(folder: Path, values: Values) -> None:
     import torch
 
+    from flagperf_cases.llama2_7b_finetune.case import load_base
     from flagperf_cases.llama2_7b_finetune.data import load_data
     from flagperf_cases.llama2_7b_finetune.mmlu import original_tokens, prompts
-    from flagperf_cases.llama2_7b_finetune.model import load_base
 
     data = load_data(settings(values), folder)
     count = sum(len(subject.questions) for subject in data.subjects)

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flagperf_cases.evaluation_mode import evaluation_mode  # noqa: E402
+from flagperf_cases.models import evaluation_mode  # noqa: E402
 
 
 @pytest.mark.parametrize("mode", [True, False])

@@ -13,11 +13,10 @@ import pytest
 import torch
 
 from flagperf.api import OperatorLibrary
+from flagperf_cases.operators.case import Measured, Operands, make_implementation
+from flagperf_cases.operators.data import Row
 from flagperf_cases.operators.groups import OPERATORS
-from flagperf_cases.operators.implementations import make_implementation
-from flagperf_cases.operators.measured import Measured, Operands
 from flagperf_cases.operators.operator import Operand, Operator
-from flagperf_cases.operators.rows import Row
 from flagperf_cases.operators.tolerance import EXACT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "add-an-operator.md").read_text(encoding="utf-8")

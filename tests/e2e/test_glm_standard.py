@@ -12,9 +12,8 @@ from case_harness import CaseHarness
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
 from glm_checkpoints import save_checkpoint
 
-from flagperf_cases.glm.checkpoint import CHECKPOINT
-from flagperf_cases.glm.synthetic import WORDS, synthetic_records
-from flagperf_cases.glm.tokenizer import SPECIAL
+from flagperf_cases.glm.data import CHECKPOINT, SPECIAL
+from flagperf_cases.glm.record import WORDS, synthetic_records
 
 pytestmark = pytest.mark.run
 
@@ -26,7 +25,7 @@ def data_dir(tmp_path: Path) -> Path:
     """The real layout with few made-up records: three or four candidates instead of ten."""
     import torch
 
-    from flagperf_cases.glm.model import Glm
+    from flagperf_cases.glm.case import Glm
 
     folder = tmp_path / "data"
     (folder / "ReCoRD").mkdir(parents=True)

@@ -10,9 +10,9 @@ import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
 from sentencepiece_models import fill_vocabulary, train_tokenizer
 
+from flagperf_cases.checkpoint_files import llama_shapes
 from flagperf_cases.llama2_7b_finetune.data import training_text
 from flagperf_cases.llama2_7b_finetune.mmlu import SUBJECTS, Question, Subject, prompt_text
-from flagperf_cases.llama_checkpoint import llama_shapes
 
 pytestmark = pytest.mark.run
 

@@ -275,7 +275,7 @@ def check_a_checkpoint_goes_through_the_cards_memory_once() -> None:
     from case_harness import CaseHarness
     from transformers import LlamaForCausalLM
 
-    from flagperf_cases.llama2_7b_finetune.model import load_base, model_config
+    from flagperf_cases.llama2_7b_finetune.case import load_base, model_config
 
     values = CaseHarness("llama2_7b_finetune").settings().model
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Estimates the memory of the fullest rank before anything is launched. Importable without torch.
+"""Estimate the memory of the fullest rank before anything is launched. Importable without torch.
 
 Counts tensors at the peak of a step: weights, gradients, optimizer state, the activations of the micro-batches in
 flight, and what pipeline stages receive. Does not count the framework itself, the buffers of the collective library,
@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flagperf_cases.decoder.layout import Layout, check_layout, layout_of
-from flagperf_cases.decoder.shape import DecoderShape, shape_of
+from flagperf_cases.decoder.layout import DecoderShape, Layout, check_layout, layout_of, shape_of
 
 FP32 = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """The settings of a training step that affect memory."""
+    """Holds the settings of a training step that affect memory."""
 
     micro_batch: int
     num_micro_batches: int
@@ -29,7 +28,7 @@ class Work:
 
 
 def estimate(values: dict[str, Any]) -> dict[str, int]:
-    """Bytes by name, for the rank that needs the most."""
+    """Return the bytes by name of the rank that needs the most."""
     shape, layout = shape_of(values["model"]), layout_of(values["parallel"])
     training = values["training"]
     check_layout(shape, layout, training["accumulate"])
@@ -62,7 +61,7 @@ def rank_bytes(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> d
 
 
 def stage_parameters(shape: DecoderShape, layout: Layout, stage: int) -> int:
-    """Of one tensor parallel rank. Each of them holds all norms."""
+    """Count the parameters of one tensor parallel rank. Each of them holds all norms."""
     layers = len(layout.stage_layers(shape.layers)[stage])
     count = layers * _layer_parameters(shape, layout)
     table = shape.vocabulary_parameters // layout.tp
@@ -79,9 +78,9 @@ def _layer_parameters(shape: DecoderShape, layout: Layout) -> int:
 
 
 def _gathered(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """Weights in the compute type, in addition to the rank's fp32 part: of the whole stage in a pipeline, which keeps
-    them for all micro-batches, and in a single process without recomputation; otherwise of two blocks and the tables.
-    """
+    """Count the weights in the compute type, in addition to the rank's fp32 part: of the whole stage in a pipeline,
+    which keeps them for all micro-batches, and in a single process without recomputation; otherwise of two blocks and
+    the tables."""
     is_mixed = work.compute_bytes != FP32
     if layout.dp == 1 and not is_mixed:
         return 0
@@ -117,13 +116,13 @@ def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) ->
 
 
 def _received(layout: Layout, stage: int, work: Work) -> int:
-    """Receive buffers: the inputs of the micro-batches in flight, and one gradient."""
+    """Count receive buffers: the inputs of the micro-batches in flight, and one gradient."""
     inputs = min(layout.pp - stage, work.num_micro_batches) if stage > 0 else 0
     return inputs + (stage < layout.pp - 1)
 
 
 def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """What the backward pass of one block needs, term by term as in model.py."""
+    """Count what the backward pass of one block needs, term by term as in model.py."""
     positions = work.micro_batch * shape.sequence
     norms = 2 * positions * shape.width // layout.tp * (FP32 + FP32)  # input and normed, both in fp32
     gathered = 2 * positions * shape.width * work.compute_bytes  # inputs of the projections, at all positions
@@ -133,13 +132,13 @@ def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
 
 
 def _passing_gradients(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """Peak of the activation gradients inside a block: of gate and up, and of their input."""
+    """Return the peak of the activation gradients inside a block: of gate and up, and of their input."""
     positions = work.micro_batch * shape.sequence
     return 2 * positions * (shape.ffn // layout.tp + shape.width) * work.compute_bytes
 
 
 def _head_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """The last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients."""
+    """Count the last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients."""
     positions = work.micro_batch * shape.sequence
     norm = positions * shape.width // layout.tp * (FP32 + FP32)
     logits = positions * shape.vocabulary // layout.tp * (work.compute_bytes + 3 * FP32)

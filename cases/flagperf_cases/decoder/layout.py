@@ -1,4 +1,7 @@
-"""How a decoder is spread over devices: tensor, pipeline and data parallel. Importable without torch."""
+"""Describe the dimensions of a decoder, and how it is spread over devices: tensor, pipeline and data parallel.
+
+Importable without torch.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,75 @@ from dataclasses import dataclass
 from typing import Any
 
 from flagperf.errors import BadInput
-from flagperf_cases.decoder.shape import DecoderShape
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    sequence: int
+    tied: bool = False
+    norm_eps: float = 1e-5
+    rope_base: float = 10_000.0
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_size
+
+    @property
+    def layer_matmul_parameters(self) -> int:
+        """Count query and output, key and value, and the three of the feed-forward."""
+        return 2 * self.width * self.width + 2 * self.width * self.kv_width + 3 * self.width * self.ffn
+
+    @property
+    def layer_parameters(self) -> int:
+        return self.layer_matmul_parameters + 2 * self.width
+
+    @property
+    def vocabulary_parameters(self) -> int:
+        """Count the embedding, which the head has as well if the two are not tied."""
+        return self.vocabulary * self.width
+
+    @property
+    def parameters(self) -> int:
+        tables = self.vocabulary_parameters * (1 if self.tied else 2)
+        return self.layers * self.layer_parameters + tables + self.width
+
+    @property
+    def matmul_parameters(self) -> int:
+        return self.layers * self.layer_matmul_parameters + self.vocabulary_parameters
+
+
+def sections(config: Any) -> dict[str, dict[str, Any]]:
+    """Return a context's values as mappings, which is how check_files and estimate get them. So both can share code."""
+    return {name: vars(section) for name, section in vars(config).items() if hasattr(section, "__dict__")}
+
+
+def shape_of(model: Any) -> DecoderShape:
+    """Read the `model` values of a case, given as a mapping."""
+    return DecoderShape(
+        layers=model["layers"],
+        width=model["width"],
+        heads=model["heads"],
+        kv_heads=model["kv_heads"],
+        ffn=model["ffn"],
+        vocabulary=model["vocabulary"],
+        sequence=model["sequence"],
+        tied=model.get("tied", False),
+        norm_eps=model.get("norm_eps", 1e-5),
+        rope_base=model.get("rope_base", 10_000.0),
+    )
+
+
+# --- parallelism ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -25,7 +96,7 @@ class Layout:
         return self.tp * self.pp * self.dp
 
     def stage_layers(self, num_layers: int) -> list[range]:
-        """The layers of each stage."""
+        """Return the layers of each stage."""
         even = [num_layers // self.pp + (stage < num_layers % self.pp) for stage in range(self.pp)]
         sizes = list(self.stages) or even
         starts = [sum(sizes[:stage]) for stage in range(self.pp)]
@@ -33,12 +104,12 @@ class Layout:
 
 
 def layout_of(parallel: Any) -> Layout:
-    """From the `parallel` values of a case, as a mapping."""
+    """Read the `parallel` values of a case, given as a mapping."""
     return Layout(parallel["tp"], parallel["pp"], parallel["dp"], tuple(parallel.get("stages", ())))
 
 
 def check_layout(shape: DecoderShape, layout: Layout, num_micro_batches: int) -> None:
-    """Raises BadInput with the reason if the model cannot be spread like this."""
+    """Raise BadInput with the reason if the model cannot be spread like this."""
     _check_divides("model.heads", shape.heads, "model.width", shape.width)
     _check_divides("model.kv_heads", shape.kv_heads, "model.heads", shape.heads)
     if shape.head_size % 2:
@@ -82,5 +153,5 @@ def _check_stages(shape: DecoderShape, layout: Layout) -> None:
 
 
 def bubble(pp: int, num_micro_batches: int) -> float:
-    """The theoretical fraction of a 1F1B step in which a stage waits for others."""
+    """Return the theoretical fraction of a 1F1B step in which a stage waits for others."""
     return (pp - 1) / (num_micro_batches + pp - 1)

@@ -1,4 +1,5 @@
-"""A Llama-family decoder in plain torch: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+"""Build a Llama-family decoder in plain torch (RMSNorm, rotary positions, grouped-query attention, SwiGLU), with
+initial weights that are the same in every layout and for every vendor.
 
 Parameters have the names of Hugging Face's Llama without the leading `model.`. A pipeline stage is a Decoder with some
 of the layers, which keep their numbers, so that a parameter has the same name in every layout.
@@ -9,18 +10,21 @@ are read from the tensors here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.functional import scaled_dot_product_attention, silu
 from torch.utils.checkpoint import checkpoint
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape
 
 
 class Decoder(nn.Module):  # type: ignore[misc]
-    """Token ids to logits; a middle stage of a pipeline takes and returns hidden states instead."""
+    """Turns token ids into logits; a middle stage of a pipeline takes and returns hidden states instead."""
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Decoder(nn.Module):  # type: ignore[misc]
         self.tie()
 
     def tie(self) -> None:
-        """Makes embedding and head one tensor, if the model is tied and both are on this stage. Call it again after
+        """Make embedding and head one tensor, if the model is tied and both are on this stage. Call it again after
         either is replaced."""
         if self.shape.tied and self.embed_tokens is not None and self.lm_head is not None:
             self.lm_head.weight = self.embed_tokens.weight
@@ -103,7 +107,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         return output
 
     def _heads(self, states: torch.Tensor) -> torch.Tensor:
-        """[batch, length, heads of this rank x size] to [batch, heads, length, size]."""
+        """Turn [batch, length, heads of this rank x size] into [batch, heads, length, size]."""
         return states.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
 
 
@@ -141,7 +145,7 @@ class Rotary:
         self._made: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
-        """[batch, heads, length, size]; computed in fp32, returned in the input's type."""
+        """Rotate [batch, heads, length, size]; computed in fp32, returned in the input's type."""
         cos, sin = self._angles(heads.shape[-2], heads.device)
         first, second = heads.float().chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(heads.dtype)
@@ -153,3 +157,74 @@ class Rotary:
             self._made = angles.cos(), angles.sin()
         cos, sin = self._made
         return cos[:length], sin[:length]
+
+
+# --- initial weights --------------------------------------------------------------------------------------------------
+
+OUTPUTS = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
+"""The weights of a block whose results are added to the hidden states."""
+
+
+def initialise(model: Decoder, seed: int, std: float, device: str, *, output_std: float | None = None) -> None:
+    """Allocate the parameters of a model that was built on meta, and draw their values. `output_std` is that of
+    OUTPUTS, if it differs."""
+    norms = {name for name, module in model.named_modules() if isinstance(module, RmsNorm)}
+
+    def drawn(name: str, parameter: nn.Parameter) -> torch.Tensor:
+        own_std = output_std if output_std is not None and name.endswith(OUTPUTS) else std
+        return _drawn(model, name, parameter, seed, own_std, norms)
+
+    fill(model, device, drawn)
+
+
+def scaled_std(std: float, num_layers: int) -> float:
+    """Return Megatron's for OUTPUTS: every block adds two of them, so that hidden states keep their size in deep
+    models."""
+    return std / math.sqrt(2 * num_layers)
+
+
+def fill(model: Decoder, device: str, full: Callable[[str, nn.Parameter], torch.Tensor]) -> None:
+    """Allocate a model that was built on meta, and copy this rank's slice of `full(name, parameter)` into each
+    parameter, one at a time."""
+    model.to_empty(device=device)
+    model.tie()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            _local(parameter).copy_(_slice(parameter, full(name, parameter)))
+
+
+def seed_of(seed: int, name: str) -> int:
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def seed_name(model: Decoder, name: str) -> str:
+    """A tied head on another stage than the embedding gets the embedding's values."""
+    return "embed_tokens.weight" if model.shape.tied and name == "lm_head.weight" else name
+
+
+def _drawn(model: Decoder, name: str, parameter: nn.Parameter, seed: int, std: float, norms: set[str]) -> torch.Tensor:
+    if name.removesuffix(".weight") in norms:
+        return torch.ones(parameter.shape)
+    generator = torch.Generator().manual_seed(seed_of(seed, seed_name(model, name)))
+    return torch.empty(parameter.shape).normal_(0.0, std, generator=generator)
+
+
+def _slice(parameter: nn.Parameter, full: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part. Tensor parallelism, the mesh's last dimension, cuts first; fully_shard cuts the
+    result."""
+    if not isinstance(parameter, DTensor):
+        return full
+    mesh, part = parameter.device_mesh, full
+    for dimension in reversed(range(mesh.ndim)):
+        placement = parameter.placements[dimension]
+        if placement.is_replicate():
+            continue
+        chunks = part.chunk(mesh.size(dimension), placement.dim)
+        index = mesh.get_local_rank(dimension)
+        part = chunks[index] if index < len(chunks) else part.narrow(placement.dim, 0, 0)
+    return part
+
+
+def _local(parameter: nn.Parameter) -> torch.Tensor:
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter

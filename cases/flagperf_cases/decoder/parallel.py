@@ -1,8 +1,10 @@
-"""A decoder spread over ranks by torch's own libraries, and one training step of it.
+"""Spread a decoder over ranks by torch's own libraries, and make one training step of it.
 
 Tensor parallel by DTensor with sequence parallel: between the blocks a rank holds its part of the positions. Pipeline
 parallel by torch.distributed.pipelining (1F1B). Data parallel by fully_shard. Pipeline ranks send each other plain
 tensors of known shapes, so that torch does not have to infer shapes in a first step.
+
+In this order: the layout and the model, one step, a pipeline stage, gradients.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.pipelining import Schedule1F1B
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -26,17 +30,13 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.functional import cross_entropy
 
-from flagperf_cases.decoder.gradients import TiedGradients
-from flagperf_cases.decoder.initial_weights import initialise, scaled_std
-from flagperf_cases.decoder.layout import Layout
-from flagperf_cases.decoder.model import Decoder
-from flagperf_cases.decoder.pipeline_stage import BufferReusingStage
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape, Layout
+from flagperf_cases.decoder.model import Decoder, initialise, scaled_std
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where this rank is in the layout. `mesh` has the dimensions pp, dp and tp; None for a single process."""
+    """Says where this rank is in the layout. `mesh` has the dimensions pp, dp and tp; None for a single process."""
 
     layout: Layout
     mesh: DeviceMesh | None
@@ -54,7 +54,7 @@ class Place:
 
     @property
     def counts(self) -> bool:
-        """True on one rank of each replica, which counts its samples: the first one that has the loss."""
+        """Return True on one rank of each replica, which counts its samples: the first one that has the loss."""
         return self.is_last_stage and self.tp_rank == 0
 
     def part(self, *names: str) -> DeviceMesh:
@@ -81,7 +81,7 @@ def build_model(
     recompute: bool = False,
     autocast: torch.dtype | None = None,
 ) -> Decoder:
-    """This rank's part of the model, with initial weights as in Megatron."""
+    """Build this rank's part of the model, with initial weights as in Megatron."""
     model = build_on_meta(shape, place, recompute=recompute, autocast=autocast)
     initialise(model, seed, std, device, output_std=scaled_std(std, shape.layers))
     return model
@@ -90,7 +90,7 @@ def build_model(
 def build_on_meta(
     shape: DecoderShape, place: Place, *, recompute: bool = False, autocast: torch.dtype | None = None
 ) -> Decoder:
-    """This rank's part of the model on meta: no weight is allocated yet."""
+    """Build this rank's part of the model on meta: no weight is allocated yet."""
     layers = place.layout.stage_layers(shape.layers)[place.pp_rank]
     with torch.device("meta"):
         model = Decoder(
@@ -109,7 +109,8 @@ def build_on_meta(
 
 
 def split_tensors(model: Decoder, mesh: DeviceMesh) -> None:
-    """Tensor parallel with sequence parallel. A rank's logits are those of its part of the vocabulary."""
+    """Make the model tensor parallel with sequence parallel. A rank's logits are those of its part of the
+    vocabulary."""
     for block in model.layers.values():
         parallelize_module(block, mesh, _BLOCK_PLAN)
     if model.embed_tokens is not None:
@@ -144,7 +145,7 @@ def is_sharded(layout: Layout, has_autocast: bool) -> bool:
 
 
 def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> None:
-    """In a pipeline the weights stay gathered between micro-batches."""
+    """Shard the weights over data parallel ranks. In a pipeline they stay gathered between micro-batches."""
     policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
     options: dict[str, Any] = {"mesh": place.part("dp"), "mp_policy": policy}
     for block in model.layers.values():
@@ -152,8 +153,20 @@ def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> N
     fully_shard(model, **options, reshard_after_forward=False)
 
 
+def gather_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
+    """Gather all weights over tensor and data parallel ranks, by full name. For tests and small models."""
+    return [
+        (name, value.full_tensor() if isinstance(value, DTensor) else value.detach())
+        for name, value in model.named_parameters()
+    ]
+
+
+# --- one step ---------------------------------------------------------------------------------------------------------
+
+
 class Trainer:
-    """Forward and backward of all micro-batches of a step; gradients of the mean loss over the global batch.
+    """Goes forward and backward through all micro-batches of a step; gradients are of the mean loss over the global
+    batch.
 
     `inputs` and `labels` are [micro-batches x micro-batch size, sequence], the same on all ranks of a replica.
     """
@@ -170,7 +183,7 @@ class Trainer:
             self._schedule = Schedule1F1B(stage, num_micro_batches, loss_fn=self._loss, scale_grads=False)
 
     def backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
-        """The mean loss over this replica's samples, on the ranks of the last stage."""
+        """Return the mean loss over this replica's samples, on the ranks of the last stage."""
         with loss_parallel():
             losses = self._accumulate(inputs, labels) if self._schedule is None else self._pipeline(inputs, labels)
         self._tied.add_up()
@@ -197,7 +210,8 @@ class Trainer:
 
 
 def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """A micro-batch's part of the mean loss; fully_shard takes the mean over data parallel ranks."""
+    """Return what computes a micro-batch's part of the mean loss; fully_shard takes the mean over data parallel
+    ranks."""
 
     def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         exact = logits.float()
@@ -208,6 +222,9 @@ def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tens
         return whole / num_micro_batches
 
     return loss
+
+
+# --- pipeline ---------------------------------------------------------------------------------------------------------
 
 
 def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> BufferReusingStage:
@@ -227,9 +244,101 @@ def _stage(model: Decoder, place: Place, micro_batch: int, device: str) -> Buffe
     )
 
 
-def gather_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
-    """Gathered over tensor and data parallel ranks, by full name. For tests and small models."""
-    return [
-        (name, value.full_tensor() if isinstance(value, DTensor) else value.detach())
-        for name, value in model.named_parameters()
-    ]
+class BufferReusingStage(PipelineStage):  # type: ignore[misc]
+    """torch's stage allocates a receive buffer for every micro-batch of a step, forward and backward: 32 GiB at the
+    published TP4PP8 with 1024 micro-batches. 1F1B has at most `in_flight` of them between forward and backward, and
+    receives a gradient only after it has used the previous one, so buffers are reused in turn.
+
+    A torch version without these methods never calls them, and uses its own buffers.
+    """
+
+    @property
+    def in_flight(self) -> int:
+        return int(self.num_stages - self.stage_index)
+
+    def _setup_forward_recv_info(self, num_microbatches: int, has_backward: bool) -> None:
+        super()._setup_forward_recv_info(min(num_microbatches, self.in_flight), has_backward)
+        _reuse_in_turn(self.args_recv_info, num_microbatches)
+
+    def _setup_backward_recv_info(self, num_microbatches: int) -> None:
+        super()._setup_backward_recv_info(1)
+        _reuse_in_turn(self.grad_recv_info, num_microbatches)
+        self.chunks = num_microbatches
+
+
+def _reuse_in_turn(buffers: dict[int, Any], num_microbatches: int) -> None:
+    num_buffers = len(buffers)
+    buffers.update({index: buffers[index % num_buffers] for index in range(num_buffers, num_microbatches)})
+
+
+# --- gradients --------------------------------------------------------------------------------------------------------
+
+
+class TiedGradients:
+    """Adds up the gradients of embedding and head, which are one tensor on the first and the last stage."""
+
+    def __init__(self, model: Decoder, place: Place) -> None:
+        self._weight: nn.Parameter | None = None
+        layout = place.layout
+        if not model.shape.tied or layout.pp == 1:
+            return
+        step = layout.dp * layout.tp
+        for first in range(step):  # every rank has to take part in creating every group
+            ranks = [first, first + (layout.pp - 1) * step]
+            group = dist.new_group(ranks)
+            if dist.get_rank() in ranks:
+                self._group = group
+                self._weight = (model.embed_tokens or model.lm_head).weight  # type: ignore[union-attr]
+
+    def add_up(self) -> None:
+        if self._weight is not None and self._weight.grad is not None:
+            dist.all_reduce(_local_gradient(self._weight), group=self._group)
+
+
+def total_norm(model: Decoder, place: Place) -> torch.Tensor:
+    """Return the norm of all gradients of the model, the same on every rank."""
+    squares = [_square_sum(parameter) for parameter in _owned(model, place) if parameter.grad is not None]
+    device = next(model.parameters()).device
+    total = torch.stack(squares).sum() if squares else torch.zeros((), device=device)
+    if place.layout.world_size > 1:
+        dist.all_reduce(total)
+    return total.sqrt()
+
+
+def clip(model: Decoder, norm: torch.Tensor, max_norm: float) -> None:
+    """Do what torch.nn.utils.clip_grad_norm_ does, without waiting for the device."""
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            _local_gradient(parameter).mul_(factor)
+
+
+def _owned(model: Decoder, place: Place) -> list[nn.Parameter]:
+    """Return all parameters except a tied head, which is a copy of the first stage's embedding."""
+    is_copy = model.shape.tied and not place.is_first_stage
+    return [value for name, value in model.named_parameters() if not (is_copy and name == "lm_head.weight")]
+
+
+def _square_sum(parameter: nn.Parameter) -> torch.Tensor:
+    """Use sum(), which adds pairwise: on a CPU torch 2.13's vector_norm adds sequentially, and for the 235 M equal
+    numbers of a published feed-forward weight its result is 24 % too small."""
+    total = _local_gradient(parameter).float().square().sum()
+    if isinstance(parameter, DTensor):
+        mesh = parameter.device_mesh
+        for dimension, placement in enumerate(parameter.placements):
+            if placement.is_replicate():
+                total = total / mesh.size(dimension)
+    return total
+
+
+def _local_gradient(parameter: nn.Parameter) -> torch.Tensor:
+    """Return the gradient in the parameter's layout: that of a norm's weight, of this rank's positions only, is reduced
+    first."""
+    gradient = parameter.grad
+    assert gradient is not None
+    if not isinstance(gradient, DTensor) or not isinstance(parameter, DTensor):
+        return gradient
+    if gradient.placements != parameter.placements:
+        gradient = gradient.redistribute(placements=parameter.placements)
+        parameter.grad = gradient
+    return gradient.to_local()

@@ -1,4 +1,4 @@
-"""Llama 2 pre-training from random weights in tensor, pipeline and data parallel: the training loop."""
+"""Pre-train Llama 2 from random weights in tensor, pipeline and data parallel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 import torch
 
 from flagperf.worker import Context
-from flagperf_cases.decoder.gradients import clip, total_norm
-from flagperf_cases.decoder.layout import bubble, layout_of
+from flagperf_cases.decoder.layout import DecoderShape, bubble, layout_of, sections, shape_of
 from flagperf_cases.decoder.model import Decoder
-from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place
-from flagperf_cases.decoder.shape import DecoderShape, sections, shape_of
+from flagperf_cases.decoder.parallel import Place, Trainer, build_model, clip, find_place, total_norm
 from flagperf_cases.llama2_70b.data import Samples, load_data
-from flagperf_cases.model_facts import describe_transformer
+from flagperf_cases.models import describe_transformer
 
 
 def run(ctx: Context) -> None:
@@ -65,7 +63,7 @@ def train_step(
 
 
 def batches(samples: Samples, place: Place, global_batch: int, num_steps: int) -> Iterator[dict[str, torch.Tensor]]:
-    """All micro-batches of this replica, step by step. The samples of a step do not depend on the layout."""
+    """Yield all micro-batches of this replica, step by step. The samples of a step do not depend on the layout."""
     for step in range(num_steps):
         rows = samples.global_batch(step, global_batch)
         tokens = torch.tensor([samples[row] for row in rows[place.dp_rank :: place.layout.dp]])
@@ -115,8 +113,8 @@ def set_rate(optimizer: torch.optim.Optimizer, training: Any, consumed: int) -> 
 
 
 def learning_rate(consumed: int, *, total: int, warmup: float, highest: float, lowest: float) -> float:
-    """Of the step that begins after `consumed` samples, as in Megatron: linear warm-up from 0, so that the first step
-    changes nothing, then a cosine down to `lowest`, which is reached after `total` samples."""
+    """Return the rate of the step that begins after `consumed` samples, as in Megatron: linear warm-up from 0, so that
+    the first step changes nothing, then a cosine down to `lowest`, which is reached after `total` samples."""
     if consumed <= warmup and warmup:
         return highest * consumed / warmup
     progress = min(1.0, (consumed - warmup) / (total - warmup))

@@ -1,26 +1,63 @@
-"""One stream of tokens, from disk or synthetic, cut into samples of sequence + 1, in an order that the seed decides.
+"""Read and check what Llama 2 is trained on: one stream of tokens, cut into samples of sequence + 1, in an order that
+the seed decides.
 
-Importable without torch, because preflight.py reads the files by these functions.
+In this order: check_files, the samples of a run, their order. The streams are in streams.py. Importable without torch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from array import array
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from flagperf.errors import BadInput
-from flagperf_cases.data_files import data_folder, read_lines
-from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
-from flagperf_cases.llama2_70b.order import Order, ShuffledSamples, Stream, megatron_order
-from flagperf_cases.llama2_70b.synthetic import SyntheticStream
-from flagperf_cases.tokenizer_files import check_vocabulary, open_sentencepiece
+from flagperf.api import DataFile
+from flagperf.errors import BadInput, Unsupported
+from flagperf_cases.data_files import data_folder, describe_file
+from flagperf_cases.decoder.layout import check_layout, layout_of, shape_of
+from flagperf_cases.llama2_70b.streams import (
+    TOKENIZER,
+    Stream,
+    SyntheticStream,
+    TextStream,
+    TokenStream,
+    read_index,
+    text_files,
+)
 
-TOKENIZER = Path("tokenizer") / "tokenizer.model"
-TEXTS = "text"
+NUM_CHECKED_TOKENS = 1 << 20
+"""Tokens that are compared with the vocabulary before a run; the others are compared when they are used."""
+
+
+def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    """Return the files that a run with these values reads, each of them validated. Raise BadInput for the first
+    problem."""
+    shape = shape_of(values["model"])
+    check_layout(shape, layout_of(values["parallel"]), values["training"]["accumulate"])
+    if values["data"]["source"] == "made_up":
+        if values["data"]["tokens"] <= shape.sequence:
+            raise BadInput(
+                f"data.source=made_up needs more tokens than model.sequence={shape.sequence}, and data.tokens is "
+                f"{values['data']['tokens']}; raise it"
+            )
+        return []
+    samples = load_data(values, data_dir)
+    first = samples.stream.part(0, min(len(samples.stream), NUM_CHECKED_TOKENS))
+    check_tokens(values["data"]["source"], first, shape.vocabulary)
+    folder = data_folder(data_dir, "tokens")
+    return [describe_file(path, folder) for path in _files(values["data"], folder)]
+
+
+def _files(data: dict[str, Any], folder: Path) -> list[Path]:
+    if data["source"] == "text":
+        return [*text_files(folder), folder / TOKENIZER]
+    return [folder / (data["prefix"] + suffix) for suffix in (".bin", ".idx")]
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
 NUM_HASHED_SAMPLES = 64
 
 
@@ -45,7 +82,7 @@ class Samples:
         return tokens
 
     def global_batch(self, step: int, size: int) -> list[int]:
-        """The samples of an optimizer step, the same in every layout."""
+        """Return the samples of an optimizer step, the same in every layout."""
         return [self.order[place] for place in range(step * size, (step + 1) * size)]
 
 
@@ -65,14 +102,15 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
 
 
 def _samples_of_run(values: dict[str, Any]) -> int:
-    """Those that the run is made for, or as many as its steps take if these are more: it has at least one."""
+    """Count the samples that the run is made for, or as many as its steps take if these are more: it has at least
+    one."""
     training = values["training"]
     global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
     return int(max(training["max_samples"], max(1, training["max_steps"]) * global_batch))
 
 
 def _digest(samples: Samples, order: str) -> str:
-    """Hashes the number of samples, which decides their order, and some samples from the first to the last."""
+    """Hash the number of samples, which decides their order, and some samples from the first to the last."""
     last = len(samples) - 1
     rows = sorted({last * part // (NUM_HASHED_SAMPLES - 1) for part in range(NUM_HASHED_SAMPLES)})
     content = (len(samples), [samples[row] for row in rows], *([order] if order != "samples" else []))
@@ -98,27 +136,6 @@ def _open(values: dict[str, Any], data_dir: Path | None) -> Stream:
     return TextStream(text_files(folder), folder / TOKENIZER, values["model"]["vocabulary"])
 
 
-class TextStream:
-    """Text files, tokenized by SentencePiece. A file is a document, from BOS to EOS."""
-
-    def __init__(self, files: Sequence[Path], tokenizer: Path, vocabulary: int) -> None:
-        pieces = open_sentencepiece(tokenizer, "it is Llama 2's tokenizer.model")
-        check_vocabulary(tokenizer, pieces.vocab_size(), vocabulary, "take Llama 2's tokenizer.model")
-        self._tokens = array("i")
-        self.lengths: list[int] = []
-        for path in files:
-            text = "\n".join(read_lines(path, "save it as UTF-8"))
-            tokens = [pieces.bos_id(), *pieces.encode(text), pieces.eos_id()]
-            self.lengths.append(len(tokens))
-            self._tokens.extend(tokens)
-
-    def __len__(self) -> int:
-        return len(self._tokens)
-
-    def part(self, begin: int, end: int) -> list[int]:
-        return self._tokens[begin:end].tolist()
-
-
 def indexed_prefix(folder: Path, prefix: str) -> Path:
     path = Path(prefix)
     if not path.name or path.is_absolute() or ".." in path.parts:
@@ -129,8 +146,110 @@ def indexed_prefix(folder: Path, prefix: str) -> Path:
     return folder / path
 
 
-def text_files(folder: Path) -> list[Path]:
-    found = sorted((folder / TEXTS).glob("*.txt"))
-    if not found:
-        raise BadInput(f"{folder / TEXTS} has no .txt files; put the text there, or set data.source=indexed")
-    return found
+# --- order ------------------------------------------------------------------------------------------------------------
+
+LEAST_OF_LAST_EPOCH = 0.80
+"""Megatron shuffles an epoch of which fewer samples are needed apart from the epochs before it."""
+MAX_ENTRIES = 1 << 28
+"""Documents or samples that every rank may list: 2 GiB."""
+
+
+class Order(Protocol):
+    def __getitem__(self, place: int) -> int:
+        """The sample at this place of the run. Step n of global batch b has the places from n x b on."""
+        ...
+
+
+class ShuffledSamples:
+    """Every epoch has all samples, in an order of its own."""
+
+    def __init__(self, num_samples: int, seed: int) -> None:
+        self._num_samples = num_samples
+        self._seed = seed
+        self._epoch = -1
+        self._samples: list[int] = []
+
+    def __getitem__(self, place: int) -> int:
+        epoch, at = divmod(place, self._num_samples)
+        if epoch != self._epoch:
+            self._epoch, self._samples = epoch, list(range(self._num_samples))
+            random.Random(f"{self._seed} {epoch}").shuffle(self._samples)
+        return self._samples[at]
+
+
+def megatron_order(stream: Stream, sequence: int, num_samples: int, seed: int) -> tuple[Stream, Order]:
+    """Return the documents of as many epochs as `num_samples` take, shuffled and joined; and the shuffled samples of
+    these.
+
+    Epochs are shuffled together, but for the last one if little of it is needed. One generator draws all the shuffles.
+    """
+    num_tokens, num_documents = len(stream), len(stream.lengths)
+    epochs = -(-(num_samples * sequence + 1) // num_tokens)
+    _check_size(max(num_samples, epochs * num_documents))
+    numpy = _numpy()
+    generator = numpy.random.RandomState(seed)
+    total, before_last = ((count * num_tokens - 1) // sequence for count in (epochs, epochs - 1))
+    is_last_apart = epochs > 1 and num_samples - before_last < int(LEAST_OF_LAST_EPOCH * ((num_tokens - 1) // sequence))
+
+    def shuffled(values: Any) -> Any:
+        generator.shuffle(values)
+        return values
+
+    together = epochs - 1 if is_last_apart else epochs
+    documents = [
+        shuffled(numpy.tile(numpy.arange(num_documents), count)) for count in (together, epochs - together) if count
+    ]
+    first = before_last if is_last_apart else total
+    samples = [shuffled(numpy.arange(*ends)) for ends in ((0, first), (first, total)) if ends[0] < ends[1]]
+    return ReorderedStream(stream, numpy.concatenate(documents)), _Listed(numpy.concatenate(samples))
+
+
+def _check_size(num_entries: int) -> None:
+    if num_entries >= MAX_ENTRIES:
+        raise BadInput(
+            f"data.order=megatron would list {num_entries} documents or samples, and the limit is {MAX_ENTRIES}; lower "
+            "training.max_samples, or set data.order=samples"
+        )
+
+
+class ReorderedStream:
+    """Joins another stream's documents in the given order, each as often as it is listed."""
+
+    def __init__(self, stream: Stream, documents: Any) -> None:
+        numpy = _numpy()
+        lengths = numpy.asarray(stream.lengths, dtype=numpy.int64)
+        self._stream = stream
+        self._begins = (numpy.cumsum(lengths) - lengths)[documents]
+        self.lengths = lengths[documents]
+        self._ends = numpy.cumsum(self.lengths)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def part(self, begin: int, end: int) -> list[int]:
+        tokens: list[int] = []
+        at = int(self._ends.searchsorted(begin, side="right"))
+        while begin < end:
+            rest = int(self._ends[at]) - begin
+            first = int(self._begins[at]) + int(self.lengths[at]) - rest
+            tokens += self._stream.part(first, first + min(rest, end - begin))
+            begin, at = begin + rest, at + 1
+        return tokens
+
+
+class _Listed:
+    def __init__(self, samples: Any) -> None:
+        self._samples = samples
+
+    def __getitem__(self, place: int) -> int:
+        return int(self._samples[place])
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        raise Unsupported(
+            "data.order=megatron needs the package numpy, whose random numbers it repeats: pip install numpy"
+        ) from None
+    return numpy

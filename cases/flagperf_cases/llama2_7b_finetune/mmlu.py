@@ -1,7 +1,4 @@
-"""MMLU: the questions of 57 subjects from their CSV files, and the prompts made of them.
-
-Importable without torch, because preflight.py reads the files by these functions.
-"""
+"""Read the questions of MMLU's 57 subjects from their CSV files, and make prompts of them. Importable without torch."""
 
 from __future__ import annotations
 
@@ -10,12 +7,26 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flagperf.errors import BadInput
 from flagperf_cases.data_files import read_text
-from flagperf_cases.llama2_7b_finetune.tokenizer import LETTERS, AnswerTokens, Tokenizer
 
-FOLDER = "mmlu_dataset"
+if TYPE_CHECKING:
+    from flagperf_cases.llama2_7b_finetune.data import Tokenizer
+
+LETTERS = "ABCD"
+
+
+@dataclass(frozen=True)
+class AnswerTokens:
+    """Names the tokens that follow `Answer:`: `lead`, common to all four answers, then one of `letters`."""
+
+    lead: tuple[int, ...]
+    letters: tuple[int, ...]
+
+
+MMLU_FOLDER = "mmlu_dataset"
 NUM_DEV = 5
 """Examples that every subject comes with."""
 
@@ -46,7 +57,7 @@ CATEGORIES = {
 SUBJECTS = tuple(sorted(subject for subjects in CATEGORIES.values() for subject in subjects))
 
 GET_MMLU = (
-    f"take data.tar of MMLU (https://github.com/hendrycks/test) and put its folders dev and test into {FOLDER} of "
+    f"take data.tar of MMLU (https://github.com/hendrycks/test) and put its folders dev and test into {MMLU_FOLDER} of "
     "--data-dir"
 )
 
@@ -82,13 +93,13 @@ class Prompt:
 
 
 def question_files(data_dir: Path, num_subjects: int) -> list[Path]:
-    """Of the first subjects in alphabetical order."""
-    folder = data_dir / FOLDER
+    """Name the files of the first subjects in alphabetical order."""
+    folder = data_dir / MMLU_FOLDER
     return [folder / kind / f"{name}_{kind}.csv" for name in SUBJECTS[:num_subjects] for kind in ("dev", "test")]
 
 
 def read_subjects(data_dir: Path, num_subjects: int, num_questions: int) -> list[Subject]:
-    """The first `num_questions` of each subject, 0: all."""
+    """Read the first `num_questions` of each subject, 0: all."""
     files = [read_questions(path) for path in question_files(data_dir, num_subjects)]
     category = {name: category for category, names in CATEGORIES.items() for name in names}
     return [
@@ -98,7 +109,7 @@ def read_subjects(data_dir: Path, num_subjects: int, num_questions: int) -> list
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Rows of question, four options and the letter of the right one, without a header.
+    """Read rows of question, four options and the letter of the right one, without a header.
 
     Read by the standard CSV reader, because others parse the option `None` as a missing value.
     """
@@ -135,7 +146,7 @@ def _question(path: Path, number: int, row: list[str]) -> Question:
 
 
 def prompt_text(subject: Subject, examples: Sequence[Question], question: Question) -> str:
-    """Word for word as MMLU's authors ask, who have two spaces before the subject."""
+    """Ask word for word as MMLU's authors do, who have two spaces before the subject."""
     name = subject.name.replace("_", " ")
     header = f"The following are multiple choice questions (with answers) about  {name}.\n\n"
     return header + "".join(f"{_item(each)} {LETTERS[each.answer]}\n\n" for each in examples) + _item(question)
@@ -149,7 +160,7 @@ def _item(question: Question) -> str:
 def prompts(
     subjects: Sequence[Subject], mine: Sequence[int], tokenizer: Tokenizer, *, num_shots: int, longest: int
 ) -> Iterator[Prompt]:
-    """Of the questions in `mine`, which numbers the questions of all subjects."""
+    """Yield prompts of the questions in `mine`, which numbers the questions of all subjects."""
     answers = tokenizer.answers()
     numbered = [(index, question) for index, subject in enumerate(subjects) for question in subject.questions]
     for row in mine:
@@ -166,7 +177,8 @@ def _fit_prompt(
     num_shots: int,
     longest: int,
 ) -> Prompt:
-    """With as many of the last examples as fit. A question that is too long by itself is never truncated."""
+    """Make a prompt with as many of the last examples as fit. A question that is too long by itself is never
+    truncated."""
     examples = subject.examples[:num_shots]
     text = whole = prompt_text(subject, examples, question)
     while True:
@@ -178,8 +190,8 @@ def _fit_prompt(
 
 
 def original_tokens(whole: str, tokenizer: Tokenizer, longest: int) -> list[int]:
-    """As the original benchmark cuts a prompt: the block after the first blank line is deleted until BOS and text are
-    not longer than `longest`, whatever it is: first the examples, and then the question itself."""
+    """Cut a prompt as the original benchmark does: the block after the first blank line is deleted until BOS and text
+    are not longer than `longest`, whatever it is: first the examples, and then the question itself."""
     blocks = whole.split("\n\n")
     while True:
         tokens = tokenizer.encode("\n\n".join(blocks))

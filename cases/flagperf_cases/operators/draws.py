@@ -1,4 +1,5 @@
-"""Tensors with seeded random values. Values are drawn on the host, so that all cards compute with the same numbers."""
+"""Make tensors with seeded random values. Values are drawn on the host, so that all cards compute with the same
+numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def _normal(generator: torch.Generator, count: int, operand: Operand) -> torch.T
 
 
 def _small(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """As the weights of a model are initialised: products with activations stay of their size."""
+    """Draw numbers as the weights of a model are initialised: products with activations stay of their size."""
     return torch.randn(count, generator=generator) * 0.02
 
 
@@ -85,7 +86,7 @@ def _uniform(generator: torch.Generator, count: int, operand: Operand) -> torch.
 
 
 def _positive(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """From 0.5 to 2: no overflow in roots, reciprocals and powers."""
+    """Draw from 0.5 to 2: no overflow in roots, reciprocals and powers."""
     return torch.rand(count, generator=generator) * 1.5 + 0.5
 
 
@@ -94,12 +95,12 @@ def _nonzero(generator: torch.Generator, count: int, operand: Operand) -> torch.
 
 
 def _levels(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """A few whole numbers, so that many are equal."""
+    """Draw a few whole numbers, so that many are equal."""
     return torch.randint(-8, 9, (count,), generator=generator)
 
 
 def _special(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """Normal, with some infinities and some that are no number."""
+    """Draw normal values, with some infinities and some that are no number."""
     values = torch.randn(count, generator=generator)
     which = torch.randint(0, 64, (count,), generator=generator)
     values[which == 0] = math.nan
@@ -109,7 +110,8 @@ def _special(generator: torch.Generator, count: int, operand: Operand) -> torch.
 
 
 def _factors(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """Signs, and 64 numbers from 0.5 to 2: a product of normal values underflows, and any implementation is right."""
+    """Draw signs, and 64 numbers from 0.5 to 2: a product of normal values underflows, and any implementation is
+    right."""
     values = _signs(generator, count)
     places = torch.arange(0, count, max(count // 64, 1))[:64]
     values[places] *= torch.exp2(torch.rand(len(places), generator=generator) * 2 - 1)
@@ -133,7 +135,7 @@ def _indices(generator: torch.Generator, count: int, operand: Operand) -> torch.
 
 
 def _zipf(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """As the words of a language: the number i with a probability of about 1 / i."""
+    """Draw as the words of a language come: the number i with a probability of about 1 / i."""
     spread = torch.rand(count, generator=generator, dtype=torch.float64)
     return (operand.high**spread - 1).long().clamp(max=operand.high - 1)
 
@@ -143,7 +145,7 @@ def _permutation(generator: torch.Generator, count: int, operand: Operand) -> to
 
 
 def _truths(generator: torch.Generator, count: int, operand: Operand) -> torch.Tensor:
-    """Not zero, but for one in `high` on average (0: none)."""
+    """Draw numbers that are not zero, but for one in `high` on average (0: none)."""
     values = torch.randint(1, 100, (count,), generator=generator)
     if operand.high:
         values[torch.randint(0, operand.high, (count,), generator=generator) == 0] = 0
@@ -182,7 +184,7 @@ def _every_other(shape: tuple[int, ...], filled: Filled) -> torch.Tensor:
 
 
 def _broadcast(shape: tuple[int, ...], filled: Filled) -> torch.Tensor:
-    """One row, read as all rows."""
+    """Make one row, read as all rows."""
     return filled((1, *shape[1:])).expand(shape)
 
 

@@ -1,4 +1,4 @@
-"""Operator: what is measured, in a few declarative lines. Importable without torch; docs/add-an-operator.md.
+"""Declare an operator, which is measured, in a few lines. Importable without torch; docs/add-an-operator.md.
 
 A shape is a table of named sizes and options, such as {"m": 4096, "n": 4096, "k": 4096}. `operands`, `outputs`, `flops`
 and the like get it as keyword arguments and say what follows from it, so everything but the values themselves, memory
@@ -55,7 +55,7 @@ Shapes = Mapping[str, tuple[Sizes, ...]]
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """A tensor that an operator reads or writes."""
+    """Describes a tensor that an operator reads or writes."""
 
     shape: tuple[int, ...]
     dtype: str = ""
@@ -73,18 +73,18 @@ class Operand(msgspec.Struct, frozen=True):
         return self.dtype or row_dtype
 
     def num_bytes(self, row_dtype: str) -> int:
-        """Of the elements that are read: a row that is broadcast is read once."""
+        """Count the elements that are read: a row that is broadcast is read once."""
         shape = self.shape[1:] if self.layout == "broadcast" else self.shape
         return math.prod(shape) * ELEMENT_BYTES[self.dtype_of(row_dtype)]
 
     def held_bytes(self, row_dtype: str) -> int:
-        """Of its memory, with the gaps of its layout."""
+        """Count its memory, with the gaps of its layout."""
         return self.num_bytes(row_dtype) * (2 if self.layout == "every_other" else 1)
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Output and some operands can be cut along one dimension into parts that belong together: row i of a product needs
-    row i of the first operand only. Of a large output the check then takes some of the parts."""
+    """Says that output and some operands can be cut along one dimension into parts that belong together: row i of a
+    product needs row i of the first operand only. Of a large output the check then takes some of the parts."""
 
     operands: tuple[int, ...] = (0,)
     dim: int = 0
@@ -146,7 +146,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         return {name: sizes[name] for name in self.options if name in sizes}
 
     def gradients_of(self, sizes: Sizes) -> tuple[int, ...]:
-        """Which operands have a gradient."""
+        """Return which operands have a gradient."""
         return tuple(
             index for index, operand in enumerate(self.operands(**sizes)) if operand.has_gradient and not operand.dtype
         )
@@ -156,7 +156,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         return found(**sizes) if found else 1
 
     def work(self, sizes: Sizes, dtype: str, direction: Direction) -> tuple[int, int]:
-        """FLOPs and least bytes of one call."""
+        """Return the FLOPs and the least bytes of one call."""
         flops = self.flops(**sizes) if self.flops else 0
         element = ELEMENT_BYTES[dtype]
         if direction == "backward":
@@ -172,7 +172,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         return gradients + sum(each.num_bytes(dtype) for each in (*operands, *self.outputs_of(sizes)))
 
     def memory_bytes(self, sizes: Sizes, dtype: str, direction: Direction) -> int:
-        """What the tensors of a row take on the device, without what the operator itself needs on the way."""
+        """Count what the tensors of a row take on the device, without what the operator itself needs on the way."""
         operands = self.operands(**sizes)
         outputs = sum(each.held_bytes(dtype) for each in self.outputs_of(sizes))
         held = sum(each.held_bytes(dtype) for each in operands)
@@ -183,7 +183,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
         return held + outputs
 
     def check_bytes(self, sizes: Sizes, dtype: str, direction: Direction) -> int:
-        """What the check of an output takes on the host, about: float64 copies of all that is not cut."""
+        """Count what the check of an output takes on the host, about: float64 copies of all that is not cut."""
         operands, outputs = self.operands(**sizes), self.outputs_of(sizes)
         is_cut = self.cut is not None and direction == "forward"
         whole = [
@@ -197,7 +197,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shape_text(sizes: Sizes) -> str:
-    """How a shape is written: `m=4096 n=4096 k=4096 transposed`."""
+    """Write a shape: `m=4096 n=4096 k=4096 transposed`."""
     words = []
     for name, value in sizes.items():
         if isinstance(value, bool):
@@ -210,7 +210,7 @@ def shape_text(sizes: Sizes) -> str:
 
 
 def backward_rounding(rule: Rule = EXACT, **changes: Any) -> Rounding:
-    """Of a gradient: what forward saved was rounded to the dtype of the row, and that error does not shrink with the
-    gradient, so it is counted in units of the largest gradient."""
+    """Return the rule of a gradient: what forward saved was rounded to the dtype of the row, and that error does not
+    shrink with the gradient, so it is counted in units of the largest gradient."""
     of_forward = rule if isinstance(rule, Rounding) else Rounding()
     return msgspec.structs.replace(of_forward, **{"ulps": 4, "inner": 16, "scale": "max", "saved": True, **changes})

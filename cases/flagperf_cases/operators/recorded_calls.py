@@ -1,4 +1,8 @@
-"""Which recorded calls are timed, and why others are not."""
+"""Prepare the operator calls that a run has recorded.
+
+In this order: which of them are timed and why others are not, their arguments as a text, and these arguments with
+random values that the operator accepts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import torch
 
-from flagperf.api import OperatorCall, RecordedRanks, RecordedTensor, TensorArgument, WordArgument
+from flagperf.api import Argument, OperatorCall, RecordedRanks, RecordedTensor, TensorArgument, ValueRange, WordArgument
 
 Why = Literal["collective", "unwritten", "refused", "missing", "view", "allocation", "host"]
 
@@ -44,7 +48,7 @@ class NotTimed(msgspec.Struct, frozen=True):
 
 
 def find_operator(name: str) -> Any:
-    """torch's operator with this name, or None."""
+    """Return torch's operator with this name, or None."""
     parts = _NAME.fullmatch(name)
     if parts is None:
         return None
@@ -57,7 +61,7 @@ def find_operator(name: str) -> Any:
 
 
 def sort_out(part: RecordedRanks) -> tuple[list[OperatorCall], list[NotTimed]]:
-    """The calls that are timed, and the others summed up by operator and reason."""
+    """Return the calls that are timed, and the others summed up by operator and reason."""
     timed: list[OperatorCall] = []
     others: dict[tuple[str, Why], int] = {}
     for call in part.calls:
@@ -91,7 +95,7 @@ def tensor_arguments(call: OperatorCall) -> Iterator[TensorArgument]:
 
 
 def product_dtype(call: OperatorCall, part: RecordedRanks) -> str:
-    """Of the first matrix among the arguments, or empty."""
+    """Return the dtype of the first matrix among the arguments, or empty."""
     tensors = [part.tensors[argument.index] for argument in tensor_arguments(call)]
     return next((tensor.dtype for tensor in tensors if len(tensor.shape) > 1), "")
 
@@ -106,20 +110,18 @@ def _flat(call: OperatorCall) -> Iterator[Any]:
 
 
 def _is_view(operator: Any) -> bool:
-    """It gives a part of an argument and writes nothing."""
+    """Return True if it gives a part of an argument and writes nothing."""
     schema = operator._schema
     returned = [each.alias_info for each in schema.returns]
     return bool(returned) and not schema.is_mutable and all(returned)
 
-
-# --- as a text ------------------------------------------------------------------------------------------------------
 
 MAX_TEXT = 160
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 
 
 def describe(call: OperatorCall, part: RecordedRanks) -> str:
-    """The arguments for people: `f32[1024,64], f32[64,64] stride (1,64), 0.5`."""
+    """Write the arguments for people: `f32[1024,64], f32[64,64] stride (1,64), 0.5`."""
     positional = [_text(value, part) for value in call.args]
     named = [f"{name}={_text(value, part)}" for name, value in call.kwargs.items()]
     text = ", ".join([*positional, *named])
@@ -139,7 +141,7 @@ def _text(value: Any, part: RecordedRanks) -> str:
 
 
 def _counted(texts: Iterable[str]) -> list[str]:
-    """Equal neighbours once: `3x f32[64]`."""
+    """Write equal neighbours once: `3x f32[64]`."""
     counted: list[tuple[str, int]] = []
     for text in texts:
         if counted and counted[-1][0] == text:
@@ -162,3 +164,140 @@ def _is_contiguous(tensor: RecordedTensor) -> bool:
     return all(
         size == 1 or have == want for size, have, want in zip(tensor.shape, tensor.stride, expected, strict=True)
     )
+
+
+# --- with random values -----------------------------------------------------------------------------------------------
+
+PERIOD = (1 << 24) + 43
+"""Larger tensors repeat so many drawn values. It is a prime, so that no two rows are the same."""
+
+Domain = Literal["any", "positive", "share"]
+
+POSITIVE = frozenset(
+    (
+        "sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow", "reciprocal", "div", "addcdiv", "true_divide",
+        "fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "native_batch_norm", "cudnn_batch_norm",
+        "native_batch_norm_backward", "polygamma", "lgamma", "digamma",
+    )
+)  # fmt: skip
+"""Operators of which normal values would be no number, or infinite."""
+
+SHARES = frozenset(
+    (
+        "bernoulli",
+        "binary_cross_entropy",
+        "binary_cross_entropy_backward",
+        "multinomial",
+        "logit",
+        "acos",
+        "asin",
+        "erfinv",
+    )
+)
+"""Operators that take probabilities."""
+
+
+def plain_name(operator: str) -> str:
+    """Return the name without namespace, overload, and the marks of variants: `aten::_foreach_sqrt_.default` is
+    `sqrt`."""
+    name = operator.partition("::")[2].partition(".")[0]
+    return name.removeprefix("_foreach").strip("_")
+
+
+def make_arguments(call: OperatorCall, part: RecordedRanks, device: str, seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """Draw values on the host, so that all cards compute with the same numbers. Raise AttributeError for a type that
+    this torch lacks."""
+    maker = _Maker(call, part.tensors, device, seed)
+    args = [maker.argument(value) for value in call.args]
+    return args, {name: maker.argument(value) for name, value in call.kwargs.items()}
+
+
+class _Maker:
+    def __init__(self, call: OperatorCall, tensors: list[RecordedTensor], device: str, seed: int) -> None:
+        self._ranges = call.ranges
+        self._tensors = tensors
+        self._device = device
+        self._generator = torch.Generator().manual_seed(seed)
+        self._domain = _domain_of(call.operator)
+        self._num_made = 0
+
+    def argument(self, value: Argument) -> Any:
+        return [self._one(each) for each in value] if isinstance(value, list) else self._one(value)
+
+    def _one(self, value: Any) -> Any:
+        if isinstance(value, TensorArgument):
+            found = self._ranges.get(str(self._num_made))
+            self._num_made += 1
+            return self._tensor(self._tensors[value.index], found)
+        return self._word(value) if isinstance(value, WordArgument) else value
+
+    def _word(self, word: WordArgument) -> Any:
+        if word.kind == "place":
+            return torch.device(self._place(word.value))
+        return float(word.value) if word.kind == "float" else getattr(torch, word.value)
+
+    def _place(self, place: str) -> str:
+        return self._device if place == "device" else "cpu"
+
+    def _tensor(self, recorded: RecordedTensor, values: ValueRange | None) -> torch.Tensor:
+        """Make a tensor with the recorded strides; elements that these leave out are there as well."""
+        dtype = getattr(torch, recorded.dtype)
+        count = held_elements(recorded)
+        drawn = self._drawn(min(count, PERIOD), dtype, values).to(self._place(recorded.place))
+        held = drawn if drawn.numel() == count else _repeated(drawn, count)
+        return held.as_strided(recorded.shape, recorded.stride)
+
+    def _drawn(self, count: int, dtype: torch.dtype, values: ValueRange | None) -> torch.Tensor:
+        if dtype.is_floating_point or dtype.is_complex:
+            return self._drawn_floats(count, dtype)
+        if dtype is torch.bool:
+            share = values.share if values is not None and values.share is not None else 0.5
+            return torch.rand(count, generator=self._generator) < share
+        low, high = _allowed(values)
+        drawn = torch.randint(low, high + 1, (count,), generator=self._generator)
+        if values is not None and values.is_sorted and count:
+            drawn = drawn.sort().values
+            drawn[0], drawn[-1] = low, high  # such as the ends of sequences, the last of which is their whole length
+        return drawn.to(dtype)
+
+    def _drawn_floats(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        if dtype.is_complex:
+            return torch.randn(count, generator=self._generator, dtype=torch.complex64).to(dtype)
+        if self._domain == "any":
+            return torch.randn(count, generator=self._generator).to(dtype)
+        drawn = torch.rand(count, generator=self._generator)
+        return (drawn if self._domain == "share" else drawn * 1.5 + 0.5).to(dtype)
+
+
+def held_elements(tensor: RecordedTensor) -> int:
+    """Count the memory from its first to its last element."""
+    if 0 in tensor.shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True))
+
+
+def held_bytes(call: OperatorCall, part: RecordedRanks) -> int:
+    """Count all tensor arguments of a call."""
+    tensors = [part.tensors[argument.index] for argument in tensor_arguments(call)]
+    return sum(held_elements(tensor) * int(getattr(torch, tensor.dtype).itemsize) for tensor in tensors)
+
+
+def _domain_of(operator: str) -> Domain:
+    name = plain_name(operator)
+    return "positive" if name in POSITIVE else "share" if name in SHARES else "any"
+
+
+def _allowed(values: ValueRange | None) -> tuple[int, int]:
+    """Return the range from the lowest to the highest value that was seen. A negative one among indices says that an
+    element is ignored, and others below it are not allowed: then from 0."""
+    if values is None:
+        return 0, 0
+    return (max(values.low, 0) if values.high >= 0 else values.low), values.high
+
+
+def _repeated(drawn: torch.Tensor, count: int) -> torch.Tensor:
+    result = torch.empty(count, dtype=drawn.dtype, device=drawn.device)
+    for begin in range(0, count, PERIOD):
+        part = result[begin : begin + PERIOD]
+        part.copy_(drawn[: part.numel()])
+    return result

@@ -1,17 +1,38 @@
-"""Measures the operator calls that another run has recorded: `flagperf run operators --from RUN`."""
+"""Measure the operator calls that another run has recorded: `flagperf run operators --from RUN`.
+
+In this order: a row, the work of a call (what it needs at least, how its output is checked), attention.
+"""
 
 from __future__ import annotations
 
 import gc
+import math
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from flagperf.api import OperatorCall, RecordedRanks, Recording
+import msgspec
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import flop_registry
+
+from flagperf.api import OperatorCall, RecordedRanks, RecordedTensor, Recording
 from flagperf.errors import Unsupported
 from flagperf.worker import Context, Timed, WrongOutput
 from flagperf_cases.buffers import host_memory_problem
-from flagperf_cases.operators.recorded_calls import NOT_TIMED, describe, product_dtype, sort_out
-from flagperf_cases.operators.recorded_inputs import held_bytes
-from flagperf_cases.operators.recorded_work import prepare_work
+from flagperf_cases.operators.recorded_calls import (
+    NOT_TIMED,
+    describe,
+    find_operator,
+    held_bytes,
+    held_elements,
+    make_arguments,
+    plain_name,
+    product_dtype,
+    sort_out,
+    tensor_arguments,
+)
 
 ROW, NOT_TIMED_ROW = "recorded", "recorded, not timed"
 
@@ -30,7 +51,7 @@ CACHES = 4
 
 
 def replay(ctx: Context, recording: Recording) -> None:
-    """Every call of one step becomes a row, with exactly the shapes, strides, types and arguments that it had."""
+    """Make every call of one step a row, with exactly the shapes, strides, types and arguments that it had."""
     (part,) = recording.parts
     calls, others = sort_out(part)
     precision = _precision(ctx, recording)
@@ -44,7 +65,8 @@ def replay(ctx: Context, recording: Recording) -> None:
 
 
 def _precision(ctx: Context, recording: Recording) -> str:
-    """How products of float32 are computed: as in the recorded run where this card can, and each row says how."""
+    """Choose how products of float32 are computed: as in the recorded run where this card can, and each row says
+    how."""
     if recording.precision != "tf32":
         return "fp32"
     try:
@@ -85,12 +107,12 @@ def _measure(ctx: Context, part: RecordedRanks, call: OperatorCall, number: int,
 
 
 def per_step(count: int, part: RecordedRanks) -> str:
-    """Not a whole number where the steps differ."""
+    """Write how often a step makes the call. It is not a whole number where the steps differ."""
     return f"{count / part.steps:.6g}"
 
 
 def _check_memory(ctx: Context, needed: int) -> None:
-    """Before anything is allocated: a machine that runs out of memory may end the worker."""
+    """Refuse what does not fit before it is allocated: a machine that runs out of memory may end the worker."""
     if problem := host_memory_problem(ctx, needed):
         raise MemoryError(problem)
     available = ctx.memory_bytes()
@@ -111,3 +133,242 @@ def _cache(ctx: Context, moved_bytes: int) -> str:
     if cache_bytes is None:
         return "unknown"
     return "cold" if moved_bytes >= CACHES * cache_bytes else "hot"
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+OVERWRITING = frozenset(
+    ("copy", "fill", "zero", "bernoulli", "normal", "uniform", "random", "exponential", "geometric", "log_normal")
+)
+"""Operators in place that do not read what they write: it need not be restored before a call."""
+
+SELECTING = frozenset(
+    (
+        "embedding", "index", "unsafe_index", "index_select", "gather", "take",
+        "index_put", "index_put_impl", "index_add", "index_copy", "scatter", "scatter_add", "scatter_reduce",
+    )
+)  # fmt: skip
+"""Operators that read or write as many elements of their first tensor as others have."""
+
+SHAPED_LIKE = re.compile(r"new_.*|.*_like")
+"""Operators that take the shape or the type of a tensor and do not read it."""
+
+CHECKED_ELEMENTS, CHECKED_FLOPS = 1 << 22, 1 << 32
+"""Larger calls are not repeated on the host."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    call: Callable[[], Any]
+    before: Callable[[], None] | None
+    """Restores what a call changes. Not timed."""
+    check: Callable[[Any], dict[str, str]]
+    """Takes the last output. Raise ValueError where it is wrong."""
+    flops: int
+    bytes: int
+
+
+def prepare_work(call: OperatorCall, part: RecordedRanks, device: str, seed: int) -> Work:
+    operator = find_operator(call.operator)
+    args, kwargs = make_arguments(call, part, device, seed)
+    run, attention = _runner(operator, args, kwargs)
+    changed = [] if attention or plain_name(call.operator) in OVERWRITING else list(_changed(operator, args, kwargs))
+    kept = [each.clone() for each in changed]
+
+    def restore() -> None:
+        for tensor, value in zip(changed, kept, strict=True):
+            tensor.copy_(value)
+
+    output = run()
+    restore()
+    flops = attention.flops() if attention else _flops(operator, args, kwargs, output)
+    return Work(
+        call=run,
+        before=restore if changed else None,
+        check=_checker(call, part, seed, attention, flops),
+        flops=flops,
+        bytes=_least_bytes(operator, args, kwargs, output),
+    )
+
+
+def _runner(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Callable[[], Any], Attention | None]:
+    attention = as_attention(operator, args, kwargs)
+    if attention is not None:
+        return attention.call(), attention
+    return lambda: operator(*args, **kwargs), None
+
+
+def _flops(operator: Any, args: list[Any], kwargs: dict[str, Any], output: Any) -> int:
+    """Count FLOPs by torch's own formulas. torch's counter would import its compiler, which takes seconds."""
+    if operator._schema.name in ("aten::linear", "aten::matmul"):  # these are other operators, unless in inference_mode
+        return 2 * int(output.numel()) * int(args[0].shape[-1])
+    formula = flop_registry.get(operator._overloadpacket)
+    return int(formula(*args, **kwargs, out_val=output)) if formula else 0
+
+
+def _changed(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that the operator writes in place; `out=` is not read."""
+    for number, argument in enumerate(operator._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write and not argument.is_out:
+            given = args[number] if number < len(args) else kwargs.get(argument.name)
+            yield from _tensors(given)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    return (each for each in tree_leaves(value) if isinstance(each, torch.Tensor))
+
+
+def _least_bytes(operator: Any, args: list[Any], kwargs: dict[str, Any], output: Any) -> int:
+    """Count every input read once and every output written once."""
+    schema = operator._schema
+    name = plain_name(schema.name)
+    read, written = list(_read(operator, args, kwargs, name)), list(_written(operator, args, kwargs, output))
+    if name in SELECTING and read:
+        first = next(_tensors(args))
+        others = [_bytes_of(each) for each in _tensors([args[1:], kwargs]) if each.is_floating_point()]
+        limit = max([*others, *(_bytes_of(each) for each in written if each is not first)], default=0)
+        return sum(min(_bytes_of(each), limit) if each is first else _bytes_of(each) for each in [*read, *written])
+    return sum(map(_bytes_of, [*read, *written]))
+
+
+def _read(operator: Any, args: list[Any], kwargs: dict[str, Any], name: str) -> Iterator[torch.Tensor]:
+    for number, argument in enumerate(operator._schema.arguments):
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        is_read = not argument.is_out and not (is_written and name in OVERWRITING)
+        if is_read and not SHAPED_LIKE.fullmatch(name):
+            yield from _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
+
+
+def _written(operator: Any, args: list[Any], kwargs: dict[str, Any], output: Any) -> Iterator[torch.Tensor]:
+    given = list(_tensors([args, kwargs]))
+    changed = list(_changed(operator, args, kwargs))
+    changed += [kwargs[each.name] for each in operator._schema.arguments if each.is_out and each.name in kwargs]
+    yield from changed
+    yield from (each for each in _tensors(output) if not any(each is known for known in given))
+
+
+def _bytes_of(tensor: torch.Tensor) -> int:
+    """Count the bytes of a tensor. A row that is broadcast is read once."""
+    sizes = [size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or size == 0]
+    return int(math.prod(sizes) * tensor.element_size())
+
+
+def _checker(
+    call: OperatorCall, part: RecordedRanks, seed: int, attention: Attention | None, flops: int
+) -> Callable[[Any], dict[str, str]]:
+    """Return a check: where the host's result is finite, the device's has to be. The host computes in float64 where it
+    can."""
+    operator = find_operator(call.operator)
+
+    def facts_of(output: Any) -> dict[str, str]:
+        is_random = attention.has_dropout if attention else torch.Tag.nondeterministic_seeded in operator.tags
+        if is_random:
+            return {"check": "none: random"}
+        if sum(held_elements(tensor) for tensor in _given(call, part)) > CHECKED_ELEMENTS or flops > CHECKED_FLOPS:
+            return {"check": "none: too large for the host"}
+        expected, how = _on_host(operator, *make_arguments(call, part, "cpu", seed))
+        if expected is None:
+            return {"check": f"none: the host cannot: {how}"}
+        pairs = [(found.cpu(), right) for found, right in zip(_tensors(output), _tensors(expected), strict=True)]
+        for found, right in pairs:
+            _require_finite(found, right)
+        error = max((_relative_error(found, right) for found, right in pairs), default=0.0)
+        return {"check": f"finite where the host's {how} is", "error": f"{error:.2g}"}
+
+    return facts_of
+
+
+def _given(call: OperatorCall, part: RecordedRanks) -> Iterator[RecordedTensor]:
+    return (part.tensors[argument.index] for argument in tensor_arguments(call))
+
+
+def _on_host(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, str]:
+    """Return the result and its type; or None and why there is none."""
+    try:
+        wide, wide_named = tree_map(_widened, (args, kwargs))
+        return _runner(operator, wide, wide_named)[0](), "float64"
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):  # it takes one type only
+        pass
+    try:
+        return _runner(operator, args, kwargs)[0](), "result in the same type"
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError) as error:
+        return None, str(error).splitlines()[0][:100]
+
+
+def _widened(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def _require_finite(found: torch.Tensor, right: torch.Tensor) -> None:
+    if found.shape != right.shape:
+        raise ValueError(f"the output has shape {tuple(found.shape)}, the host's {tuple(right.shape)}")
+    if not found.is_floating_point() or not right.is_floating_point():
+        return
+    # What is finite in float64 may be beyond the output's type.
+    wrong = ~found.isfinite() & right.to(found.dtype).isfinite()
+    if wrong.any():
+        raise ValueError(f"{int(wrong.sum())} of {wrong.numel()} elements are not finite, on the host they are")
+
+
+def _relative_error(found: torch.Tensor, right: torch.Tensor) -> float:
+    """Return the error relative to the largest element. 0 where there is nothing to compare."""
+    found, right = found.double(), right.double()
+    both = found.isfinite() & right.isfinite()
+    largest = float(right[both].abs().max()) if bool(both.any()) else 0.0
+    return float((found - right)[both].abs().max()) / largest if largest else 0.0
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+_PREFIX = "aten::_scaled_dot_product_"
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """Calls attention by names, which the kernels have in common. Their order they have not."""
+
+    given: dict[str, Any]
+    is_backward: bool
+
+    def call(self) -> Callable[[], Any]:
+        if not self.is_backward:
+            return self._forward
+        inputs = [self.given[name].requires_grad_() for name in ("query", "key", "value")]
+        with torch.enable_grad():
+            output = self._forward()
+        gradient = self.given.get("grad_out", self.given.get("grad_out_"))
+        return lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
+
+    @property
+    def has_dropout(self) -> bool:
+        return bool(self.given.get("dropout_p"))
+
+    def flops(self) -> int:
+        """Count two products of queries and keys, half of them where it is causal; backward has five."""
+        query, key, value = (self.given[name].shape for name in ("query", "key", "value"))
+        products = 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+        halved = products // 2 if self.given.get("is_causal") else products
+        return int(halved * 5 // 2 if self.is_backward else halved)
+
+    def _forward(self) -> torch.Tensor:
+        query, key = self.given["query"], self.given["key"]
+        mask = self.given.get("attn_mask", self.given.get("attn_bias"))
+        more = {"enable_gqa": True} if query.shape[-3] != key.shape[-3] else {}
+        return scaled_dot_product_attention(
+            query,
+            key,
+            self.given["value"],
+            attn_mask=mask,
+            dropout_p=self.given.get("dropout_p", 0.0),
+            is_causal=self.given.get("is_causal", False),
+            scale=self.given.get("scale"),
+            **more,
+        )
+
+
+def as_attention(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> Attention | None:
+    """Return None for other operators."""
+    name = operator._schema.name
+    if not name.startswith(_PREFIX):
+        return None
+    names = [argument.name for argument in operator._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    return Attention(given, is_backward=name.endswith("_backward"))

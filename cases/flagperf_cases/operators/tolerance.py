@@ -1,4 +1,4 @@
-"""When an output is right, by rules that are derived and stated. Importable without torch; `judge` needs it.
+"""Judge when an output is right, by rules that are derived and stated. Importable without torch; `judge` needs it.
 
 A rule compares one output, on the host, with the float64 reference of the same operands. eps is the distance from 1 to
 the next number of a dtype. The statement of the rule goes into the row with the error that was found.
@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 
 class Exact(msgspec.Struct, frozen=True):
-    """Every element is equal: comparisons, bits, indices, copies and whole numbers. NaN equals NaN."""
+    """Requires every element to be equal: comparisons, bits, indices, copies and whole numbers. NaN equals NaN."""
 
     def judge(self, found: torch.Tensor, expected: torch.Tensor, operands: list[Any], terms: int) -> Judgement:
         import torch
@@ -108,9 +108,9 @@ class Rounding(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Of indices that sort or select: equal numbers may come in any order. The indices have to be different within a
-    row, and the numbers there exactly those that the reference selects. `operands[0]` is what is sorted, along its last
-    dimension."""
+    """Judges indices that sort or select: equal numbers may come in any order. The indices have to be different within
+    a row, and the numbers there exactly those that the reference selects. `operands[0]` is what is sorted, along its
+    last dimension."""
 
     def judge(self, found: torch.Tensor, expected: torch.Tensor, operands: list[Any], terms: int) -> Judgement:
         import torch
@@ -128,7 +128,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """Of random numbers: each of some statistics is within 6 standard deviations of its expectation."""
+    """Judges random numbers: each of some statistics is within 6 standard deviations of its expectation."""
 
     of: Callable[..., dict[str, tuple[float, float, float]]]
     """(output, *operands) -> statistic -> found, expected, its standard deviation."""
@@ -146,7 +146,7 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 def _same_special(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Infinite in both, also where only the dtype of the output overflows; or no number in both."""
+    """Find what is infinite in both, also where only the dtype of the output overflows; or no number in both."""
     import torch
 
     as_found = expected.to(found.dtype)

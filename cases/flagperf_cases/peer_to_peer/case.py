@@ -1,4 +1,4 @@
-"""How fast two devices send data to each other, for every pair. See README.md."""
+"""Measure how fast two devices send data to each other, for every pair. See README.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import distributed
 from flagperf.worker import Context, Timed
 from flagperf_cases.buffers import WINDOW_STARTS, in_turns
 from flagperf_cases.number_cycle import check_message, messages, nothing, number_cycle, shifted
-from flagperf_cases.peer_to_peer.preflight import Pair, Transfer, planned_transfers
+from flagperf_cases.peer_to_peer.data import Pair, Transfer, planned_transfers
 
 DTYPE = torch.float32
 Received = tuple[torch.Tensor, int]

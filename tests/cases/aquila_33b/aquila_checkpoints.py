@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape
 
 SMALL = DecoderShape(layers=2, width=64, heads=16, kv_heads=8, ffn=48, vocabulary=60, sequence=64)
 """Eight KV heads, as the published model has, and so up to eight shards."""

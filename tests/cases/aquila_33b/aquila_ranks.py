@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flagperf.api import precision
-from flagperf_cases.decoder.layout import Layout
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape, Layout
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from bf16_units import Bf16Units
 from case_harness import CaseHarness, only_report
 
 from flagperf_cases.aquila_33b.checkpoint import check_checkpoint
+from flagperf_cases.decoder.layout import DecoderShape, shape_of
 from flagperf_cases.decoder.model import Decoder
-from flagperf_cases.decoder.shape import DecoderShape, shape_of
 
 CASE = CaseHarness("aquila_33b")
 

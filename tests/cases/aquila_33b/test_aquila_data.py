@@ -10,10 +10,18 @@ from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
 from flagperf.plan.tuning import find_tuning
-from flagperf_cases.aquila_33b.data import Sample, attended_length, load_data, make_batches, make_sample
-from flagperf_cases.aquila_33b.preflight import check_files
-from flagperf_cases.aquila_33b.tokenizer import Tokenizer, open_tokenizer, special_ids
-from flagperf_cases.decoder.shape import shape_of
+from flagperf_cases.aquila_33b.data import (
+    Sample,
+    Tokenizer,
+    attended_length,
+    check_files,
+    load_data,
+    make_batches,
+    make_sample,
+    open_tokenizer,
+    special_ids,
+)
+from flagperf_cases.decoder.layout import shape_of
 
 CASE = CaseHarness("aquila_33b")
 

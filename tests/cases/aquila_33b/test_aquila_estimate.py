@@ -10,7 +10,7 @@ from case_harness import CaseHarness
 from tensor_bytes import case_bytes
 
 from flagperf.errors import BadInput
-from flagperf_cases.aquila_33b.estimate import estimate
+from flagperf_cases.aquila_33b.data import estimate
 
 CASE = CaseHarness("aquila_33b")
 HEAVY = {"layers": 3, "width": 96, "heads": 8, "kv_heads": 4, "ffn": 288, "vocabulary": 256, "sequence": 128}

@@ -10,7 +10,7 @@ from aquila_checkpoints import small_model, write_megatron
 from aquila_ranks import Question, logits_of
 from rank_processes import answers_of_ranks
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape
 
 pytestmark = pytest.mark.run
 

@@ -12,7 +12,7 @@ from rank_processes import answers_of_ranks
 
 from flagperf.events import RowMeasured
 from flagperf.worker import WrongOutput
-from flagperf_cases.collectives.preflight import OPERATIONS, check_files
+from flagperf_cases.collectives.data import OPERATIONS, check_files
 from flagperf_cases.number_cycle import check_message, message, number_cycle, shifted, summed
 
 SMALL = {"collectives__headline": "24KiB", "collectives__sizes": []}

@@ -7,8 +7,7 @@ from typing import Any
 
 from rank_processes import answers_of_ranks
 
-from flagperf_cases.decoder.layout import Layout
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape, Layout
 
 NUM_STEPS = 5
 MICRO_BATCH, GLOBAL_BATCH = 1, 4
@@ -32,8 +31,7 @@ def train(work: Work) -> dict[str, Any]:
     """A few steps of SGD on the same global batches whatever the layout is."""
     import torch
 
-    from flagperf_cases.decoder.gradients import clip, total_norm
-    from flagperf_cases.decoder.parallel import Trainer, build_model, find_place, gather_parameters
+    from flagperf_cases.decoder.parallel import Trainer, build_model, clip, find_place, gather_parameters, total_norm
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
     place = find_place(layout, "cpu")
@@ -68,9 +66,8 @@ def read(work: Work) -> dict[str, Any]:
     """Loss and gradient norm of one step with the weights of a safetensors file."""
     from safetensors.torch import load_file
 
-    from flagperf_cases.decoder.gradients import total_norm
-    from flagperf_cases.decoder.initial_weights import fill, seed_name
-    from flagperf_cases.decoder.parallel import Trainer, build_on_meta, find_place
+    from flagperf_cases.decoder.model import fill, seed_name
+    from flagperf_cases.decoder.parallel import Trainer, build_on_meta, find_place, total_norm
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
     place = find_place(layout, "cpu")

@@ -10,8 +10,7 @@ from case_harness import CaseHarness
 from tensor_bytes import case_bytes
 
 from flagperf_cases.decoder.estimate import Work, estimate, rank_bytes, stage_parameters
-from flagperf_cases.decoder.layout import Layout
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape, Layout
 
 SHAPE = DecoderShape(layers=3, width=8, heads=2, kv_heads=1, ffn=16, vocabulary=32, sequence=4)
 LAYER = 2 * 64 + 2 * 8 * 4 + 3 * 8 * 16 + 16

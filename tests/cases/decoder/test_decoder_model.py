@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape
 
 LLAMA2_70B = DecoderShape(80, 8192, 64, 8, 28_672, 32_000, 4096)
 AQUILA_33B = DecoderShape(60, 6144, 48, 8, 24_576, 100_008, 4096)

@@ -10,7 +10,7 @@ from typing import Any
 import decoder_ranks
 import pytest
 
-from flagperf_cases.decoder.shape import DecoderShape
+from flagperf_cases.decoder.layout import DecoderShape
 
 pytestmark = pytest.mark.run
 
@@ -76,8 +76,7 @@ def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from flagperf_cases.decoder.initial_weights import initialise, scaled_std
-    from flagperf_cases.decoder.model import Decoder
+    from flagperf_cases.decoder.model import Decoder, initialise, scaled_std
 
     shape = DecoderShape(**sizes)
     with torch.device("meta"):

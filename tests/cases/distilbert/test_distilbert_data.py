@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from case_harness import CaseHarness
 
-from flagperf_cases.distilbert.checkpoint import CHECKPOINT
-from flagperf_cases.distilbert.data import Sentences, load_data, sst2, synthetic, training_loader
+from flagperf_cases.distilbert.case import training_loader
+from flagperf_cases.distilbert.data import CHECKPOINT, Sentences, load_data, sst2, synthetic_sentences
 from flagperf_cases.sampler import TrainingSampler
 
 CASE = CaseHarness("distilbert")
@@ -21,13 +21,13 @@ def settings(**changes: object) -> SimpleNamespace:
 
 
 def test_made_up_sentences_are_balanced_and_always_the_same() -> None:
-    first, again = (synthetic("train", 500, 100, 32) for _ in range(2))
-    assert first.sha256 == again.sha256 != synthetic("eval", 500, 100, 32).sha256
+    first, again = (synthetic_sentences("train", 500, 100, 32) for _ in range(2))
+    assert first.sha256 == again.sha256 != synthetic_sentences("eval", 500, 100, 32).sha256
     assert sum(first.labels) == 250
 
 
 def test_made_up_lengths_vary_and_say_nothing_about_the_label() -> None:
-    sentences = synthetic("train", 4000, 100, 32)
+    sentences = synthetic_sentences("train", 4000, 100, 32)
     lengths = {
         label: [len(t) for t, own in zip(sentences.tokens, sentences.labels, strict=True) if own == label]
         for label in (0, 1)
@@ -58,7 +58,7 @@ def test_repeated_rows_count_as_padding() -> None:
 
 
 def test_loader_processes_give_the_same_batches_in_every_epoch() -> None:
-    sentences = synthetic("train", 40, 100, 32)
+    sentences = synthetic_sentences("train", 40, 100, 32)
     for epoch in range(2):
         batches = []
         for num_workers in (0, 2):

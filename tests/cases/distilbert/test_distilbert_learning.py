@@ -8,8 +8,7 @@ import pytest
 from case_harness import CaseHarness, moments, reports, steps
 
 from flagperf.events import DataDescribed, ModelDescribed
-from flagperf_cases.distilbert.checkpoint import CHECKPOINT
-from flagperf_cases.distilbert.preflight import check_files
+from flagperf_cases.distilbert.data import CHECKPOINT, check_files
 
 CASE = CaseHarness("distilbert")
 

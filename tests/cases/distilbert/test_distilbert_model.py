@@ -14,8 +14,8 @@ from flagperf.errors import BadInput
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from flagperf_cases.distilbert.checkpoint import CHECKPOINT, encoder_shapes  # noqa: E402
-from flagperf_cases.distilbert.model import build_model, matmul_parameters  # noqa: E402
+from flagperf_cases.distilbert.case import build_model, matmul_parameters  # noqa: E402
+from flagperf_cases.distilbert.data import CHECKPOINT, encoder_shapes  # noqa: E402
 
 CASE = CaseHarness("distilbert")
 

@@ -12,8 +12,7 @@ from case_harness import CaseHarness, refusal
 from weight_files import write_safetensors
 
 from flagperf.errors import BadInput
-from flagperf_cases.distilbert.checkpoint import encoder_shapes
-from flagperf_cases.distilbert.preflight import check_files
+from flagperf_cases.distilbert.data import check_files, encoder_shapes
 
 CASE = CaseHarness("distilbert")
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 from case_harness import CaseHarness, refusal, rows
 
-from flagperf_cases.gemm.preflight import check_files
-from flagperf_cases.gemm.shapes import Shape, planned_shapes
+from flagperf_cases.gemm.data import Shape, check_files, planned_shapes
 
 CASE = CaseHarness("gemm")
 QUICK: dict[str, Any] = {

@@ -14,9 +14,8 @@ import torch
 
 from flagperf.testing.torch_device.tf32 import round_to_tf32
 from flagperf.worker import WrongOutput
-from flagperf_cases.gemm.products import Multiplied, Product, make_product, multiply_in_turns
-from flagperf_cases.gemm.proof import prove
-from flagperf_cases.gemm.shapes import Shape
+from flagperf_cases.gemm.case import Multiplied, Product, make_product, multiply_in_turns, prove
+from flagperf_cases.gemm.data import Shape
 
 SHAPE = Shape(96, 160, 1024)
 """Not square: the probe has to fit."""

@@ -19,8 +19,14 @@ from flagperf.errors import BadInput
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
-from flagperf_cases.glm.checkpoint import check_checkpoint, load_checkpoint, weight_shapes  # noqa: E402
-from flagperf_cases.glm.model import Glm  # noqa: E402
+from flagperf_cases.glm.case import (  # noqa: E402
+    Glm,
+    load_checkpoint,
+)
+from flagperf_cases.glm.data import (  # noqa: E402
+    check_checkpoint,
+    weight_shapes,
+)
 
 CASE = CaseHarness("glm")
 
@@ -163,7 +169,7 @@ class Malicious:
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(os.mkdir, "posix.mkdir"), (exec, "builtins.exec"), (argparse.Namespace, "argparse.Namespace")],
+    [(os.mkdir, "posix.mkdir"), (exec, "exec"), (argparse.Namespace, "argparse.Namespace")],
 )
 def test_a_pickle_that_calls_something_is_refused(
     tmp_path: Path, original: Any, function: Any, words: str, legacy: bool
@@ -186,6 +192,5 @@ def test_what_was_allowed_for_one_file_is_not_kept_for_the_next(folder: Path) ->
 
 def test_a_torn_file_is_refused(folder: Path) -> None:
     path = folder / WEIGHTS
-    is_zip = path.read_bytes().startswith(b"PK")
     path.write_bytes(path.read_bytes()[:5000])
-    assert ("its end is missing" if is_zip else "cannot read the weights") in problem(folder, layers=3)
+    assert "cannot read the weights" in problem(folder, layers=3)

@@ -11,7 +11,7 @@ import pytest
 from case_harness import CaseHarness, moments, reports, steps
 
 from flagperf.events import DataDescribed, ModelDescribed, SpanEnded
-from flagperf_cases.glm.preflight import check_files
+from flagperf_cases.glm.data import check_files
 
 CASE = CaseHarness("glm")
 
@@ -49,7 +49,7 @@ def test_a_frozen_model_stays_as_it_was() -> None:
 def test_evaluations_are_in_evaluation_mode_and_steps_in_training_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from flagperf_cases.glm.model import Glm
+    from flagperf_cases.glm.case import Glm
 
     modes: dict[bool, set[bool]] = {True: set(), False: set()}
     forward = Glm.forward
@@ -105,8 +105,7 @@ def test_the_learning_rate_rises_falls_and_stays() -> None:
 
 
 def test_biases_and_norms_do_not_decay() -> None:
-    from flagperf_cases.glm.case import make_optimizer
-    from flagperf_cases.glm.model import Glm
+    from flagperf_cases.glm.case import Glm, make_optimizer
 
     found = CASE.values("tiny")
     config = SimpleNamespace(**{name: SimpleNamespace(**found[name]) for name in ("model", "training")})

@@ -13,8 +13,12 @@ torch = pytest.importorskip("torch")
 import glm_oracle  # noqa: E402
 
 from flagperf.metrics.flops import ModelFacts, exact  # noqa: E402
-from flagperf_cases.glm.case import choice_losses  # noqa: E402
-from flagperf_cases.glm.model import Glm, attention_mask, matmul_parameters  # noqa: E402
+from flagperf_cases.glm.case import (  # noqa: E402
+    Glm,
+    attention_mask,
+    choice_losses,
+    matmul_parameters,
+)
 
 CASE = CaseHarness("glm")
 

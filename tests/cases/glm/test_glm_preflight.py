@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from case_harness import CaseHarness, refusal
 
-from flagperf_cases.glm.preflight import check_files
+from flagperf_cases.glm.data import check_files
 
 CASE = CaseHarness("glm")
 
@@ -37,7 +37,7 @@ REAL = {"data__source": "record", "data__rows": 0, "data__eval_rows": 0, "model_
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch = pytest.importorskip("torch")
-    from flagperf_cases.glm.model import Glm
+    from flagperf_cases.glm.case import Glm
 
     path = tmp_path_factory.mktemp("weights") / "weights.pt"
     torch.save({"module": Glm(SimpleNamespace(**CASE.values("tiny")["model"])).state_dict()}, path)

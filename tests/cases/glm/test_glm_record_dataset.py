@@ -11,18 +11,22 @@ import msgspec
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf_cases.glm.evaluation import exact_match, f1, normalize
-from flagperf_cases.glm.record_dataset import (
+from flagperf_cases.glm.record import (
+    MAX_POSITIONS,
+    NUM_MENTIONS,
     Record,
     entity_texts,
     evaluation_clozes,
+    exact_match,
+    f1,
+    normalize,
     passage_text,
     problems,
     read_records,
+    synthetic_records,
     text_at,
     training_clozes,
 )
-from flagperf_cases.glm.synthetic import MAX_POSITIONS, NUM_MENTIONS, synthetic_records
 
 TEXT = "Ann met Bob’s cat – twice.\n@highlight\nAnn left\n@highlight\nBob stayed"
 
@@ -162,8 +166,7 @@ def test_a_query_says_nothing_of_its_answer() -> None:
 
 
 def test_no_story_is_longer_than_it_says() -> None:
-    from flagperf_cases.glm.samples import make_samples
-    from flagperf_cases.glm.tokenizer import WordPieceTokenizer
+    from flagperf_cases.glm.data import WordPieceTokenizer, make_samples
 
     samples = make_samples(
         "stories", training_clozes(synthetic_records("train", 2000)), WordPieceTokenizer.for_synthetic_data(), 64

@@ -8,10 +8,8 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
-from flagperf_cases.glm.record_dataset import Cloze, evaluation_clozes, read_records, training_clozes
-from flagperf_cases.glm.samples import Samples, make_samples, swap_passages
-from flagperf_cases.glm.synthetic import synthetic_records
-from flagperf_cases.glm.tokenizer import WordPieceTokenizer
+from flagperf_cases.glm.data import Samples, WordPieceTokenizer, make_samples, swap_passages
+from flagperf_cases.glm.record import Cloze, evaluation_clozes, read_records, synthetic_records, training_clozes
 from flagperf_cases.sampler import MicroBatch, TrainingSampler
 
 CASE = CaseHarness("glm")
@@ -75,7 +73,7 @@ def test_samples_of_one_passage_share_it(tokenizer: WordPieceTokenizer) -> None:
 
 def test_positions_blocks_and_targets_are_as_the_paper_has_them(tokenizer: WordPieceTokenizer) -> None:
     pytest.importorskip("torch")
-    from flagperf_cases.glm.data import make_inputs
+    from flagperf_cases.glm.case import make_inputs
 
     samples = samples_of(tokenizer, CLOZE, length=20)
     inputs, lengths = make_inputs(samples, [(0, 0), (0, 1)])
@@ -95,7 +93,7 @@ def test_positions_blocks_and_targets_are_as_the_paper_has_them(tokenizer: WordP
 
 def test_missing_candidates_and_repeated_rows_count_as_padding(tokenizer: WordPieceTokenizer) -> None:
     pytest.importorskip("torch")
-    from flagperf_cases.glm.data import training_loader
+    from flagperf_cases.glm.case import training_loader
 
     alone = Cloze(CLOZE.passage, CLOZE.query, ("Anna",), frozenset([0]))
     rows = TrainingSampler(2, batch_size=3, accumulate=1, epochs=1, max_steps=0, seed=0, rank=0, world_size=1)
@@ -110,7 +108,7 @@ def test_missing_candidates_and_repeated_rows_count_as_padding(tokenizer: WordPi
 
 def test_loader_processes_give_the_same_batches(tokenizer: WordPieceTokenizer) -> None:
     pytest.importorskip("torch")
-    from flagperf_cases.glm.data import training_loader
+    from flagperf_cases.glm.case import training_loader
 
     samples = make_samples("stories", training_clozes(synthetic_records("train", 12)), tokenizer, 36)
     batches = []
@@ -164,7 +162,7 @@ def test_real_passages_keep_their_answers_on_the_way_to_the_model(
 ) -> None:
     """Offsets, candidates and pieces: what the model is to say is the answer's own text."""
     pytest.importorskip("torch")
-    from flagperf_cases.glm.data import make_inputs
+    from flagperf_cases.glm.case import make_inputs
 
     records = list(read_records(shared_data / "record/FewGLUE_32dev/ReCoRD" / name))
     assert len(records) == 32

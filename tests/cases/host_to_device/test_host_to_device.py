@@ -13,8 +13,8 @@ import torch
 from case_harness import CaseHarness, refusal, rows
 
 from flagperf.worker import WrongOutput
-from flagperf_cases.host_to_device import transfers
-from flagperf_cases.host_to_device.preflight import check_files
+from flagperf_cases.host_to_device import case
+from flagperf_cases.host_to_device.data import check_files
 
 CASE = CaseHarness("host_to_device")
 QUICK: dict[str, Any] = {
@@ -46,11 +46,11 @@ def test_pinned_and_pageable_never_share_a_figure() -> None:
 
 def test_what_did_not_arrive_is_wrong() -> None:
     source = torch.randn(5000)
-    transfers.check_arrival(((source.clone(), source),))
+    case.check_arrival(((source.clone(), source),))
     damaged = source.clone()
     damaged[4999] += 1
     with pytest.raises(WrongOutput, match="what arrived differs"):
-        transfers.check_arrival(((source.clone(), source), (damaged, source)))
+        case.check_arrival(((source.clone(), source), (damaged, source)))
 
 
 class Spy:
@@ -72,7 +72,7 @@ class Spy:
 
 def test_directions_of_pinned_memory_are_issued_to_two_streams_without_waiting() -> None:
     spy = Spy()
-    call = transfers._both_issued(spy, lambda: spy.journal.append("h2d"), lambda: spy.journal.append("d2h"))
+    call = case._both_issued(spy, lambda: spy.journal.append("h2d"), lambda: spy.journal.append("d2h"))
     call()
     assert spy.journal == ["fork", "beside", "d2h", "h2d", "join"]
 
@@ -80,7 +80,7 @@ def test_directions_of_pinned_memory_are_issued_to_two_streams_without_waiting()
 def test_directions_of_pageable_memory_are_under_way_at_the_same_time() -> None:
     """Each waits for the other one to have begun."""
     meeting = threading.Barrier(2, timeout=10)
-    call = transfers._both_in_threads(Spy(), meeting.wait, meeting.wait)
+    call = case._both_in_threads(Spy(), meeting.wait, meeting.wait)
     assert sorted(call()) == [0, 1]
 
 

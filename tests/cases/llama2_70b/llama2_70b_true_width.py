@@ -13,10 +13,9 @@ from case_harness import CaseHarness
 from torch.distributed.device_mesh import init_device_mesh
 
 from flagperf.api import precision
-from flagperf_cases.decoder.layout import Layout
+from flagperf_cases.decoder.layout import DecoderShape, Layout, shape_of
 from flagperf_cases.decoder.model import Decoder
 from flagperf_cases.decoder.parallel import Place, build_model
-from flagperf_cases.decoder.shape import DecoderShape, shape_of
 
 CASE = CaseHarness("llama2_70b")
 

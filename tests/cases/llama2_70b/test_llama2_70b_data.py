@@ -10,10 +10,8 @@ from case_harness import CaseHarness
 from indexed_datasets import write_indexed
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_70b.data import load_data
-from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
-from flagperf_cases.llama2_70b.order import ShuffledSamples
-from flagperf_cases.llama2_70b.preflight import check_files
+from flagperf_cases.llama2_70b.data import ShuffledSamples, check_files, load_data
+from flagperf_cases.llama2_70b.streams import TokenStream, read_index
 
 CASE = CaseHarness("llama2_70b")
 

@@ -13,8 +13,7 @@ from flagperf.plan.parallel import fit_layout, parallel_layer, parse_parallel
 from flagperf.plan.tuning import find_tuning
 from flagperf.spec import RunSpec
 from flagperf.spec.values import Layer, resolve
-from flagperf_cases.decoder.layout import bubble, check_layout, layout_of
-from flagperf_cases.decoder.shape import shape_of
+from flagperf_cases.decoder.layout import bubble, check_layout, layout_of, shape_of
 
 CASE = CaseHarness("llama2_70b")
 

@@ -14,7 +14,7 @@ from indexed_datasets import write_indexed
 from megatron_oracle import LegacyGenerator, megatron_rates, megatron_samples
 
 from flagperf_cases.llama2_70b.data import load_data
-from flagperf_cases.llama2_70b.indexed_dataset import TokenStream, read_index
+from flagperf_cases.llama2_70b.streams import TokenStream, read_index
 
 CASE = CaseHarness("llama2_70b")
 
@@ -142,9 +142,8 @@ def test_initial_weights_have_megatrons_sizes() -> None:
     """Those that add to the hidden states are smaller the more layers there are: every layer adds two of them."""
     import torch
 
-    from flagperf_cases.decoder.layout import Layout
+    from flagperf_cases.decoder.layout import DecoderShape, Layout
     from flagperf_cases.decoder.parallel import Place, build_model
-    from flagperf_cases.decoder.shape import DecoderShape
 
     shape = DecoderShape(layers=8, width=128, heads=4, kv_heads=2, ffn=256, vocabulary=512, sequence=8)
     model = build_model(shape, Place(Layout(), None), device="cpu", seed=1, std=0.02)

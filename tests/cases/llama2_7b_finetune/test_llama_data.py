@@ -9,18 +9,19 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_7b_finetune import synthetic
+from flagperf_cases.llama2_7b_finetune.case import training_loader
 from flagperf_cases.llama2_7b_finetune.data import (
     CHECKPOINT,
     Rows,
+    SentencePieceTokenizer,
+    WordTokenizer,
     load_data,
     packed_rows,
     read_dialogues,
+    synthetic_dialogues,
     synthetic_tokenizer,
-    training_loader,
     training_text,
 )
-from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, WordTokenizer
 from flagperf_cases.sampler import TrainingSampler
 
 CASE = CaseHarness("llama2_7b_finetune")
@@ -46,7 +47,7 @@ def test_texts_follow_each_other_from_bos_to_eos_and_the_rest_is_dropped() -> No
 
 
 def test_too_little_text_for_one_row_is_refused() -> None:
-    dialogues = synthetic.dialogues("train", 1)
+    dialogues = synthetic_dialogues("train", 1)
     with pytest.raises(BadInput, match=r"few has \d+ tokens, fewer than one row of model.sequence=512"):
         packed_rows("few", dialogues, synthetic_tokenizer(), 512)
 
@@ -64,14 +65,14 @@ def test_made_up_data_are_always_the_same_and_every_word_is_known() -> None:
 def test_the_misleading_world_has_other_answers() -> None:
     letters = {}
     for misleading in (False, True):
-        found = synthetic.dialogues("train", 200, misleading=misleading)
+        found = synthetic_dialogues("train", 200, misleading=misleading)
         letters[misleading] = [each["dialogue"][-1] for each in found]
     assert letters[False].count("C") > 120 > 40 > letters[False].count("A")
     assert letters[True].count("A") > 120 > 40 > letters[True].count("C")
 
 
 def test_repeated_rows_have_no_labels_and_count_as_padding() -> None:
-    rows = packed_rows("train", synthetic.dialogues("train", 20), synthetic_tokenizer(), 32)
+    rows = packed_rows("train", synthetic_dialogues("train", 20), synthetic_tokenizer(), 32)
     rows = Rows("three", rows.tokens[: 3 * 32], 32)
     sampler = TrainingSampler(
         3, batch_size=2, accumulate=1, epochs=1, max_steps=0, seed=0, rank=1, world_size=2, shuffle=False

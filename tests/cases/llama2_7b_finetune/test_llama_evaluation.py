@@ -13,17 +13,18 @@ from flagperf.api import precision
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from flagperf_cases.evaluation_mode import evaluation_mode  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.data import load_data  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.evaluation import (  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.case import (  # noqa: E402
     ACCURACY,
+    build_model,
     choose,
     evaluate_loss,
     evaluate_mmlu,
     last_logits,
+    trainable,
 )
+from flagperf_cases.llama2_7b_finetune.data import load_data  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.mmlu import Question, Subject  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.model import build_model, trainable  # noqa: E402
+from flagperf_cases.models import evaluation_mode  # noqa: E402
 
 CASE = CaseHarness("llama2_7b_finetune")
 
@@ -131,8 +132,8 @@ class Oracle(torch.nn.Module):
 
 def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
     """An oracle that is told the answer, three times wrongly: 2 of 4, 3 of 4 and 2 of 2 are right."""
+    from flagperf_cases.llama2_7b_finetune.data import WordTokenizer
     from flagperf_cases.llama2_7b_finetune.mmlu import prompt_text
-    from flagperf_cases.llama2_7b_finetune.tokenizer import WordTokenizer
 
     def subject(name: str, category: str, told: str, right: str) -> Subject:
         questions = tuple(
@@ -166,8 +167,8 @@ def test_accuracy_is_given_for_all_by_category_and_by_subject() -> None:
 def test_the_original_rule_takes_the_question_away_and_asks_for_the_letter_of_all_tokens() -> None:
     """The oracle names the word after the last question mark, of the four letters or not. With the question gone it
     has the last example's, and with all examples gone it has nothing."""
+    from flagperf_cases.llama2_7b_finetune.data import WordTokenizer
     from flagperf_cases.llama2_7b_finetune.mmlu import prompt_text
-    from flagperf_cases.llama2_7b_finetune.tokenizer import WordTokenizer
 
     options = ("w", "x", "y", "z")
     example = Question("is it? A", options, 0)

@@ -16,7 +16,7 @@ from flagperf.events import (
     PartsReported,
     Reported,
 )
-from flagperf_cases.llama2_7b_finetune.preflight import check_files
+from flagperf_cases.llama2_7b_finetune.data import check_files
 
 CASE = CaseHarness("llama2_7b_finetune")
 

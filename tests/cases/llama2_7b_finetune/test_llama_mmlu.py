@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
+from flagperf_cases.llama2_7b_finetune.data import SentencePieceTokenizer, WordTokenizer
 from flagperf_cases.llama2_7b_finetune.mmlu import (
     CATEGORIES,
     SUBJECTS,
@@ -19,7 +20,6 @@ from flagperf_cases.llama2_7b_finetune.mmlu import (
     read_questions,
     read_subjects,
 )
-from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, WordTokenizer
 
 ADD = Question("1 + 1 = ?", ("1", "2", "3", "4"), 1)
 TAKE = Question("3 - 1 = ?", ("2", "1", "0", "3"), 0)

@@ -16,13 +16,16 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
-from flagperf_cases.llama2_7b_finetune.case import describe_model  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.checkpoint import CHECKPOINT, check_checkpoint  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.model import (  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.case import (  # noqa: E402
     build_model,
+    describe_model,
     matmul_parameters,
     save_merged,
     trainable,
+)
+from flagperf_cases.llama2_7b_finetune.data import (  # noqa: E402
+    CHECKPOINT,
+    check_checkpoint,
 )
 
 CASE = CaseHarness("llama2_7b_finetune")

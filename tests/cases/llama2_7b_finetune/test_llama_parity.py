@@ -33,8 +33,8 @@ def plain_losses(changes: Changes) -> list[float]:
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaForCausalLM
 
+    from flagperf_cases.llama2_7b_finetune.case import model_config
     from flagperf_cases.llama2_7b_finetune.data import load_data
-    from flagperf_cases.llama2_7b_finetune.model import model_config
 
     config = CASE.settings(**changes)
     train = load_data(config, None).train

@@ -14,8 +14,8 @@ from sentencepiece_models import train_tokenizer
 from weight_files import safetensors
 
 from flagperf.errors import BadInput
-from flagperf_cases.llama2_7b_finetune.preflight import check_files
-from flagperf_cases.llama_checkpoint import llama_shapes
+from flagperf_cases.checkpoint_files import llama_shapes
+from flagperf_cases.llama2_7b_finetune.data import check_files
 
 CASE = CaseHarness("llama2_7b_finetune")
 

@@ -9,7 +9,7 @@ import pytest
 from sentencepiece_models import train_tokenizer
 
 from flagperf.errors import BadInput, Unsupported
-from flagperf_cases.llama2_7b_finetune.tokenizer import SentencePieceTokenizer, WordTokenizer
+from flagperf_cases.llama2_7b_finetune.data import SentencePieceTokenizer, WordTokenizer
 
 
 def test_a_model_with_bos_and_eos_is_read(tmp_path: Path) -> None:

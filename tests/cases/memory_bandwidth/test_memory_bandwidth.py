@@ -11,8 +11,8 @@ from case_harness import CaseHarness, refusal, rows
 
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.worker import WrongOutput
-from flagperf_cases.memory_bandwidth.patterns import PATTERNS
-from flagperf_cases.memory_bandwidth.preflight import check_files
+from flagperf_cases.memory_bandwidth.case import PATTERNS
+from flagperf_cases.memory_bandwidth.data import check_files
 from flagperf_cases.sizes import MIB
 
 CASE = CaseHarness("memory_bandwidth")

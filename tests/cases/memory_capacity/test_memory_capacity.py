@@ -11,8 +11,8 @@ from case_harness import CaseHarness, refusal, rows
 
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import Unsupported
-from flagperf_cases.memory_capacity import chunks
-from flagperf_cases.memory_capacity.preflight import check_files
+from flagperf_cases.memory_capacity import case
+from flagperf_cases.memory_capacity.data import check_files
 from flagperf_cases.sizes import GIB, MIB
 
 CASE = CaseHarness("memory_capacity")
@@ -79,7 +79,7 @@ def test_memory_that_is_given_out_twice_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_another_error_than_out_of_memory_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_pieces_of", lambda *_: 1 / 0)
+    monkeypatch.setattr(case, "_pieces_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         CASE.run(CASE.values(**LIMIT))
 

@@ -17,13 +17,11 @@ from flagperf.api import OperatorLibrary
 from flagperf.errors import Unsupported
 from flagperf.events import RowMeasured
 from flagperf.worker import WrongOutput
-from flagperf_cases.operators import preflight
+from flagperf_cases.operators import data
+from flagperf_cases.operators.case import Implementation, Measured, Operands, make_implementation, noticing_fallbacks
+from flagperf_cases.operators.data import Row, check_files, contents, rows
 from flagperf_cases.operators.groups import OPERATORS, PUBLISHED, bind_torch
-from flagperf_cases.operators.implementations import Implementation, make_implementation, noticing_fallbacks
-from flagperf_cases.operators.measured import Measured, Operands
 from flagperf_cases.operators.operator import SHAPE_CLASSES, Operand
-from flagperf_cases.operators.preflight import check_files, contents
-from flagperf_cases.operators.rows import Row, rows
 from flagperf_cases.operators.tolerance import EXACT, Order, Rounding
 
 HARNESS = CaseHarness("operators")
@@ -354,7 +352,7 @@ def test_words_that_mean_nothing_are_refused(changes: dict[str, Any], words: str
 
 
 def test_the_readme_says_how_many_rows_each_profile_has() -> None:
-    readme = (Path(preflight.__file__).parent / "README.md").read_text()
+    readme = (Path(data.__file__).parent / "README.md").read_text()
     for profile in ("standard", "quick", "tiny"):
         count = len(list(rows(HARNESS.values(profile)["operators"])))
         assert f"| {profile} | {count}: " in readme

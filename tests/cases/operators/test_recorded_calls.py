@@ -6,9 +6,15 @@ from torch.nn.functional import cross_entropy, embedding, scaled_dot_product_att
 
 from flagperf.api import OperatorCall, RecordedRanks, RecordedTensor, TensorArgument, ValueRange
 from flagperf.worker.recording import OperatorRecorder
-from flagperf_cases.operators.recorded_calls import describe, find_operator, sort_out, why_not
-from flagperf_cases.operators.recorded_inputs import held_bytes, make_arguments
-from flagperf_cases.operators.recorded_work import prepare_work
+from flagperf_cases.operators.recorded_calls import (
+    describe,
+    find_operator,
+    held_bytes,
+    make_arguments,
+    sort_out,
+    why_not,
+)
+from flagperf_cases.operators.replay import prepare_work
 
 
 def record(function):

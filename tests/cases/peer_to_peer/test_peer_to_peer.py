@@ -9,7 +9,7 @@ from linked_ranks import Work, measured_rows
 from rank_processes import answers_of_ranks
 
 from flagperf.events import RowMeasured
-from flagperf_cases.peer_to_peer.preflight import check_files, planned_transfers
+from flagperf_cases.peer_to_peer.data import check_files, planned_transfers
 
 SMALL = {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": ["4KiB"]}
 IMPORTS = ["flagperf_cases.peer_to_peer.case", "case_harness"]

@@ -1,4 +1,4 @@
-"""All operators, by groups. Importable without torch: `bind_torch` gives it to the modules before a call."""
+"""List all operators, by groups. Importable without torch: `bind_torch` gives it to the modules before a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention: prompts are limited by arithmetic, decoding by reading the keys and values."""
+"""Declare attention: prompts are limited by arithmetic, decoding by reading the keys and values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _attention(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
 
 
 def _reference(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
-    """softmax(q k / sqrt(d)) v, some queries at a time."""
+    """Compute softmax(q k / sqrt(d)) v, some queries at a time."""
     k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
     parts = [
         # Backward computes the scores once more, in place of keeping all of them.

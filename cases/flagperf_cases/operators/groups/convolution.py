@@ -1,4 +1,4 @@
-"""Convolutions, pooling and resizing of images and sequences."""
+"""Declare convolutions, pooling and resizing of images and sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_CONVOLUTION = Rounding(inner=64, scale="max", saved=True)
 
 
 class Window:
-    """What follows from a convolution's sizes."""
+    """Computes what follows from a convolution's sizes."""
 
     def __init__(
         self,

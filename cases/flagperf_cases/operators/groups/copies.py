@@ -1,4 +1,4 @@
-"""Data in another place, order or dtype."""
+"""Declare what puts data in another place, order or dtype."""
 
 from __future__ import annotations
 

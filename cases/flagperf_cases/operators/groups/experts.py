@@ -1,4 +1,5 @@
-"""Mixtures of experts: which experts a token goes to, the tokens in the order of experts, and their products."""
+"""Declare mixtures of experts: which experts a token goes to, the tokens in the order of experts, and their
+products."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def group_ends(tokens: int, experts: int, skewed: bool = False) -> list[int]:
-    """Where the tokens of each expert end. Skewed: half of all tokens go to the first expert, half of the rest to the
-    second, and so on, as an untrained router may send them."""
+    """Return where the tokens of each expert end. Skewed: half of all tokens go to the first expert, half of the rest
+    to the second, and so on, as an untrained router may send them."""
     ends, begin = [], 0
     for expert in range(experts):
         left = tokens - begin

@@ -1,4 +1,4 @@
-"""Gated activations of feed-forward layers, and rotary positions: pointwise on several tensors of a model."""
+"""Declare gated activations of feed-forward layers, and rotary positions: pointwise on several tensors of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows of a table, and numbers at given places: limited by memory, and by how scattered the places are."""
+"""Declare what reads rows of a table, and numbers at given places: limited by memory, and by how scattered the places
+are."""
 
 from __future__ import annotations
 

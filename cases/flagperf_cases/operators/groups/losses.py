@@ -1,4 +1,4 @@
-"""Losses over a vocabulary."""
+"""Declare losses over a vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products: limited by arithmetic where they are large, by reading the weights where they are skinny."""
+"""Declare matrix products: limited by arithmetic where they are large, by reading the weights where they are skinny."""
 
 from __future__ import annotations
 

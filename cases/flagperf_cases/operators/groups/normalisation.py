@@ -1,4 +1,4 @@
-"""Normalisation and softmax: rows are read, reduced, and written again."""
+"""Declare normalisation and softmax: rows are read, reduced, and written again."""
 
 from __future__ import annotations
 

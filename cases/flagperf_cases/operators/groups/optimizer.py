@@ -1,4 +1,4 @@
-"""A step of an optimizer over the tensors of a model."""
+"""Declare a step of an optimizer over the tensors of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEARNING_RATE, BETA1, BETA2, DECAY, EPSILON, STEP = 1e-3, 0.9, 0.95, 0.1, 1e-8, 
 
 
 def _operands(parameters: int, tensors: int) -> tuple[Operand, ...]:
-    """Weights, gradients and both means of every tensor, and the count of steps."""
+    """Return weights, gradients and both means of every tensor, and the count of steps."""
     each = parameters // tensors
     weights, squares = Operand((each,)), Operand((each,), draw="positive")
     return (*(weights,) * 3 * tensors, *(squares,) * tensors, *(Operand((), "fp32"),) * tensors)

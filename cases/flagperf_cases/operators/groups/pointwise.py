@@ -1,4 +1,4 @@
-"""Element by element: limited by memory, whatever is computed."""
+"""Declare what is computed element by element: limited by memory, whatever it is."""
 
 from __future__ import annotations
 

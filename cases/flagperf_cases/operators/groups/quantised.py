@@ -1,4 +1,4 @@
-"""Products with weights of few bits."""
+"""Declare products with weights of few bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers: checked by their statistics."""
+"""Declare random numbers, which are checked by their statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _dropout_statistics(found: Any, x: Any) -> Statistic:
 
 
 def _moments(mean: float, variance: float, fourth: float) -> Callable[..., Statistic]:
-    """Of independent numbers with these moments; neighbours are not correlated."""
+    """Return the statistics of independent numbers with these moments; neighbours are not correlated."""
 
     def statistics(found: Any, x: Any) -> Statistic:
         values = found.double().flatten()

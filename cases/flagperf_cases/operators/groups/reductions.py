@@ -1,4 +1,4 @@
-"""Many numbers to few: limited by reading them once."""
+"""Declare what makes few numbers of many: limited by reading them once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def of_all(
     terms: Callable[..., int] = lambda layout="", **sizes: math.prod(sizes.values()),
     **more: Any,
 ) -> Operator:
-    """To one number. The reference reads the numbers as they are, since 2**30 of them do not fit twice."""
+    """Declare a reduction to one number. The reference reads the numbers as they are, since 2**30 of them do not fit
+    twice."""
     return Operator(
         name=name,
         group="reduction",
@@ -74,7 +75,7 @@ CHUNK = 1 << 22
 
 
 def _of_chunks(x: Any, of: Callable[[Any], Any]) -> Any:
-    """In float64, some numbers at a time: 2**30 of them do not fit twice."""
+    """Reduce in float64, some numbers at a time: 2**30 of them do not fit twice."""
     return torch.stack([of(chunk.double()) for chunk in x.reshape(-1).split(CHUNK)])
 
 
@@ -83,7 +84,7 @@ def _sum(x: Any) -> Any:
 
 
 def _norm(x: Any) -> Any:
-    """The size of a sum of numbers of both signs."""
+    """Return the size of a sum of numbers of both signs."""
     return _of_chunks(x, lambda chunk: chunk.square().sum()).sum().sqrt()
 
 

@@ -1,4 +1,4 @@
-"""Order within rows, and running sums."""
+"""Declare order within rows, and running sums."""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
-"""The ReCoRD data set of SuperGLUE: news passages, and queries with a blank that an entity of the passage fills.
+"""Read the ReCoRD data set of SuperGLUE: news passages, and queries with a blank that an entity of the passage fills.
 
-Importable without torch.
+In this order: its file format, the clozes made of its records, synthetic records, its own scores. Importable without
+torch.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,9 +40,6 @@ NO_HDF5 = (
 )
 
 
-# --- SuperGLUE's own format -----------------------------------------------------------------------------------------
-
-
 class Entity(msgspec.Struct, frozen=True):
     """`end` is the index of the last character, not one past it."""
 
@@ -66,7 +67,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Every line of a file, validated. Raises BadInput with the line number of the first problem."""
+    """Yield every line of a file, validated. Raise BadInput with the line number of the first problem."""
     decoder = msgspec.json.Decoder(Record)
     with require_file(path, GET_RECORD).open("rb") as file:
         number = 0
@@ -129,12 +130,9 @@ def text_at(text: str, entity: Entity) -> str:
     return text[entity.start : entity.end + 1]
 
 
-# --- samples --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Cloze:
-    """A query whose blank is to be filled by one of the candidates."""
+    """Asks a query whose blank is to be filled by one of the candidates."""
 
     passage: str
     query: str
@@ -144,7 +142,8 @@ class Cloze:
 
 
 def training_clozes(records: Iterable[Record]) -> Iterator[Cloze]:
-    """One per query and answer: that answer first, then up to MAX_WRONG random entities that are not an answer."""
+    """Yield one per query and answer: that answer first, then up to MAX_WRONG random entities that are not an
+    answer."""
     rng = random.Random(NEGATIVES_SEED)
     for record in records:
         passage = passage_text(record)
@@ -158,7 +157,7 @@ def training_clozes(records: Iterable[Record]) -> Iterator[Cloze]:
 
 
 def evaluation_clozes(records: Iterable[Record]) -> Iterator[Cloze]:
-    """One per query, with all entities of the passage."""
+    """Yield one per query, with all entities of the passage."""
     for record in records:
         passage, candidates = passage_text(record), tuple(entity_texts(record))
         for question in record.qas:
@@ -182,3 +181,77 @@ def passage_text(record: Record) -> str:
 
 def query_text(question: Question) -> str:
     return question.query.translate(PLAIN)
+
+
+# --- synthetic records ------------------------------------------------------------------------------------------------
+
+PEOPLE = (
+    "Anna",
+    "Boris",
+    "Clara",
+    "Dmitri",
+    "Edith",
+    "Farid",
+    "Greta",
+    "Hugo",
+    "Irene",
+    "Jonas",
+    "Mei Lin",
+    "Li Na",
+)
+VERBS = ("sang", "slept", "ran", "won", "left", "came")
+QUERY = f"it tells of {BLANK} ."
+WORDS = [".", "-", "it", "tells", "of", *VERBS, *sorted({word for name in PEOPLE for word in name.lower().split()})]
+
+MIN_PEOPLE, MAX_PEOPLE = 3, 4
+NUM_MENTIONS = 3
+"""How often the answer is mentioned."""
+
+MAX_POSITIONS = 33
+"""Positions of the longest story with its query and answer."""
+
+
+def synthetic_records(split: str, num_records: int) -> list[Record]:
+    """Make records that are the same on every machine; `split` is part of the seed."""
+    rng = random.Random(f"glm {split}")
+    return [_story(rng) for _ in range(num_records)]
+
+
+def _story(rng: random.Random) -> Record:
+    hero, *others = rng.sample(PEOPLE, rng.randint(MIN_PEOPLE, MAX_PEOPLE))
+    mentions = [hero] * NUM_MENTIONS + others
+    rng.shuffle(mentions)
+    text, entities = "", []
+    for number, person in enumerate(mentions, 1):
+        if number == len(mentions):
+            text += "\n@highlight\n"
+        entities.append(Entity(len(text), len(text) + len(person) - 1))
+        text += f"{person} {rng.choice(VERBS)} . "
+    answers = [Answer(each.start, each.end, hero) for each in entities if text[each.start : each.end + 1] == hero]
+    return Record(Passage(text, entities), [Question(QUERY, answers)])
+
+
+# --- ReCoRD's own scores ----------------------------------------------------------------------------------------------
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def exact_match(guess: str, answers: Iterable[str]) -> float:
+    return float(normalize(guess) in {normalize(answer) for answer in answers})
+
+
+def f1(guess: str, answers: Iterable[str]) -> float:
+    """Return the F1 of the best answer."""
+    return max(_word_f1(normalize(guess).split(), normalize(answer).split()) for answer in answers)
+
+
+def normalize(text: str) -> str:
+    """Return the text in lower case, without punctuation and articles, with single spaces."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def _word_f1(guess: list[str], answer: list[str]) -> float:
+    """Return the harmonic mean of precision and recall over the words, with multiplicity."""
+    common = (Counter(guess) & Counter(answer)).total()
+    return 2 * common / (len(guess) + len(answer)) if common else 0.0

@@ -1,17 +1,32 @@
-"""Which products are measured: the shapes of the configuration."""
+"""Choose and check which products are measured: precisions and shapes of the configuration. Importable without
+torch."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from flagperf.errors import BadInput
+from flagperf.api import DataFile
+from flagperf.errors import BadInput, unknown_name
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp16_acc16")
+
+
+def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    planned_shapes(values)
+    if not values["gemm"]["precisions"]:
+        raise BadInput(f"gemm.precisions is empty; name some of {', '.join(PRECISIONS)}")
+    for name in values["gemm"]["precisions"]:
+        if name not in PRECISIONS:
+            raise unknown_name("precision of gemm", name, PRECISIONS)
+    return []
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """C (m x n) = A (m x k) B (k x n)."""
+    """Gives the sizes of a product: C (m x n) = A (m x k) B (k x n)."""
 
     m: int
     n: int
@@ -32,7 +47,7 @@ def read_shape(text: str) -> Shape:
 
 
 def planned_shapes(values: dict[str, Any]) -> dict[str, list[Shape]]:
-    """Class of shapes -> the shapes, each in the first class that has it. The first class has the one that results are
+    """Return by class the shapes, each in the first class that has it. The first class has the one that results are
     compared by."""
     given = values["gemm"]
     texts = {"headline": [given["headline"]], "standard": given["shapes"], "tuned": given["tuned_shapes"]}

@@ -1,4 +1,5 @@
-"""Which messages are measured: operations, precisions and sizes of the configuration."""
+"""Choose and check which messages are measured: operations, precisions and sizes of the configuration. Importable
+without torch."""
 
 from __future__ import annotations
 
@@ -10,6 +11,12 @@ import msgspec
 from flagperf.api import DataFile
 from flagperf.errors import BadInput, unknown_name
 from flagperf_cases.sizes import read_size, read_sizes
+
+
+def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    planned_messages(values)
+    return []
+
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 PRECISIONS = ("fp32", "bf16")
@@ -48,8 +55,3 @@ def _check_names(key: str, names: list[str], known: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             raise unknown_name(f"value of {key}", name, known)
-
-
-def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
-    planned_messages(values)
-    return []

@@ -1,4 +1,5 @@
-"""Which transfers are measured: sizes of the configuration, and pairs of ranks."""
+"""Choose and check which transfers are measured: sizes of the configuration, and pairs of ranks. Importable without
+torch."""
 
 from __future__ import annotations
 
@@ -16,8 +17,13 @@ Pair = tuple[int, int]
 """Ranks: from, to."""
 
 
+def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
+    _sizes(values["peer_to_peer"])
+    return []
+
+
 class Transfer(msgspec.Struct, frozen=True):
-    """Pairs that are measured at the same time."""
+    """Names the pairs that are measured at the same time."""
 
     pairs: tuple[Pair, ...]
     direction: str
@@ -36,8 +42,8 @@ class Transfer(msgspec.Struct, frozen=True):
 
 
 def planned_transfers(values: dict[str, Any], nodes: list[list[int]]) -> list[Transfer]:
-    """In the order in which they are measured; `nodes` are the ranks of each. The further sizes are those of the first
-    pair within a node, and of the first between two."""
+    """Return transfers in the order in which they are measured; `nodes` are the ranks of each. The further sizes are
+    those of the first pair within a node, and of the first between two."""
     headline, sizes = _sizes(values["peer_to_peer"])
     planned = []
     for scope, found in {"node": _within(nodes), "nodes": _between(nodes)}.items():
@@ -48,7 +54,7 @@ def planned_transfers(values: dict[str, Any], nodes: list[list[int]]) -> list[Tr
 
 
 def _within(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, str]]:
-    """Every ordered pair of a node; both ways once for the two."""
+    """Yield every ordered pair of a node; both ways once for the two."""
     for ranks in nodes:
         for pair in itertools.permutations(ranks, 2):
             yield (pair,), "one-way", "one"
@@ -57,7 +63,7 @@ def _within(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, str
 
 
 def _between(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, str]]:
-    """Equal places of two nodes: one pair after the other, then all. Each node with the next one."""
+    """Yield equal places of two nodes: one pair after the other, then all. Each node with the next one."""
     for here, there in itertools.pairwise(nodes):
         forth = tuple(zip(here, there, strict=True))
         back = tuple((second, first) for first, second in forth)
@@ -71,8 +77,3 @@ def _between(nodes: list[list[int]]) -> Iterator[tuple[tuple[Pair, ...], str, st
 def _sizes(given: dict[str, Any]) -> tuple[int, list[int]]:
     headline = read_size("peer_to_peer.headline", given["headline"])
     return headline, [size for size in read_sizes("peer_to_peer.sizes", given["sizes"]) if size != headline]
-
-
-def check_files(_data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]:
-    _sizes(values["peer_to_peer"])
-    return []

@@ -1,4 +1,5 @@
-"""Checks the values before any worker starts."""
+"""Choose and check which transfers are measured: directions, memories and sizes of the configuration. Importable
+without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the values before any worker starts."""
+"""Check how much memory may be taken. Importable without torch."""
 
 from __future__ import annotations
 

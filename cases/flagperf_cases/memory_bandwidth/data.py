@@ -1,4 +1,4 @@
-"""Checks the values before any worker starts."""
+"""Check which patterns are measured, and with which sizes. Importable without torch."""
 
 from __future__ import annotations
 
