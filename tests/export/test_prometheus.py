@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
-from recorded_bundles import FOLDER
+from recorded_bundles import FOLDER, IDS
 
 from flagperf.cli import run_cli
 from flagperf.export.prometheus import newest, to_page
@@ -46,7 +46,7 @@ def test_units_are_base_units_and_the_ends_of_names() -> None:
 
 
 def test_values_are_those_of_the_run_and_labels_say_what_was_run() -> None:
-    (run,) = [each for each in RUNS if each.run.id.endswith("glm-cpu-1x1-a591a0")]
+    (run,) = [each for each in RUNS if each.run.id == IDS["glm_diverged"]]
     families = {family.name: family for family in openmetrics(to_page([run], "openmetrics"))}
     (sample,) = families["flagperf_mem_used_bytes"].samples
     used = run.run.metric("mem_used")

@@ -111,7 +111,6 @@ def test_a_mark_stands_beside_its_ratio(tmp_path: Path, capfd: pytest.CaptureFix
     printed = " ".join(capfd.readouterr().out.split())
     assert re.search(r"p_core n/a withheld \(\D+\): \S+ times the reference, \S+ to \S+; marks: unsteady ", printed)
     assert "unsteady: found in the original, whose figures are not shown: p_train, p_core, token/p/s" in printed
-    assert "memory_not_possible: found in the original, whose figures are not shown: mem_used" in printed
 
 
 def test_the_original_and_the_key_prove_every_value(copy: Redacted) -> None:
