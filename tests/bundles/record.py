@@ -171,7 +171,10 @@ def enter() -> None:
     if os.geteuid() != 0:
         sys.exit("recording needs root: it gives the host and the checkout the names that all bundles have")
     command = ["unshare", "--uts", "--mount", sys.executable, __file__, "--inside"]
-    sys.exit(subprocess.run(command, check=False).returncode)
+    done = subprocess.run(command, check=False)
+    if ROOT != PLACE:
+        PLACE.rmdir()  # the empty folder on which the checkout was mounted
+    sys.exit(done.returncode)
 
 
 def settle() -> None:
