@@ -82,7 +82,7 @@ RECORDINGS = {
         "distilbert --vendor metax --devices 2 --profile tiny --set training.max_steps=40",
         rig=f"{METAX}/test_metax_conformance.py:MetaxRig",
     ),
-    "timed_out": Recording("trouble --set trouble.mode=hang --timeout 20", "timed_out"),
+    "timed_out": Recording("distilbert --set training.max_steps=1000000 --timeout 12", "timed_out"),
     "interrupted": Recording("distilbert", "interrupted", interrupt),
     "worker_killed": Recording("distilbert --devices 2", "failed", kill_worker),
     "parent_killed": Recording("distilbert", None, kill_parent),
@@ -171,7 +171,10 @@ def enter() -> None:
     if os.geteuid() != 0:
         sys.exit("recording needs root: it gives the host and the checkout the names that all bundles have")
     command = ["unshare", "--uts", "--mount", sys.executable, __file__, "--inside"]
-    sys.exit(subprocess.run(command, check=False).returncode)
+    done = subprocess.run(command, check=False)
+    if ROOT != PLACE:
+        PLACE.rmdir()  # the empty folder on which the checkout was mounted
+    sys.exit(done.returncode)
 
 
 def settle() -> None:

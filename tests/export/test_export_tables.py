@@ -44,7 +44,8 @@ def table(text: str) -> list[dict[str, str]]:
 
 def test_a_line_has_every_metric_of_its_run_unrounded(capfd: pytest.CaptureFixture[str]) -> None:
     (line,) = table(exported(capfd, "csv", RUN))
-    run = read_bundle(RECORDED / RUN).run
+    (marked,) = read_marked([RECORDED / RUN])
+    run = marked.run
     for metric in run.metrics:
         assert line[metric.name] == ("" if metric.value is None else repr(metric.value))
         assert line[f"{metric.name}.unit"] == metric.unit

@@ -277,11 +277,10 @@ def test_a_verdict_needs_a_margin(low, high, p, verdict):
     [
         (4, "no verdict: blocks that count: 4, an interval needs 10"),
         (12, "no verdict: the blocks drift, so there is no interval"),
-        (0, "no verdict: too few blocks for an interval, or they drift"),
     ],
 )
 def test_a_ratio_without_an_interval_says_why_it_has_no_verdict(blocks, said):
-    speedup = Speedup(1.7, {"library": "eager"}, version=2, blocks=blocks)
+    speedup = Speedup(1.7, {"library": "eager"}, blocks=blocks)
     found = list(operator_blocks(run_of(operator("mm", library="gems", speedup=speedup)), "en"))
     assert cells(found[1])[-2:] == ["1.7x", said]
     assert cells(found[0])[-1] == "1 without a verdict"

@@ -22,7 +22,7 @@ from run_builders import make_run, minimal_job
 REPOSITORY = Path(__file__).parents[2]
 CASES = REPOSITORY / "cases" / "flagperf_cases"
 
-NAMES = {"llama2_70b": "llama2_70b_2x2", "failed": "worker_killed"}
+NAMES = {"llama2_70b": "llama2_70b_2x2", "failed": "timed_out"}
 """Names that these tests have for bundles which have others."""
 
 

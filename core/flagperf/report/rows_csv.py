@@ -71,7 +71,7 @@ def _line(
         "speedup_low": speedup.low if speedup else None,
         "speedup_high": speedup.high if speedup else None,
         "speedup_p": speedup.p if speedup else None,
-        "speedup_blocks": (speedup.blocks or None) if speedup else None,
+        "speedup_blocks": speedup.blocks if speedup else None,
         **{f"{name}_per_call": row.work.get(name) for name in work},
         **{f"{name}_per_second": row.rate(name) if row.work.get(name) else None for name in work},
         **{f"fact_{name}": harmless(row.facts.get(name, "")) for name in facts},

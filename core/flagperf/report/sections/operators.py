@@ -185,14 +185,9 @@ def _verdict_text(line: Judged, lang: Lang) -> str:
     found = line.group.middle.speedup if line.group.middle else None
     if found is None:
         return ""
-    if not found.blocks:
-        return say("speedup_no_interval", lang)
-    is_few = found.blocks < MIN_BATCHES
-    return (
-        say("speedup_few_blocks", lang, blocks=found.blocks, needed=MIN_BATCHES)
-        if is_few
-        else say("speedup_drift", lang)
-    )
+    if found.blocks < MIN_BATCHES:
+        return say("speedup_few_blocks", lang, blocks=found.blocks, needed=MIN_BATCHES)
+    return say("speedup_drift", lang)
 
 
 def _speedup_text(row: MeasuredRow | None) -> str:
