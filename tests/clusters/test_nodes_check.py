@@ -10,7 +10,7 @@ from hosts import Hosts
 
 
 def checked(hosts: Hosts, folder: Path, config: Path, *more: str) -> tuple[int, str]:
-    settings = ["--cluster-option", f"config={config}", "--cluster-option", "connect_timeout=60"]
+    settings = ["--cluster-option", f"config={config}", "--cluster-option", "connect_timeout=20"]
     user = User(folder, "--hosts", "alpha,beta", "--vendor", "cpu", *settings)
     code, _ = user.runs("nodes", "check", *more)
     return code, user.stdout

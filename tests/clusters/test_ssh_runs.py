@@ -132,7 +132,7 @@ def has_rank(process: psutil.Process) -> bool:
 
 def test_hosts_that_cannot_be_used_are_named_before_anything_starts(hosts: Hosts, tmp_path: Path) -> None:
     """beta is without flagperf, has another one, or lacks the data; then it cannot be reached at all."""
-    option = ["--cluster-option", "connect_timeout=60", "--cluster-option", "python=/tmp/python"]
+    option = ["--cluster-option", "connect_timeout=20", "--cluster-option", "python=/tmp/python"]
     for host in (hosts.alpha, hosts.beta):
         write_program(host, "/tmp/python", f'exec {sys.executable} "$@"')
     user = user_of(hosts, tmp_path / "user", *option)
