@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.measure import Figure, NotMeasured, interleaved
 from bench.startup import Start, light_install, ratios, start
-from flagperf.cli.vendors_new import write_adapter
+from flagperf.cli.vendors import write_adapter
 
 NUM_ADAPTERS = 20
 NUM_STARTS = 15

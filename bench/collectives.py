@@ -17,7 +17,7 @@ from torch import distributed
 
 from bench.measure import Figure, NotMeasured, interleaved, throughput_ratio
 from bench.workload import make_context
-from flagperf.robust import median
+from flagperf.stats import median
 from flagperf.worker import Context
 from flagperf_cases.collectives.case import make_groups, prepare
 from flagperf_cases.collectives.data import Message

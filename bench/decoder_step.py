@@ -21,7 +21,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from bench.measure import Figure, MedianInterval, NotMeasured, interleaved, seconds_of, throughput_ratio
 from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
-from flagperf.spec import Layer, read_manifest, resolve
+from flagperf.spec.manifest_reading import read_manifest
+from flagperf.spec.values import Layer, resolve
 from flagperf.worker import Context
 from flagperf_cases.decoder.layout import Layout, shape_of
 from flagperf_cases.decoder.parallel import Place, Trainer, build_model, find_place

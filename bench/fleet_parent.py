@@ -18,15 +18,16 @@ import msgspec
 from bench import stand_in_nodes
 from bench.stand_in_nodes import ARRIVALS, FACTS, HOST
 from flagperf.api import Allocation, Node
-from flagperf.fleet import Fleet, open_fleet
-from flagperf.launch import raise_on_signals
-from flagperf.launch.parts import BundleParts
-from flagperf.launch.supervision import Supervision
-from flagperf.plan import check_nodes_of, describe_machine, make_plan, with_meeting_place
-from flagperf.plan.nodes import describe_nodes
+from flagperf.bundle.paths import FOLDERS
+from flagperf.fleet.fleet import Fleet, open_fleet
+from flagperf.fleet.reach import describe_machine, describe_nodes, with_meeting_place
+from flagperf.fleet.signals import raise_on_signals
+from flagperf.fleet.supervision import BundleParts, Supervision
+from flagperf.plan.node_check import check_nodes_of
+from flagperf.plan.plan import make_plan
 from flagperf.plugins.installed import Plugins, load_plugins
-from flagperf.spec import Job, Progress, RunSpec, work_orders
-from flagperf.store.paths import FOLDERS
+from flagperf.spec.job import Job, RunSpec
+from flagperf.spec.protocol import Progress, work_orders
 
 DEVICES = 8
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

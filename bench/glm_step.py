@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 from bench.measure import Figure, NotMeasured, interleaved, seconds_of, throughput_ratio
 from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
-from flagperf.spec import Layer, read_manifest, resolve
+from flagperf.spec.manifest_reading import read_manifest
+from flagperf.spec.values import Layer, resolve
 from flagperf.worker import Context
 from flagperf_cases.glm import case
 from flagperf_cases.glm.case import Glm, training_loader

@@ -11,13 +11,16 @@ import msgspec
 
 from bench.measure import Figure, NotMeasured, interleaved
 from flagperf import version
-from flagperf.events import EventFile
-from flagperf.metrics import Observed, Record, compute_metrics
-from flagperf.plan import make_plan, reach_nodes
+from flagperf.bundle.listing import list_runs
+from flagperf.bundle.run_record import STORE_SCHEMA, Ending, Run
+from flagperf.event_files import EventFile
+from flagperf.fleet.reach import reach_nodes
+from flagperf.metrics.entry import Record
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
+from flagperf.plan.plan import make_plan
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import RunSpec
-from flagperf.store.listing import list_runs
-from flagperf.store.run import STORE_SCHEMA, Ending, Run
+from flagperf.spec.job import RunSpec
 
 FEW, MANY = 100, 10_000
 NUM_ROUNDS = 7

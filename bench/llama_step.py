@@ -13,7 +13,8 @@ import torch
 from bench.measure import Figure, NotMeasured, interleaved, seconds_of, throughput_ratio
 from bench.workload import make_context
 from flagperf.metrics.registry import vocabulary
-from flagperf.spec import Layer, nest, read_manifest, resolve
+from flagperf.spec.manifest_reading import read_manifest
+from flagperf.spec.values import Layer, nest, resolve
 from flagperf.worker import Context
 from flagperf_cases.llama2_7b_finetune import case
 from flagperf_cases.llama2_7b_finetune.case import build_model, trainable, training_loader

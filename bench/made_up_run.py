@@ -15,13 +15,16 @@ import msgspec
 
 from flagperf import version
 from flagperf.api import Device, LaunchCommand, Reading, Setting
+from flagperf.bundle.bundle import create_bundle, environment_fingerprint, job_fingerprints, planned_fields
+from flagperf.bundle.paths import PARENT_EVENTS, node_log, node_samples, rank_events, rank_log
+from flagperf.bundle.run_record import STORE_SCHEMA, Run
+from flagperf.event_files import EventWriter
 from flagperf.events import (
     EVENT_SCHEMA,
     Clock,
     CpuUse,
     DataDescribed,
     Event,
-    EventWriter,
     ModelDescribed,
     ProbeEnded,
     ProbeStarted,
@@ -38,13 +41,12 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import metric_versions
-from flagperf.plan import Plan, make_plan, reach_nodes
+from flagperf.fleet.reach import reach_nodes
+from flagperf.metrics.registry import metric_versions
+from flagperf.plan.plan import Plan, make_plan
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import Job, NodeFacts, PlannedNode, RunSpec, VendorFacts
-from flagperf.store.bundle import create_bundle, environment_fingerprint, job_fingerprints, planned_fields
-from flagperf.store.paths import PARENT_EVENTS, node_log, node_samples, rank_events, rank_log
-from flagperf.store.run import STORE_SCHEMA, Run
+from flagperf.spec.job import Job, PlannedNode, RunSpec
+from flagperf.spec.node_facts import NodeFacts, VendorFacts
 from flagperf.units import SECOND_NS
 
 DEVICES_PER_NODE = 8

@@ -71,10 +71,9 @@ def usage_of(command: Sequence[str]) -> Usage:
 
 
 def _end_run(bundle: Path) -> None:
-    from flagperf.run import end_run
-    from flagperf.store.bundle import read_bundle
-    from flagperf.store.measure import measure
-    from flagperf.store.run import Ending
+    from flagperf.bundle.bundle import read_bundle
+    from flagperf.bundle.run_record import Ending
+    from flagperf.run import end_run, measure
 
     run = read_bundle(bundle).run
     end_run(bundle, run, Ending("succeeded"), measure(bundle, run.job, run.manifest))

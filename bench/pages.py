@@ -35,9 +35,9 @@ def _page(num_nodes: int, num_steps: int) -> tuple[Usage, int]:
 
 
 def _write(bundle: Path, page: Path) -> None:
-    from flagperf.report import to_html, web_document
-    from flagperf.store.bundle import read_bundle
-    from flagperf.store.course import read_course
+    from flagperf.bundle.bundle import read_bundle
+    from flagperf_publish.pages.layouts import to_html, web_document
+    from flagperf_publish.pages.timeline import read_course
 
     recorded = read_bundle(bundle)
     courses = {recorded.run.id: read_course(bundle, recorded.run)}

@@ -17,8 +17,9 @@ import psutil
 from bench.measure import Figure, NotMeasured
 from flagperf import version
 from flagperf.api import Device
-from flagperf.events import EventFile, ProbeEnded, Sampled, read_events
-from flagperf.spec import ProbeRequest, hello_line
+from flagperf.event_files import EventFile, read_events
+from flagperf.events import ProbeEnded, Sampled
+from flagperf.spec.protocol import ProbeRequest, hello_line
 
 SECONDS, INTERVAL_SECONDS = 15.0, 1.0
 LIMIT = 0.01

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.many_ranks import usage_of
 from bench.measure import Figure
-from flagperf.store.bundle import read_bundle
+from flagperf.bundle.bundle import read_bundle
 
 BASE = {
     "gemm": 1,

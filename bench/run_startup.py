@@ -13,9 +13,10 @@ from pathlib import Path
 
 from bench.measure import Figure, NotMeasured, interleaved, median_interval
 from bench.startup import Start, start
-from flagperf.plan import make_plan, reach_nodes
+from flagperf.fleet.reach import reach_nodes
+from flagperf.plan.plan import make_plan
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import RunSpec
+from flagperf.spec.job import RunSpec
 
 NUM_ROUNDS = 15
 LIMIT = 1.25

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, NotMeasured
-from flagperf.compare import main_entries
+from flagperf.compare.contrasts import main_entries
 from flagperf.plugins.installed import load_plugins
-from flagperf.site.board import board
-from flagperf.site.index import index_page
-from flagperf.site.row import Figure as RowFigure
-from flagperf.site.row import Row
-from flagperf.spec import Manifest, flatten
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.values import flatten
+from flagperf_publish.site.board import Figure as RowFigure
+from flagperf_publish.site.board import Row, board
+from flagperf_publish.site.site_index import index_page
 
 NUM_RUNS = 10_000
 NUM_ROUNDS = 7

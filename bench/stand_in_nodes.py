@@ -26,28 +26,35 @@ import msgspec
 
 from flagperf import version
 from flagperf.api import LaunchCommand
-from flagperf.spec import (
+from flagperf.bundle.paths import node_samples, rank_events
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.protocol import (
+    BEAT_SECONDS,
+    Beat,
+    ChannelLine,
     CheckAnswer,
+    CommandLine,
+    Data,
+    Ended,
     FilePart,
     FilesComplete,
-    NodeFacts,
     NodeState,
     Progress,
     RendezvousAnswer,
+    Request,
     WorkersEndedMessage,
     WorkersLaunchedMessage,
     WorkOrder,
+    encode_line,
     hello_line,
 )
-from flagperf.spec.channel import BEAT_SECONDS, Beat, ChannelLine, CommandLine, Data, Ended, Request, encode_line
-from flagperf.store.paths import node_samples, rank_events
 
 LATENCY_SECONDS = (0.2, 0.5)
 SECOND_BYTES = 205
 """What each rank adds to its events in a second, about a step; samples are as many for each card."""
 
 PARTS_SECONDS = 5
-"""As flagperf.agent.run has it."""
+"""As flagperf.agent.node_run has it."""
 
 ARRIVALS, FACTS = "arrivals", "facts.json"
 HOST = b"stand-in-host"

@@ -12,7 +12,7 @@ import torch
 from bench.measure import seconds_of
 from flagperf.api import Machine, precision
 from flagperf.builtin.cpu import CpuBackend
-from flagperf.events import EventWriter
+from flagperf.event_files import EventWriter
 from flagperf.kinds import KINDS
 from flagperf.worker import Context
 

@@ -12,9 +12,9 @@ import msgspec
 
 from flagperf import version
 from flagperf.api import Allocation, Node
-from flagperf.fleet import Fleet
+from flagperf.fleet.fleet import Fleet
 from flagperf.fleet.waiting import Waiting
-from flagperf.spec import hello_line
+from flagperf.spec.protocol import hello_line
 
 WORDS = """
 import json, os, select, sys, time

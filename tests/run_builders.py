@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from flagperf.api import Device, precision
-from flagperf.spec import Job, Manifest, Page, PlannedNode, Profile, Resolved, RunSpec
-from flagperf.store.run import STORE_SCHEMA, Run
+from flagperf.bundle.run_record import STORE_SCHEMA, Run
+from flagperf.spec.job import Job, PlannedNode, RunSpec
+from flagperf.spec.manifest import Manifest, Page, Profile
+from flagperf.spec.values import Resolved
 
 
 def minimal_job(**changes: Any) -> Job:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flagperf.store.bundle import write_manifest
-from flagperf.store.paths import PARENT_EVENTS
-from flagperf.store.witness import file_digests, witness_files
+from flagperf.bundle.bundle import file_digests, witness_files, write_manifest
+from flagperf.bundle.paths import PARENT_EVENTS
 
 
 def seal_again(path: Path) -> None:

@@ -11,18 +11,16 @@ import msgspec
 import pytest
 
 from flagperf import version
-from flagperf.abandoned import check_gone, end_abandoned
+from flagperf.bundle.bundle import planned_fields, read_bundle, write_run
+from flagperf.bundle.liveness import alone, at_work, holding
+from flagperf.bundle.run_record import Ending
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput, BundleInUse
-from flagperf.events import Clock, Event, EventWriter, RunEnded, RunStarted, read_events, this_clock
+from flagperf.event_files import EventWriter, read_events, this_clock
+from flagperf.events import Clock, Event, RunEnded, RunStarted
 from flagperf.messages import message
-from flagperf.run import end_run
-from flagperf.store.alive import holding
-from flagperf.store.bundle import planned_fields, read_bundle, write_run
-from flagperf.store.in_use import alone, at_work
-from flagperf.store.measure import measure
-from flagperf.store.run import Ending
-from flagperf.verify import verify_bundle
+from flagperf.run import check_gone, end_abandoned, end_run, measure
 from test_verify import make_bundle
 
 PARENT, MANIFEST = "events/parent.jsonl", "MANIFEST"

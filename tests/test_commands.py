@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.commands import flagperf_command, pip_command
+from flagperf.text import flagperf_command, pip_command
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 

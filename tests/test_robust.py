@@ -2,7 +2,7 @@
 
 import pytest
 
-from flagperf.robust import median, standing_out
+from flagperf.stats import median, standing_out
 
 
 def test_the_median_is_in_the_middle():

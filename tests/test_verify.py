@@ -14,12 +14,24 @@ import pytest
 from recorded_bundles import recorded_bundle
 
 from flagperf.api import LaunchCommand, OperatorCall, Reading, RecordedRanks, RecordedTensor, Recording, Setting
+from flagperf.bundle.bundle import (
+    create_bundle,
+    environment_fingerprint,
+    planned_fields,
+    read_bundle,
+    read_record,
+    write_run,
+)
+from flagperf.bundle.operator_file import summary
+from flagperf.bundle.paths import OPERATORS_FILE
+from flagperf.bundle.run_record import Ending, gated
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
+from flagperf.event_files import EventWriter
 from flagperf.events import (
     EVENT_SCHEMA,
     Clock,
     Event,
-    EventWriter,
     ProbeEnded,
     ProbeStarted,
     RunEnded,
@@ -33,20 +45,12 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import Observed, compute_metrics, metric_versions
-from flagperf.spec import Resolved, Target, WorkOrder, fingerprint, work_orders
-from flagperf.store.bundle import (
-    create_bundle,
-    environment_fingerprint,
-    planned_fields,
-    read_bundle,
-    read_record,
-    write_run,
-)
-from flagperf.store.paths import OPERATORS_FILE
-from flagperf.store.recording import summary
-from flagperf.store.run import Ending, gated
-from flagperf.verify import verify_bundle
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics, metric_versions
+from flagperf.spec.job import fingerprint
+from flagperf.spec.manifest import Target
+from flagperf.spec.protocol import WorkOrder, work_orders
+from flagperf.spec.values import Resolved
 from run_builders import make_run
 from sealing import seal_again
 
@@ -343,7 +347,7 @@ def test_what_cannot_be_shown_is_one_message(
 
 
 def test_an_intact_bundle_is_not_to_blame(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flagperf.cli.report.run_report", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("flagperf.report.screens.run_report", lambda *_, **__: 1 / 0)
     assert run_cli(["report", str(bundle)]) == 1
 
 
@@ -353,7 +357,7 @@ def test_a_command_that_may_not_have_more_memory_says_so(
     def read_record_in_vain(_path: Path) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("flagperf.verify.read_record", read_record_in_vain)
+    monkeypatch.setattr("flagperf.bundle.bundle.read_record", read_record_in_vain)
     assert run_cli(["runs", "verify", str(bundle)]) == 4
     assert capfd.readouterr().err.startswith("flagperf: out of memory: this process may not have more")
 

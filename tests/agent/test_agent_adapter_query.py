@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flagperf.agent.adapter_query import AdapterQuery, finish_query, query_adapter
+from flagperf.agent.describe import AdapterQuery, finish_query, query_adapter
 from flagperf.api import (
     Activation,
     Availability,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.agent.check import check
+from flagperf.agent.node_checks import check
 from flagperf.api import DataFile
-from flagperf.spec import CheckAnswer, CheckRequest
+from flagperf.spec.protocol import CheckAnswer, CheckRequest
 
 
 def answer(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> CheckAnswer:

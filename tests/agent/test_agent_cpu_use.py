@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flagperf.agent.cpu_use import busy_seconds, cpu_use
+from flagperf.agent.probe import busy_seconds, cpu_use
 from flagperf.api import Machine
 
 TICKS = os.sysconf("SC_CLK_TCK")

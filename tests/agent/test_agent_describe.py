@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.check import check
-from flagperf.agent.describe import describe, main, missing_requirements
-from flagperf.agent.env_script import worker_environment
+from flagperf.agent.describe import answer_describe as main
+from flagperf.agent.describe import describe, missing_requirements
+from flagperf.agent.node_checks import check
+from flagperf.agent.node_run import worker_environment
 from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import CheckRequest, DescribeRequest, NodeFacts
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.protocol import CheckRequest, DescribeRequest
 
 
 def test_describe_prints_facts_of_this_node() -> None:

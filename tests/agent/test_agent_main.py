@@ -10,7 +10,7 @@ import pytest
 
 from flagperf import version
 from flagperf.agent.__main__ import MODES
-from flagperf.spec import hello_line
+from flagperf.spec.protocol import hello_line
 
 
 def agent(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

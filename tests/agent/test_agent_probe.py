@@ -14,8 +14,9 @@ import pytest
 from flagperf import version
 from flagperf.agent.probe import choose_probe, declared, pause_seconds
 from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, Reading
-from flagperf.events import ProbeEnded, ProbeStarted, Sampled, read_events
-from flagperf.spec import ProbeRequest, hello_line
+from flagperf.event_files import read_events
+from flagperf.events import ProbeEnded, ProbeStarted, Sampled
+from flagperf.spec.protocol import ProbeRequest, hello_line
 
 
 class Probe(MemoryProbe):

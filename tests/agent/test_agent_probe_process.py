@@ -17,8 +17,9 @@ import pytest
 from flagperf.agent import probe_process
 from flagperf.agent.probe_process import ProbeProcess, running_probe
 from flagperf.api import Device
-from flagperf.events import ProbeEnded, ProbeFailed, ProbeStarted, Sampled, read_events
-from flagperf.spec import ProbeRequest
+from flagperf.event_files import read_events
+from flagperf.events import ProbeEnded, ProbeFailed, ProbeStarted, Sampled
+from flagperf.spec.protocol import ProbeRequest
 
 NEVER = threading.Event()
 

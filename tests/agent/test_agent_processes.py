@@ -15,9 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flagperf.agent import processes
-from flagperf.agent.processes import MARKER, kill_marked, marked_processes, set_when_closed, stop_workers
-from flagperf.agent.watchdog import folder_prefix
+from flagperf.agent import leftovers
+from flagperf.agent.leftovers import MARKER, folder_prefix, kill_marked, marked_processes, set_when_closed, stop_workers
 
 RUN = f"run-{uuid.uuid4()}"
 ORPHANING = """
@@ -32,7 +31,7 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends at all is waited for."""
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 600.0)
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 600.0)
 
 
 def start(source: str, marker: str) -> subprocess.Popen[bytes]:
@@ -73,7 +72,7 @@ def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
 
 
 def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.1)
     launcher = start(DEAF, f"{RUN}-3/0")
     stop_workers(launcher, f"{RUN}-3/0")
     assert not psutil.pid_exists(launcher.pid)
@@ -107,7 +106,7 @@ def test_a_process_that_cannot_be_killed_is_named(
     stays = start(DEAF, f"{RUN}-6/0/workers")
     with monkeypatch.context() as patch:
         patch.setattr(psutil.Process, "kill", refuse)
-        clock = itertools.count(0.0, processes.GRACE_SECONDS / 3).__next__
+        clock = itertools.count(0.0, leftovers.GRACE_SECONDS / 3).__next__
         assert kill_marked(f"{RUN}-6/0", clock) == (0, (stays.pid,))
     assert f"could not be killed: processes {stays.pid}" in capfd.readouterr().err
     assert kill_marked(f"{RUN}-6/0") == (1, ())
@@ -118,7 +117,7 @@ WATCHED = """
 import sys
 import msgspec
 from flagperf.agent import processes
-from flagperf.agent.watchdog import Watchdog
+from flagperf.agent.leftovers import Watchdog
 processes.GRACE_SECONDS = 600.0
 with Watchdog() as watchdog:
     watchdog.tell(msgspec.Raw(msgspec.json.encode({"job": {"run_id": sys.argv[1]}, "node_index": 0})))

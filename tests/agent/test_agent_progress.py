@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.progress import ProgressFollower
 from flagperf.api import Device, Reading
+from flagperf.bundle.live_run import GrowingFile, ProgressFollower
+from flagperf.event_files import EventWriter
 from flagperf.events import (
     Clock,
     EvaluationAdvanced,
-    EventWriter,
     ProbeFailed,
     ProbeStarted,
     RowMeasured,
@@ -19,8 +19,7 @@ from flagperf.events import (
     SpanEnded,
     StepFinished,
 )
-from flagperf.spec import EvaluationProgress, Progress, RankPace
-from flagperf.store.growing import GrowingFile
+from flagperf.spec.protocol import EvaluationProgress, Progress, RankPace
 
 SECOND = 1_000_000_000
 

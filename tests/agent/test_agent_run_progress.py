@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent import run as agent_run
-from flagperf.spec import AgentMessage, Progress, WorkOrder
-from flagperf.store.paths import FOLDERS, rank_events
+from flagperf.agent import node_run as agent_run
+from flagperf.bundle.paths import FOLDERS, rank_events
+from flagperf.spec.protocol import AgentMessage, Progress, WorkOrder
 from run_builders import minimal_job
 
 WORKER = """

@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.worker_failure import as_out_of_memory, find_failure
+from flagperf.agent.node_run import as_out_of_memory, find_failure
 from flagperf.api import LaunchCommand, Launcher, NodeShare, RankFailure
-from flagperf.events import EventWriter, WorkerEnded
+from flagperf.event_files import EventWriter
+from flagperf.events import WorkerEnded
 from flagperf.messages import message
-from flagperf.spec import Failure, work_orders
+from flagperf.spec.protocol import Failure, work_orders
 from run_builders import make_run
 
 KILLED = RankFailure(1, "killed by SIGKILL")

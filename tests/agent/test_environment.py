@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent import environment as agent_environment
-from flagperf.agent.environment import RESULT_VARIABLES, capture_environment, source_commit
+from flagperf.agent import node_environment as agent_environment
+from flagperf.agent.node_environment import RESULT_VARIABLES, capture_environment, source_commit
 from flagperf.api import CommandOutput, Machine
-from flagperf.spec import ENVIRONMENT_FACTS, Environment, Fact
+from flagperf.spec.node_facts import ENVIRONMENT_FACTS, Environment, Fact
 
 DMI = "sys/class/dmi/id"
 
@@ -114,7 +114,8 @@ def test_the_real_machine_is_what_python_says_it_is() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys; from flagperf.api import Machine; from flagperf.agent.environment import capture_environment; "
+        "import sys; from flagperf.api import Machine; "
+        "from flagperf.agent.node_environment import capture_environment; "
         "capture_environment(Machine(), ['torch', 'numpy']); "
         "sys.exit(' '.join({'torch', 'numpy', 'accelerate'} & set(sys.modules)))"
     )

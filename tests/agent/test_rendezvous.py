@@ -10,9 +10,9 @@ import msgspec
 import psutil
 import pytest
 
-from flagperf.agent import rendezvous
+from flagperf.agent import node_checks
 from flagperf.errors import NodeFailed
-from flagperf.spec import RendezvousAnswer, RendezvousRequest
+from flagperf.spec.protocol import RendezvousAnswer, RendezvousRequest
 
 LO = {"lo": ["127.0.0.1"]}
 
@@ -41,7 +41,7 @@ def has(monkeypatch: pytest.MonkeyPatch, interfaces: dict[str, list[str]], down:
 def meet(**request: str) -> str:
     """The address, where its port was free."""
     answer = io.BytesIO()
-    assert rendezvous.main(msgspec.json.encode(RendezvousRequest(**request)), io.BytesIO(), answer) == 0
+    assert node_checks.main(msgspec.json.encode(RendezvousRequest(**request)), io.BytesIO(), answer) == 0
     place = msgspec.json.decode(answer.getvalue(), type=RendezvousAnswer)
     with socket.socket(socket.AF_INET6 if ":" in place.address else socket.AF_INET) as listener:
         listener.bind((place.address, place.port))
@@ -76,18 +76,18 @@ def test_an_address_that_the_cluster_knows_is_taken(monkeypatch: pytest.MonkeyPa
 
 def test_a_name_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, {"eth0": ["10.0.0.7"]})
-    monkeypatch.setattr(rendezvous, "free_port", lambda address: 1)
+    monkeypatch.setattr(node_checks, "free_port", lambda address: 1)
     answer = io.BytesIO()
-    rendezvous.main(msgspec.json.encode(RendezvousRequest("localhost")), io.BytesIO(), answer)
+    node_checks.main(msgspec.json.encode(RendezvousRequest("localhost")), io.BytesIO(), answer)
     assert b'"10.0.0.7"' in answer.getvalue()
 
 
 def test_else_it_is_the_address_by_which_the_command_came(monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, {"eth0": ["10.0.0.7"], "eth1": ["10.1.0.7"]})
-    monkeypatch.setattr(rendezvous, "free_port", lambda address: 1)
+    monkeypatch.setattr(node_checks, "free_port", lambda address: 1)
     monkeypatch.setenv("SSH_CONNECTION", "10.1.0.1 50022 10.1.0.7 22")
     answer = io.BytesIO()
-    rendezvous.main(msgspec.json.encode(RendezvousRequest("node7")), io.BytesIO(), answer)
+    node_checks.main(msgspec.json.encode(RendezvousRequest("node7")), io.BytesIO(), answer)
     assert b'"10.1.0.7"' in answer.getvalue()
 
 
@@ -108,7 +108,7 @@ def test_a_node_without_a_network_is_not_clear_either(monkeypatch: pytest.Monkey
 
 
 def test_the_interface_to_the_first_node_is_found() -> None:
-    assert rendezvous.interface_to("127.0.0.1") == ""  # gloo finds it by itself
+    assert node_checks.interface_to("127.0.0.1") == ""  # gloo finds it by itself
 
 
 def test_an_address_without_a_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,4 +117,4 @@ def test_an_address_without_a_way_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(socket, "socket", type("NoWay", (socket.socket,), {"connect": unreachable}))
     with pytest.raises(NodeFailed, match=r"^no way to the first node, 192\.0\.2\.1: Network is unreachable$"):
-        rendezvous.interface_to("192.0.2.1")
+        node_checks.interface_to("192.0.2.1")

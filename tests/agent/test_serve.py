@@ -17,11 +17,9 @@ import msgspec
 import pytest
 
 from flagperf import version
-from flagperf.agent.processes import MARKER
+from flagperf.agent.leftovers import MARKER, folder_prefix
 from flagperf.agent.serve import GRACE_SECONDS
-from flagperf.agent.watchdog import folder_prefix
-from flagperf.spec import hello_line
-from flagperf.spec.channel import (
+from flagperf.spec.protocol import (
     BEAT_SECONDS,
     IDLE_SECONDS,
     SILENT_SECONDS,
@@ -34,6 +32,7 @@ from flagperf.spec.channel import (
     Request,
     Stop,
     encode_line,
+    hello_line,
 )
 from live_processes import is_pid_alive
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.agent.simulation import is_simulated, node_machine
+from flagperf.agent.node_environment import is_simulated, node_machine
 from flagperf.errors import BadInput
 
 

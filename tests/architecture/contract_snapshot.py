@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from flagperf import api, events, hookspecs, kit, testing, worker
-from flagperf.store.run import STORE_SCHEMA, RecordedRun
+from flagperf.bundle.run_record import STORE_SCHEMA, RecordedRun
 
 Description = Any
 """A text, a list of texts, or a dictionary of those."""

@@ -13,11 +13,14 @@ import pytest
 from recorded_bundles import FOLDER, IDS
 
 from flagperf import version
-from flagperf.plan import make_plan, reach_nodes
+from flagperf.bundle.bundle import create_bundle, seal
+from flagperf.bundle.run_record import STORE_SCHEMA, Ending, Run
+from flagperf.fleet.reach import reach_nodes
+from flagperf.plan.plan import make_plan
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import CheckRequest, Layer, RunSpec, resolve
-from flagperf.store.bundle import create_bundle, seal
-from flagperf.store.run import STORE_SCHEMA, Ending, Run
+from flagperf.spec.job import RunSpec
+from flagperf.spec.protocol import CheckRequest
+from flagperf.spec.values import Layer, resolve
 
 HEAVY = {"torch", "accelerate", "transformers", "peft", "pynvml", "numpy"}
 

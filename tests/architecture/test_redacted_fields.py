@@ -9,10 +9,10 @@ import msgspec
 from msgspec import inspect
 
 from flagperf.api import Recording
+from flagperf.bundle.run_record import Run
 from flagperf.events import AnyEvent
-from flagperf.redact.fields import FIELDS
-from flagperf.spec import NodeFacts
-from flagperf.store.run import Run
+from flagperf.spec.node_facts import NodeFacts
+from flagperf_publish.passing.text_fields import FIELDS
 
 IN_A_BUNDLE = (Run, NodeFacts, AnyEvent, Recording)
 

@@ -16,7 +16,7 @@ import pytest
 from flagperf.agent.probe import choose_probe
 from flagperf.api import Device, Machine
 from flagperf.builtin import flagperf_memory_probes
-from flagperf.builtin.host_memory import HostMemoryProbe, ProportionalMemoryProbe, ResidentMemoryProbe
+from flagperf.builtin.cpu import HostMemoryProbe, ProportionalMemoryProbe, ResidentMemoryProbe
 from live_processes import is_alive
 
 MIB = 1 << 20

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 from recorded_bundles import FOLDER, HERE, IDS, recorded_bundle
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.listing import list_runs
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import cli, run_cli
 from flagperf.errors import FlagPerfError
 from flagperf.kinds import KINDS
-from flagperf.store.bundle import read_bundle
-from flagperf.store.listing import list_runs
-from flagperf.verify import verify_bundle
 
 BUNDLES = [recorded_bundle(name) for name in IDS]
 UNFINISHED = recorded_bundle("parent_killed")

@@ -19,9 +19,10 @@ from flagperf.errors import BadInput
 from flagperf.events import Event, Reported, RowMeasured, SpanBegan, SpanEnded, StepFinished
 from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
-from flagperf.plan.parallel import fit_layout
-from flagperf.spec import RunSpec
-from flagperf.spec.manifest import Manifest, read_manifest, with_references
+from flagperf.plan.settings import fit_layout
+from flagperf.spec.job import RunSpec
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.manifest_reading import read_manifest, with_references
 from flagperf.spec.values import Layer, nest, resolve
 from flagperf_cases import flagperf_cases
 

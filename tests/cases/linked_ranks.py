@@ -12,7 +12,7 @@ import msgspec
 from case_harness import CaseHarness
 
 from flagperf.events import RowMeasured
-from flagperf.worker import together
+from flagperf.worker import rank_sync
 
 SHORT = {
     "measure__seconds": 0.001,
@@ -103,7 +103,7 @@ def _no_memory(rank: int) -> Iterator[None]:
 def _alone(rank: int) -> Iterator[None]:
     """The other rank waits for it."""
     error = RuntimeError("cable pulled out") if rank == 1 else None
-    with mock.patch.object(together, "PATIENCE_SECONDS", 0.3), _if(error):
+    with mock.patch.object(rank_sync, "PATIENCE_SECONDS", 0.3), _if(error):
         yield
 
 

@@ -12,7 +12,7 @@ from case_harness import CaseHarness
 
 from flagperf.api import PRECISIONS
 from flagperf.kinds import KINDS
-from flagperf.report.sections.rows import check_layout
+from flagperf.report.sections.result_tables import check_layout
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import Layer, resolve
 from flagperf_cases import flagperf_cases

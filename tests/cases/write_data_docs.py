@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flagperf.metrics.registry import vocabulary
-from flagperf.spec import Manifest, NeededData, read_manifest
+from flagperf.spec.manifest import Manifest, NeededData
+from flagperf.spec.manifest_reading import read_manifest
 from flagperf.units import count, setting
 
 CASES = Path(__file__).parents[2] / "cases" / "flagperf_cases"

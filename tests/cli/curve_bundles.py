@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 from metric_builders import MODEL, began, ended, make_job, make_manifest, rank_file, step
 
-from flagperf.events import DataDescribed, EventWriter
-from flagperf.spec import Page, Resolved, nest
-from flagperf.store.bundle import create_bundle, seal
-from flagperf.store.run import Ending
+from flagperf.bundle.bundle import create_bundle, seal
+from flagperf.bundle.run_record import Ending
+from flagperf.event_files import EventWriter
+from flagperf.events import DataDescribed
+from flagperf.spec.manifest import Page
+from flagperf.spec.values import Resolved, nest
 from run_builders import make_run
 
 FALLING = [10 - 0.05 * n for n in range(1, 31)]

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from flagperf.api import Cluster, JobState
-from flagperf.cli import attached, run_cli
-from flagperf.cli.detached import Begun, Submitted, finishing, note_run
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.liveness import Begun, alone, at_work
+from flagperf.bundle.verify import verify_bundle
+from flagperf.cli import queue, run_cli
+from flagperf.cli.queue import Submitted, finishing, note_run
 from flagperf.errors import BadInput, NodeFailed, ToolFailed
-from flagperf.store.bundle import read_bundle
-from flagperf.store.in_use import alone, at_work
-from flagperf.verify import verify_bundle
 from test_abandoned import unended
 
 
@@ -67,12 +67,12 @@ def folder(tmp_path: Path, bundle: Path) -> Path:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queue]:
     for name in ("POLL_SECONDS", "STATE_SECONDS"):
-        monkeypatch.setattr(attached, name, 0.01)
-    monkeypatch.setattr(attached, "FORGOTTEN_SECONDS", 1e6)
+        monkeypatch.setattr(queue, name, 0.01)
+    monkeypatch.setattr(queue, "FORGOTTEN_SECONDS", 1e6)
 
     def answers(*states: JobState) -> Queue:
         queue = Queue(*states)
-        monkeypatch.setattr(attached, "load_plugins", lambda: Plugins(queue))
+        monkeypatch.setattr(queue, "load_plugins", lambda: Plugins(queue))
         return queue
 
     return answers
@@ -86,13 +86,13 @@ def test_a_number_is_that_of_a_job_and_never_the_beginning_of_a_year(folder: Pat
     other = tmp_path / "detached/20260101T000001Z-demo-fff000"
     other.mkdir()
     (other / "job.json").write_bytes(msgspec.json.encode(Submitted("queue", "8", "demo", "")))
-    assert attached._find("7", tmp_path)[0] == folder
-    assert attached._find("20260101T000001Z", tmp_path)[0] == other
+    assert queue._find("7", tmp_path)[0] == folder
+    assert queue._find("20260101T000001Z", tmp_path)[0] == other
     for word in ("2", "2026", ""):
         with pytest.raises(BadInput, match=f"no detached run '{word}' in .*; there are 7, 8"):
-            attached._find(word, tmp_path)
+            queue._find(word, tmp_path)
     with pytest.raises(BadInput, match="'20260101T' is the beginning of several detached runs"):
-        attached._find("20260101T", tmp_path)
+        queue._find("20260101T", tmp_path)
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(folder: Path, bundle: Path, asked: Callable[..., Queue]) -> None:
@@ -139,7 +139,7 @@ def test_a_lock_that_stays_is_not_waited_for_for_ever(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked(ENDED)
-    monkeypatch.setattr(attached, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(queue, "LOCK_SECONDS", 0.0)
     with alone(bundle):
         assert attach(folder) == 3
     assert f"flagperf runs end {bundle} --gone" in capsys.readouterr().err

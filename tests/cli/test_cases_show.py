@@ -9,7 +9,8 @@ import pytest
 
 from flagperf.cli import run_cli
 from flagperf.plugins.installed import load_plugins
-from flagperf.report import case_report, to_terminal
+from flagperf.report.screens import case_report
+from flagperf.report.terminal import to_terminal
 
 
 def test_published_figures_are_shown_as_a_table_and_rows_without_any_are_named(

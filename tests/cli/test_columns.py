@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.cli.columns import fitted
+from flagperf.report.terminal import fitted
 
 TABLE = [
     ["VENDOR", "STATE", "EVIDENCE OR REASON"],

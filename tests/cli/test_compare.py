@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from recorded_bundles import FOLDER, IDS, recorded_bundle
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import Labels, write_labels
 from flagperf.cli import run_cli
-from flagperf.store.bundle import read_bundle
-from flagperf.store.labels import Labels, write_labels
 
 BUNDLES = FOLDER
 ONE, OTHER, SIMULATED, GLM, FAILED = (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from flagperf.bundle.bundle import create_bundle
 from flagperf.cli import cli
-from flagperf.store.bundle import create_bundle
 from run_builders import make_run
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from flagperf.api import Cluster
-from flagperf.cli import detached, run_cli
-from flagperf.cli.detached import arguments, finishing
+from flagperf.cli import queue, run_cli
+from flagperf.cli.queue import arguments, finishing
 from flagperf.errors import NodeFailed
-from flagperf.spec import RunSpec
+from flagperf.spec.job import RunSpec
 
 
 def test_the_command_line_of_a_request_says_all_that_differs_from_the_defaults() -> None:
@@ -76,18 +76,18 @@ class QueuePlugins:
 
 def test_a_run_in_the_queue_keeps_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(detached, "given_cluster_options", lambda *_: {})
-    monkeypatch.setattr(detached, "cluster_options", lambda *_: None)
-    queue = Queue()
-    plugins: Any = QueuePlugins(queue)
+    monkeypatch.setattr(queue, "given_cluster_options", lambda *_: {})
+    monkeypatch.setattr(queue, "cluster_options", lambda *_: None)
+    cluster = Queue()
+    plugins: Any = QueuePlugins(cluster)
     content = '[cases.distilbert]\n"training.max_steps" = 6\n'
     for text in (content, ""):
         if text:
             Path("flagperf.toml").write_text(text)
         else:
             Path("flagperf.toml").unlink()
-        detached.submit(RunSpec("distilbert", cluster="queue"), plugins, tmp_path / "runs")
-        config = Path(queue.command[queue.command.index("--config") + 1])
+        queue.submit(RunSpec("distilbert", cluster="cluster"), plugins, tmp_path / "runs")
+        config = Path(cluster.command[cluster.command.index("--config") + 1])
         Path("flagperf.toml").write_text(content.replace("6", "9"))
         assert config.read_text() == text and config.is_relative_to(tmp_path / "runs/detached")
 

@@ -17,16 +17,16 @@ from hostile import OSC_52
 from recorded_bundles import FOLDER, IDS
 
 from flagperf import cli as cli_package
+from flagperf.bundle.bundle import read_bundle, seal, write_run
+from flagperf.bundle.run_record import STORE_SCHEMA, Run
 from flagperf.cli.completers import complete_run
 from flagperf.cli.output import echo_styled
 from flagperf.errors import BadInput
-from flagperf.escapes import one_line, safe_json, visible
-from flagperf.events.schema import AnyEvent
+from flagperf.events import AnyEvent
 from flagperf.kinds import KINDS
-from flagperf.report import check_layout
-from flagperf.spec import NodeFacts
-from flagperf.store.bundle import read_bundle, seal, write_run
-from flagperf.store.run import STORE_SCHEMA, Run
+from flagperf.report.sections.result_tables import check_layout
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.text import one_line, safe_json, visible
 
 RECORDED = FOLDER
 POISON = f"{OSC_52}\x1b[2J\x9b31m\x90q\u202e\x7f\nforged line\u2028"

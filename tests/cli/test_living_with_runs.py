@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from flagperf.bundle.bundle import create_bundle, seal, write_run
+from flagperf.bundle.run_record import Ending, Status, read_labels
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
-from flagperf.metrics import Metric
-from flagperf.store.bundle import create_bundle, seal, write_run
-from flagperf.store.labels import read_labels
-from flagperf.store.run import Ending, Status
-from flagperf.verify import verify_bundle
+from flagperf.metrics.entry import Metric
 from run_builders import make_run, minimal_job
 
 IDS = {name: f"2026010{number}T000000Z-{name}-cpu-1x1-abc12{number}" for number, name in enumerate(("one", "two"), 1)}

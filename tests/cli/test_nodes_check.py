@@ -11,9 +11,10 @@ import pytest
 
 from agent_scripts import ScriptAllocation
 from flagperf.api import Device, Presence
-from flagperf.builtin.local import LocalCluster
+from flagperf.builtin.ssh import LocalCluster
 from flagperf.cli import run_cli
-from flagperf.spec import Environment, Fact, NodeFacts, NodeState, VendorFacts
+from flagperf.spec.node_facts import Environment, Fact, NodeFacts, VendorFacts
+from flagperf.spec.protocol import NodeState
 from flagperf.units import GIB
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from page_builders import CLEAN_ROW, base_result, result_text
 from recorded_bundles import recorded_bundle
 
+from flagperf.bundle.imported import imported_pages, imported_references
 from flagperf.cli import cli, run_cli
-from flagperf.store.imported import imported_pages, imported_references
 
 BUNDLE = recorded_bundle("distilbert")
 WRONG_ROW = (

@@ -5,7 +5,7 @@ import pytest
 
 from flagperf.api import PRECISIONS, Peak
 from flagperf.cli.plan import peak_text, precision_text, shape_text
-from flagperf.spec import Job
+from flagperf.spec.job import Job
 from run_builders import make_run
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from flagperf.cli.progress import CombinedProgress, describe, live_progress
 from flagperf.kinds import KINDS
-from flagperf.spec import EvaluationProgress, Progress, RankPace
+from flagperf.spec.protocol import EvaluationProgress, Progress, RankPace
 
 
 def test_the_time_left_is_shown_as_eta() -> None:

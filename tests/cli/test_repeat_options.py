@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from report_builders import changed, recorded
 
+from flagperf.bundle.run_record import Ending, RecordedRun, RunGroup
 from flagperf.cli import run_cli
-from flagperf.cli.repeat import next_command, worst_exit_code
-from flagperf.store.run import Ending, RecordedRun, RunGroup
+from flagperf.cli.run import next_command, worst_exit_code
 
 
 @pytest.fixture(autouse=True)

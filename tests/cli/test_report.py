@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from flagperf.bundle.bundle import create_bundle
 from flagperf.cli import run_cli
-from flagperf.store.bundle import create_bundle
 from run_builders import make_run
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from recorded_bundles import FOLDER, recorded_bundle
 
+from flagperf.bundle.bundle import create_bundle, seal
 from flagperf.cli import run_cli
-from flagperf.store.bundle import create_bundle, seal
 from run_builders import make_run
 
 RECORDED = FOLDER

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from recorded_bundles import FOLDER, IDS
 
+from flagperf.bundle.run_record import Labels, write_labels
 from flagperf.cli import run_cli
-from flagperf.store.labels import Labels, write_labels
 
 BUNDLES = FOLDER
 FIRST, SECOND, SIMULATED, UNFINISHED = (
@@ -129,7 +129,7 @@ def test_a_folder_that_may_not_be_written_stays_empty(
     def write(path: Path, content: bytes) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("flagperf.site.folder.write_atomically", write)  # root may write everywhere
+    monkeypatch.setattr("flagperf.files.write_atomically", write)  # root may write everywhere
     assert run_cli(["site", "site"]) == 2
     assert "cannot write the site site: Permission denied; choose another folder" in said(capfd)
     assert not (folder / "site").exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flagperf.store.bundle import create_bundle
+from flagperf.bundle.bundle import create_bundle
 from run_builders import make_run
 
 FLAGPERF = [sys.executable, "-m", "flagperf"]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flagperf.cli import cli
-from flagperf.cli.vendors_check import TierResult, read_report
+from flagperf.cli.vendors import TierResult, read_report
 from flagperf.errors import BadInput
 
 REPORT = """<testsuites><testsuite>

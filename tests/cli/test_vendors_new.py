@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flagperf.cli import cli
-from flagperf.cli.vendors_new import write_adapter
+from flagperf.cli.vendors import write_adapter
 from flagperf.errors import BadInput
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.cli.watch_screen import paint
-from flagperf.spec import EvaluationProgress, RankPace
-from flagperf.store.watched import RankNow, RunNow
+from flagperf.bundle.live_run import RankNow, RunNow
+from flagperf.cli.watch import paint
+from flagperf.spec.protocol import EvaluationProgress, RankPace
 
 GIB = 1 << 30
 

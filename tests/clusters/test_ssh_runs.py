@@ -13,9 +13,9 @@ import pytest
 from cluster_runs import ENDLESS, SHORT, TINY, User, losses, told_seconds, wait_until
 from hosts import Host, Hosts
 
-from flagperf.store.bundle import read_bundle
-from flagperf.store.recording import decode_operators
-from flagperf.verify import verify_bundle
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.operator_file import decode_operators
+from flagperf.bundle.verify import verify_bundle
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.run

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from report_builders import changed, metrics, recorded
 
-from flagperf.compare import Side
-from flagperf.compare.side import Side as SideStruct
-from flagperf.metrics import MeasuredRow
-from flagperf.store.run import RecordedRun, RunGroup
+from flagperf.bundle.run_record import RecordedRun, RunGroup
+from flagperf.compare.sides import Side
+from flagperf.compare.sides import Side as SideStruct
+from flagperf.metrics.rows import MeasuredRow
 
 
 def runs(name: str, speeds: Sequence[float], arm: str = "", **fields: Any) -> list[RecordedRun]:

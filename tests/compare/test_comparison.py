@@ -7,12 +7,15 @@ from report_builders import MANIFEST, changed, metric, metrics, node, recorded
 from side_builders import runs, side, with_rows, with_run
 
 from flagperf.api import DataFile
-from flagperf.compare import Comparison, Contrast, Figure, Side, compare, parse_limit
+from flagperf.bundle.run_record import Ending
+from flagperf.compare.comparison import Comparison, compare, parse_limit
 from flagperf.compare.conditions import differences
+from flagperf.compare.contrasts import Figure
+from flagperf.compare.ratio import Contrast
+from flagperf.compare.sides import Side
 from flagperf.errors import BadInput
-from flagperf.report.sections import compared
-from flagperf.spec import Environment, Fact
-from flagperf.store.run import Ending
+from flagperf.report.sections import comparison_blocks
+from flagperf.spec.node_facts import Environment, Fact
 
 SLOW, FAST = [100.0, 101.0, 99.0], [120.0, 121.0, 119.5]
 
@@ -90,7 +93,7 @@ def test_a_pair_whose_other_run_failed_is_left_out() -> None:
     values = figure(found, "p_core").sides
     assert ratio.value == pytest.approx(values[1].value / values[0].value)  # of the same runs
     assert [run.id for run in found.sides[0].left_out] == [one[0].run.id]
-    assert "the other run of its pair has no results" in compared.sides(found, "en").facts[0].note
+    assert "the other run of its pair has no results" in comparison_blocks.sides(found, "en").facts[0].note
 
 
 def test_a_metric_that_some_runs_lack_counts_those_that_have_it() -> None:

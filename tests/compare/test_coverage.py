@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from flagperf.compare.ratio import Ratio, ratio_of, ratio_of_pairs
-from flagperf.compare.verdict import judge
-from flagperf.metrics.autocorrelation import mean_of_batches
+from flagperf.compare.ratio import Ratio, judge, ratio_of, ratio_of_pairs
+from flagperf.stats import mean_of_batches
 
 RHO, STEP_SIGMA, NUM_STEPS = 0.8, 0.05, 60
 REPEATS = 1000

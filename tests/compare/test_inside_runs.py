@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from flagperf.compare.steps import inside_runs
+from flagperf.compare.sides import inside_runs
 
 
 def test_the_ratio_is_that_of_the_metric_and_the_width_that_of_the_steps() -> None:

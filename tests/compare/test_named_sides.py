@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.compare import Side, named_sides
+from flagperf.bundle.bundle import create_bundle, seal
+from flagperf.bundle.run_record import Ending, Labels, RunGroup, write_labels
+from flagperf.compare.sides import Side, named_sides
 from flagperf.errors import BadInput
-from flagperf.spec import PublishedResult
-from flagperf.store.bundle import create_bundle, seal
-from flagperf.store.labels import Labels, write_labels
-from flagperf.store.run import Ending, RunGroup
+from flagperf.spec.published import PublishedResult
 from run_builders import make_run, minimal_manifest
 
 REFERENCE = PublishedResult("acme", "A1", 1, 1, "fp32", "none", "README.md", {"p_core": 3.0})

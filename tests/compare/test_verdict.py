@@ -6,10 +6,20 @@ import math
 
 import pytest
 
-from flagperf.compare.contrast import Contrast, judged, word_of
-from flagperf.compare.ratio import Ratio, ratio_of, ratio_of_pairs, with_interval
-from flagperf.compare.verdict import judge, place_of, probability, runs_needed
-from flagperf.metrics.student import quantile
+from flagperf.compare.ratio import (
+    Contrast,
+    Ratio,
+    judge,
+    judged,
+    place_of,
+    probability,
+    ratio_of,
+    ratio_of_pairs,
+    runs_needed,
+    with_interval,
+    word_of,
+)
+from flagperf.stats import student_quantile as quantile
 
 
 def ratio(value: float, error: float, degrees: float = 8, **more: object) -> Ratio:

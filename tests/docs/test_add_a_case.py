@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from page_reader import DOCS, Reader, commands
 
-from flagperf.spec import vocabulary
+from flagperf.spec import manifest
 
 NAME = "add-a-case.md"
 PAGE = (DOCS / NAME).read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_bad_data_is_named_before_anything_starts(reader: Reader, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [("Page columns", vocabulary.PAGE_COLUMNS), ("Page rows", vocabulary.PAGE_ROWS)]
+    ("kind", "names"), [("Page columns", manifest.PAGE_COLUMNS), ("Page rows", manifest.PAGE_ROWS)]
 )
 def test_all_names_of_the_page_are_listed(kind: str, names: tuple[str, ...]) -> None:
     (listed,) = re.findall(rf"{kind}: (.*?)\.(?: |\n\n)", PAGE, flags=re.DOTALL)

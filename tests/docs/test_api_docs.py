@@ -8,7 +8,7 @@ import pytest
 from write_api_docs import PAGE, render
 
 from flagperf import api, kit, testing, worker
-from flagperf.attribute_docs import attributes_of
+from flagperf.schemas import attributes_of
 
 TYPES = [
     thing

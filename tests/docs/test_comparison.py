@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 from flagperf_cases.operators.groups import OPERATORS
 
 ROOT = Path(__file__).parents[2]

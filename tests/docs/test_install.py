@@ -6,7 +6,7 @@ import re
 
 from page_reader import DOCS
 
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 
 PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 COPIES = re.compile(r"pip install (?!-e )(?:[^`\n]* )?'?\.(?:/plugins/\w+)?(?:\[[\w,]+\])?'?(?=[\s`]|$)", re.MULTILINE)

@@ -7,7 +7,7 @@ import re
 
 from write_licences import EXTRAS, MARKER, PAGE, ROOT, direct_requirements, licence
 
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 
 
 def sections() -> dict[str, dict[str, str]]:

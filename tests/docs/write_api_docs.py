@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from flagperf import api, hookspecs, kit, testing, worker
-from flagperf.attribute_docs import attributes_of, class_node, constants_of, module_node
-from flagperf.kit import models_toml
-from flagperf.plan import tuning
+from flagperf.api import models
+from flagperf.plan import settings
+from flagperf.schemas import attributes_of, class_node, constants_of, module_node
 from flagperf.testing import machine_folder
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -32,7 +32,7 @@ PACKAGES = {
     "Tests: flagperf.testing": testing,
     "Cases: flagperf.worker": worker,
 }
-FILES = {"models.toml": models_toml, "tuning/&lt;case&gt;.toml": tuning, "Outputs of fake tools": machine_folder}
+FILES = {"models.toml": models, "tuning/&lt;case&gt;.toml": settings, "Outputs of fake tools": machine_folder}
 Function = ast.FunctionDef
 
 

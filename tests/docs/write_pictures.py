@@ -20,7 +20,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from flagperf.kit import module_command
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"

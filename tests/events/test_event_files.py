@@ -6,17 +6,8 @@ import pytest
 
 from flagperf.api import Reading
 from flagperf.errors import BadInput
-from flagperf.events import (
-    EventWriter,
-    RunStarted,
-    Sampled,
-    SpanBegan,
-    StepFinished,
-    WorkerEnded,
-    decode_events,
-    read_events,
-    this_clock,
-)
+from flagperf.event_files import EventWriter, decode_events, read_events, this_clock
+from flagperf.events import RunStarted, Sampled, SpanBegan, StepFinished, WorkerEnded
 
 STEP = StepFinished(t_ns=30, step=1, began_ns=10, compute_ns=20, wait_ns=5, work={"samples": 4, "tokens": 40}, loss=0.5)
 

@@ -16,16 +16,14 @@ from typing import Any
 import pytest
 from recorded_bundles import FOLDER, IDS, recorded_bundle
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import Labels, write_labels
 from flagperf.cli import run_cli
-from flagperf.export.curves import COLUMNS as STEP_COLUMNS
-from flagperf.export.recorded import read_exported
-from flagperf.export.runs import COLUMNS, METRIC_CELLS, run_columns, run_lines
-from flagperf.export.tables import to_csv
 from flagperf.metrics.registry import ENTRIES
 from flagperf.plausibility.doubts import read_marked
-from flagperf.report.export import to_json
-from flagperf.store.bundle import read_bundle
-from flagperf.store.labels import Labels, write_labels
+from flagperf.report.run_json import to_json
+from flagperf_publish.export.run_lines import COLUMNS, METRIC_CELLS, read_exported, run_columns, run_lines, to_csv
+from flagperf_publish.export.run_lines import CURVE_COLUMNS as STEP_COLUMNS
 
 ROOT = Path(__file__).parents[2]
 RECORDED = FOLDER

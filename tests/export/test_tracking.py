@@ -20,9 +20,8 @@ import pytest
 from recorded_bundles import FOLDER, IDS
 
 from flagperf.cli import run_cli
-from flagperf.export.curves import curve_lines
-from flagperf.export.recorded import read_exported
-from flagperf.export.tracking import COMPLETE_TAG, MANIFEST_TAG, RUN_TAG
+from flagperf_publish.export.mlflow_export import COMPLETE_TAG, MANIFEST_TAG, RUN_TAG
+from flagperf_publish.export.run_lines import curve_lines, read_exported
 
 ROOT = Path(__file__).parents[2]
 RECORDED = FOLDER

@@ -15,12 +15,13 @@ from e2e_flagperf import bundle_of, metric, read_run, said, wait_for_step
 from faulty_flagperf import RUN, SITE, assert_nothing_left, ended, flagperf, start
 
 from flagperf import run as run_module
-from flagperf.fleet import Fleet
-from flagperf.launch import raise_on_signals, signals_restored
-from flagperf.plan import Plan, make_plan, reach_nodes
+from flagperf.bundle import bundle as store
+from flagperf.fleet.fleet import Fleet
+from flagperf.fleet.reach import reach_nodes
+from flagperf.fleet.signals import raise_on_signals, signals_restored
+from flagperf.plan.plan import Plan, make_plan
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import RunSpec
-from flagperf.store import bundle as store
+from flagperf.spec.job import RunSpec
 
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
 

@@ -10,11 +10,12 @@ import pytest
 from faulty_flagperf import SITE
 
 from flagperf.agent import probe as agent_probe
-from flagperf.agent.adapter_query import finish_query, start_query
+from flagperf.agent.describe import finish_query, start_query
 from flagperf.api import Device, Machine
-from flagperf.events import EventWriter, ProcessesListed, SampleMissed, read_events
+from flagperf.event_files import EventWriter, read_events
+from flagperf.events import ProcessesListed, SampleMissed
 from flagperf.plugins.installed import Plugins, load_plugins
-from flagperf.spec import ProbeRequest
+from flagperf.spec.protocol import ProbeRequest
 
 DEVICES = (Device("faulty-0", "Faulty F1", "F1", 0),)
 

@@ -16,9 +16,9 @@ from e2e_flagperf import bundle_of, metric, read_run, said
 from faulty_flagperf import RUN, SITE, assert_nothing_left, environment, flagperf
 
 from flagperf.errors import FlagPerfError
-from flagperf.plan import plan_for_model
+from flagperf.plan.card_models import plan_for_model
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import RunSpec
+from flagperf.spec.job import RunSpec
 
 HOOKS = (
     "flagperf_devices",

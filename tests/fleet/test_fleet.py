@@ -16,12 +16,9 @@ from agent_scripts import ScriptAllocation, StandingTime, answering, channels
 from flagperf import version
 from flagperf.api import Node
 from flagperf.errors import BadInput, NodeFailed, PluginFailed
-from flagperf.fleet import Answers, Fleet, open_fleet
-from flagperf.fleet.answers import combined
-from flagperf.fleet.explanations import EXPLAIN_SECONDS
-from flagperf.fleet.fleet import END_SECONDS, KILL_SECONDS, START_SECONDS
-from flagperf.spec import VersionMismatch, hello_line
-from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS
+from flagperf.fleet.channel import KILL_SECONDS
+from flagperf.fleet.fleet import END_SECONDS, EXPLAIN_SECONDS, START_SECONDS, Answers, Fleet, combined, open_fleet
+from flagperf.spec.protocol import BEAT_SECONDS, SILENT_SECONDS, VersionMismatch, hello_line
 from live_processes import is_pid_alive
 
 HELLO = hello_line(version())
@@ -366,8 +363,8 @@ def test_closing_leaves_no_process_whatever_the_agents_do() -> None:
 
 
 def test_a_real_agent_answers_and_ends_in_order() -> None:
-    from flagperf.builtin.local import LocalAllocation
-    from flagperf.spec import RendezvousAnswer, RendezvousRequest
+    from flagperf.builtin.ssh import LocalAllocation
+    from flagperf.spec.protocol import RendezvousAnswer, RendezvousRequest
 
     with open_fleet(LocalAllocation(1)) as opened:
         for _ in range(2):

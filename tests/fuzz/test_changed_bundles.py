@@ -16,9 +16,8 @@ from fuzz_harness import check
 from hostile import damage, is_file_still
 from recorded_bundles import FOLDER, IDS
 
-from flagperf.store.bundle import write_manifest
-from flagperf.store.witness import file_digests
-from flagperf.verify import verify_bundle
+from flagperf.bundle.bundle import file_digests, write_manifest
+from flagperf.bundle.verify import verify_bundle
 
 pytestmark = pytest.mark.run
 
@@ -104,7 +103,7 @@ import msgspec
 import sys
 from flagperf.cli import run_cli
 from flagperf.metrics import Observed, compute_metrics
-from flagperf.store.bundle import read_bundle, read_record
+from flagperf.bundle.bundle import read_bundle, read_record
 from pathlib import Path
 bundle = Path(sys.argv[1])
 codes = [run_cli(["runs", "verify", str(bundle)]), run_cli(["report", str(bundle), "--format", "md"])]

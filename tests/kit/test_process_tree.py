@@ -11,8 +11,8 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from flagperf.kit import process_tree
-from flagperf.kit.process_tree import kill_tree
+from flagperf import processes
+from flagperf.processes import kill_tree
 from live_processes import is_alive
 
 
@@ -35,7 +35,7 @@ def test_a_wrapper_is_stopped_before_its_tool_is_killed(monkeypatch: pytest.Monk
     """Otherwise it goes on with its next command."""
     sent: list[tuple[int, int]] = []
     kill = os.kill
-    monkeypatch.setattr(process_tree.os, "kill", lambda pid, number: (sent.append((pid, number)), kill(pid, number)))
+    monkeypatch.setattr(processes.os, "kill", lambda pid, number: (sent.append((pid, number)), kill(pid, number)))
     process = start("sleep 3600 & echo ready; wait; sleep 3600")
     (tool,) = psutil.Process(process.pid).children()
     kill_tree(process.pid)

@@ -12,8 +12,7 @@ import pytest
 
 from flagperf import version
 from flagperf.kit import module_command
-from flagperf.spec import hello_line
-from flagperf.spec.channel import Request, encode_line
+from flagperf.spec.protocol import Request, encode_line, hello_line
 
 LOOK_ALIKES = ("json", "torch", "accelerate", "transformers", "msgspec", "click", "runpy", "flagperf", "platform")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flagperf.api.machine import _abandon
 from flagperf.kit import run_tool
-from flagperf.kit.tool_process import _abandon
 from live_processes import is_alive
 
 

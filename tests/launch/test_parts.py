@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.agent.parts import PartsSender
+from flagperf.agent.node_run import PartsSender
+from flagperf.bundle.paths import FOLDERS
 from flagperf.errors import NodeFailed
-from flagperf.launch.parts import BundleParts
-from flagperf.spec import FilePart, FilesComplete
-from flagperf.store.paths import FOLDERS
+from flagperf.fleet.supervision import BundleParts
+from flagperf.spec.protocol import FilePart, FilesComplete
 from run_builders import make_run
 
 

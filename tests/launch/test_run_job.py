@@ -14,15 +14,20 @@ import pytest
 from agent_scripts import GREETING, ScriptAllocation, StandingTime, channels
 from flagperf import version
 from flagperf.api import Allocation, LaunchCommand, Node, Setting
-from flagperf.builtin.local import LocalAllocation
+from flagperf.builtin.ssh import LocalAllocation
+from flagperf.bundle.bundle import create_bundle, read_record
+from flagperf.bundle.run_record import Ending
+from flagperf.bundle.run_record import ended as ended_as
 from flagperf.errors import BundleFailed
-from flagperf.events import Event, EventWriter, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
+from flagperf.event_files import EventWriter
+from flagperf.events import Event, RunEnded, RunStarted, WorkersEnded, WorkersLaunched
 from flagperf.fleet import channel as fleet_channel
-from flagperf.fleet import open_fleet
-from flagperf.launch import OnProgress, run_job, signals_restored
-from flagperf.launch.supervision import CAUSE_SECONDS, STOP_SECONDS
+from flagperf.fleet.fleet import open_fleet
+from flagperf.fleet.run_job import run_job
+from flagperf.fleet.signals import signals_restored
+from flagperf.fleet.supervision import CAUSE_SECONDS, STOP_SECONDS, OnProgress
 from flagperf.messages import message, render
-from flagperf.spec import (
+from flagperf.spec.protocol import (
     Failure,
     FilePart,
     FilesComplete,
@@ -31,9 +36,6 @@ from flagperf.spec import (
     WorkersLaunchedMessage,
     hello_line,
 )
-from flagperf.store.bundle import create_bundle, read_record
-from flagperf.store.run import Ending
-from flagperf.store.run import ended as ended_as
 from run_builders import make_run
 
 TELL = """

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flagperf.launch import signals_restored
+from flagperf.fleet.signals import signals_restored
 
 RUN = """
 import os, signal, sys
@@ -45,7 +45,7 @@ PYTHONS_OWN = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a sh
 HELD_BACK = """
 import os, signal
 from flagperf.launch import raise_on_signals
-from flagperf.launch.signals import held_back
+from flagperf.fleet.signals import held_back
 {before}
 try:
     with held_back():

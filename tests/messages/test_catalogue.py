@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.messages import LANGUAGES, Lang
-from flagperf.messages.catalogue import catalogue
+from flagperf.messages import LANGUAGES, Lang, catalogue
 
 CORE = Path(__file__).parents[2] / "core" / "flagperf"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flagperf.metrics import CurveData, CurvePoint, LossCurve
+from flagperf.metrics.alignment import CurveData, CurvePoint, LossCurve
 
 STATED: dict[str, Any] = {
     "case_version": 1,

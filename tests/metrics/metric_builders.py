@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from flagperf.api import Device, LaunchCommand, Peak, Reading, precision
+from flagperf.event_files import EventFile
 from flagperf.events import (
     EVENT_SCHEMA,
     Clock,
     Event,
-    EventFile,
     ModelDescribed,
     ProbeEnded,
     ProbeStarted,
@@ -29,8 +29,12 @@ from flagperf.events import (
     WorkersLaunched,
     WorkerStarted,
 )
-from flagperf.metrics import Metric, Observed, Record, compute_metrics
-from flagperf.spec import Job, Manifest, PlannedNode, Quality, Resolved, Target, nest
+from flagperf.metrics.entry import Metric, Record
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
+from flagperf.spec.job import Job, PlannedNode
+from flagperf.spec.manifest import Manifest, Quality, Target
+from flagperf.spec.values import Resolved, nest
 from run_builders import minimal_job, minimal_manifest
 
 GIB = 1 << 30

@@ -9,15 +9,16 @@ import msgspec
 import pytest
 
 from flagperf import units
-from flagperf.metrics import Metric, compute_metrics
-from flagperf.metrics.entry import MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found
+from flagperf.bundle.bundle import read_bundle, read_record, write_run
+from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.bundle.verify import verify_bundle
+from flagperf.metrics.entry import Absent, Finding, Found, Metric, MetricEntry
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.registry import ENTRIES
-from flagperf.report import page, run_report, to_json, to_terminal
-from flagperf.store.bundle import read_bundle, read_record, write_run
-from flagperf.store.run import RecordedRun, Run
-from flagperf.verify import verify_bundle
+from flagperf.metrics.registry import ENTRIES, compute_metrics
+from flagperf.report.run_json import to_json
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.pages.layouts import page
 from sealing import seal_again
 from test_verify import bundle  # noqa: F401  a fixture
 

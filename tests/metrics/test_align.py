@@ -6,7 +6,7 @@ from curve_builders import STATED, curve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flagperf.metrics import RULES, CurveData, StepGap, align_curves, changed_values, obstacles, unstated
+from flagperf.metrics.alignment import RULES, CurveData, StepGap, align_curves, changed_values, obstacles, unstated
 
 TWO_PERCENT, EXACT = RULES["flagperf-2pct"], RULES["exact"]
 REFERENCE = {step: 10 - 0.05 * step for step in range(1, 101)}

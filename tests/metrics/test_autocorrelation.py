@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from flagperf.metrics.autocorrelation import correlation, effective_number, mean_of_batches
-from flagperf.robust import median
+from flagperf.stats import correlation, effective_number, mean_of_batches, median
 
 
 def autoregressive(source: random.Random, rho: float, count: int) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flagperf.metrics.buckets import MAX_POINTS, Bucket, means, on_grid, ratios
+from flagperf_publish.pages.timeline import MAX_POINTS, Bucket, means, on_grid, ratios
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 

@@ -10,12 +10,12 @@ from metric_builders import make_job, make_manifest, metrics_of, record_of
 from test_replays import CLEAN, replay_record
 from write_metrics_docs import with_index
 
-from flagperf.events import EventFile
+from flagperf.event_files import EventFile
 from flagperf.kinds import KINDS
-from flagperf.metrics import Metric, Observed, Record, compute_metrics
+from flagperf.metrics.entry import Mark, Metric, Reason, Record
 from flagperf.metrics.flops import FORMULAS
-from flagperf.metrics.metric import Mark, Reason
-from flagperf.metrics.registry import ENTRIES, kind_entries
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import ENTRIES, compute_metrics, kind_entries
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "metrics.md").read_text()

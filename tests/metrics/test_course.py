@@ -21,11 +21,19 @@ from metric_builders import (
 )
 
 from flagperf.api import Reading
-from flagperf.events import EventFile, Sampled
+from flagperf.event_files import EventFile
+from flagperf.events import Sampled
 from flagperf.kinds import TRAINING
-from flagperf.metrics.course import card_courses, node_figures, over_cards, step_course
-from flagperf.metrics.rank_course import PARTS, RankCourse, rank_course
-from flagperf.metrics.rank_events import rank_events
+from flagperf.metrics.rank_record import rank_events
+from flagperf_publish.pages.timeline import (
+    PARTS,
+    RankCourse,
+    card_courses,
+    node_figures,
+    over_cards,
+    rank_course,
+    step_course,
+)
 
 
 def course_of(*events, rank: int = 0, launched: float = 0.0, **more) -> RankCourse:

@@ -16,8 +16,10 @@ from metric_builders import (
 from test_replays import JOB, replay_record
 
 from flagperf.api import DataFile
-from flagperf.events import DataDescribed, EventFile
-from flagperf.metrics import CurveData, CurvePoint, Observed, loss_curve
+from flagperf.event_files import EventFile
+from flagperf.events import DataDescribed
+from flagperf.metrics.alignment import CurveData, CurvePoint, loss_curve
+from flagperf.metrics.observed import Observed
 
 
 def curve_of(*ranks, events=(), job=None, **manifest):

@@ -7,8 +7,8 @@ from metric_builders import make_job, make_manifest, metrics_of, rank_file, reco
 
 from flagperf.api import Peak
 from flagperf.events import RowMeasured
-from flagperf.metrics import Metric
-from flagperf.spec import RowFigure
+from flagperf.metrics.entry import Metric
+from flagperf.spec.manifest import RowFigure
 
 LINK = Peak("A1", "link_bandwidth", 4e9, "datasheet", "high")
 LIMITS = {"bus_bytes": "link_bandwidth"}

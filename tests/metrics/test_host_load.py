@@ -2,7 +2,8 @@ import pytest
 from metric_builders import GIB, began, clock, ended, make_job, metrics_of, ns, rank_file, record_of, steps_of_a_second
 
 from flagperf.api import Reading
-from flagperf.events import CpuUse, EventFile, ProbeStarted, Sampled
+from flagperf.event_files import EventFile
+from flagperf.events import CpuUse, ProbeStarted, Sampled
 
 
 def probe_file(*uses, node_index=0, boot_id="boot-0"):

@@ -16,8 +16,8 @@ from metric_builders import (
     warm,
 )
 
-from flagperf.events import EventFile
-from flagperf.spec import Resolved, nest
+from flagperf.event_files import EventFile
+from flagperf.spec.values import Resolved, nest
 
 NAMES = ("p_val_whole", "p_val_core", "p_infer_whole", "p_infer_core", "p_infer_padded")
 

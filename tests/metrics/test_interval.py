@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from flagperf.messages import message, render
-from flagperf.metrics.interval import METHOD, batch_means
+from flagperf.stats import METHOD, batch_means
 
 RHO, MEAN, SIGMA = 0.8, 1_000_000, 50_000
 NUM_SERIES, NUM_STEPS = 1000, 600

@@ -19,7 +19,8 @@ from metric_builders import (
 )
 
 from flagperf.api import Reading
-from flagperf.events import EventFile, ProbeEnded, ProbeFailed, ProbeStarted, Sampled, SampleMissed
+from flagperf.event_files import EventFile
+from flagperf.events import ProbeEnded, ProbeFailed, ProbeStarted, Sampled, SampleMissed
 
 CARD = ("mem_used", "mem_total", "mem_baseline")
 

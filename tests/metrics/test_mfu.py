@@ -18,7 +18,8 @@ from metric_builders import (
     succeeded,
 )
 
-from flagperf.events import EventFile, ModelDescribed
+from flagperf.event_files import EventFile
+from flagperf.events import ModelDescribed
 
 MFU = ("mfu", "mfu_useful", "mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")
 

@@ -16,9 +16,12 @@ from metric_builders import (
     step,
 )
 
-from flagperf.events import EventFile, PartsReported
-from flagperf.metrics import Observed, compute_metrics
-from flagperf.spec import Quality, Resolved, Target
+from flagperf.event_files import EventFile
+from flagperf.events import PartsReported
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
+from flagperf.spec.manifest import Quality, Target
+from flagperf.spec.values import Resolved
 
 
 def ranks(*losses_and_samples):

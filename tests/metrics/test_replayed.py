@@ -2,8 +2,8 @@
 
 import pytest
 
-from flagperf.metrics import MeasuredRow
-from flagperf.metrics.replayed import step_breakdown
+from flagperf.metrics.row_figures import step_breakdown
+from flagperf.metrics.rows import MeasuredRow
 
 
 def row(operator, per_step, median, **more):

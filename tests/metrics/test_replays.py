@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from metric_builders import GIB, make_job, metrics_of
 
-from flagperf.events import EventFiles, read_events
-from flagperf.metrics import Record
+from flagperf.event_files import EventFiles, read_events
+from flagperf.metrics.entry import Record
 
 REPLAYS = Path(__file__).parent.parent / "replays"
 JOB = make_job([2], warmup_steps=2)

@@ -5,8 +5,7 @@ import pytest
 
 from flagperf.api import Reading
 from flagperf.events import RowMeasured, RowTiming
-from flagperf.metrics.card_readings import CardReadings
-from flagperf.metrics.row_power import row_powers, with_power
+from flagperf.metrics.node_record import CardReadings, row_powers, with_power
 from flagperf.metrics.rows import measured_row
 from flagperf.units import SECOND_NS
 

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from flagperf.events import RowMeasured, RowTiming
-from flagperf.metrics.autocorrelation import median_interval
 from flagperf.metrics.rows import measured_row, rated
-from flagperf.robust import median
+from flagperf.stats import median, median_interval
 from flagperf.units import SECOND_NS
 
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from flagperf.events import RowMeasured, RowTiming
-from flagperf.metrics.rows import measured_rows
-from flagperf.metrics.speedup import holm
+from flagperf.metrics.rows import holm, measured_rows
 
 
 def row(library, values, block=2, **more):

@@ -20,8 +20,11 @@ from metric_builders import (
 )
 
 from flagperf.api import Reading
-from flagperf.events import EventFile, EventFiles, EventWriter, Sampled
-from flagperf.metrics import Observed, Record, compute_metrics
+from flagperf.event_files import EventFile, EventFiles, EventWriter
+from flagperf.events import Sampled
+from flagperf.metrics.entry import Record
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
 
 NUM_STEPS = 1000
 EMPTY = EventFile(())

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from flagperf.metrics.student import quantile, two_sided, upper_tail
+from flagperf.stats import student_quantile as quantile
+from flagperf.stats import two_sided, upper_tail
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from metric_builders import (
     warm,
 )
 
-from flagperf.events import EventFile
+from flagperf.event_files import EventFile
 from flagperf.metrics.throughput import nearest_rank
 
 WINDOWED = ("p_whole", "p_train", "p_core", "token/p/s", "step_time_p50", "data_wait_share", "mfu")

@@ -15,7 +15,8 @@ from metric_builders import (
     succeeded,
 )
 
-from flagperf.events import EventFile, WorkersEnded, WorkersLaunched
+from flagperf.event_files import EventFile
+from flagperf.events import WorkersEnded, WorkersLaunched
 
 
 def rank_of_node(rank, node_index, begin, **changes):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.cli.vendors_new import write_adapter
+from flagperf.cli.vendors import write_adapter
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 VENDORS = ("nvidia", "metax", "hygon", "kunlun")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 
 ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"

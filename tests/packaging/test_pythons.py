@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from flagperf.spec import read_toml
+from flagperf.spec.toml_files import read_toml
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from page_builders import OPERATOR_HEADS, base_result, base_text, known, lint, rules_of, table
 
-from flagperf.pages.lint import lint_pages
-from flagperf.pages.source import parse_page
+from flagperf_publish.published.page_lint import lint_pages
+from flagperf_publish.published.page_source import parse_page
 
 C550 = {"vendor": "Metax", "product": "C550", "device": "曦云®C550 64G", "tdp": "450W"}
 NO_POWER = ("/",) * 8

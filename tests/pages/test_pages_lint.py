@@ -6,7 +6,7 @@ import pytest
 from page_builders import CLEAN_ROW, COLUMNS, GENERAL, lint, result_text, rules_of, table
 
 from flagperf.errors import BadInput
-from flagperf.pages.source import parse_page
+from flagperf_publish.published.page_source import parse_page
 
 
 def changed(**cells: str) -> tuple[str, ...]:

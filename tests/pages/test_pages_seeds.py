@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from page_builders import known
 
-from flagperf.pages.imports import Asked, import_page
-from flagperf.pages.lint import LintedPage, lint_page
-from flagperf.pages.source import SourcePage, parse_page, read_page
-from flagperf.store.imported import identity_of
+from flagperf.bundle.imported import identity_of
 from flagperf.testing import shared_file
+from flagperf_publish.published.page_import import Asked, import_page
+from flagperf_publish.published.page_lint import LintedPage, lint_page
+from flagperf_publish.published.page_source import SourcePage, parse_page, read_page
 
 SEEDS = {
     "glm": "000_994f27f11e79f6ad.txt",

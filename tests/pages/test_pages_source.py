@@ -8,9 +8,17 @@ import pytest
 from page_builders import CLEAN_ROW, result_text, table
 
 from flagperf.errors import BadInput
-from flagperf.pages.quantities import Configuration, configuration, memory, quantity, settings
-from flagperf.pages.results import result_page
-from flagperf.pages.source import MAX_CELLS, parse_page, read_page
+from flagperf_publish.published.page_source import (
+    MAX_CELLS,
+    Configuration,
+    configuration,
+    memory,
+    parse_page,
+    quantity,
+    read_page,
+    settings,
+)
+from flagperf_publish.published.result_pages import result_page
 
 
 def test_both_colons_and_line_ends_are_the_same():

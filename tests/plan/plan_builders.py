@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from flagperf.api import Activation, Device, DeviceBackend, Machine, Presence
-from flagperf.spec import Environment, Manifest, NodeFacts, VendorFacts
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.node_facts import Environment, NodeFacts, VendorFacts
 
 
 def manifest(**changes: Any) -> Manifest:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plan import other_setting, turns
-from flagperf.spec import RunSpec
+from flagperf.run import other_setting, turns
+from flagperf.spec.job import RunSpec
 
 
 def test_turns_are_balanced() -> None:

@@ -10,10 +10,10 @@ import pytest
 from plan_builders import Backend, manifest
 
 from flagperf.errors import BadInput
-from flagperf.plan.device_models import KnownModel, find_model
+from flagperf.plan.card_models import KnownModel, find_model
 from flagperf.plugins.installed import Provided
 from flagperf.plugins.loading import PluginStatus
-from flagperf.spec import PublishedResult
+from flagperf.spec.published import PublishedResult
 
 MODELS = """
 [[model]]

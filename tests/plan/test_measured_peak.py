@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from flagperf.api import Device, Peak, precision
+from flagperf.bundle.bundle import create_bundle
+from flagperf.bundle.run_record import Ending
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric
+from flagperf.metrics.entry import Metric
 from flagperf.plan.measured_peak import with_measured_peak
-from flagperf.spec import RowFigure
-from flagperf.store.bundle import create_bundle
-from flagperf.store.run import Ending
+from flagperf.spec.manifest import RowFigure
 from run_builders import make_run, minimal_job, minimal_manifest
 
 CARD = Device("card-0", "Some CPU", "CPU", 0)

@@ -13,13 +13,14 @@ from plan_builders import vendor
 from agent_scripts import ScriptAllocation, answering
 from flagperf import version
 from flagperf.api import Allocation, DataFile
-from flagperf.builtin.local import LocalAllocation
+from flagperf.builtin.ssh import LocalAllocation
 from flagperf.errors import NodeFailed
-from flagperf.fleet import Fleet, open_fleet
-from flagperf.plan import nodes
-from flagperf.plan.nodes import check_nodes, describe_machine, describe_nodes, with_meeting_place
+from flagperf.fleet import reach
+from flagperf.fleet.fleet import Fleet, open_fleet
+from flagperf.fleet.reach import check_nodes, describe_machine, describe_nodes, with_meeting_place
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import CheckAnswer, CheckRequest, NodeFacts, RendezvousAnswer
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.protocol import CheckAnswer, CheckRequest, RendezvousAnswer
 from run_builders import minimal_job
 
 FACTS = node_facts(vendor("cpu"))
@@ -51,7 +52,7 @@ def test_the_request_reaches_the_agent() -> None:
 
 
 def test_an_agent_that_never_answers_is_stopped_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "DESCRIBE_SECONDS", 0.5)
+    monkeypatch.setattr(reach, "DESCRIBE_SECONDS", 0.5)
     with pytest.raises(NodeFailed, match=r"^node 0 \(host0\) did not answer `describe` in 0\.5 s$"):
         described(ScriptAllocation("rest()"))
 

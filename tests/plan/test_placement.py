@@ -12,11 +12,13 @@ from plan_builders import Backend, node, vendor
 from flagperf.api import Device, DeviceBackend, Node
 from flagperf.errors import BadInput, MissingPart
 from flagperf.fleet.channel import node_name
-from flagperf.plan import UserFile, placement
+from flagperf.plan import placement
 from flagperf.plan.placement import Placement, find_placement
 from flagperf.plugins.installed import Provided
 from flagperf.plugins.loading import PluginStatus
-from flagperf.spec import Environment, Fact, MissingRequirement, NodeFacts, RunSpec
+from flagperf.spec.job import RunSpec
+from flagperf.spec.node_facts import Environment, Fact, MissingRequirement, NodeFacts
+from flagperf.spec.user_file import UserFile
 
 CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
 SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))

@@ -3,8 +3,8 @@
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plan.recording import recording_to_replay, steps_to_record
-from flagperf.spec import RunSpec
+from flagperf.plan.case_checks import recording_to_replay, steps_to_record
+from flagperf.spec.job import RunSpec
 from run_builders import minimal_manifest
 
 

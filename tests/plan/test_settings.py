@@ -15,8 +15,9 @@ from flagperf.plan.settings import (
     refuse_unsupported,
     resolve_values,
 )
-from flagperf.plan.userfile import UserFile
-from flagperf.spec import Layer, Resolved, RunSpec
+from flagperf.spec.job import RunSpec
+from flagperf.spec.user_file import UserFile
+from flagperf.spec.values import Layer, Resolved
 
 TUNING = Layer("tuning acme A1 (note)", {"training": {"batch_size": 64, "learning_rate": 0.2}}, source="vendor")
 NO_FILE = UserFile()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plan.tuning import find_tuning, tuned_models
+from flagperf.plan.settings import find_tuning, tuned_models
 
 ENTRY = """
 [[tuning]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.plan import UserFile, read_user_file
+from flagperf.spec.user_file import UserFile, read_user_file
 
 
 @pytest.fixture(autouse=True)

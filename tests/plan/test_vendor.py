@@ -5,7 +5,7 @@ from plan_builders import node, vendor
 
 from flagperf.api import Presence
 from flagperf.errors import BadInput, PluginFailed
-from flagperf.plan import choose_vendor, describe_finding
+from flagperf.plan.placement import choose_vendor, describe_finding
 
 CPU = vendor("cpu")
 

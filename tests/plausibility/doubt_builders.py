@@ -8,10 +8,12 @@ from typing import Any
 from report_builders import MANIFEST, changed, job, metrics, recorded
 
 from flagperf.api import Peak
-from flagperf.metrics import MeasuredRow, Metric
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.metrics.entry import Metric
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility.doubts import marked
-from flagperf.spec import Job, Manifest, RowFigure
-from flagperf.store.run import RecordedRun
+from flagperf.spec.job import Job
+from flagperf.spec.manifest import Manifest, RowFigure
 
 A100 = {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12, "memory_bandwidth": 1555e9, "tdp": 400.0}
 

@@ -15,12 +15,16 @@ from doubt_builders import figure, figure_run, run_with
 from recorded_bundles import FOLDER, recorded_bundle
 from report_builders import metric
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import cli
-from flagperf.metrics import MeasuredRow
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility.doubts import marked, read_marked
-from flagperf.report import page, run_report, to_csv, to_json, to_terminal
-from flagperf.store.bundle import read_bundle
-from flagperf.verify import verify_bundle
+from flagperf.report.run_json import to_json
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.export.data_files import to_csv
+from flagperf_publish.pages.layouts import page
 
 CORE = Path(__file__).parents[2] / "core" / "flagperf"
 BUNDLES = FOLDER

@@ -9,10 +9,10 @@ from write_plausibility_docs import PAGE, RULES, with_table
 
 from flagperf.messages import has_text
 from flagperf.metrics.registry import ENTRIES
-from flagperf.pages import cells, hardware_checks, identity, lint, mfu
 from flagperf.plausibility.doubts import BETWEEN, CHECKS
 from flagperf.plausibility.rules import FIGURES, ROWS, Rule
 from flagperf.plausibility.run_checks import WITHHELD
+from flagperf_publish.published import hardware_pages, page_lint, result_checks
 
 
 def test_the_page_lists_the_rules_as_they_are() -> None:
@@ -33,7 +33,9 @@ def test_every_rule_of_runs_is_checked_and_no_other() -> None:
 
 
 def test_every_rule_of_pages_is_checked_and_no_other() -> None:
-    source = "".join(inspect.getsource(module) for module in (cells, hardware_checks, identity, lint, mfu))
+    source = "".join(
+        inspect.getsource(module) for module in (result_checks, hardware_pages, result_checks, page_lint, result_checks)
+    )
     said = {name for name in RULES if f"finding({name.upper()}," in "".join(source.split())}
     assert said == {name for name, rule in RULES.items() if "page" in rule.of}
 

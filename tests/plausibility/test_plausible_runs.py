@@ -9,13 +9,14 @@ from doubt_builders import A100, doubts, figure, figure_run, marks, peaks, plann
 from report_builders import GIB, changed, device, job, metric, metrics, recorded
 
 from flagperf.api import precision
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.event_files import Span
 from flagperf.messages import message
-from flagperf.metrics import Interval, MeasuredRow
-from flagperf.metrics.host_load import BUSY_SHARE
-from flagperf.metrics.span import Span
+from flagperf.metrics.job_times import BUSY_SHARE
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility.doubts import marked
 from flagperf.plausibility.row_checks import BUSY_HOST
-from flagperf.store.run import RecordedRun
+from flagperf.stats import Interval
 
 CARDS = {f"0/0000:{slot:02x}:00.0": 1.0 for slot in range(8)}
 

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 from flagperf.messages import has_text, template
-from flagperf.pages import cells, hardware_checks, identity, mfu
 from flagperf.plausibility import doubts, row_checks, run_checks
 from flagperf.plausibility.rules import Rule
+from flagperf_publish.published import hardware_pages, result_checks
 
 PAGE = Path(__file__).parents[2] / "docs" / "plausibility.md"
 RULES = {
     rule.name: rule
-    for module in (row_checks, run_checks, doubts, identity, cells, mfu, hardware_checks)
+    for module in (row_checks, run_checks, doubts, result_checks, result_checks, result_checks, hardware_pages)
     for rule in (*vars(module).values(), *vars(module).get("WITHHELD", ()))
     if isinstance(rule, Rule)
 }
@@ -34,8 +34,8 @@ def _row(rule: Rule) -> str:
     meaning = template(f"mark.{rule.name}" if has_text(f"mark.{rule.name}") else f"rule.{rule.name}", "en")
     metrics = ", ".join(rule.metrics).replace("*", "\\*")
     limits = ", ".join(f"{limit} {value:g}" for limit, value in rule.limits.items())
-    cells = (f"`{rule.name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    result_checks = (f"`{rule.name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in result_checks) + " |"
 
 
 if __name__ == "__main__":

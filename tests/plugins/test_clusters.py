@@ -14,10 +14,10 @@ from distribution_builders import HEADER, Site
 from agent_scripts import ScriptAllocation
 from flagperf.api import Allocation, Cluster, NoOptions
 from flagperf.errors import BadInput, PluginFailed
-from flagperf.plan import reach_nodes
+from flagperf.fleet.reach import reach_nodes
 from flagperf.plugins.installed import Plugins, cluster_options
 from flagperf.plugins.loading import load_entry_points
-from flagperf.spec import RunSpec
+from flagperf.spec.job import RunSpec
 
 
 def load(site: Site) -> Plugins:

@@ -11,8 +11,8 @@ import pytest
 from distribution_builders import HEADER, Site, device_source
 
 from flagperf.api import Allocation, Node
-from flagperf.fleet import open_fleet
-from flagperf.plan.nodes import describe_nodes
+from flagperf.fleet.fleet import open_fleet
+from flagperf.fleet.reach import describe_nodes
 from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.plugins.trial import end_of_trial, load_tried_plugins
 

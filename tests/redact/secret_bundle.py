@@ -21,12 +21,22 @@ from flagperf.api import (
     Recording,
     Setting,
 )
+from flagperf.bundle.bundle import (
+    create_bundle,
+    environment_fingerprint,
+    planned_fields,
+    read_record,
+    seal,
+    write_run,
+)
+from flagperf.bundle.operator_file import summary
+from flagperf.bundle.run_record import Ending, Labels, Run, write_labels
+from flagperf.event_files import EventWriter
 from flagperf.events import (
     EVENT_SCHEMA,
     Clock,
     DataDescribed,
     Event,
-    EventWriter,
     PartsReported,
     ProbeEnded,
     ProbeFailed,
@@ -46,13 +56,12 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.messages import Message, message
-from flagperf.metrics import Observed, compute_metrics, metric_versions
-from flagperf.spec import Environment, Fact, NodeFacts, PlannedNode, Resolved, RunSpec, VendorFacts, work_orders
-from flagperf.spec.fingerprint import fingerprint
-from flagperf.store.bundle import create_bundle, environment_fingerprint, planned_fields, read_record, seal, write_run
-from flagperf.store.labels import Labels, write_labels
-from flagperf.store.recording import summary
-from flagperf.store.run import Ending, Run
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics, metric_versions
+from flagperf.spec.job import PlannedNode, RunSpec, fingerprint
+from flagperf.spec.node_facts import Environment, Fact, NodeFacts, VendorFacts
+from flagperf.spec.protocol import work_orders
+from flagperf.spec.values import Resolved
 from run_builders import make_run
 
 RUN_ID = "20260101T000000Z-demo-nova-2x2-abc123"

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flagperf.redact.patterns import identities_in
-from flagperf.redact.pseudonyms import Findings, Pseudonyms, Replaced
+from flagperf_publish.passing.identities import Findings, Pseudonyms, Replaced, identities_in
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,14 @@ import pytest
 from recorded_bundles import FOLDER
 from secret_bundle import CARDS, HOSTS, RUN_ID, SECRETS, empty_fields, make_secret_bundle
 
+from flagperf.bundle.bundle import file_digests, read_bundle
+from flagperf.bundle.operator_file import decode_operators
+from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput
-from flagperf.events import read_events
-from flagperf.redact.copying import Redacted, Wishes, found_in, redact
-from flagperf.redact.fields import FIELDS
-from flagperf.store.bundle import read_bundle
-from flagperf.store.recording import decode_operators
-from flagperf.store.witness import file_digests
-from flagperf.verify import verify_bundle
+from flagperf.event_files import read_events
+from flagperf_publish.passing.redact import Redacted, Wishes, found_in, redact
+from flagperf_publish.passing.text_fields import FIELDS
 
 RECORDED = FOLDER
 FINISHED = sorted(path for path in RECORDED.iterdir() if (path / "MANIFEST").exists())

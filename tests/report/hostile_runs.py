@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from flagperf.spec import NodeFacts
-from flagperf.store.run import RecordedRun, Run
+from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.spec.node_facts import NodeFacts
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked=1'>\"'>\x1b[31m\u202e"
 SHOWN = "<script>window.hacked = 1</script><img src=x onerror='window.hacked=1'>\"'>\\x1b[31m\\u202e"

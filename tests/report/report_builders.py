@@ -7,27 +7,15 @@ from typing import Any
 import msgspec
 
 from flagperf.api import DataFile, Device, Peak, Presence
+from flagperf.bundle.run_record import STORE_SCHEMA, Ending, RecordedRun, Run
 from flagperf.messages import Message, message
-from flagperf.metrics import Interval, Metric
-from flagperf.spec import (
-    Environment,
-    Fact,
-    Job,
-    Layer,
-    Manifest,
-    NodeFacts,
-    Page,
-    PlannedNode,
-    Profile,
-    PublishedResult,
-    Quality,
-    RunSpec,
-    Target,
-    VendorFacts,
-    nest,
-    resolve,
-)
-from flagperf.store.run import STORE_SCHEMA, Ending, RecordedRun, Run
+from flagperf.metrics.entry import Metric
+from flagperf.spec.job import Job, PlannedNode, RunSpec
+from flagperf.spec.manifest import Manifest, Page, Profile, Quality, Target
+from flagperf.spec.node_facts import Environment, Fact, NodeFacts, VendorFacts
+from flagperf.spec.published import PublishedResult
+from flagperf.spec.values import Layer, nest, resolve
+from flagperf.stats import Interval
 from run_builders import minimal_job
 
 GIB = 1 << 30

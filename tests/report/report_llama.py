@@ -5,10 +5,10 @@ from __future__ import annotations
 from report_builders import GIB, changed, job, metric, metrics, recorded
 
 from flagperf.api import DataFile, Peak, precision
-from flagperf.metrics import Metric
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.metrics.entry import Metric
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import Manifest
-from flagperf.store.run import RecordedRun
+from flagperf.spec.manifest import Manifest
 
 CATEGORIES = {"STEM": 0.3541, "humanities": 0.4219, "social sciences": 0.5102, "other": 0.5233}
 FILES = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flagperf.report import Document, run_report
-from flagperf.report.document import Empty, Facts, Notes, Table, TableCell, Value
-from flagperf.report.texts import explain
-from flagperf.store.run import RecordedRun
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.messages import explain
+from flagperf.report.document import Document, Empty, Facts, Notes, Table, TableCell, Value
+from flagperf.report.screens import run_report
 
 
 def facts(run: RecordedRun) -> dict[str, tuple[str, str]]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flagperf.report import document as doc
-from flagperf.report.render.charts import chart_svg, histogram_svg
-from flagperf.report.render.html import to_html
+from flagperf_publish.render.charts import chart_svg, histogram_svg
+from flagperf_publish.render.html import to_html
 
 VOID = ("meta", "link", "br", "wbr", "img", "input")
 
@@ -291,7 +291,8 @@ def test_several_headlines_are_cards_below_the_title() -> None:
 
 
 def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -> None:
-    from flagperf.report.render import to_markdown, to_terminal
+    from flagperf.report.terminal import to_terminal
+    from flagperf_publish.render.markdown import to_markdown
 
     figure = doc.KeyFigure("Throughput", doc.Value("12.5", "samples/s"), "12 to 13", True)
     blocks = (

@@ -5,7 +5,7 @@ from markdown_it import MarkdownIt
 from report_parsing import footnotes, tables, value
 
 from flagperf.report import document as doc
-from flagperf.report.render import to_markdown
+from flagperf_publish.render.markdown import to_markdown
 
 
 def written(*blocks, lang="en") -> str:

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from flagperf.report import document as doc
-from flagperf.report.render import to_terminal
-from flagperf.report.render.plain import display_width, fold
+from flagperf.report.terminal import display_width, fold, to_terminal
 
 LOREM = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 

@@ -4,9 +4,11 @@ import msgspec
 import pytest
 from report_terminal import facts_of
 
-from flagperf.metrics import RULES, CurvePoint, LossCurve, align_curves
-from flagperf.report import alignment_report, to_markdown, to_terminal
+from flagperf.metrics.alignment import RULES, CurvePoint, LossCurve, align_curves
 from flagperf.report.document import Chart, Facts, Status
+from flagperf.report.screens import alignment_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.render.markdown import to_markdown
 
 
 def curve(losses) -> LossCurve:

@@ -12,7 +12,7 @@ from flagperf.api import DataFile, Peak, precision
 from flagperf.errors import BadInput
 from flagperf.messages import message
 from flagperf.plugins.installed import load_plugins
-from flagperf.report import page
+from flagperf_publish.pages.layouts import page
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = load_plugins().case("aquila_33b").manifest

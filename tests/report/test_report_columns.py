@@ -5,14 +5,13 @@ from report_builders import COLUMNS, MANIFEST, ROWS, changed, metric, metrics, r
 from report_parsing import unpadded
 
 from flagperf.api import precision
-from flagperf.report import page, vendor_word
 from flagperf.report.document import Empty
-from flagperf.report.sections.columns import COLUMNS as KNOWN_COLUMNS
-from flagperf.report.sections.columns import columns
-from flagperf.report.sections.naming import configuration, overrides, short_ids
-from flagperf.report.sections.rows import ROWS as KNOWN_ROWS
-from flagperf.report.sections.rows import check_layout
-from flagperf.spec import Page, Quality
+from flagperf.report.sections.result_tables import COLUMNS as KNOWN_COLUMNS
+from flagperf.report.sections.result_tables import ROWS as KNOWN_ROWS
+from flagperf.report.sections.result_tables import check_layout, columns
+from flagperf.report.wording import configuration, overrides, short_ids, vendor_word
+from flagperf.spec.manifest import Page, Quality
+from flagperf_publish.pages.layouts import page
 
 
 def against_measured_peak():

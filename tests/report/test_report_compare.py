@@ -12,21 +12,19 @@ import pytest
 from report_builders import MANIFEST, changed, metrics, node, recorded
 from side_builders import runs, side, with_rows, with_run
 
-from flagperf.compare import Comparison, Side, compare, parse_limit
-from flagperf.metrics import MeasuredRow
-from flagperf.report import (
-    comparison_report,
-    comparison_to_csv,
-    comparison_to_json,
-    comparison_web_page,
-    to_html,
-    to_markdown,
-    to_terminal,
-)
+from flagperf.bundle.run_record import Ending
+from flagperf.compare.comparison import Comparison, compare, parse_limit
+from flagperf.compare.sides import Side
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.report.document import Bullets, Facts, Heading, Headline, Intervals, Table
-from flagperf.spec import Fact
-from flagperf.store.run import Ending
+from flagperf.report.screens import comparison_report
+from flagperf.report.terminal import to_terminal
+from flagperf.spec.node_facts import Fact
 from flagperf.units import GIB
+from flagperf_publish.export.data_files import comparison_to_csv, comparison_to_json
+from flagperf_publish.pages.comparison_page import comparison_web_page
+from flagperf_publish.pages.layouts import to_html
+from flagperf_publish.render.markdown import to_markdown
 
 SLOW, FAST = [100.0, 101.0, 99.0], [120.0, 121.0, 119.5]
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 from report_builders import GIB, cpu_run, metax_runs, metric, no_metric, no_peak, recorded
 
-from flagperf.report import to_json
+from flagperf.report.run_json import to_json
 
 
 def exported(*runs):

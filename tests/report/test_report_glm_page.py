@@ -9,9 +9,9 @@ from report_builders import GIB, changed, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, performance, tables
 
 from flagperf.api import DataFile, Peak, precision
+from flagperf.bundle.run_record import Ending
 from flagperf.plugins.installed import load_plugins
-from flagperf.report import page
-from flagperf.store.run import Ending
+from flagperf_publish.pages.layouts import page
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = load_plugins().case("glm").manifest

@@ -9,9 +9,13 @@ from report_builders import GIB, changed, device, job, metric, metrics, recorded
 from report_parsing import LANGUAGES, footnotes, performance, tables, unpadded, value
 
 from flagperf.api import DataFile, Peak, precision
-from flagperf.metrics import RULES, CurvePoint, Interval, LossCurve, loss_aligned
+from flagperf.metrics.alignment import RULES, CurvePoint, LossCurve, loss_aligned
 from flagperf.plugins.installed import load_plugins
-from flagperf.report import page, run_report, to_json, to_terminal
+from flagperf.report.run_json import to_json
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf.stats import Interval
+from flagperf_publish.pages.layouts import page
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = load_plugins().case("llama2_70b").manifest

@@ -7,8 +7,8 @@ import pytest
 from recorded_bundles import recorded_bundle
 from report_parsing import LANGUAGES, tables
 
-from flagperf.report import page
-from flagperf.store.bundle import read_bundle
+from flagperf.bundle.bundle import read_bundle
+from flagperf_publish.pages.layouts import page
 
 TESTS = Path(__file__).parents[1]
 PAGES = ("gemm", "collectives", "operators", "operators_replayed")

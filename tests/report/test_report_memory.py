@@ -6,9 +6,10 @@ from report_parsing import performance, value
 from report_terminal import facts, table_rows
 
 from flagperf.api import LaunchCommand, Reading
+from flagperf.bundle.run_record import Ending
+from flagperf.event_files import EventFile
 from flagperf.events import (
     Clock,
-    EventFile,
     ProbeFailed,
     ProbeStarted,
     Sampled,
@@ -19,9 +20,10 @@ from flagperf.events import (
     WorkerStarted,
 )
 from flagperf.messages import message
-from flagperf.metrics import Observed, Record, compute_metrics
-from flagperf.report import page
-from flagperf.store.run import Ending
+from flagperf.metrics.entry import Record
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
+from flagperf_publish.pages.layouts import page
 
 SECOND = 1_000_000_000
 CLOCK = Clock("node0", "boot", 1, "2025-01-02T03:04:05+00:00")

@@ -18,10 +18,11 @@ from report_builders import (
 from report_parsing import footnotes, notes, performance, unpadded, value
 
 from flagperf.api import precision
+from flagperf.bundle.run_record import Ending, RecordedRun, ended
 from flagperf.messages import message
-from flagperf.report import page, run_report
-from flagperf.spec import Fact
-from flagperf.store.run import Ending, RecordedRun, ended
+from flagperf.report.screens import run_report
+from flagperf.spec.node_facts import Fact
+from flagperf_publish.pages.layouts import page
 
 
 def test_failed_run_is_a_row_without_results_even_where_it_measured_some():

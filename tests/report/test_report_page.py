@@ -22,9 +22,9 @@ from report_builders import (
 from report_llama import llama_runs
 from report_parsing import LANGUAGES, footnotes, notes, performance, tables, unpadded, value
 
-from flagperf.report import page
-from flagperf.spec import Fact
-from flagperf.store.run import Ending
+from flagperf.bundle.run_record import Ending
+from flagperf.spec.node_facts import Fact
+from flagperf_publish.pages.layouts import page
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -4,8 +4,10 @@ import pytest
 from report_builders import metrics, no_metric, recorded
 
 from flagperf.messages import message
-from flagperf.metrics import Metric
-from flagperf.report import page, run_report, to_terminal
+from flagperf.metrics.entry import Metric
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.pages.layouts import page
 
 READ = {"power_mean": 312.44, "power_max": 398.6, "energy": 1_234_567.0, "utilisation_mean": 0.987}
 UNITS = {"power_mean": "W", "power_max": "W", "energy": "J", "utilisation_mean": "share"}

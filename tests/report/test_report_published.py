@@ -7,9 +7,11 @@ from report_builders import MANIFEST, changed, cpu_run, metax_runs, recorded
 from report_parsing import tables
 from report_terminal import table_of
 
-from flagperf.report import case_report, page, run_report, to_terminal
-from flagperf.spec import Page
-from flagperf.store.run import Ending
+from flagperf.bundle.run_record import Ending
+from flagperf.report.screens import case_report, run_report
+from flagperf.report.terminal import to_terminal
+from flagperf.spec.manifest import Page
+from flagperf_publish.pages.layouts import page
 
 FAILED = recorded(ending=Ending("failed", "why"), figures={})
 MANY = changed(MANIFEST, references=MANIFEST.references * 3)

@@ -5,11 +5,11 @@ import math
 import pytest
 from report_builders import GIB, MANIFEST, changed, cpu_run, device, job, metric, metrics, recorded
 
+from flagperf.bundle.run_record import Ending
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric
-from flagperf.report import page
-from flagperf.spec import Page
-from flagperf.store.run import Ending
+from flagperf.metrics.entry import Metric
+from flagperf.spec.manifest import Page
+from flagperf_publish.pages.layouts import page
 
 RUN = "20250102T030405Z-distilbert-metax-1x8-aaaa"
 

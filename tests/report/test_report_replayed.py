@@ -3,13 +3,12 @@
 import msgspec
 
 from flagperf.api import RecordedRanks, Recording
+from flagperf.bundle.run_record import RecordedOperators, RecordedRun
 from flagperf.messages import message
-from flagperf.metrics import MeasuredRow
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.report.document import Paragraph, Table
-from flagperf.report.sections.operators import operator_blocks
-from flagperf.report.sections.replayed import replayed_blocks
-from flagperf.report.sections.sentences import recorded_operators
-from flagperf.store.run import RecordedOperators, RecordedRun
+from flagperf.report.sections.operator_tables import operator_blocks, replayed_blocks
+from flagperf.report.wording import recorded_operators
 from run_builders import make_run
 
 RECORDING = Recording(

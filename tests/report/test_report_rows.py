@@ -8,23 +8,22 @@ import msgspec
 import pytest
 
 from flagperf.api import Peak
+from flagperf.bundle.run_record import Ending, RecordedRun
 from flagperf.errors import BadInput
 from flagperf.events import RowStatus
-from flagperf.messages import message
-from flagperf.metrics import MeasuredRow, Metric
-from flagperf.metrics.speedup import Speedup
-from flagperf.report import to_csv
+from flagperf.messages import meaning, message
+from flagperf.metrics.entry import Metric
+from flagperf.metrics.rows import MeasuredRow, Speedup
 from flagperf.report.document import Bullets, Chart, Empty, HeatMap, Link, Table, Text
-from flagperf.report.sections.figures import figure_table, figures
-from flagperf.report.sections.measured import measured_tables
-from flagperf.report.sections.operators import operator_blocks
-from flagperf.report.sections.page_runs import PageRuns
-from flagperf.report.sections.row_charts import row_charts
-from flagperf.report.sections.tables import general
-from flagperf.report.sections.telemetry import telemetry
-from flagperf.report.texts import meaning
-from flagperf.spec import Page, PublishedResult, PublishedRows, RowFigure
-from flagperf.store.run import Ending, RecordedRun
+from flagperf.report.page_runs import PageRuns
+from flagperf.report.sections.operator_tables import operator_blocks
+from flagperf.report.sections.result_tables import general
+from flagperf.report.sections.row_tables import figure_table, figures, measured_tables
+from flagperf.spec.manifest import Page, RowFigure
+from flagperf.spec.published import PublishedResult, PublishedRows
+from flagperf_publish.export.data_files import to_csv
+from flagperf_publish.pages.row_charts import row_charts
+from flagperf_publish.pages.setup import telemetry
 from run_builders import make_run, minimal_job, minimal_manifest
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from report_builders import recorded
 
+from flagperf.bundle.bundle import create_bundle
 from flagperf.cli import run_cli
 from flagperf.cli.run import page_command
-from flagperf.report import page, run_report, to_terminal
-from flagperf.store.bundle import create_bundle
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.pages.layouts import page
 
 WORD = "metax (simulated)"
 

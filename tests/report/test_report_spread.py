@@ -3,9 +3,11 @@
 import pytest
 from report_builders import changed, job, metrics, recorded
 
-from flagperf.metrics import Metric
-from flagperf.report import page, run_report, to_terminal
-from flagperf.store.run import Ending
+from flagperf.bundle.run_record import Ending
+from flagperf.metrics.entry import Metric
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf_publish.pages.layouts import page
 
 SLOW = 13
 """A rank of the runs below: device 5 of node 1."""

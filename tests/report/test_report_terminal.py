@@ -8,9 +8,10 @@ import pytest
 from report_builders import MANIFEST, changed, cpu_run, metax_runs, metric, metrics, recorded
 from report_terminal import facts, table_notes, table_rows
 
-from flagperf.report import run_report, to_terminal
-from flagperf.spec import Page, Quality
-from flagperf.store.run import Ending
+from flagperf.bundle.run_record import Ending
+from flagperf.report.screens import run_report
+from flagperf.report.terminal import to_terminal
+from flagperf.spec.manifest import Page, Quality
 
 
 def printed(*runs, width=200, color=False) -> str:

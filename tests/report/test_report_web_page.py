@@ -11,16 +11,14 @@ from report_builders import changed, job, metrics
 from report_builders import recorded as made_up
 from web_runs import base_run, bundle_path, courses, measured_row, operators_run, recorded
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.curve_files import curve_of_run
+from flagperf.bundle.run_record import RecordedRun
 from flagperf.errors import BadInput, MissingPart
-from flagperf.metrics.buckets import Bucket
-from flagperf.metrics.course import RunCourse, StepCourse
-from flagperf.metrics.rank_course import PARTS, RankCourse
 from flagperf.plausibility.doubts import read_marked
 from flagperf.report import document as doc
-from flagperf.report import to_html, web_document
-from flagperf.store.bundle import read_bundle
-from flagperf.store.curves import curve_of_run
-from flagperf.store.run import RecordedRun
+from flagperf_publish.pages.layouts import to_html, web_document
+from flagperf_publish.pages.timeline import PARTS, Bucket, RankCourse, RunCourse, StepCourse
 
 
 def blocks_of(*runs: RecordedRun, **more: Any) -> list[doc.Block]:

@@ -9,8 +9,10 @@ import pytest
 from web_runs import bundle_path, html_page, recorded
 
 from browser import Visit
-from flagperf.compare import compare, named_sides, parse_limit
-from flagperf.report import comparison_web_page, to_html
+from flagperf.compare.comparison import compare, parse_limit
+from flagperf.compare.sides import named_sides
+from flagperf_publish.pages.comparison_page import comparison_web_page
+from flagperf_publish.pages.layouts import to_html
 
 PAGES = (
     "distilbert",

@@ -15,10 +15,10 @@ from recorded_bundles import FOLDER
 from web_runs import base_run, bundle_path, courses, operators_run
 
 from browser import Visit
-from flagperf.report import to_html, web_document
-from flagperf.store.bundle import read_bundle
-from flagperf.store.course import read_course
-from flagperf.store.run import RecordedRun
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import RecordedRun
+from flagperf_publish.pages.layouts import to_html, web_document
+from flagperf_publish.pages.timeline import read_course
 
 
 def page_of(recorded: RecordedRun, lang: Any = "en", **more: Any) -> str:

@@ -9,14 +9,16 @@ import msgspec
 from recorded_bundles import recorded_bundle
 
 from flagperf.api import Device, Peak
-from flagperf.metrics import MeasuredRow, Metric
-from flagperf.metrics.course import RunCourse
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import Ending, RecordedRun
+from flagperf.metrics.entry import Metric
 from flagperf.metrics.registry import vocabulary
-from flagperf.report import to_html, web_document
-from flagperf.spec import PlannedNode, Resolved, read_manifest
-from flagperf.store.bundle import read_bundle
-from flagperf.store.course import read_course
-from flagperf.store.run import Ending, RecordedRun
+from flagperf.metrics.rows import MeasuredRow
+from flagperf.spec.job import PlannedNode
+from flagperf.spec.manifest_reading import read_manifest
+from flagperf.spec.values import Resolved
+from flagperf_publish.pages.layouts import to_html, web_document
+from flagperf_publish.pages.timeline import RunCourse, read_course
 from run_builders import make_run, minimal_job
 
 REPOSITORY = Path(__file__).parents[2]

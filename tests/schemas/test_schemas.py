@@ -15,14 +15,14 @@ import msgspec
 import pytest
 from recorded_bundles import FOLDER
 
-from flagperf.cli.vendors_new import write_adapter
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import with_references
+from flagperf.cli.vendors import write_adapter
 from flagperf.errors import BadInput
-from flagperf.events.files import read_events
+from flagperf.event_files import read_events
 from flagperf.plugins.installed import load_plugins
 from flagperf.schemas import SCHEMAS, make_schema
-from flagperf.spec import read_toml
-from flagperf.store.bundle import read_bundle
-from flagperf.store.environment import with_references
+from flagperf.spec.toml_files import read_toml
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted(ROOT.glob("cases/flagperf_cases/*/case.toml"))

@@ -9,8 +9,9 @@ from typing import Any
 from web_runs import CASES
 
 from flagperf.metrics.registry import vocabulary
-from flagperf.site import Built, Wanted, build_site
-from flagperf.spec import Manifest, read_manifest, with_references
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.manifest_reading import read_manifest, with_references
+from flagperf_publish.site.site_build import Built, Wanted, build_site
 
 
 def installed(*names: str) -> Mapping[str, Manifest]:

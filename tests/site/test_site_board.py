@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_building import installed
 
-from flagperf.site.board import Column, board, column
-from flagperf.site.row import Figure, Row
+from flagperf_publish.site.board import Column, Figure, Row, board, column
 
 
 def row(name: str, **changes: Any) -> Row:

@@ -15,12 +15,11 @@ from site_building import build, installed
 from web_runs import base_run, bundle_path, recorded
 
 from browser import Visit
-from flagperf.messages.catalogue import catalogue
+from flagperf.messages import catalogue
 from flagperf.plausibility.doubts import marked
-from flagperf.site.board import board
-from flagperf.site.index import index_page
-from flagperf.site.row import published_row, run_row
-from flagperf.spec import PublishedResult
+from flagperf.spec.published import PublishedResult
+from flagperf_publish.site.board import board, published_row, run_row
+from flagperf_publish.site.site_index import index_page
 
 PHONE, DESKTOP = 390, 1280
 NAMES = ("distilbert", "glm", "aquila_33b", "simulated", "failed")

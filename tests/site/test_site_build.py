@@ -11,10 +11,10 @@ import pytest
 from site_building import build, installed, wanted
 from web_runs import bundle_path
 
+from flagperf.bundle.imported import ImportedPage, imported_path, write_imported
+from flagperf.bundle.run_record import Labels, write_labels
 from flagperf.errors import BadInput, BundleFailed
-from flagperf.site import build_site
-from flagperf.store.imported import ImportedPage, imported_path, write_imported
-from flagperf.store.labels import Labels, write_labels
+from flagperf_publish.site.site_build import build_site
 
 FIRST, FAILED, INFERENCE = (bundle_path(name).name for name in ("distilbert", "failed", "aquila_33b"))
 
@@ -199,7 +199,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(
         if path.name != "site.json":
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("flagperf.site.folder.write_atomically", write)
+    monkeypatch.setattr("flagperf.files.write_atomically", write)
     with pytest.raises(BundleFailed, match="No space left on device; what was written before still works"):
         build(out, runs_dir)
     assert files(out) == before

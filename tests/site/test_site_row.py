@@ -9,15 +9,11 @@ import pytest
 from site_building import installed
 from web_runs import REPOSITORY, bundle_path, recorded
 
-from flagperf.messages import message, render
-from flagperf.messages.catalogue import catalogue
+from flagperf.bundle.run_record import Labels, ended
+from flagperf.messages import catalogue, message, render
 from flagperf.plausibility.doubts import read_marked
-from flagperf.site.row import Figure, Row, published_row, run_row
-from flagperf.spec import PublishedResult
-from flagperf.spec.published import Grade
-from flagperf.spec.published_names import published_names
-from flagperf.store.labels import Labels
-from flagperf.store.run import ended
+from flagperf.spec.published import Grade, PublishedResult, published_names
+from flagperf_publish.site.board import Figure, Row, published_row, run_row
 
 
 def marked_row(name: str, *problems: str, lang: Any = "en") -> Row:

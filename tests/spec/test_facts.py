@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flagperf.spec import VendorFacts
+from flagperf.spec.node_facts import VendorFacts
 
 
 def test_simulated_cards_are_always_called_that() -> None:

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.metrics import LOSS_ALIGNED
+from flagperf.metrics.alignment import LOSS_ALIGNED
 from flagperf.metrics.registry import vocabulary
 from flagperf.plugins.installed import load_plugins
-from flagperf.report.sections.columns import COLUMNS
-from flagperf.report.sections.rows import ROWS
-from flagperf.report.sections.strategies import STRATEGIES
-from flagperf.spec import Manifest, read_manifest, resolve, with_references
-from flagperf.spec.values import Layer
-from flagperf.spec.vocabulary import PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS, REPORT_METRICS
+from flagperf.report.sections.result_tables import COLUMNS, ROWS
+from flagperf.spec.manifest import PAGE_COLUMNS, PAGE_PARTS, PAGE_ROWS, REPORT_METRICS, Manifest
+from flagperf.spec.manifest_reading import read_manifest, with_references
+from flagperf.spec.values import Layer, resolve
+from flagperf_publish.pages.setup import STRATEGIES
 
 GOOD = """
 name = "toy"

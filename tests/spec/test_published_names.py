@@ -8,8 +8,7 @@ import pytest
 
 from flagperf.errors import BadInput
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import PublishedResult
-from flagperf.spec.published_names import find_published, published_name, published_names
+from flagperf.spec.published import PublishedResult, find_published, published_name, published_names
 
 
 def result(**fields: Any) -> PublishedResult:

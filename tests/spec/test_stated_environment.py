@@ -1,8 +1,7 @@
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf.spec import ENVIRONMENT_FACTS, Environment, Fact
-from flagperf.spec.stated_environment import state_environment
+from flagperf.spec.node_facts import ENVIRONMENT_FACTS, Environment, Fact, state_environment
 
 CAPTURED = Environment(
     facts={

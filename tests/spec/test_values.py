@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flagperf.errors import BadInput
-from flagperf.spec import Layer, Limit, Resolved, flatten, nest, page_name, parse_assignment, resolve
+from flagperf.spec.values import Layer, Limit, Resolved, flatten, nest, page_name, parse_assignment, resolve
 from run_builders import minimal_manifest
 
 VALUES: dict[str, Any] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from flagperf.api import Device
-from flagperf.spec import PlannedNode, WorkOrder, work_orders
+from flagperf.spec.job import PlannedNode
+from flagperf.spec.protocol import WorkOrder, work_orders
 from run_builders import minimal_job
 
 

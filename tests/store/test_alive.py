@@ -14,16 +14,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.events import EVENT_SCHEMA, Clock, EventWriter, RunStarted, this_clock
-from flagperf.store.alive import Parent, holding, is_held, parent_of, this_pid_namespace
-from flagperf.store.bundle import create_bundle, new_bundle, read_bundle
-from flagperf.store.paths import PARENT_EVENTS
+from flagperf.bundle.bundle import create_bundle, new_bundle, read_bundle
+from flagperf.bundle.liveness import Parent, holding, is_held, parent_of, this_pid_namespace
+from flagperf.bundle.paths import PARENT_EVENTS
+from flagperf.event_files import EventWriter, this_clock
+from flagperf.events import EVENT_SCHEMA, Clock, RunStarted
 from run_builders import make_run
 
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
 HOLD = """
 import pathlib, sys, time
-from flagperf.store.alive import holding
+from flagperf.bundle.liveness import holding
 with holding(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

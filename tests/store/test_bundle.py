@@ -10,21 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from flagperf.errors import BadInput, BundleFailed
-from flagperf.events import EVENT_SCHEMA, EventWriter, RunStarted, SpanBegan, this_clock
-from flagperf.store.bundle import (
+from flagperf.bundle.bundle import (
     broken_files,
     check_writable,
     create_bundle,
+    file_digests,
     read_bundle,
     read_record,
     seal,
     unreadable_files,
     write_run,
 )
-from flagperf.store.listing import find_run, list_runs, runs_directory
-from flagperf.store.run import Ending
-from flagperf.store.witness import file_digests
+from flagperf.bundle.listing import find_run, list_runs, runs_directory
+from flagperf.bundle.run_record import Ending
+from flagperf.errors import BadInput, BundleFailed
+from flagperf.event_files import EventWriter, this_clock
+from flagperf.events import EVENT_SCHEMA, RunStarted, SpanBegan
 from run_builders import make_run
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from recorded_bundles import FOLDER, recorded_bundle
 
-from flagperf.metrics import LossCurve
-from flagperf.store.bundle import read_bundle
-from flagperf.store.course import _chosen, read_course
-from flagperf.store.curves import find_curve
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.curve_files import find_curve
+from flagperf.metrics.alignment import LossCurve
+from flagperf_publish.pages.timeline import _chosen, read_course
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name[17:])

@@ -11,9 +11,9 @@ from curve_builders import curve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flagperf.bundle.curve_files import curve_text, read_curve
 from flagperf.errors import BadInput
-from flagperf.metrics import CurveData, CurvePoint
-from flagperf.store.curves import curve_text, read_curve
+from flagperf.metrics.alignment import CurveData, CurvePoint
 
 WRITTEN = """\
 # flagperf loss curve 1

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from flagperf.api import Device, Presence
+from flagperf.bundle.bundle import create_bundle, read_bundle
 from flagperf.errors import BadInput
-from flagperf.spec import Environment, Fact, NodeFacts, VendorFacts
-from flagperf.store.bundle import create_bundle, read_bundle
+from flagperf.spec.node_facts import Environment, Fact, NodeFacts, VendorFacts
 from run_builders import make_run
 
 LINUX = Environment({"os": Fact("Debian 12"), "kernel": Fact("6.1")}, {"torch": "2.6"}, {})

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flagperf.events import EventWriter, SpanBegan, StepFinished
-from flagperf.store.growing import GrowingFile
-from flagperf.store.live_ranks import RankSteps
+from flagperf.bundle.live_run import GrowingFile, RankSteps
+from flagperf.event_files import EventWriter
+from flagperf.events import SpanBegan, StepFinished
 
 
 def step(number: int) -> StepFinished:

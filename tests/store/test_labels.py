@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from recorded_bundles import recorded_bundle
 
+from flagperf.bundle.paths import LABELS_FILE
+from flagperf.bundle.run_record import Labels, checked_tag, read_labels, write_labels
+from flagperf.bundle.verify import verify_bundle
 from flagperf.errors import BadInput
-from flagperf.store.labels import Labels, checked_tag, read_labels, write_labels
-from flagperf.store.paths import LABELS_FILE
-from flagperf.verify import verify_bundle
 
 RECORDED = recorded_bundle("distilbert")
 

@@ -9,21 +9,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.events import EventFile, files
-from flagperf.store.bundle import read_bundle
-from flagperf.store.measure import measure
+from flagperf import event_files
+from flagperf.bundle.bundle import read_bundle
+from flagperf.event_files import EventFile
+from flagperf.run import measure
 from test_verify import COMMAND, bundle  # noqa: F401  a fixture
 
 
 def test_every_file_of_ranks_and_nodes_is_decoded_once(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     decoded: Counter[str] = Counter()
-    decode = files.decode_events
+    decode = event_files.decode_events
 
     def counting(lines: list[bytes], origin: str) -> EventFile:
         decoded[Path(origin).name] += 1
         return decode(lines, origin)
 
-    monkeypatch.setattr(files, "decode_events", counting)
+    monkeypatch.setattr(event_files, "decode_events", counting)
     run = read_bundle(bundle).run
     measured = measure(bundle, run.job, run.manifest)
     assert decoded == {"parent.jsonl": 1, "rank-00000.jsonl": 1, "node-000.jsonl": 1}

@@ -13,14 +13,12 @@ import pytest
 from archive_builders import RECORDED, RUN
 from recorded_bundles import IDS
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.run_record import Labels, write_labels
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput, BundleFailed, MissingPart
-from flagperf.store import compression
-from flagperf.store.bundle import read_bundle
-from flagperf.store.compression import compression_of
-from flagperf.store.labels import Labels, write_labels
-from flagperf.store.packing import pack
-from flagperf.store.unpacking import unpack
+from flagperf_publish.passing import archives
+from flagperf_publish.passing.archives import compression_of, pack, unpack
 
 UNFINISHED = IDS["parent_killed"]
 
@@ -139,7 +137,7 @@ def test_gzip_headers_have_neither_name_nor_time(bundle: Path, tmp_path: Path) -
     content = (tmp_path / "secret-customer.tgz").read_bytes()
     assert content[3:8] == bytes(5)  # no flags, and no time
     assert gzip.decompress(content)[:8] == RUN[:8].encode()
-    assert compression.SUFFIXES[".tgz"] == "gzip"
+    assert archives.SUFFIXES[".tgz"] == "gzip"
 
 
 def test_the_command_names_the_archive_after_the_run(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flagperf.store import paths
+from flagperf.bundle import paths
 
 CORE = Path(paths.__file__).parents[1]
 WRITTEN = re.compile(r"(rank|node|probe|agent)-(\{|\*|0+)|parent\.jsonl|\"(events|logs|run\.json|MANIFEST)\"")
@@ -42,7 +42,7 @@ def test_a_path_that_is_written_elsewhere_would_be_found(tmp_path: Path) -> None
     assert written_paths([CORE / "store" / "paths.py"])
 
 
-@pytest.mark.parametrize("module", ["flagperf.agent.run", "flagperf.agent.probe", "flagperf.worker.__main__"])
+@pytest.mark.parametrize("module", ["flagperf.agent.node_run", "flagperf.agent.probe", "flagperf.worker.__main__"])
 def test_processes_beside_the_work_do_not_import_metrics(module: str) -> None:
     code = f"import {module}, sys; print('flagperf.metrics' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from flagperf.api import OperatorCall, RecordedTensor, TensorArgument, ValueRange
+from flagperf.api.operator_calls import RankOperators
+from flagperf.bundle.bundle import file_digests, write_manifest
+from flagperf.bundle.operator_file import collect_operators, read_operators
+from flagperf.bundle.paths import OPERATORS_FILE, rank_operators
 from flagperf.errors import BadInput
 from flagperf.messages import message
-from flagperf.metrics import Metric
-from flagperf.spec import PlannedNode, RankOperators
-from flagperf.store.bundle import write_manifest
-from flagperf.store.paths import OPERATORS_FILE, rank_operators
-from flagperf.store.recording import collect_operators, read_operators
-from flagperf.store.witness import file_digests
+from flagperf.metrics.entry import Metric
+from flagperf.spec.job import PlannedNode
 from run_builders import make_run, minimal_job
 
 

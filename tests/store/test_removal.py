@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flagperf.bundle.bundle import create_bundle, seal
+from flagperf.bundle.listing import removable, remove
+from flagperf.bundle.liveness import holding
 from flagperf.errors import BadInput
-from flagperf.store.alive import holding
-from flagperf.store.bundle import create_bundle, seal
-from flagperf.store.removal import removable, remove
 from run_builders import make_run
 
 RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"

@@ -9,16 +9,22 @@ import msgspec
 import pytest
 from recorded_bundles import FOLDER
 
+from flagperf.bundle.bundle import create_bundle, seal, write_run
+from flagperf.bundle.listing import (
+    Headline,
+    bundle_paths,
+    find_latest,
+    find_run,
+    list_runs,
+    matching_runs,
+    run_line,
+    unfinished_runs,
+)
+from flagperf.bundle.liveness import holding
+from flagperf.bundle.run_record import Ending, Labels, Run, Status, write_labels
 from flagperf.errors import BadInput
-from flagperf.metrics import Metric
-from flagperf.spec import Page, RowFigure
-from flagperf.store.alive import holding
-from flagperf.store.bundle import create_bundle, seal, write_run
-from flagperf.store.groups import matching_runs
-from flagperf.store.labels import Labels, write_labels
-from flagperf.store.listing import bundle_paths, find_latest, find_run, list_runs, unfinished_runs
-from flagperf.store.run import Ending, Run, Status
-from flagperf.store.run_line import Headline, run_line
+from flagperf.metrics.entry import Metric
+from flagperf.spec.manifest import Page, RowFigure
 from run_builders import make_run, minimal_manifest
 
 BUNDLES = FOLDER
@@ -165,7 +171,7 @@ def test_of_folders_that_are_called_like_runs_no_file_is_read_for_their_order(
 ) -> None:
     paths = [bundle(tmp_path, number) for number in (1, 2, 3)]
     read: list[Path] = []
-    monkeypatch.setattr("flagperf.store.listing.read_json", lambda path, _kind: read.append(path))
+    monkeypatch.setattr("flagperf.bundle.bundle.read_json", lambda path, _kind: read.append(path))
     assert bundle_paths(tmp_path) == paths
     assert find_run(paths[0].name, tmp_path) == paths[0]
     assert read == []

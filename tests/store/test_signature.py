@@ -14,23 +14,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flagperf.cli import run_cli
-from flagperf.errors import BadInput
-from flagperf.events import EVENT_SCHEMA, EventWriter, RunEnded, RunStarted, this_clock
-from flagperf.messages import message
-from flagperf.metrics import Observed, compute_metrics, metric_versions
-from flagperf.store import signature
-from flagperf.store.bundle import (
+from flagperf.bundle import signature
+from flagperf.bundle.bundle import (
     create_bundle,
     environment_fingerprint,
+    file_digests,
     planned_fields,
     read_record,
     seal,
     write_manifest,
     write_run,
 )
-from flagperf.store.run import ended
-from flagperf.store.witness import file_digests
+from flagperf.bundle.run_record import ended
+from flagperf.cli import run_cli
+from flagperf.errors import BadInput
+from flagperf.event_files import EventWriter, this_clock
+from flagperf.events import EVENT_SCHEMA, RunEnded, RunStarted
+from flagperf.messages import message
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics, metric_versions
 from run_builders import make_run
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
@@ -207,7 +209,7 @@ def test_files_that_cannot_be_read_or_written_are_one_message(
     def fail(*_args: object, **_options: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(f"flagperf.store.signature.{function}", fail)
+    monkeypatch.setattr(f"flagperf.bundle.signature.{function}", fail)
     assert run_cli(["runs", "sign", str(bundle), "--key", str(key)]) == code
     told = capfd.readouterr().err
     assert words in told and told.count("\n") == 1

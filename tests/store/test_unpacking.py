@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from archive_builders import RUN, archive_of, entry, file_entry, python_tar, recorded_files, renamed, with_files
 
+from flagperf.bundle.verify import verify_bundle
 from flagperf.errors import BadInput, BundleFailed
-from flagperf.store import unpacking
-from flagperf.store.unpacking import unpack
-from flagperf.verify import verify_bundle
+from flagperf_publish.passing import archives
+from flagperf_publish.passing.archives import unpack
 
 FILES = recorded_files()
 HARMLESS = f"{RUN}/logs/rank-00099.log"
@@ -129,18 +129,18 @@ def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
 
 
 def test_the_total_size_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(archives, "MAX_BYTES", 20_000)
     refused(with_files(tmp_path / "a.tgz", FILES), "more than 0 MiB of content")
 
 
 def test_a_limit_of_the_users_own_replaces_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(with_files(tmp_path / "a.tgz", FILES), "more than 0 MiB of content", max_bytes=1000)
-    monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
+    monkeypatch.setattr(archives, "MAX_BYTES", 1000)
     assert unpack(with_files(tmp_path / "b.tgz", FILES), tmp_path / "runs", max_bytes=1 << 30)
 
 
 def test_the_number_of_entries_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_ENTRIES", len(FILES) - 1)
+    monkeypatch.setattr(archives, "MAX_ENTRIES", len(FILES) - 1)
     refused(with_files(tmp_path / "a.tgz", FILES), "more than 8 entries")
 
 
@@ -232,7 +232,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device", "file")
 
-    monkeypatch.setattr(unpacking, "_copy", full_disk)
+    monkeypatch.setattr(archives, "_copy", full_disk)
     with pytest.raises(BundleFailed, match="No space left on device"):
         unpack(with_files(tmp_path / "a.tgz", FILES), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

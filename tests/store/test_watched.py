@@ -9,9 +9,13 @@ from pathlib import Path
 import msgspec
 
 from flagperf.api import Device, Reading
+from flagperf.bundle.bundle import new_bundle, seal, write_run
+from flagperf.bundle.live_run import WatchedRun
+from flagperf.bundle.paths import node_samples, rank_events
+from flagperf.bundle.run_record import Ending, Run
+from flagperf.event_files import EventWriter, this_clock
 from flagperf.events import (
     EVENT_SCHEMA,
-    EventWriter,
     ProbeStarted,
     Sampled,
     SpanBegan,
@@ -19,13 +23,9 @@ from flagperf.events import (
     StepFinished,
     WorkerEnded,
     WorkerStarted,
-    this_clock,
 )
-from flagperf.spec import PlannedNode, RankPace
-from flagperf.store.bundle import new_bundle, seal, write_run
-from flagperf.store.paths import node_samples, rank_events
-from flagperf.store.run import Ending, Run
-from flagperf.store.watched import WatchedRun
+from flagperf.spec.job import PlannedNode
+from flagperf.spec.protocol import RankPace
 from run_builders import make_run, minimal_job
 
 GIB = 1 << 30

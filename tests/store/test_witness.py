@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from test_bundle import finished_bundle
 
+from flagperf.bundle.bundle import file_digests, seal, witness_problems, write_manifest
 from flagperf.errors import BundleFailed
-from flagperf.events import BundleSealed, EventWriter, RunEnded, read_events
-from flagperf.store.bundle import seal, write_manifest
-from flagperf.store.witness import file_digests, witness_problems
+from flagperf.event_files import EventWriter, read_events
+from flagperf.events import BundleSealed, RunEnded
 
 PARENT = "events/parent.jsonl"
 

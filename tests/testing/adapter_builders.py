@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from flagperf.cli.vendors_new import write_adapter
+from flagperf.cli.vendors import write_adapter
 
 TESTS = "tests/test_acme_conformance.py"
 METADATA = "Metadata-Version: 2.1\nName: flagperf-acme\nVersion: 0.1.0\nRequires-Dist: flagperf>={core}\n"

@@ -13,17 +13,8 @@ import psutil
 import pytest
 
 from flagperf.api import Reading
-from flagperf.events import (
-    EVENT_SCHEMA,
-    Clock,
-    Event,
-    EventWriter,
-    Sampled,
-    SampleMissed,
-    StepFinished,
-    WorkerStarted,
-    this_clock,
-)
+from flagperf.event_files import EventWriter, this_clock
+from flagperf.events import EVENT_SCHEMA, Clock, Event, Sampled, SampleMissed, StepFinished, WorkerStarted
 from flagperf.testing import MovingMemory, SimulatedCard, Simulation, memory_suite
 
 STEPS = [StepFinished(number, number, 0, 1, 0, {}) for number in range(3)]

@@ -11,7 +11,7 @@ import pytest
 from adapter_builders import TESTS, make_adapter
 from e2e_flagperf import bundle_of, processes_of, read_run, said
 
-from flagperf.verify import verify_bundle
+from flagperf.bundle.verify import verify_bundle
 
 RIG = f"{TESTS}:AcmeRig"
 

@@ -12,7 +12,7 @@ from flagperf.kit import TorchDeviceBackend
 from flagperf.testing import SimulatedCard, simulated_cards, write_memory
 from flagperf.testing.machine_folder import add_use
 from flagperf.testing.simulated_cards import simulated_backend, visible_cards
-from flagperf.worker.simulated import worker_backend
+from flagperf.worker.__main__ import worker_backend
 
 CARDS = [SimulatedCard("a", 1 << 30, uuid="GPU-aa"), SimulatedCard("b", 1 << 30, uuid="GPU-bb")]
 

@@ -211,7 +211,7 @@ def check_tf32_rounds_and_fp32_does_not() -> None:
     from flagperf_nova.device import NovaBackend
 
     from flagperf.api import precision
-    from flagperf.worker.precision_proof import prove_precision
+    from flagperf.worker.__main__ import prove_precision
 
     backend = NovaBackend()
     ones = torch.ones((32, 32), device="nova")
@@ -225,7 +225,7 @@ def check_tf32_rounds_and_fp32_does_not() -> None:
 def check_a_gradient_scaler_needs_no_float64() -> None:
     import torch
 
-    from flagperf.worker.gradient_scaler import GradientScaler
+    from flagperf.worker.accelerator import GradientScaler
 
     weight = torch.nn.Parameter(torch.ones(2).to("nova"))
     optimizer, scaler = torch.optim.SGD([weight], lr=0.5), GradientScaler("nova", init_scale=2.0**10)

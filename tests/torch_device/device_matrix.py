@@ -96,7 +96,7 @@ class counted_waits:
         self._waits: list[int] = []
 
     def __enter__(self) -> list[int]:
-        from flagperf.worker.step import Step
+        from flagperf.worker.step_timing import Step
 
         self._original = Step.__enter__, Step.__exit__
         if self._backend.torch_type == "cpu":
@@ -120,7 +120,7 @@ class counted_waits:
         return self._waits
 
     def __exit__(self, *_: object) -> None:
-        from flagperf.worker.step import Step
+        from flagperf.worker.step_timing import Step
 
         Step.__enter__, Step.__exit__ = self._original  # type: ignore[method-assign]
 

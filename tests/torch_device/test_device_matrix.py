@@ -14,7 +14,7 @@ from nova_machine import HERE, NovaMachine, made_once
 
 from flagperf.kinds import KINDS
 from flagperf.metrics.registry import vocabulary
-from flagperf.spec.manifest import read_manifest
+from flagperf.spec.manifest_reading import read_manifest
 from flagperf_cases import flagperf_cases
 
 pytestmark = pytest.mark.run

@@ -9,8 +9,9 @@ import pytest
 from e2e_flagperf import Done, bundle_of, metric, processes_of, read_run, said, wait_for_event
 from nova_machine import MIB, NovaMachine, finished
 
-from flagperf.events import StepFinished, WorkerEnded, read_events
-from flagperf.store.paths import rank_events
+from flagperf.bundle.paths import rank_events
+from flagperf.event_files import read_events
+from flagperf.events import StepFinished, WorkerEnded
 from flagperf.testing.torch_device.memory import CONTEXT_BYTES
 
 pytestmark = pytest.mark.run

@@ -11,8 +11,9 @@ import pytest
 from e2e_flagperf import SITE, Done, read_run
 from nova_machine import NovaMachine
 
-from flagperf.events import SpanEnded, StepFinished, read_events
-from flagperf.store.paths import OPERATORS_FILE, rank_events
+from flagperf.bundle.paths import OPERATORS_FILE, rank_events
+from flagperf.event_files import read_events
+from flagperf.events import SpanEnded, StepFinished
 
 pytestmark = pytest.mark.run
 

@@ -6,9 +6,9 @@ import time
 
 import torch
 
-from flagperf.worker import collectives
-from flagperf.worker.together import Ranks
-from flagperf.worker.turns import turns
+from flagperf.worker import rank_sync
+from flagperf.worker.rank_sync import Ranks
+from flagperf.worker.row_timing import turns
 
 
 def sums(factor: float) -> tuple[list[float], list[torch.dtype]]:
@@ -23,7 +23,7 @@ def sums(factor: float) -> tuple[list[float], list[torch.dtype]]:
     torch.distributed.all_gather = noted
     rank = torch.distributed.get_rank()
     mine = ([2**53 - 2, 0.1, -1e300], [1, 0.2, 1e300])[rank]
-    return collectives.sum_over_ranks([number * factor for number in mine], 2, "cpu"), crossed
+    return rank_sync.sum_over_ranks([number * factor for number in mine], 2, "cpu"), crossed
 
 
 def spans_of_turns(seconds: float) -> list[tuple[str, float, float]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from flagperf.api import Activation, Device, DeviceBackend, Presence, TimingEvent, precision
-from flagperf.events import EVENT_SCHEMA, Clock, Event, EventFile, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
+from flagperf.event_files import EventFile
+from flagperf.events import EVENT_SCHEMA, Clock, Event, SpanBegan, SpanEnded, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
-from flagperf.metrics import Metric, Observed, Record, compute_metrics
-from flagperf.spec import Resolved
+from flagperf.metrics.entry import Metric, Record
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
+from flagperf.spec.values import Resolved
 from flagperf.worker import Context
 from run_builders import minimal_job, minimal_manifest
 

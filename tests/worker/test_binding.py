@@ -10,7 +10,7 @@ from flagperf.api import Device, NodeShare
 
 BOUND = """
 import sys
-from flagperf.worker.binding import bind_to_cpus, bound_cpus
+from flagperf.worker.__main__ import bind_to_cpus, bound_cpus
 bind_to_cpus(sys.argv[1])
 print(bound_cpus())
 """

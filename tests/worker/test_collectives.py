@@ -3,7 +3,7 @@ import itertools
 from collective_work import agreed, spans_of_turns, sums
 from rank_processes import answers_of_ranks
 
-from flagperf.worker.collectives import sum_over_ranks
+from flagperf.worker.rank_sync import sum_over_ranks
 
 
 def test_one_rank_has_its_own_numbers():

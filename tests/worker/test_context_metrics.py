@@ -6,7 +6,8 @@ import random
 import pytest
 from context_fakes import Batch, Loss, World, make_context, metrics_of
 
-from flagperf.events import EventWriter, StepFinished, WarmupEnded, read_events
+from flagperf.event_files import EventWriter, read_events
+from flagperf.events import StepFinished, WarmupEnded
 
 MS = 1_000_000
 THROUGHPUTS = ("p_whole", "p_train", "p_core")

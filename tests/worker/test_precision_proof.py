@@ -8,7 +8,7 @@ import pytest
 
 from flagperf.api import PRECISIONS
 from flagperf.errors import Unsupported
-from flagperf.worker.precision_proof import prove_precision
+from flagperf.worker.__main__ import prove_precision
 
 pytestmark = pytest.mark.run
 

@@ -8,10 +8,11 @@ import pytest
 from context_fakes import World, make_context, metrics_of
 
 from flagperf.api import RecordedRanks, Recording
+from flagperf.api.operator_calls import RankOperators
 from flagperf.events import SpanBegan, StepFinished
-from flagperf.spec import RankOperators, work_orders
+from flagperf.spec.protocol import work_orders
 from flagperf.worker.__main__ import _run_case
-from flagperf.worker.recorded_steps import RecordedSteps
+from flagperf.worker.step_timing import RecordedSteps
 from run_builders import minimal_job
 
 

@@ -7,10 +7,10 @@ from context_fakes import World, make_context
 from torch.nn.functional import cross_entropy, embedding
 
 from flagperf.api import RecordedTensor, ValueRange
+from flagperf.api.operator_calls import RankOperators
 from flagperf.events import StepFinished
-from flagperf.spec import RankOperators
-from flagperf.worker.recorded_steps import RecordedSteps
-from flagperf.worker.recording import OperatorRecorder
+from flagperf.worker.operator_recorder import OperatorRecorder
+from flagperf.worker.step_timing import RecordedSteps
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from flagperf.errors import Unsupported
 from flagperf.events import RowMeasured
 from flagperf.units import SECOND_NS
 from flagperf.worker import Timed, WrongOutput
-from flagperf.worker import turns as worker_turns
-from flagperf.worker.row_table import RowTable
+from flagperf.worker import row_timing as worker_turns
+from flagperf.worker.rank_sync import Ranks
+from flagperf.worker.row_timing import RowTable
 from flagperf.worker.timer import Rules
-from flagperf.worker.together import Ranks
 
 MS = 1_000_000
 MEASURE = {"seconds": 0.1, "min_samples": 30, "warmup_seconds": 0.02, "warmup_cap_seconds": 0.05}

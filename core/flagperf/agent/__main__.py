@@ -2,7 +2,7 @@
 starts on its own machine after an agent there was lost.
 
 PLUGINS are those that the command starts without (FLAGPERF_WITHOUT), also on other machines.
-The first line in each direction is a hello with the flagperf version (`flagperf.spec.hello`): a command of another
+The first line in each direction is a hello with the flagperf version (`flagperf.spec.protocol`): a command of another
 version is refused before its request is decoded.
 """
 
@@ -16,10 +16,13 @@ import socket
 import sys
 from typing import IO
 
+import msgspec
+
 from flagperf import version
+from flagperf.agent.leftovers import RunShare, clean_up
 from flagperf.errors import FlagPerfError
 from flagperf.plugins.loading import WITHOUT
-from flagperf.spec import check_hello, hello_line
+from flagperf.spec.protocol import check_hello, hello_line
 
 MODES = ("serve", "probe", "sweep")
 
@@ -37,6 +40,8 @@ def main(arguments: list[str]) -> int:
     try:
         stdin = os.fdopen(0, "rb", buffering=0, closefd=False)  # what follows the hello stays in the pipe
         _exchange_hellos(stdin, answer)
+        if arguments[0] == "sweep":
+            return sweep(stdin, answer)
         module = importlib.import_module(f"flagperf.agent.{arguments[0]}")
         return int(module.main(stdin, answer))
     except FlagPerfError as error:
@@ -55,3 +60,11 @@ def _exchange_hellos(stdin: io.FileIO, answer: IO[bytes]) -> None:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+# `agent sweep`: does the watchdog's work on this machine where that was killed too. Takes the share of a run that was
+# lost, a line of JSON; says on stderr what was left behind.
+
+
+def sweep(stdin: IO[bytes], _stdout: IO[bytes]) -> int:
+    clean_up(msgspec.json.decode(stdin.readline(), type=RunShare))
+    return 0

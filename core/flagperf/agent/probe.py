@@ -6,37 +6,82 @@ Reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's p
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import msgspec
+import psutil
 
-from flagperf.agent.cpu_use import cpu_use
-from flagperf.agent.processes import set_when_closed
-from flagperf.agent.simulation import node_machine
+from flagperf.agent.leftovers import set_when_closed
+from flagperf.agent.node_environment import node_machine
 from flagperf.api import FIGURES, Availability, Machine, MemoryProbe, ProcessReading, Reading
 from flagperf.errors import BundleFailed, PluginFailed, Unsupported
+from flagperf.event_files import EventWriter, this_clock
 from flagperf.events import (
     EVENT_SCHEMA,
-    EventWriter,
+    CpuUse,
     ProbeEnded,
     ProbeFailed,
     ProbeStarted,
     ProcessesListed,
     Sampled,
     SampleMissed,
-    this_clock,
 )
-from flagperf.kit.process_tree import die_with_parent
+from flagperf.kit import descendants
 from flagperf.messages import Message, message
 from flagperf.plugins.installed import load_plugins
 from flagperf.plugins.loading import typed
-from flagperf.spec import ProbeRequest
+from flagperf.processes import die_with_parent
+from flagperf.spec.protocol import ProbeRequest
+
+# How busy the cores are that a run may use, and how much of that the run itself uses.
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+_BUSY = (0, 1, 2, 5, 6, 7)
+"""Of a cpu line of /proc/stat: user (guests included), nice, system, irq, softirq, steal; not idle, not iowait."""
+
+
+def cpu_use(launcher_pid: int, machine: Machine) -> CpuUse | None:
+    """Seconds since an arbitrary start, to be subtracted from a later answer. None where the kernel does not say, and
+    once the launcher has ended: its and its children's use is no longer known."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    all_seconds = busy_seconds(machine.read("/proc/stat") or "", cores)
+    try:
+        own_seconds = _process_cpu_seconds(launcher_pid)
+        relatives = [os.getpid(), os.getppid(), *descendants(launcher_pid)]
+    except psutil.NoSuchProcess:
+        return None
+    if all_seconds is None:
+        return None
+    for pid in relatives:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            own_seconds += _process_cpu_seconds(pid)
+    return CpuUse(cores=len(cores), all_seconds=all_seconds, own_seconds=own_seconds)
+
+
+def busy_seconds(stat: str, cores: Iterable[int]) -> float | None:
+    """Of all processes on these cores."""
+    lines = {
+        words[0]: words[1:] for line in stat.splitlines() if (words := line.split()) and words[0].startswith("cpu")
+    }
+    found = [lines.get(f"cpu{core}", []) for core in cores]
+    if not found or any(len(line) <= max(_BUSY) for line in found):
+        return None
+    return sum(int(line[column]) for line in found for column in _BUSY) / _TICKS
+
+
+def _process_cpu_seconds(pid: int) -> float:
+    """Of a process and of its children that have ended: what they used becomes its own when they are waited for."""
+    return float(sum(psutil.Process(pid).cpu_times()[:4]))
+
 
 MAX_COST = 0.008
 """Share of a core that sampling may take, so that the whole probe stays below 1 %: after an expensive sample the pause

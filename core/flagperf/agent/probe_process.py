@@ -20,12 +20,12 @@ from typing import IO
 import msgspec
 
 from flagperf import version
-from flagperf.agent.exit_message import exit_message
-from flagperf.agent.processes import MARKER, kill_marked
-from flagperf.events import EventWriter, ProbeFailed
+from flagperf.agent.leftovers import MARKER, exit_message, kill_marked
+from flagperf.event_files import EventWriter
+from flagperf.events import ProbeFailed
 from flagperf.kit import module_command
 from flagperf.messages import Message, message
-from flagperf.spec import ProbeRequest, hello_line
+from flagperf.spec.protocol import ProbeRequest, hello_line
 
 READY_SECONDS = 60.0
 """A vendor's library may be slow to load. After this time the workers start without a probe."""

@@ -18,11 +18,10 @@ from typing import IO, NoReturn
 
 import msgspec
 
-from flagperf.agent.processes import close_all_but
-from flagperf.agent.watchdog import Watchdog
+from flagperf.agent.leftovers import Watchdog, close_all_but
 from flagperf.errors import FlagPerfError
-from flagperf.kit.process_tree import die_with_parent, kill_tree, name_process
-from flagperf.spec.channel import (
+from flagperf.processes import die_with_parent, kill_tree, name_process
+from flagperf.spec.protocol import (
     BEAT_SECONDS,
     IDLE_SECONDS,
     SILENT_SECONDS,
@@ -37,7 +36,14 @@ from flagperf.spec.channel import (
     encode_line,
 )
 
-VERBS = ("describe", "inspect", "check", "rendezvous", "run")
+VERBS = {
+    "describe": "flagperf.agent.describe:answer_describe",
+    "inspect": "flagperf.agent.node_checks:answer_inspect",
+    "check": "flagperf.agent.node_checks:answer_check",
+    "rendezvous": "flagperf.agent.node_checks:answer_rendezvous",
+    "run": "flagperf.agent.node_run:answer_run",
+}
+"""What answers a request, by its verb. It is imported in the fork alone."""
 
 GRACE_SECONDS = 15.0
 """For a run to end by itself once it was told to, and for what it has to say to reach the command."""
@@ -120,8 +126,8 @@ def _work(request: Request, reading: int, writing: int, complaining: int) -> NoR
         os.dup2(complaining, 2)
         close_all_but({0, 1, 2, writing})
         with os.fdopen(0, "rb", closefd=False) as stdin, os.fdopen(writing, "wb") as answer:
-            module = importlib.import_module(f"flagperf.agent.{request.verb}")
-            code = int(module.main(bytes(request.body), stdin, answer))
+            module, _, name = VERBS[request.verb].partition(":")
+            code = int(getattr(importlib.import_module(module), name)(bytes(request.body), stdin, answer))
     except FlagPerfError as error:
         print(error, file=sys.stderr)
         code = error.exit_code

@@ -3,23 +3,32 @@
 What adapters are built with (reading tools, finding cards, the torchrun launcher) is in flagperf.kit.
 """
 
-from flagperf.api.case import CaseReference, CheckFiles, DataFile, EstimateMemory, ListContents
+from flagperf.api.case import (
+    TORCH_LIBRARIES,
+    CaseReference,
+    CheckFiles,
+    DataFile,
+    EstimateMemory,
+    ListContents,
+    OperatorLibrary,
+)
 from flagperf.api.cluster import Allocation, Cluster, JobState, Node, NoOptions
 from flagperf.api.device import (
+    PRECISIONS,
     Activation,
     AllocatorMemory,
     Device,
     DeviceBackend,
+    Precision,
     Presence,
     TimingEvent,
+    precision,
 )
 from flagperf.api.launcher import ContainerNeeds, LaunchCommand, Launcher, NodeShare, RankFailure, Setting
 from flagperf.api.machine import CommandOutput, Machine
-from flagperf.api.memory import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
+from flagperf.api.memory_probe import FIGURES, Availability, MemoryProbe, ProcessReading, Reading
 from flagperf.api.models import CardModel, Peak
-from flagperf.api.operators import TORCH_LIBRARIES, OperatorLibrary
-from flagperf.api.precision import PRECISIONS, Precision, precision
-from flagperf.api.recording import (
+from flagperf.api.operator_calls import (
     Argument,
     OperatorCall,
     RecordedRanks,

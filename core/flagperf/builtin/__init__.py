@@ -20,7 +20,7 @@ def flagperf_devices() -> list[DeviceBackend]:
 
 @hookimpl
 def flagperf_memory_probes() -> list[MemoryProbe]:
-    from flagperf.builtin.host_memory import ProportionalMemoryProbe, ResidentMemoryProbe
+    from flagperf.builtin.cpu import ProportionalMemoryProbe, ResidentMemoryProbe
 
     return [ProportionalMemoryProbe(), ResidentMemoryProbe()]
 
@@ -34,8 +34,7 @@ def flagperf_launchers() -> list[Launcher]:
 
 @hookimpl
 def flagperf_clusters() -> list[Cluster]:
-    from flagperf.builtin.local import LocalCluster
     from flagperf.builtin.slurm import SlurmCluster
-    from flagperf.builtin.ssh import SshCluster
+    from flagperf.builtin.ssh import LocalCluster, SshCluster
 
     return [LocalCluster(), SshCluster(), SlurmCluster()]

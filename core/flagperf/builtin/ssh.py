@@ -9,23 +9,59 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from flagperf.api import Allocation, Cluster, Node
-from flagperf.builtin.remote import (
-    CONTROL_CHARACTER,
-    check_installed,
-    check_options,
-    check_python,
-    first_names,
-    last_words,
-)
-from flagperf.errors import BadInput
+from flagperf.api import Allocation, Cluster, CommandOutput, Node, NoOptions
+from flagperf.errors import BadInput, MissingPart
 from flagperf.kit import run_tool
+
+# What nodes elsewhere have in common, however they are reached.
+
+
+SHOWN_NAMES = 20
+
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def first_names(names: Sequence[str], num_nodes: int, where: str) -> Sequence[str]:
+    """`where` says in words what has them."""
+    if len(names) < num_nodes:
+        listed = ", ".join([*names[:SHOWN_NAMES], *["..."] * (len(names) > SHOWN_NAMES)]) or "none"
+        raise BadInput(f"{num_nodes} nodes are asked for, and {where} has {len(names)}: {listed}")
+    return names[:num_nodes]
+
+
+def check_options(cluster: str, options: msgspec.Struct) -> None:
+    """What no text of an option may have, whoever reads it later."""
+    for name, value in msgspec.structs.asdict(options).items():
+        for text in [value] if isinstance(value, str) else value if isinstance(value, tuple) else ():
+            if CONTROL_CHARACTER.search(text):
+                raise BadInput(f"option {name} of cluster {cluster}: {text!r} has a control character")
+
+
+def check_python(cluster: str, python: str) -> None:
+    """A path that means the same wherever the command starts."""
+    if python and not python.startswith("/") and ("/" in python or python.startswith(("-", "~"))):
+        raise BadInput(
+            f"option python of cluster {cluster}: {python!r} is neither an absolute path nor the name of a command"
+        )
+
+
+def check_installed(program: str, package: str) -> None:
+    if shutil.which(program) is None:
+        raise MissingPart(f"there is no {program} on PATH: {package}")
+
+
+def last_words(output: CommandOutput) -> str:
+    """Why a command failed: its own last line."""
+    lines = (output.problem or output.stderr or output.stdout).strip().splitlines()
+    return lines[-1].strip() if lines else f"it ended with {output.returncode} and said nothing"
+
 
 FIXED_SETTINGS = {
     "BatchMode": "yes",
@@ -128,9 +164,13 @@ def _safe_starts(ssh: Sequence[str], host: str) -> int:
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+
 _BETWEEN_SETS = re.compile(r",(?![^\[]*\])")
+
 _OPERATOR = re.compile(r"[!&^]")
+
 _RANGE = re.compile(r"(?<=[\[,])(\d+)-(\d+)")
 
 MAX_HOSTS = 100_000
@@ -210,3 +250,23 @@ def _carried(word: str) -> str:
             "characters, and a leading `=` or `%`; use another path or name"
         )
     return word
+
+
+# The site of one machine: every node is this one.
+
+
+class LocalAllocation(Allocation):
+    nodes_share_host = True
+
+    def __init__(self, num_nodes: int) -> None:
+        self.nodes = tuple(Node("127.0.0.1", "127.0.0.1") for _ in range(num_nodes))
+
+    def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
+        return list(command)
+
+
+class LocalCluster(Cluster):
+    name = "local"
+
+    def allocate(self, num_nodes: int, options: NoOptions) -> Allocation:
+        return LocalAllocation(num_nodes)

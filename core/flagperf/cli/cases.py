@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from flagperf.api import ListContents
-from flagperf.cli.columns import echo_columns
-from flagperf.cli.completers import complete_case
-from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import common, echo_json, note
+from flagperf.cli import CommandGroup
+from flagperf.cli.completers import complete_assignment, complete_case, complete_folder, complete_profile
+from flagperf.cli.options import RunRequestCommand, common, config_option, echo_json, note
+from flagperf.cli.output import echo, echo_columns, echo_heading
+from flagperf.errors import BadInput
+from flagperf.plan.data_check import DataCheck, NeededFile, check_data
 from flagperf.plugins.installed import Case, load_plugins
 from flagperf.plugins.loading import ask
+from flagperf.spec.job import RunSpec
+from flagperf.spec.manifest import NeededData
+from flagperf.units import count, mebibytes
 
 
 @click.group(cls=CommandGroup)
@@ -48,8 +56,8 @@ def show(case: str, as_json: bool) -> None:
     if as_json:
         echo_json(found.manifest)
         return
-    from flagperf.cli.terminal import show as show_document  # not at the top: `cases list` has no use for it
-    from flagperf.report import case_report
+    from flagperf.cli.output import show as show_document  # not at the top: `cases list` has no use for it
+    from flagperf.report.screens import case_report
 
     show_document(case_report(found.manifest, Path(found.reference.manifest).parent, _contents(found)))
 
@@ -72,3 +80,96 @@ def _contents(case: Case) -> dict[str, list[dict[str, str]]]:
 def _profiles(case: Case) -> str:
     default = case.manifest.default_profile
     return ", ".join(f"{name} (default)" if name == default else name for name in case.manifest.profiles)
+
+
+# flagperf data
+
+
+SHOWN_DIGITS = 12
+"""Of a sha256; --json has all."""
+
+
+@click.group(cls=CommandGroup)
+def data() -> None:
+    """Check folders of real data before a run."""
+
+
+@data.command(cls=RunRequestCommand)
+@click.argument("case", shell_complete=complete_case)
+@click.argument("folder", metavar="DIR", shell_complete=complete_folder)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=complete_profile,
+    help="Configuration of the case [default: the published one].",
+)
+@click.option(
+    "--set",
+    multiple=True,
+    metavar="KEY=VALUE...",
+    shell_complete=complete_assignment,
+    help="Change values; can be repeated.",
+)
+@config_option
+@common
+def check(case: str, folder: str, profile: str | None, set: tuple[str, ...], config: str | None, as_json: bool) -> None:
+    """List everything that a case needs in DIR (a --data-dir): found or missing, its size, rows and sha256.
+
+    What is missing is listed with where to get it and the command that puts it into its place. Then the case itself
+    checks the folder as before a run, every row and weight of it. The exit code is 0 if it accepts the folder, else 2.
+    """
+    spec = RunSpec(case, profile=profile, set=set, config=config, data_dir=folder)
+    found = check_data(spec, load_plugins())
+    if as_json:
+        echo_json(found)
+    else:
+        _print(found)
+    if found.problem:
+        raise BadInput(found.problem)
+
+
+def _print(found: DataCheck) -> None:
+    if not found.items:
+        echo(f"profile {found.profile} of {found.case} reads no files with these values")
+        return
+    rows = [_row(file) for item in found.items for file in item.files]
+    echo_columns(["STATE", "SIZE", "ROWS", "SHA256", "FILE"], rows)
+    for item in found.items:
+        if any(file.is_missing for file in item.files):
+            _print_source(item.data, folder=found.folder)
+    if not found.problem:
+        echo(f"{found.case} accepts {found.folder} for profile {found.profile}")
+    elif not found.missing:
+        echo("all files are there, and the case does not accept them:")
+
+
+def _row(file: NeededFile) -> list[str]:
+    sizes, rows = [each.num_bytes for each in file.files], [each.rows for each in file.files if each.rows is not None]
+    digests = [each.sha256 for each in file.files]
+    name = f"{file.name} ({len(sizes)} files)" if len(sizes) > 1 else file.files[0].path if sizes else file.name
+    return [
+        file.state,
+        mebibytes(sum(sizes)) if sizes else "",
+        _rows_text(sum(rows) if rows else None, file.published_rows),
+        (digests[0] or "not read")[:SHOWN_DIGITS] if len(digests) == 1 else "",
+        name,
+    ]
+
+
+def _rows_text(rows: int | None, published: int | None) -> str:
+    if rows is None:
+        return ""
+    return count(rows) if published in (None, rows) else f"{count(rows)} of {count(published or 0)}"
+
+
+def _print_source(item: NeededData, folder: str) -> None:
+    echo_heading(f"Missing of {item.name}")
+    for label, text in _source_facts(item, folder):
+        echo(f"  {label:<8} {text}")
+
+
+def _source_facts(item: NeededData, folder: str) -> Iterator[tuple[str, str]]:
+    yield from (("from", url) for url in item.urls)
+    for label, text in (("take", item.take), ("licence", item.licence), ("command", item.command)):
+        if text:
+            yield label, re.sub(r"DIR\b", lambda _found: shlex.quote(folder), text)

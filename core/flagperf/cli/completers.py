@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from flagperf.errors import FlagPerfError
-from flagperf.escapes import visible
+from flagperf.text import visible
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -44,7 +44,7 @@ def complete_vendor(_ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_device_model(_ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.plan import known_models
+    from flagperf.plan.card_models import known_models
 
     return [(card.name, card.vendor) for card in known_models(_plugins(), None)[0]]
 
@@ -76,21 +76,21 @@ def complete_precision(ctx: click.Context) -> Iterable[tuple[str, str]]:
 @_offers
 def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
     """The key with its `=`; the value is the user's."""
-    from flagperf.spec import flatten
+    from flagperf.spec.values import flatten
 
     return [(f"{key}=", f"now {value}") for key, value in flatten(_manifest(ctx).values)]
 
 
 @_offers
 def complete_status(_ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.store.run_line import STATUSES
+    from flagperf.bundle.listing import STATUSES
 
     return [(status, "") for status in STATUSES]
 
 
 @_offers
 def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flagperf.store.listing import list_runs, runs_directory
+    from flagperf.bundle.listing import list_runs, runs_directory
 
     lines = list_runs(runs_directory(ctx.params.get("runs_dir")))
     return [*((line.id, line.status) for line in reversed(lines)), ("latest", "the latest that has finished")]

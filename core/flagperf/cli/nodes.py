@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -9,15 +10,21 @@ from typing import Any
 import click
 import msgspec
 
-from flagperf.cli.columns import echo_columns
-from flagperf.cli.groups import CommandGroup
-from flagperf.cli.options import NodesCommand, common, echo_json, nodes_request
-from flagperf.cli.output import echo, echo_heading
-from flagperf.errors import NodeFailed
-from flagperf.launch import raise_on_signals
-from flagperf.plan import CheckedNode, NodesReport, check_nodes_of, count_nodes, reach_nodes
+from flagperf.api import Device, Reading
+from flagperf.cli import CommandGroup
+from flagperf.cli.completers import complete_file
+from flagperf.cli.options import NodesCommand, common, echo_json, exit_code_of, nodes_request, note
+from flagperf.cli.output import echo, echo_columns, echo_heading
+from flagperf.errors import MissingPart, NodeFailed
+from flagperf.fleet.reach import count_nodes, describe_machine, reach_nodes
+from flagperf.fleet.signals import raise_on_signals
+from flagperf.plan.node_check import CheckedNode, NodesReport, check_nodes_of
+from flagperf.plan.placement import describe_finding
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import RunSpec
+from flagperf.spec.job import RunSpec
+from flagperf.spec.node_facts import Fact, NodeFacts, VendorFacts
+from flagperf.spec.user_file import read_user_file, with_stated_environment
+from flagperf.units import memory_cell
 
 FEW_NODES = 20
 """Of more, only those that differ are listed."""
@@ -117,3 +124,102 @@ def _ranges(indexes: list[int]) -> Iterator[str]:
     for _, group in groupby(enumerate(indexes), key=lambda pair: pair[1] - pair[0]):
         members = [index for _, index in group]
         yield str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}"
+
+
+# flagperf devices
+
+
+@click.command()
+@common
+def devices(as_json: bool) -> int:
+    """List the devices of this machine, of all vendors, with their current memory use. The exit code is 3 if an adapter
+    failed."""
+    plugins = load_plugins()
+    found = describe_machine(plugins, with_memory=True).vendors
+    broken = plugins.broken_adapters()
+    for adapter in broken:
+        note(f"an adapter could not be asked: {adapter}")
+    if as_json:
+        echo_json(found)
+        return exit_code_of(found, broken)
+    rows = [row for facts in found for row in (_pool_rows(facts) if facts.memory_scope == "host" else _rows(facts))]
+    echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
+    for facts in found:
+        if not facts.devices:
+            note(f"{facts.shown_vendor}: {describe_finding(facts)}")
+        for device in facts.devices:
+            if device.problem:
+                note(f"{facts.shown_vendor}: {device.id} cannot be used: {device.problem}")
+    return exit_code_of(found, broken)
+
+
+def _rows(facts: VendorFacts) -> list[list[str]]:
+    readings = {reading.device_id: reading for reading in facts.readings}
+    return [_device_row(facts, device.id, device, readings.get(device.id)) for device in facts.devices]
+
+
+def _pool_rows(facts: VendorFacts) -> list[list[str]]:
+    """All slots of a shared memory pool in one line."""
+    if not facts.devices:
+        return []
+    first, last = facts.devices[0], facts.devices[-1]
+    return [_device_row(facts, f"{first.id} to {last.id}", first, facts.readings[0] if facts.readings else None)]
+
+
+def _device_row(facts: VendorFacts, name: str, device: Device, reading: Reading | None) -> list[str]:
+    memory = "n/a"
+    if reading is not None and reading.used_bytes is not None and reading.total_bytes is not None:
+        memory = memory_cell(reading.used_bytes, reading.total_bytes)
+    return [facts.shown_vendor, name, device.short_name if device.slice else device.model, memory, facts.probe]
+
+
+# flagperf env
+
+
+@click.command()
+@click.option(
+    "--config",
+    shell_complete=complete_file,
+    metavar="FILE",
+    help="File with an [environment] table [default: ./flagperf.toml].",
+)
+@click.option("--torch-constraint", is_flag=True, help="Print a pip constraint that keeps the installed torch.")
+@common
+def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
+    """Show the environment as result pages list it: machine, cards, CPU, network, OS, kernel, driver, framework."""
+    plugins = load_plugins()
+    node = with_stated_environment(describe_machine(plugins), read_user_file(config))
+    if torch_constraint:
+        constraint = _torch_constraint(node)
+        echo_json({"constraint": constraint}) if as_json else echo(constraint)
+    elif as_json:
+        echo_json(node)
+    else:
+        echo_columns(["FACT", "VALUE"], environment_rows(node))
+
+
+def _torch_constraint(node: NodeFacts) -> str:
+    version = node.environment.packages.get("torch")
+    if version is None:
+        raise MissingPart("torch is not installed; install your vendor's build of torch first")
+    return f"torch=={version}"
+
+
+def environment_rows(node: NodeFacts) -> list[list[str]]:
+    rows = [["host", node.host], *([name, _text(fact)] for name, fact in node.environment.facts.items())]
+    for vendor in node.vendors:
+        if vendor.memory_scope == "device":
+            models = Counter(device.model for device in vendor.devices)
+            rows += [[f"cards {vendor.shown_vendor}", f"{count} x {model}"] for model, count in models.items()]
+        others = {name: version for name, version in vendor.versions.items() if name != "driver"}  # a fact already
+        rows += [[f"{name} {vendor.shown_vendor}", version] for name, version in others.items()]
+    packages = ", ".join(f"{name} {version}" for name, version in node.environment.packages.items())
+    rows.append(["packages", packages or "none that a run uses"])
+    rows += [[f"${name}", value] for name, value in node.environment.variables.items()]
+    return rows
+
+
+def _text(fact: Fact) -> str:
+    if fact.value is None:
+        return f"n/a ({fact.reason})"
+    return f"{fact.value} (stated)" if fact.how == "stated" else fact.value

@@ -11,6 +11,8 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from flagperf.bundle import listing
+from flagperf.bundle.verify import trouble_of
 from flagperf.cli.completers import (
     complete_assignment,
     complete_case,
@@ -24,11 +26,14 @@ from flagperf.cli.completers import (
 )
 from flagperf.cli.output import echo_json_text, echo_message
 from flagperf.errors import BadInput, ToolFailed
+from flagperf.text import flagperf_command
 
 if TYPE_CHECKING:
-    from flagperf.spec import RunSpec, VendorFacts
+    from flagperf.spec.job import RunSpec
+    from flagperf.spec.node_facts import VendorFacts
 
 F = TypeVar("F", bound=Callable[..., Any])
+
 _QUIET = "flagperf.quiet"
 
 
@@ -204,8 +209,7 @@ _RUN_REQUEST = (
 
 def run_spec(request: dict[str, Any], runs_dir: Path) -> RunSpec:
     """The request of `run` and `plan`. Runs that it names are looked up."""
-    from flagperf.cli.run_argument import find_run  # it imports this module
-    from flagperf.spec import RunSpec
+    from flagperf.spec.job import RunSpec
 
     named = {name: request[name] for name in ("peak_from", "replay") if request[name] is not None}
     found = {name: str(find_run(word, runs_dir).absolute()) for name, word in named.items()}
@@ -299,3 +303,37 @@ def is_quiet() -> bool:
 
 def _keep_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     ctx.meta[_QUIET] = value
+
+
+# RUN of the command line: finds the bundle, and says so where `latest` is not the newest.
+
+
+def find_run(word: str, runs_dir: Path) -> Path:
+    return listing.find_run(word, runs_dir, _tell)
+
+
+def find_several(word: str, runs_dir: Path) -> list[Path]:
+    """Of a word that may stand for several runs."""
+    return listing.find_runs(word, runs_dir, _tell)
+
+
+def find_bundle(word: str, runs_dir: Path) -> Path:
+    """Also a damaged one, without run.json."""
+    return listing.find_bundle(word, runs_dir, _tell)
+
+
+def _tell(latest: listing.Latest) -> None:
+    newer = latest.newer
+    if newer is None:
+        return
+    watch = f"; to look at it: {flagperf_command('runs', 'watch', newer.id)}" if newer.status == "running" else ""
+    note(f"latest: {latest.path.name}, the latest that has finished; the newer {newer.id} is {newer.status}{watch}")
+
+
+# Bundles that are not verified, in commands that print what a bundle says.
+
+
+def warn_unless_verified(path: Path) -> None:
+    trouble = trouble_of(path)
+    if trouble:
+        note(f"warning: {trouble}")

@@ -1,18 +1,24 @@
 """Everything that commands print goes through here, so that no text of a bundle, a tool or an argument reaches the
-terminal as an escape sequence."""
+terminal as an escape sequence.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from flagperf.escapes import one_line, safe_json, visible
+from flagperf.report.document import Document
+from flagperf.report.terminal import fitted, to_terminal
+from flagperf.text import one_line, safe_json, visible
 
 LONGEST_WORD = 400
+
 LONGEST_MESSAGE = 4000
 """In characters. A path or an argument beyond that is cut in messages: its middle tells nobody anything."""
 
@@ -73,3 +79,52 @@ def _without_middle(text: str, longest: int) -> str:
         return text
     head, tail = longest * 3 // 4, longest // 8
     return f"{text[:head]}...({len(text) - head - tail:,} characters)...{text[-tail:]}"
+
+
+# Documents on the terminal: how wide it is, and whether it wants color.
+
+
+PIPE_COLUMNS = 200
+"""Lines that `grep` finds whole; COLUMNS=80 says otherwise, for a pager."""
+
+
+def show(document: Document) -> None:
+    color = wants_color()
+    echo_styled(to_terminal(document, width=terminal_columns(), color=color), color)
+
+
+def terminal_columns() -> int:
+    """COLUMNS, else the width of the terminal that stdout is, else PIPE_COLUMNS."""
+    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
+
+
+def wants_color() -> bool:
+    """NO_COLOR goes before FORCE_COLOR; one that is set and empty says nothing (https://no-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+# Plain columns that fit the terminal. Light: `cases list` and the like import no renderer.
+
+
+def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], _columns_or_unlimited()):
+        echo(line)
+
+
+def _columns_or_unlimited() -> int:
+    """As shutil.get_terminal_size, whose import (with every format of archives) costs what reading all cases does."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or UNLIMITED_COLUMNS  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return UNLIMITED_COLUMNS
+
+
+UNLIMITED_COLUMNS = 10_000
+"""In a pipe a row is one line, whatever its length, unless COLUMNS is set."""

@@ -9,16 +9,21 @@ from typing import Any
 import click
 
 from flagperf.api import LaunchCommand, Peak, Precision
-from flagperf.cli.columns import echo_columns
+from flagperf.bundle.listing import runs_directory
 from flagperf.cli.completers import complete_device_model
-from flagperf.cli.env import environment_rows
+from flagperf.cli.nodes import environment_rows
 from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run_request, run_spec
-from flagperf.cli.output import echo, echo_heading
+from flagperf.cli.output import echo, echo_columns, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
-from flagperf.plan import UNKNOWN, MemoryEstimate, ModelPlan, Plan, make_plan, num_devices, plan_for_model, reach_nodes
+from flagperf.fleet.reach import reach_nodes
+from flagperf.plan.card_models import UNKNOWN, ModelPlan, plan_for_model
+from flagperf.plan.case_checks import MemoryEstimate
+from flagperf.plan.plan import Plan, make_plan
+from flagperf.plan.settings import num_devices
 from flagperf.plugins.installed import load_plugins
-from flagperf.spec import Job, NodeFacts, Resolved, flatten
-from flagperf.store.listing import runs_directory
+from flagperf.spec.job import Job
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.values import Resolved, flatten
 from flagperf.units import gib, percent, setting
 
 TIGHT_SHARE = 0.9

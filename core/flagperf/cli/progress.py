@@ -12,11 +12,11 @@ import msgspec
 
 from flagperf.cli.options import is_quiet
 from flagperf.cli.output import echo
-from flagperf.escapes import one_line
+from flagperf.fleet.supervision import OnProgress
 from flagperf.kinds import Kind
-from flagperf.launch import OnProgress
-from flagperf.robust import median
-from flagperf.spec import EvaluationProgress, Progress, RankPace
+from flagperf.spec.protocol import EvaluationProgress, Progress, RankPace
+from flagperf.stats import median
+from flagperf.text import one_line
 from flagperf.units import gib, per_second, seconds
 from flagperf.units import loss as loss_text
 

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.imported import beside_imported
+from flagperf.bundle.listing import (
+    STATUSES,
+    Headline,
+    Removable,
+    RunLine,
+    bundle_paths,
+    removable,
+    remove,
+    run_line,
+    runs_directory,
+)
+from flagperf.bundle.run_record import Labels, checked_note, checked_tag, read_labels, write_labels
+from flagperf.cli import CommandGroup
 from flagperf.cli.completers import complete_case, complete_file, complete_run, complete_status, complete_vendor
-from flagperf.cli.groups import CommandGroup
-from flagperf.cli.imported import beside_imported
-from flagperf.cli.options import common, echo_json, no_published_option, note, runs_dir_option
-from flagperf.cli.output import echo, echo_json_text, echo_path, echo_text, shortened
-from flagperf.cli.run_argument import find_bundle, find_run
-from flagperf.cli.runs_passing import pack, redact, unpack
-from flagperf.commands import flagperf_command
+from flagperf.cli.options import common, echo_json, find_bundle, find_run, no_published_option, note, runs_dir_option
+from flagperf.cli.output import echo, echo_columns, echo_json_text, echo_path, echo_text, shortened
 from flagperf.errors import BadInput, unknown_name
 from flagperf.files import exists
-from flagperf.store.bundle import read_bundle
-from flagperf.store.labels import Labels, checked_note, checked_tag, read_labels, write_labels
-from flagperf.store.listing import bundle_paths, runs_directory
-from flagperf.store.run_line import run_line
+from flagperf.text import flagperf_command
+from flagperf.units import mebibytes
+
+if TYPE_CHECKING:
+    from flagperf.plugins.installed import Plugins
 
 
 @click.group(cls=CommandGroup)
@@ -30,11 +43,6 @@ def runs() -> None:
 
     RUN is a path, a unique prefix of an id, or `latest`: the latest one that has finished.
     """
-
-
-runs.add_command(pack)
-runs.add_command(unpack)
-runs.add_command(redact)
 
 
 @runs.command("list")
@@ -72,7 +80,6 @@ def list_command(
     (the command that writes it is alive), killed, or unknown where its machine cannot be seen from here. An asterisk
     after a result says that caveats apply to it; `runs show` has them.
     """
-    from flagperf.cli.runs_list import chosen, echo_lines
     from flagperf.plausibility.doubts import marked_line
 
     directory = runs_directory(runs_dir)
@@ -100,10 +107,11 @@ def list_command(
 @common
 def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
-    from flagperf.cli.terminal import show as show_document
+    from flagperf.bundle.verify import damage_explains
+    from flagperf.cli.output import show as show_document
     from flagperf.plausibility.doubts import read_marked
-    from flagperf.report import run_report, to_json
-    from flagperf.verify import damage_explains
+    from flagperf.report.run_json import to_json
+    from flagperf.report.screens import run_report
 
     directory = runs_directory(runs_dir)
     found = find_run(run, directory)
@@ -143,7 +151,6 @@ def watch(run: str | None, once: bool, runs_dir: str | None, as_json: bool) -> i
 @common
 def rm(runs: tuple[str, ...], yes: bool, force: bool, runs_dir: str | None, as_json: bool) -> None:
     """Remove runs for good: all that are named, or none. A run that is running is never removed."""
-    from flagperf.cli.runs_rm import remove_runs
 
     remove_runs(runs, runs_directory(runs_dir), yes=yes, force=force, as_json=as_json)
 
@@ -194,7 +201,7 @@ def attach(job: str, runs_dir: str | None) -> int:
 
     Where the cluster ended the job and the command left no word, as when its node failed, the run is ended here.
     """
-    from flagperf.cli.attached import attach as follow
+    from flagperf.cli.queue import attach as follow
 
     return follow(job, runs_directory(runs_dir))
 
@@ -205,7 +212,7 @@ def attach(job: str, runs_dir: str | None) -> int:
 @common
 def cancel(job: str, runs_dir: str | None, as_json: bool) -> None:
     """End a run that was started with --detach. What it has measured is kept."""
-    from flagperf.cli.attached import cancel as end_job
+    from flagperf.cli.queue import cancel as end_job
 
     submitted = end_job(job, runs_directory(runs_dir))
     if as_json:
@@ -221,7 +228,7 @@ def cancel(job: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def end(run: str, gone: bool, runs_dir: str | None, as_json: bool) -> None:
     """End a run whose command was killed: as failed, with what was measured. One that is at work is refused."""
-    from flagperf.abandoned import check_gone, end_abandoned, has_ended
+    from flagperf.run import check_gone, end_abandoned, has_ended
 
     found = find_run(run, runs_directory(runs_dir))
     is_ended = has_ended(found)
@@ -258,9 +265,9 @@ def path(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
     """Print the loss of every step as a file that `flagperf align` takes as a reference."""
-    from flagperf.cli.verified import warn_unless_verified
-    from flagperf.store.curves import curve_of_run, curve_text
-    from flagperf.verify import damage_explains
+    from flagperf.bundle.curve_files import curve_of_run, curve_text
+    from flagperf.bundle.verify import damage_explains
+    from flagperf.cli.options import warn_unless_verified
 
     found = find_run(run, runs_directory(runs_dir))
     with damage_explains([found]):
@@ -284,7 +291,7 @@ def curve(run: str, runs_dir: str | None, as_json: bool) -> None:
 @common
 def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -> int:
     """Recompute every metric from the raw files, and compare all files with MANIFEST and the parent's record."""
-    from flagperf.verify import verify_bundle
+    from flagperf.bundle.verify import verify_bundle
 
     found = find_bundle(run, runs_directory(runs_dir))
     result = verify_bundle(found, None if signers is None else Path(signers))
@@ -314,8 +321,8 @@ def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -
 @common
 def sign(run: str, key: str | None, runs_dir: str | None, as_json: bool) -> None:
     """Sign a verified run with your ssh key: MANIFEST.sig, which `runs verify --signers FILE` checks."""
-    from flagperf.store.signature import sign_bundle, usual_key
-    from flagperf.verify import verify_bundle
+    from flagperf.bundle.signature import sign_bundle, usual_key
+    from flagperf.bundle.verify import verify_bundle
 
     found = find_run(run, runs_directory(runs_dir))
     problems = verify_bundle(found).problems
@@ -327,3 +334,130 @@ def sign(run: str, key: str | None, runs_dir: str | None, as_json: bool) -> None
         echo_json({"signature": str(signature)})
     else:
         echo_path(signature)
+
+
+# `flagperf runs list`: which runs, and how a line of them reads.
+
+
+NOTE_CHARACTERS = 40
+
+
+def chosen(
+    lines: Sequence[RunLine],
+    runs_dir: Path,
+    cases: Sequence[str],
+    vendors: Sequence[str],
+    statuses: Sequence[str],
+    tags: Sequence[str],
+) -> list[RunLine]:
+    """One of the words of every filter that is given. Raises BadInput for a word that nothing is called."""
+    where = f"(in {runs_dir})"
+    _check("case", cases, [line.case for line in lines], where, lambda plugins: plugins.cases())
+    _check("vendor", vendors, [line.vendor for line in lines], where, _vendors)
+    _check("status", statuses, STATUSES, "")
+    _check("tag", tags, [tag for line in lines for tag in line.tags], where)
+    return [
+        line
+        for line in lines
+        if (not cases or line.case in cases)
+        and (not vendors or line.vendor in vendors)
+        and (not statuses or line.status in statuses)
+        and (not tags or set(tags) & set(line.tags))
+    ]
+
+
+def _vendors(plugins: Plugins) -> Iterable[str]:
+    return [given.value.vendor for given in plugins.device_backends()]
+
+
+def _check(
+    kind: str,
+    words: Sequence[str],
+    present: Iterable[str],
+    where: str,
+    installed: Callable[[Plugins], Iterable[str]] = lambda _plugins: (),
+) -> None:
+    """A word that no run has may still be one that is installed: then there are no such runs, and that is no error."""
+    found = set(present)
+    missing = [word for word in words if word not in found]
+    if not missing:
+        return
+    from flagperf.plugins.installed import load_plugins  # not at the top: few lists need it
+
+    known = {*filter(None, found), *installed(load_plugins())}
+    for word in missing:
+        if word not in known:
+            raise unknown_name(kind, word, known, where)
+
+
+def echo_lines(lines: Sequence[RunLine]) -> None:
+    heads = ["RUN", "CASE", "VENDOR", "DEVICE", "SHAPE", "PROFILE", "PRECISION", "RESULT", "STATUS"]
+    rows = [_cells(line) for line in lines]
+    for head, texts in (
+        ("TAGS", [",".join(line.tags) for line in lines]),
+        ("NOTE", [_short(line.note) for line in lines]),
+    ):
+        if any(texts):
+            heads.append(head)
+            rows = [[*row, text] for row, text in zip(rows, texts, strict=True)]
+    echo_columns(heads, rows)
+    for line in lines:
+        if line.problem:
+            note(f"{line.id}: {line.problem}")
+
+
+def _cells(line: RunLine) -> list[str]:
+    vendor = f"{line.vendor} (simulated)" if line.simulated else line.vendor
+    result = _result(line.headline[0]) if line.headline else ""
+    return [line.id, line.case, vendor, line.device, line.shape, line.profile, line.precision, result, _status(line)]
+
+
+def _status(line: RunLine) -> str:
+    where = f" (on {line.host})" if line.status == "unknown" and line.host else ""
+    copy = " (redacted)" if line.redacted else ""
+    return f"{line.status}{where}{copy}"
+
+
+def _result(headline: Headline) -> str:
+    """Formatted as everywhere. Its marks are in the report, and an asterisk says that there are some."""
+    from flagperf import units
+    from flagperf.metrics.registry import ENTRIES  # not at the top: --json has no use for it
+
+    entry = ENTRIES.get(headline.name)
+    text = (entry.format if entry else units.four_digits)(headline.value)
+    unit = (entry.shown_unit if entry else "") or headline.unit
+    shown = text if text.endswith("%") or unit == "share" else f"{text} {unit}"
+    return f"{headline.name} {shown}{'*' if headline.marks else ''}"
+
+
+def _short(text: str) -> str:
+    first, *more = text.split("\n")
+    return f"{first[: NOTE_CHARACTERS - 3]}..." if more or len(first) > NOTE_CHARACTERS else first
+
+
+# `flagperf runs rm`.
+
+
+def remove_runs(words: Sequence[str], runs_dir: Path, *, yes: bool, force: bool, as_json: bool) -> None:
+    """All of them, or none: what stands against one of them is said before the first is removed."""
+    found = {bundle.path: bundle for bundle in (removable(find_bundle(word, runs_dir), force=force) for word in words)}
+    bundles = list(found.values())
+    if not yes and not _is_agreed(bundles):
+        note("nothing was removed")
+        return
+    remove(bundles)
+    if as_json:
+        echo_json([{"id": each.line.id, "path": str(each.path), "bytes": each.num_bytes} for each in bundles])
+    else:
+        for each in bundles:
+            echo(f"removed {each.path}")
+
+
+def _is_agreed(bundles: Sequence[Removable]) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        names = ", ".join(each.line.id for each in bundles)
+        raise BadInput(f"removing {names} needs your consent, and there is no terminal to ask on; give --yes")
+    rows = [[str(each.path), each.line.status, mebibytes(each.num_bytes)] for each in bundles]
+    echo_columns(["RUN", "STATUS", "SIZE"], rows)
+    many = f"these {len(bundles)} runs" if len(bundles) > 1 else "this run"
+    return click.confirm(f"Remove {many} for good?", err=True)

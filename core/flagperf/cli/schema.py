@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
-from flagperf.cli.columns import echo_columns
 from flagperf.cli.completers import complete_case, complete_schema
 from flagperf.cli.options import common, echo_json
+from flagperf.cli.output import echo_columns, echo_text
 from flagperf.errors import BadInput
 from flagperf.plugins.installed import load_plugins
 from flagperf.schemas import SCHEMAS, make_schema
@@ -33,3 +34,22 @@ def schema(name: str | None, list_all: bool, case: str | None, as_json: bool) ->
         echo_columns(
             ["SCHEMA", "FILE", "ABOUT"], [[known, entry.file, entry.about] for known, entry in SCHEMAS.items()]
         )
+
+
+# flagperf completion
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common
+def completion(shell: str, as_json: bool) -> None:
+    """Print a completion script for your shell, to be used as: eval "$(flagperf completion bash)"."""
+    from flagperf.cli import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(cli, {}, "flagperf", "_FLAGPERF_COMPLETE").source()
+    if as_json:
+        echo_json({"shell": shell, "script": script})
+    else:
+        echo_text(script + "\n")

@@ -15,8 +15,7 @@ from flagperf import version
 from flagperf.api import Node
 from flagperf.errors import NodeFailed
 from flagperf.messages import Message
-from flagperf.spec import VersionMismatch, check_hello, hello_line
-from flagperf.spec.channel import AgentLine, ChannelLine, Data, encode_line
+from flagperf.spec.protocol import AgentLine, ChannelLine, Data, VersionMismatch, check_hello, encode_line, hello_line
 from flagperf.units import exit_status
 
 CHUNK_BYTES = 1 << 18

@@ -12,30 +12,103 @@ import resource
 import selectors
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from flagperf.api import Allocation
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed
-from flagperf.fleet.answers import Answers, FleetEvent
 from flagperf.fleet.channel import KILL_SECONDS, Channel, node_name
-from flagperf.fleet.explanations import Explanations
 from flagperf.fleet.waiting import Waiting
 from flagperf.kit import module_command
 from flagperf.messages import Message
 from flagperf.plugins.loading import WITHOUT
-from flagperf.spec import VersionMismatch
-from flagperf.spec.channel import BEAT_SECONDS, SILENT_SECONDS, Beat, ChannelLine, Ended, Leaving, Request, Stop
+from flagperf.spec.protocol import (
+    BEAT_SECONDS,
+    SILENT_SECONDS,
+    Beat,
+    ChannelLine,
+    Ended,
+    Leaving,
+    Request,
+    Stop,
+    VersionMismatch,
+)
 from flagperf.units import exit_status
+
+# What the agents of a fleet say, as its callers get it.
+
+
+T = TypeVar("T")
+
+
+class FleetEvent(msgspec.Struct, frozen=True):
+    """What a node's agent said. One of the four is given."""
+
+    index: int
+    content: bytes = b""
+    """A part of what the verb prints."""
+    ended: Ended | None = None
+    """The verb's end."""
+    leaving: str = ""
+    """The signal by which somebody else told the agent to stop."""
+    lost: NodeFailed | None = None
+    """There is no agent any more; nothing follows."""
+
+
+class Answers(msgspec.Struct, Generic[T], frozen=True):
+    """Of all nodes that were asked, by their index."""
+
+    given: dict[int, T]
+    failed: dict[int, NodeFailed]
+
+    def all(self) -> list[T]:
+        """Raises one message that names every node that has none."""
+        if self.failed:
+            raise combined(self.failed)
+        return [self.given[index] for index in sorted(self.given)]
+
+
+def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
+    """The same words of several nodes are said once."""
+    texts = list(dict.fromkeys(str(error) for _, error in sorted(failed.items())))
+    if len(texts) == 1:
+        return next(iter(failed.values()))
+    shown = texts[:limit] + ([f"and {len(texts) - limit} more nodes"] if len(texts) > limit else [])
+    return NodeFailed(f"{len(failed)} nodes failed: {'; '.join(shown)}")
+
+
+# What a cluster says about nodes that were lost.
+
+
+EXPLAIN_SECONDS = 5.0
+"""Once so much time was spent on questions, the cluster is asked no more: many nodes that are lost at once do not delay
+the end."""
+
+
+class Explanations:
+    def __init__(self, allocation: Allocation, clock: Callable[[], float]) -> None:
+        self._allocation, self._clock = allocation, clock
+        self._said: dict[int, str] = {}
+        self._seconds = 0.0
+
+    def of(self, index: int) -> str:
+        """A sentence, or empty; what was said before, where the cluster was asked long enough."""
+        if self._seconds < EXPLAIN_SECONDS:
+            began = self._clock()
+            try:
+                self._said[index] = self._allocation.explain(self._allocation.nodes[index])
+            except FlagPerfError as error:
+                self._said[index] = str(error)
+            self._seconds += self._clock() - began
+        return self._said.get(index, "")
+
 
 START_SECONDS = 60.0
 """From the start of a cluster's command to the agent's hello."""
 
 END_SECONDS = 20.0
 """For an agent to end after its stdin was closed, before its command is told to, and then killed."""
-
-T = TypeVar("T")
 
 
 class Wrapping(msgspec.Struct, frozen=True):

@@ -7,9 +7,15 @@ bus (hidden from sysfs, or an id that the adapter does not know) counts only tog
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
 import msgspec
 
-from flagperf.api.device import Presence
+from flagperf.api.device import Device, Presence
+from flagperf.api.machine import Machine
+from flagperf.errors import BadInput
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -40,3 +46,144 @@ def judge(evidence: Evidence, looked_for: str) -> Presence:
         return Presence("partial", everything, "a kernel module, but no card on the bus and no device node")
     found = f"; found only {', '.join(evidence.tools)}" if evidence.tools else ""
     return Presence("absent", (), f"looked for {looked_for}{found}")
+
+
+# Cards on the PCI bus, as sysfs shows them. In a container that is usually every card of the host.
+
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
+
+
+class PciFunction(msgspec.Struct, frozen=True):
+    """Ids and class are lower-case hexadecimal without 0x: `10ab`, `0302`."""
+
+    address: str
+    """`dddd:bb:dd.f`."""
+    vendor_id: str
+    """Whose it is."""
+    device_id: str
+    """Which product it is."""
+    class_id: str
+    """What it is: `0302` and `1200` are accelerators, `0604` is a bridge."""
+
+
+def pci_functions(machine: Machine, vendor_id: str) -> list[PciFunction]:
+    """Everything of one vendor on the bus, bridges and audio included: the class tells them apart."""
+    found = []
+    for folder in machine.glob("/sys/bus/pci/devices/*"):
+        path = f"/sys/bus/pci/devices/{folder.name}"
+        vendor, device, kind = (_hex(machine.read(f"{path}/{name}")) for name in ("vendor", "device", "class"))
+        if vendor == vendor_id:
+            found.append(PciFunction(folder.name.lower(), vendor, device, kind[:4]))
+    return found
+
+
+def usable_nodes(machine: Machine, pattern: str) -> set[str]:
+    """The names of device nodes that this process may open: not those of another job's cards, which a control group
+    refuses. The kernel is asked, and no node is opened."""
+    return {path.name for path in machine.glob(pattern) if os.access(path, os.R_OK | os.W_OK)}
+
+
+def with_render_node(machine: Machine, functions: Iterable[PciFunction]) -> list[PciFunction]:
+    """Those whose node /dev/dri/renderD* this process may open; sysfs says which one is whose."""
+    nodes = usable_nodes(machine, "/dev/dri/renderD*")
+    own = ((each, machine.glob(f"/sys/bus/pci/devices/{each.address}/drm/renderD*")) for each in functions)
+    return [each for each, paths in own if any(path.name in nodes for path in paths)]
+
+
+def pci_address(text: str) -> str:
+    """`dddd:bb:dd.f` in lower case, from the 4- or 8-digit domains and upper case of tools; "" where it is none."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None:
+        return ""
+    domain, bus, device, function = found.groups()
+    return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function or '0'}".lower()
+
+
+def _hex(text: str | None) -> str:
+    return (text or "").lower().removeprefix("0x")
+
+
+# The PCI link of a card to its host: generation and width, as sysfs shows them.
+
+
+GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+"""GT/s -> generation."""
+
+LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Bytes per second of a lane in one direction, after its encoding."""
+
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+
+
+def pci_link(machine: Machine, address: str) -> dict[str, str]:
+    """Properties of a Device: `pcie`, the highest speed of the card on the lanes that are connected (`Gen4 x16`), and
+    `pcie_now` where its speed is another at the moment, since an idle card often slows its link down. Nothing where
+    sysfs does not say: in virtual machines, and for functions that have no link of their own."""
+    folder = f"/sys/bus/pci/devices/{address}"
+    now, most = (_generation(machine.read(f"{folder}/{name}_link_speed")) for name in ("current", "max"))
+    lanes = _lanes(machine.read(f"{folder}/current_link_width"))
+    if not address or not now or not lanes:
+        return {}
+    highest = f"Gen{max(now, most)} x{lanes}"
+    return {"pcie": highest} if now >= most else {"pcie": highest, "pcie_now": f"Gen{now} x{lanes}"}
+
+
+def link_bytes_per_second(link: str) -> float | None:
+    """In one direction, of a link as `pci_link` writes it."""
+    found = re.fullmatch(r"Gen(\d) x(\d+)", link)
+    lane = LANE_BYTES.get(int(found[1])) if found else None
+    return None if found is None or lane is None else lane * int(found[2])
+
+
+def _generation(text: str | None) -> int:
+    """Of `16.0 GT/s PCIe` and the like; older kernels write `16 GT/s`. 0 for `Unknown speed`."""
+    found = re.match(r"(\d+(?:\.\d+)?) GT/s", (text or "").strip())
+    return GENERATIONS.get(f"{float(found[1]):.1f}", 0) if found else 0
+
+
+def _lanes(text: str | None) -> int:
+    """0 for the 63 and 255 of functions without a link of their own."""
+    said = (text or "").strip()
+    return int(said) if said.isdecimal() and int(said) in WIDTHS else 0
+
+
+# Visibility variables: what an inherited one leaves of the cards, and in which order.
+
+
+HIDES_ALL = ("", "-1")
+"""Entries that are meant to name no card."""
+
+
+def visible_devices(devices: Sequence[Device], environ: Mapping[str, str], variables: Sequence[str]) -> list[Device]:
+    """Set to nothing hides all cards. An entry that names no card hides itself and all that follow it; it may have
+    meant a lost card, so those are not hidden."""
+    given = {name: environ[name] for name in variables if name in environ}
+    if len(set(given.values())) > 1:
+        listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise BadInput(f"visibility variables disagree: {listed}. Which of them wins is not known: set them equal")
+    if not given:
+        return list(devices)
+    visible: list[Device] = []
+    for entry in next(iter(given.values())).split(","):
+        device = _named(entry.strip(), devices)
+        if device is None:
+            return visible + (_lost(devices) if entry.strip() not in HIDES_ALL else [])
+        if device in visible:
+            break
+        visible.append(device)
+    return visible
+
+
+def _lost(devices: Sequence[Device]) -> list[Device]:
+    """A lost card has no number by which it can be named."""
+    return [device for device in devices if device.physical_index < 0 and device.problem]
+
+
+def _named(entry: str, devices: Sequence[Device]) -> Device | None:
+    """By index, or by a UUID or a unique beginning of one."""
+    if entry.isdigit():
+        whole = [device for device in devices if device.physical_index == int(entry)]
+        return whole[0] if whole else None
+    matching = [device for device in devices if entry and device.uuid.startswith(entry)]
+    return matching[0] if len(matching) == 1 else None

@@ -14,9 +14,9 @@ import msgspec
 
 from flagperf.api.device import Device
 from flagperf.api.machine import CommandOutput, Machine
-from flagperf.api.memory import FIGURES, Availability, MemoryProbe, Reading
+from flagperf.api.memory_probe import FIGURES, Availability, MemoryProbe, Reading
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
-from flagperf.kit.pci import pci_address
+from flagperf.kit.presence import pci_address
 
 NOT_LISTED = "the tool did not list this card"
 """What the reason for a figure begins with where a card is not in an answer."""

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from flagperf.api.device import Activation, AllocatorMemory, Device, DeviceBackend, TimingEvent
-from flagperf.api.precision import Precision
+from flagperf.api.device import Activation, AllocatorMemory, Device, DeviceBackend, Precision, TimingEvent
 from flagperf.errors import Unsupported
-from flagperf.kit.pci import pci_address
+from flagperf.kit.presence import pci_address
 
 _MATMUL_SWITCHES = (
     "fp32_precision",

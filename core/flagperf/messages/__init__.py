@@ -7,27 +7,40 @@ passed as a parameter and not translated.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import msgspec
+import tomli
 
-from flagperf.messages.catalogue import LANGUAGES, Lang, has_text, template
+from flagperf.kinds import Kind
 
-__all__ = [
-    "LANGUAGES",
-    "Lang",
-    "Message",
-    "choose",
-    "clauses",
-    "has_text",
-    "listed",
-    "message",
-    "render",
-    "template",
-    "usable",
-    "words",
-]
+# The message catalogues: one `<language>.toml` in this folder, with templates in str.format syntax.
+#
+# Translators edit only these files. A test checks that all languages have the same codes and parameters.
+
+
+Lang = Literal["en", "zh"]
+
+LANGUAGES: tuple[Lang, ...] = get_args(Lang)
+
+
+def template(code: str, lang: Lang) -> str:
+    return catalogue(lang)[code]
+
+
+def has_text(code: str) -> bool:
+    return code in catalogue("en")
+
+
+@functools.cache
+def catalogue(lang: Lang) -> dict[str, str]:
+    """Code -> template. A code is `table.key`: `timed_out` in [ending] is `ending.timed_out`."""
+    with Path(__file__).with_name(f"{lang}.toml").open("rb") as file:
+        tables = tomli.load(file)
+    return {f"{table}.{name}": text for table, texts in tables.items() for name, text in texts.items()}
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -88,3 +101,53 @@ def _words(value: Any, lang: Lang) -> Any:
     if isinstance(value, list | tuple):
         return listed((str(_words(item, lang)) for item in value), lang)
     return value
+
+
+# Looks up the wording of reports by name. The texts are in the catalogues of flagperf.messages and in the kinds of
+# cases; no other module of this package contains a sentence that a page prints.
+#
+# Names of metrics and columns are the same in all languages, so that a parser can match rows.
+
+
+def say(name: str, lang: Lang, /, **values: object) -> str:
+    return template(f"page.{name}", lang).format(**values)
+
+
+def web(name: str, lang: Lang, /, **values: object) -> str:
+    """Of pages with charts."""
+    return template(f"web.{name}", lang).format(**values)
+
+
+def site(name: str, lang: Lang, /, **values: object) -> str:
+    """Of a leaderboard."""
+    return template(f"site.{name}", lang).format(**values)
+
+
+def label(name: str, lang: Lang, kind: Kind | None = None) -> str:
+    """In the wording of the case's kind, if it has one."""
+    own = kind.words.get(name) if kind else None
+    return choose(own, lang) if own else template(f"label.{name}", lang)
+
+
+def row_label(name: str, lang: Lang) -> str:
+    """Head of a column of labels of measured rows. Those that only one case has stay as they are."""
+    return template(f"row_label.{name}", lang) if has_text(f"row_label.{name}") else name
+
+
+def remark(name: str, lang: Lang) -> str:
+    """The remark for a general-table row that is not a metric, or empty."""
+    return template(f"remark.{name}", lang) if has_text(f"remark.{name}") else ""
+
+
+def explain(code: str, lang: Lang, detail: Message | str = "") -> str:
+    """Explain a reason or a mark: its code, the meaning of the code, what was observed in this run."""
+    said, meant = words(detail, lang), meaning(code, lang)
+    if not said:
+        return say("explained", lang, code=code, meaning=meant)
+    return say("explained_detail", lang, code=code, meaning=meant, detail=said)
+
+
+def meaning(code: str, lang: Lang) -> str:
+    """The code itself if it is unknown: another version may have written it."""
+    known = next((name for name in (f"reason.{code}", f"mark.{code}") if has_text(name)), None)
+    return template(known, lang) if known else code

@@ -29,23 +29,30 @@ _MODULES = {
 """Module -> the names that it gives."""
 
 if TYPE_CHECKING:
-    from flagperf.metrics.align import (
+    from flagperf.metrics.alignment import (
+        LOSS_ALIGNED,
+        NO_REFERENCE,
         RULES,
         Alignment,
+        CurveData,
+        CurvePoint,
+        LossCurve,
         Rule,
         StepError,
         StepGap,
         align_curves,
+        alignment_fields,
         changed_values,
+        loss_aligned,
+        loss_curve,
         obstacles,
         unstated,
     )
-    from flagperf.metrics.aligned import LOSS_ALIGNED, NO_REFERENCE, alignment_fields, loss_aligned
-    from flagperf.metrics.compute import compute_metrics, metric_versions
-    from flagperf.metrics.curve import CurveData, CurvePoint, LossCurve, loss_curve
-    from flagperf.metrics.metric import Interval, Mark, Metric, Reason, Record
+    from flagperf.metrics.entry import Mark, Metric, Reason, Record
     from flagperf.metrics.observed import Observed
+    from flagperf.metrics.registry import compute_metrics, metric_versions
     from flagperf.metrics.rows import MeasuredRow
+    from flagperf.stats import Interval
 else:
     __getattr__ = lazy_modules(__name__, _MODULES)
 

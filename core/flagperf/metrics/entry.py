@@ -6,21 +6,137 @@ that `runs verify` recomputes are derived from these entries. Each is defined be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import msgspec
 
 from flagperf import units
-from flagperf.kinds.kind import Text
-from flagperf.metrics.finding import Absent, Finding
-from flagperf.metrics.metric import Mark, Metric, Scope
-from flagperf.metrics.observed import Observed
-from flagperf.spec import Manifest
+from flagperf.event_files import EventFile
+from flagperf.kinds import Text
+from flagperf.messages import Message, has_text, message
+from flagperf.spec.manifest import Manifest
+from flagperf.stats import Interval
 
-Formula = Callable[[Observed], Finding]
+if TYPE_CHECKING:
+    from flagperf.metrics.observed import Observed
+
+# Metric: a value with its inputs, marks and confidence interval, or the reason why it is missing.
+
+
+Reason = Literal["not_measured", "not_applicable", "run_failed", "invalid_telemetry", "unknown_peak", "unsupported"]
+"""Why a value is absent, as a code. Pages print these codes."""
+
+Mark = Literal[
+    "oversubscribed",
+    "busy_host",
+    "medium_peak",
+    "low_peak",
+    "measured_peak",
+    "unverified_mapping",
+    "over_capacity",
+    "telemetry_gap",
+    "implausible_utilisation",
+    "energy_mismatch",
+    "whole_board",
+    "torn_record",
+]
+"""A caveat that a formula adds to its value, as a code."""
+
+Scope = Literal["job", "system", "device", "rank"]
+
+
+class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    unit: str
+    definition: str
+    """The heading of its section in docs/metrics.md."""
+    scope: Scope
+    value: float | int | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    """What was observed, in English, if there is no value."""
+    message: Message | None = None
+    """`detail` as data."""
+    marks: tuple[str, ...] = ()
+    """Caveats as codes: those of its formula (Mark), and once it is shown also the names of plausibility's rules."""
+    interval: Interval | None = None
+    inputs: dict[str, Any] = {}
+    """Inputs of the value that are not obvious from the events: N, peak, formula id, device id."""
+    version: int = 1
+    """Version of the formula that computed it."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The raw files of a run. Those of ranks and nodes may be read while they are iterated over, one by one: together
+    they need not fit into memory."""
+
+    parent: EventFile
+    ranks: Iterable[EventFile]
+    samples: Iterable[EventFile]
+
+
+# Finding: the result of a formula, either a value or the reason why it is absent.
+
+
+class Found(msgspec.Struct, frozen=True):
+    value: float | int
+    inputs: dict[str, Any] = {}
+    interval: Interval | None = None
+    marks: tuple[Mark, ...] = ()
+
+
+class Absent(msgspec.Struct, frozen=True):
+    reason: Reason
+    message: Message
+    """What was observed."""
+    inputs: dict[str, Any] = {}
+
+    @property
+    def detail(self) -> str:
+        """The message in English."""
+        return str(self.message)
+
+
+Finding = Union[Found, Absent]  # noqa: UP007  (an alias that 3.10 evaluates)
+
+
+def absent(reason: Reason, code: str, /, **params: Any) -> Absent:
+    return Absent(reason, message(code, **params))
+
+
+NAMED_AT_MOST = 8
+
+
+def named(kind: str, names: Sequence[object]) -> Message:
+    """`rank 3`, `ranks 1, 2`, `ranks 0, 1, ... and 24 more`. `kind` is rank, node or device."""
+    shown = [name if isinstance(name, int) else str(name) for name in names[:NAMED_AT_MOST]]
+    rest = len(names) - NAMED_AT_MOST
+    if rest > 0:
+        return message(f"name.{kind}s_and_more", names=shown, more=rest)
+    return message(f"name.{kind}s" if len(names) > 1 else f"name.{kind}", names=shown)
+
+
+# How cards and what is missing of them are named.
+
+
+DeviceKey = tuple[int, str]
+"""Node index and device id. The id alone is ambiguous: PCI addresses of two nodes may be equal."""
+
+
+def card_name(card: DeviceKey) -> Message:
+    return message("name.of_node", what=named("device", [card[1]]), node=card[0])
+
+
+def missing_words(text: str) -> Message | str:
+    """A probe's reason for a missing figure: a code in table [missing] of the message catalogue, or free text."""
+    return message(f"missing.{text}") if has_text(f"missing.{text}") else text
+
+
+Formula = Callable[["Observed"], Finding]
 
 SPEED: tuple[Mark, ...] = ("oversubscribed", "busy_host")
+
 CARD: tuple[Mark, ...] = ("unverified_mapping",)
 
 

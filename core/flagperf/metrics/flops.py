@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flagperf.metrics.finding import Absent, absent
+from flagperf.metrics.entry import Absent, absent
 
 if TYPE_CHECKING:
-    from flagperf.metrics.ranks import RankRecord
+    from flagperf.metrics.rank_record import RankRecord
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

@@ -9,19 +9,29 @@ import msgspec
 
 from flagperf import units
 from flagperf.api import Reading
-from flagperf.kinds.kind import Text
-from flagperf.metrics.cards import DeviceKey, card_name, missing_words
-from flagperf.metrics.entry import CARD, Formula, MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found, absent, named
-from flagperf.metrics.metric import Mark, Scope
+from flagperf.kinds import Text
+from flagperf.metrics.entry import (
+    CARD,
+    Absent,
+    DeviceKey,
+    Finding,
+    Formula,
+    Found,
+    Mark,
+    MetricEntry,
+    Scope,
+    absent,
+    card_name,
+    missing_words,
+    named,
+)
 from flagperf.metrics.observed import Observed
-from flagperf.spec import Job
+from flagperf.spec.job import Job
 from flagperf.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from flagperf.metrics.nodes import NodeRecord
-    from flagperf.metrics.ranks import RankRecord
-    from flagperf.metrics.samples import DeviceSamples, MemoryUse
+    from flagperf.metrics.node_record import DeviceSamples, MemoryUse, NodeRecord
+    from flagperf.metrics.rank_record import RankRecord
 
     Devices = Mapping[DeviceKey, DeviceSamples]
 

@@ -9,19 +9,17 @@ import msgspec
 
 from flagperf import units
 from flagperf.api import Peak
-from flagperf.kinds.kind import Text
+from flagperf.kinds import Text
 from flagperf.messages import message
-from flagperf.metrics.entry import CARD, SPEED, Formula, MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found, absent
+from flagperf.metrics.entry import CARD, SPEED, Absent, Finding, Formula, Found, Mark, MetricEntry, absent
 from flagperf.metrics.flops import FORMULAS, utilisation
-from flagperf.metrics.metric import Mark
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.throughput import of_window
-from flagperf.spec import Job
+from flagperf.spec.job import Job
 from flagperf.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from flagperf.metrics.window import Window
+    from flagperf.metrics.observed import Window
 
 TERA = 1e12
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from flagperf import units
-from flagperf.kinds.kind import Text
-from flagperf.metrics.cards import DeviceKey, card_name
-from flagperf.metrics.entry import CARD, Formula, MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found, absent
+from flagperf.kinds import Text
+from flagperf.metrics.entry import CARD, Absent, DeviceKey, Finding, Formula, Found, MetricEntry, absent, card_name
 from flagperf.metrics.memory import per_device
 from flagperf.metrics.observed import Observed
 
 if TYPE_CHECKING:
-    from flagperf.metrics.series import Series
+    from flagperf.metrics.node_record import Series
 
 MIN_SAMPLES = 60
 MAX_GAP_SECONDS = 3.0

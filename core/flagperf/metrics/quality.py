@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flagperf import units
-from flagperf.metrics.entry import MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found, absent, named
+from flagperf.metrics.entry import Absent, Finding, Found, MetricEntry, absent, named
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.throughput import of_loop
-from flagperf.spec import Manifest, Quality
+from flagperf.spec.manifest import Manifest, Quality
 
 if TYPE_CHECKING:
-    from flagperf.metrics.ranks import RankRecord
-    from flagperf.metrics.spans import Loop
+    from flagperf.metrics.observed import Loop
+    from flagperf.metrics.rank_record import RankRecord
 
 
 def loss(loop: Loop) -> Finding:

@@ -6,17 +6,28 @@ docs/metrics.md has a section for each; `make docs` writes its index from here.
 from __future__ import annotations
 
 from flagperf.kinds import KINDS, Kind
-from flagperf.metrics import host_load, inference, memory, mfu, power, quality, throughput, times
-from flagperf.metrics.entry import MetricEntry
-from flagperf.metrics.figures import figure_entry
+from flagperf.metrics import job_times, memory, mfu, power, quality, throughput
+from flagperf.metrics.entry import Finding, Mark, Metric, MetricEntry
 from flagperf.metrics.flops import FORMULAS
-from flagperf.metrics.quality import quality_entry
-from flagperf.spec import Manifest
-from flagperf.spec.vocabulary import Vocabulary
+from flagperf.metrics.job_times import is_busy_host
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.quality import quality_entry, target_entry
+from flagperf.metrics.row_figures import figure_entry
+from flagperf.spec.manifest import Manifest, Vocabulary
 
-_MODULES = (times, throughput, inference, mfu, memory, power, host_load, quality)
-
-ENTRIES: dict[str, MetricEntry] = {entry.name: entry for module in _MODULES for entry in module.METRICS}
+ENTRIES: dict[str, MetricEntry] = {
+    entry.name: entry
+    for entry in (
+        *job_times.METRICS,
+        *throughput.METRICS,
+        *throughput.INFERENCE_METRICS,
+        *mfu.METRICS,
+        *memory.METRICS,
+        *power.METRICS,
+        *job_times.HOST_LOAD,
+        *quality.METRICS,
+    )
+}
 
 
 def entries_of(manifest: Manifest) -> list[MetricEntry]:
@@ -41,3 +52,39 @@ def entry_of(manifest: Manifest, name: str) -> MetricEntry | None:
 def vocabulary() -> Vocabulary:
     """The names that case.toml may use."""
     return Vocabulary(kinds=tuple(KINDS), metrics=tuple(ENTRIES), formulas=tuple(FORMULAS))
+
+
+# Computes all metrics of a run from its record.
+
+
+def compute_metrics(run: Observed) -> tuple[Metric, ...]:
+    """Always the same metrics in the same order: those of the case's kind, its qualities, the target.
+
+    Never raises for an incomplete record: a metric that cannot be computed has a reason instead of a value.
+    """
+    marks = run_marks(run)
+    findings: dict[str, Finding] = {}
+    metrics: list[Metric] = []
+    for entry in (*entries_of(run.manifest), target_entry(findings)):
+        findings[entry.name] = entry.formula(run)
+        metrics.append(entry.metric(findings[entry.name], entry.unit_of(run.manifest), marks))
+    return tuple(metrics)
+
+
+def metric_versions(manifest: Manifest) -> dict[str, int]:
+    """Give the version of the formula of every metric that a run of this case has."""
+    return {entry.name: entry.version for entry in (*entries_of(manifest), target_entry({}))}
+
+
+def run_marks(run: Observed) -> tuple[Mark, ...]:
+    marks: list[Mark] = []
+    if run.job.oversubscribed:
+        marks.append("oversubscribed")
+    if is_busy_host(run):
+        marks.append("busy_host")
+    assigned = {(node.index, device.id) for node in run.job.nodes for device in node.devices}
+    if any(rank.started.mapping == "none" or rank.card not in assigned for rank in run.ranks):
+        marks.append("unverified_mapping")
+    if run.has_torn_file:
+        marks.append("torn_record")
+    return tuple(marks)

@@ -14,13 +14,13 @@ import msgspec
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
 from flagperf.files import is_file, is_folder
-from flagperf.plan.nodes import check_nodes
-from flagperf.plan.parallel import fit_layout, least_devices
-from flagperf.plan.reach import reach_nodes
-from flagperf.plan.settings import published_profile, resolve_values
-from flagperf.plan.userfile import case_file
+from flagperf.fleet.reach import check_nodes, reach_nodes
+from flagperf.plan.settings import case_file, fit_layout, least_devices, published_profile, resolve_values
 from flagperf.plugins.installed import Plugins
-from flagperf.spec import CheckAnswer, CheckRequest, Manifest, NeededData, RunSpec, flatten, with_values
+from flagperf.spec.job import RunSpec
+from flagperf.spec.manifest import Manifest, NeededData, with_values
+from flagperf.spec.protocol import CheckAnswer, CheckRequest
+from flagperf.spec.values import flatten
 
 MAX_HASHED_BYTES = 1 << 30
 """Of a file that the case did not come to. Those that it accepts are hashed whatever their size: runs record that."""

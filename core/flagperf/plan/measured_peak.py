@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from flagperf.api import Device, Peak, Precision
+from flagperf.bundle.run_record import Run
 from flagperf.errors import BadInput
-from flagperf.metrics.figures import SCALES
-from flagperf.metrics.metric import Metric
+from flagperf.metrics.entry import Metric
+from flagperf.metrics.row_figures import SCALES
 from flagperf.plan.placement import cores_of_device
 from flagperf.plausibility.doubts import read_marked
-from flagperf.spec import RowFigure
-from flagperf.store.run import Run
+from flagperf.spec.manifest import RowFigure
 
 
 def with_measured_peak(

@@ -11,12 +11,12 @@ import msgspec
 
 from flagperf.api import Device
 from flagperf.errors import BadInput, NodeFailed
-from flagperf.fleet import Fleet
-from flagperf.plan.nodes import ADAPTER_SECONDS, DESCRIBE_SECONDS, asked_nodes, meeting_place
-from flagperf.plan.placement import cards_text
-from flagperf.plan.vendor import VendorChoice, choose_vendor
+from flagperf.fleet.fleet import Fleet
+from flagperf.fleet.reach import ADAPTER_SECONDS, DESCRIBE_SECONDS, asked_nodes, meeting_place
+from flagperf.plan.placement import VendorChoice, cards_text, choose_vendor
 from flagperf.plugins.installed import Plugins
-from flagperf.spec import DescribeRequest, InspectRequest, NodeState, RunSpec
+from flagperf.spec.job import RunSpec
+from flagperf.spec.protocol import DescribeRequest, InspectRequest, NodeState
 from flagperf.units import GIB, SECOND_NS, gib
 
 CLOCK_SECONDS = 2.0

@@ -11,33 +11,37 @@ import msgspec
 
 from flagperf.api import DataFile, Device, LaunchCommand, Peak
 from flagperf.errors import BadInput
-from flagperf.escapes import is_utf8
 from flagperf.files import is_folder
-from flagperf.fleet import Fleet
+from flagperf.fleet.fleet import Fleet
+from flagperf.fleet.reach import check_nodes, with_meeting_place
 from flagperf.kit import link_bytes_per_second
-from flagperf.plan.estimate import MemoryEstimate, estimate_memory
-from flagperf.plan.for_model import UNKNOWN
-from flagperf.plan.measured_peak import with_measured_peak
-from flagperf.plan.nodes import check_nodes, with_meeting_place
-from flagperf.plan.operator_libraries import operator_libraries
-from flagperf.plan.placement import Placement, find_placement
-from flagperf.plan.recording import recording_to_replay, steps_to_record
-from flagperf.plan.settings import CaseSettings, make_settings, missing_data, refuse_unsupported, resolve_values
-from flagperf.plan.tuning import tuning_layer
-from flagperf.plan.userfile import UserFile, case_file
-from flagperf.plugins.installed import Case, Plugins
-from flagperf.spec import (
-    WORKER_MODULE,
-    CheckAnswer,
-    CheckRequest,
-    Job,
-    Layer,
-    Manifest,
-    NodeFacts,
-    Resolved,
-    RunSpec,
-    work_orders,
+from flagperf.plan.card_models import UNKNOWN
+from flagperf.plan.case_checks import (
+    MemoryEstimate,
+    estimate_memory,
+    operator_libraries,
+    recording_to_replay,
+    steps_to_record,
 )
+from flagperf.plan.measured_peak import with_measured_peak
+from flagperf.plan.placement import Placement, find_placement
+from flagperf.plan.settings import (
+    CaseSettings,
+    case_file,
+    make_settings,
+    missing_data,
+    refuse_unsupported,
+    resolve_values,
+    tuning_layer,
+)
+from flagperf.plugins.installed import Case, Plugins
+from flagperf.spec.job import WORKER_MODULE, Job, RunSpec
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.protocol import CheckAnswer, CheckRequest, work_orders
+from flagperf.spec.user_file import UserFile
+from flagperf.spec.values import Layer, Resolved
+from flagperf.text import is_utf8
 
 PORT_TO_COME = 0
 """The port, and the address on other machines, are chosen on the first node right before a run."""

@@ -2,16 +2,126 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from flagperf.api import DeviceBackend, Precision, precision
-from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, Unsupported, unknown_name
-from flagperf.plan.parallel import fit_layout, parallel_layer
-from flagperf.plan.userfile import UserFile
-from flagperf.spec import Layer, Manifest, Resolved, RunSpec, parse_assignment, resolve
+from flagperf.files import exists
+from flagperf.plugins.installed import Plugins
+from flagperf.spec.job import RunSpec
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.toml_files import read_toml
+from flagperf.spec.user_file import UserFile, _unknown, read_user_file
+from flagperf.spec.values import Layer, Resolved, Values, flatten, nest, parse_assignment, resolve
+from flagperf.text import flagperf_command
+
+# How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
+#
+# 0 means "fit it to the devices": TP2 (inside a node) and PP2 where the number of devices allows it, and data
+# parallelism over the rest. Where the other two are given, tensor parallelism takes the remaining devices.
+
+
+_KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
+
+_NAMES = ("TP", "PP", "DP")
+
+_FORM = re.compile(r"(?=.)(?:TP(\d{1,6}))?(?:PP(\d{1,6}))?(?:DP(\d{1,6}))?", re.IGNORECASE | re.ASCII)
+
+
+def parallel_layer(text: str, manifest: Manifest) -> Layer:
+    """What --parallel asks for. TP and PP that are left out are 1, DP is what is left of the devices."""
+    if not has_layout(manifest.values):
+        raise BadInput(f"case {manifest.name} has one layout, plain data parallelism; leave --parallel out")
+    tp, pp, dp = parse_parallel(text)
+    # The rest of the group, such as layers per stage, goes back to the case's own: it was meant for another layout.
+    layout = {**manifest.values["parallel"], "tp": tp, "pp": pp, "dp": dp}
+    return Layer("--parallel", {"parallel": layout}, source="user")
+
+
+def parse_parallel(text: str) -> tuple[int, int, int]:
+    found = _FORM.fullmatch(text.strip())
+    if found is None or any(part is not None and int(part) < 1 for part in found.groups()):
+        raise BadInput(f"--parallel takes TP, PP and DP, each with a number from 1 on, as TP4PP8DP1; got {text!r}")
+    tp, pp, dp = (None if part is None else int(part) for part in found.groups())
+    return tp or 1, pp or 1, dp or 0
+
+
+def num_devices(text: str) -> int:
+    """How many devices a layout is for, at least."""
+    tp, pp, dp = parse_parallel(text)
+    return tp * pp * max(dp, 1)
+
+
+def least_devices(values: dict[str, Any]) -> int:
+    """How many devices the layout of these values needs, where it is not fitted to them."""
+    flat = dict(flatten(values))
+    return _product([flat.get(key, 1) for key in _KEYS])
+
+
+def has_layout(values: dict[str, Any]) -> bool:
+    flat = dict(flatten(values))
+    return all(key in flat for key in _KEYS)
+
+
+def layout_text(values: dict[str, Any]) -> str:
+    """As --parallel takes it; empty for a case that has one layout."""
+    if not has_layout(values):
+        return ""
+    return "".join(f"{name}{values['parallel'][name.lower()]}" for name in _NAMES)
+
+
+def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
+    """The same configuration with every 0 replaced. Raises BadInput where layout and devices do not go together."""
+    if not has_layout(config.values):
+        return config
+    flat, num_all = dict(flatten(config.values)), spec.nodes * spec.devices
+    asked = [flat[key] for key in _KEYS]
+    ways = _fitted(asked, num_all, spec.devices)
+    if ways[0] * ways[1] * ways[2] != num_all:
+        wanted = "".join(f"{name}{way}" for name, way in zip(_NAMES, asked, strict=True) if way)
+        needs = _product(asked)
+        more = "" if all(asked) else "a multiple of "
+        raise BadInput(
+            f"the layout {wanted} needs {more}{needs} devices, and --nodes {spec.nodes} x --devices {spec.devices} is "
+            f"{num_all}; change one of them (--parallel, or --set parallel.tp, parallel.pp, parallel.dp)"
+        )
+    _check_nodes(ways[0], spec)
+    chosen = {key: way for key, way, was in zip(_KEYS, ways, asked, strict=True) if not was}
+    layers = {**config.layers, **dict.fromkeys(chosen, f"fits {num_all} devices")}
+    deviations = {key: layer for key, layer in config.deviations.items() if key not in chosen}
+    return msgspec.structs.replace(config, values=nest({**flat, **chosen}), layers=layers, deviations=deviations)
+
+
+def _check_nodes(tp: int, spec: RunSpec) -> None:
+    """Tensor parallel ranks are neighbours: groups of them fill nodes, or nodes fill a group."""
+    if spec.nodes > 1 and spec.devices % tp and tp % spec.devices:
+        raise BadInput(
+            f"parallel.tp={tp} does not fit nodes of {spec.devices} devices: some of its groups would lie across two "
+            "nodes, some not; choose a number that divides --devices, or a multiple of it"
+        )
+
+
+def _fitted(asked: list[int], num_all: int, per_node: int) -> list[int]:
+    ways = list(asked)
+    if not ways[0] and ways[1] and ways[2]:
+        ways[0] = max(1, num_all // (ways[1] * ways[2]))
+    for index, available in ((0, per_node), (1, num_all)):
+        others = _product([way for other, way in enumerate(ways) if other != index])
+        fits_two = available % 2 == 0 and num_all % (2 * others) == 0
+        ways[index] = ways[index] or (2 if fits_two else 1)
+    ways[2] = ways[2] or max(1, num_all // (ways[0] * ways[1]))
+    return ways
+
+
+def _product(ways: list[int]) -> int:
+    product = 1
+    for way in ways:
+        product *= way or 1
+    return product
 
 
 class CaseSettings(msgspec.Struct, frozen=True):
@@ -104,3 +214,89 @@ def refuse_unsupported(chosen: Precision, backend: DeviceBackend, model: str) ->
             f"{backend.vendor} {model} does not support precision {chosen.name} ({lacking[chosen.peak_row]}); "
             f"it has: {', '.join(others)}"
         )
+
+
+# Vendor tuning: data in the vendor's package, `<tuning folder>/<case>.toml`, for one card model and shape.
+#
+# [[tuning]] model = "A1-80GB" # a name of models.toml nodes = 1 # left out: any devices = 8 # left out: any profile =
+# "standard" # that is the default source = "where these values come from" [tuning.values.training] # tables and keys
+# of the case, as `flagperf cases show CASE` lists them batch_size = 96
+
+
+class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: str
+    """A name of models.toml."""
+    source: str
+    """Where these values come from."""
+    values: Values
+    """Tables and keys of the case, as `flagperf cases show CASE` lists them."""
+    nodes: int | None = None
+    """Left out: any number of nodes."""
+    devices: int | None = None
+    """Of each node. Left out: any number."""
+    profile: str = "standard"
+    """The configuration of the case that this is for."""
+
+
+class TuningFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tuning: tuple[Tuning, ...]
+
+
+def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Manifest) -> Layer | None:
+    """The vendor's values for these cards in this shape, with their source."""
+    profile = choose_profile(spec, manifest)
+    tuning = find_tuning(backend.tuning_folder(), manifest.name, model, spec.nodes, spec.devices, profile)
+    if tuning is None:
+        return None
+    return Layer(f"tuning {backend.vendor} {model} ({tuning.source})", tuning.values, source="vendor")
+
+
+def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices: int, profile: str) -> Tuning | None:
+    """The entry that fits best: one that names the shape goes before one that does not."""
+    path = folder / f"{case}.toml" if folder else None
+    if path is None or not exists(path):
+        return None
+    fitting = [
+        entry
+        for entry in _read(path)
+        if entry.model == model
+        and entry.profile == profile
+        and entry.nodes in (None, nodes)
+        and entry.devices in (None, devices)
+    ]
+    return max(fitting, key=lambda entry: (entry.nodes is not None) + (entry.devices is not None), default=None)
+
+
+def tuned_models(folder: Path | None) -> list[str]:
+    """Every model with tuning for any case, without duplicates."""
+    paths = sorted(folder.glob("*.toml")) if folder else []
+    return list(dict.fromkeys(entry.model for path in paths for entry in _read(path)))
+
+
+def _read(path: Path) -> tuple[Tuning, ...]:
+    try:
+        return msgspec.convert(read_toml(path), TuningFile).tuning
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+# flagperf.toml: the user's values for cases and options of clusters, and facts that the machine's owner states about
+# its environment.
+#
+# [environment] network = "InfiniBand, 200 Gb/s"
+#
+# [cases.distilbert.training] batch_size = 96
+#
+# [clusters.ssh] hosts = "node[01-16]"
+
+
+def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
+    """The file that a request names; the cases in it have to exist."""
+    user_file, known = read_user_file(spec.config), plugins.cases()
+    for name in user_file.cases:
+        if name not in known:
+            raise _unknown("case", name, known, user_file, plugins.hint("flagperf_cases"))
+    for name in user_file.clusters:
+        if name not in plugins.cluster_names():
+            raise _unknown("cluster", name, plugins.cluster_names(), user_file, plugins.hint("flagperf_clusters"))
+    return user_file

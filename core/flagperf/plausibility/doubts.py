@@ -11,15 +11,16 @@ from typing import TypeVar
 import msgspec
 
 from flagperf import units
+from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.listing import RunLine
+from flagperf.bundle.run_record import Doubt, RecordedRun, Run
 from flagperf.errors import BadInput
 from flagperf.messages import message
-from flagperf.metrics import MeasuredRow, Metric
+from flagperf.metrics.entry import Metric
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility import row_checks, run_checks
 from flagperf.plausibility.rules import Rule, Seen, scaling, value_of
 from flagperf.plausibility.run_checks import withheld
-from flagperf.store.bundle import read_bundle
-from flagperf.store.run import Doubt, RecordedRun, Run
-from flagperf.store.run_line import RunLine
 
 CHECKS = (*run_checks.CHECKS, *row_checks.CHECKS)
 """Rules with their checks of one run. Some rules have several."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from flagperf import units
+from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.event_files import Span
 from flagperf.messages import Message, message
-from flagperf.metrics import MeasuredRow, Metric
-from flagperf.metrics.figures import SCALES
-from flagperf.metrics.span import Span
+from flagperf.metrics.entry import Metric
+from flagperf.metrics.row_figures import SCALES
+from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility.rules import Check, Rule, Seen, is_gb_for_gib, reach, value_of
-from flagperf.spec import RowFigure
-from flagperf.store.run import RecordedRun, Run
+from flagperf.spec.manifest import RowFigure
 from flagperf.units import GIB
 
 PRECISION_LABELS = ("precision", "dtype")

@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.messages import Message
-from flagperf.metrics import Interval
-from flagperf.store.run import RecordedRun, Run
+from flagperf.stats import Interval
 
 FIGURES = "figures"
 """Stands for the figures that the case takes from its rows."""

@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 
 from flagperf import units
+from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.kinds import KINDS
 from flagperf.messages import Message, message
-from flagperf.metrics import Metric
+from flagperf.metrics.entry import Metric
 from flagperf.plausibility.row_checks import DECIMAL_UNIT, FEW_REPEATS, OVER_CAPACITY, UNSTEADY, timed
 from flagperf.plausibility.rules import Check, Rule, Seen, differ_by_unit, explaining_row, is_idle, reach, value_of
-from flagperf.store.run import RecordedRun, Run
 from flagperf.units import GIB
 
 # --- figures that contradict each other: no page is written of such a run ---------------------------------------------

@@ -21,7 +21,6 @@ from flagperf.api import (
     Node,
     OperatorLibrary,
 )
-from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
 from flagperf.plugins.loading import (
     ADAPTER_PREFIX,
@@ -35,7 +34,10 @@ from flagperf.plugins.loading import (
     told_when_slow,
     wrong_attributes,
 )
-from flagperf.spec import Manifest, is_object_reference, read_manifest, read_toml, with_references
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.manifest_reading import is_object_reference, read_manifest, with_references
+from flagperf.spec.toml_files import read_toml
+from flagperf.text import flagperf_command
 
 
 class Provided(msgspec.Struct, frozen=True):

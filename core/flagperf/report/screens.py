@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flagperf.compare import Comparison
+from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.compare.comparison import Comparison
 from flagperf.messages import Lang
-from flagperf.metrics import Alignment, LossCurve
+from flagperf.metrics.alignment import Alignment, LossCurve
 from flagperf.report.document import Document
-from flagperf.report.sections.alignment import alignment_blocks
-from flagperf.report.sections.card import card
-from flagperf.report.sections.case import Contents, case_blocks
-from flagperf.report.sections.compared import comparison_blocks
-from flagperf.report.sections.compared_page import comparison_page
-from flagperf.report.sections.comparison import comparison
-from flagperf.report.sections.repeats import repeats
-from flagperf.report.texts import say
-from flagperf.spec import Manifest
-from flagperf.store.run import RecordedRun, Run
+from flagperf.report.sections.alignment_blocks import alignment_blocks
+from flagperf.report.sections.case_blocks import Contents, case_blocks
+from flagperf.report.sections.comparison_blocks import comparison_blocks
+from flagperf.report.sections.overview import card
+from flagperf.report.sections.run_table import comparison, repeats
+from flagperf.spec.manifest import Manifest
 
 
 def run_report(runs: Sequence[RecordedRun], *, published: bool = True) -> Document:
@@ -37,12 +34,6 @@ def case_report(manifest: Manifest, folder: Path, contents: Contents | None = No
 
 def comparison_report(found: Comparison, lang: Lang = "en") -> Document:
     return Document(lang, tuple(comparison_blocks(found, lang)))
-
-
-def comparison_web_page(found: Comparison, lang: Lang = "en") -> Document:
-    return Document(
-        lang, tuple(comparison_page(found, lang)), say("compare_heading", lang, case=found.sides[0].case.name)
-    )
 
 
 def repeats_report(groups: Mapping[str, Sequence[Run]]) -> Document:

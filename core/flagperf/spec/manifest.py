@@ -2,24 +2,117 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
-from flagperf.errors import BadInput
-from flagperf.kinds.kind import Text
-from flagperf.spec.check import problems, reference_problems
-from flagperf.spec.needed_data import NeededData
-from flagperf.spec.published import PublishedResult, PublishedRows, References
-from flagperf.spec.toml_errors import misfit
-from flagperf.spec.toml_reading import read_toml
+from flagperf.kinds import Text
+from flagperf.spec.published import PublishedResult, PublishedRows
 from flagperf.spec.values import Limit, Values
-from flagperf.spec.vocabulary import Vocabulary
+
+# [[data]] of case.toml: data that a case reads, and where people get it. `flagperf data check`, `cases show`, pages
+# and the case's README all take it from here. Whether the content is right is up to the case's `check_files`.
+
+
+_KEY = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
+
+
+class NeededData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    files: tuple[str | tuple[str, ...], ...]
+    """In --data-dir. A list among them: any one of these. `*` stands for any name, `{data.prefix}` for the value of
+    that key."""
+    url: str | tuple[str, ...] = ()
+    kind: Literal["checkpoint", "dataset", "other"] = "dataset"
+    """Under which link a page has it; `other`: under none."""
+    take: str = ""
+    """What there to take: the name of an archive, which version."""
+    command: str = ""
+    """What puts it into its place, or converts it; DIR is --data-dir."""
+    licence: str = ""
+    when: dict[str, str | bool | tuple[str, ...]] = {}
+    """Key -> the value, or the values, with which the case reads it. Empty: always, if it reads any data."""
+    rows: dict[str, int] = {}
+    """File -> how many rows it has where it was published."""
+    header: bool = False
+    """The first line of its files is no row."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return (self.url,) if isinstance(self.url, str) else self.url
+
+    @property
+    def choices(self) -> tuple[tuple[str, ...], ...]:
+        """Of every file that is needed, the names that it may have."""
+        return tuple((each,) if isinstance(each, str) else each for each in self.files)
+
+    @property
+    def keys(self) -> Iterator[str]:
+        """Of the case's values that it depends on."""
+        yield from self.when
+        for names in self.choices:
+            for name in names:
+                yield from _KEY.findall(name)
+
+    def is_needed(self, values: Mapping[str, Any]) -> bool:
+        """`values` are flat: key -> value."""
+        wanted = ((values.get(key), each if isinstance(each, tuple) else (each,)) for key, each in self.when.items())
+        return all(value in allowed for value, allowed in wanted)
+
+
+def with_values(name: str, values: Mapping[str, Any]) -> str:
+    """The name of a file, with what `{key}` stands for."""
+    return _KEY.sub(lambda found: str(values.get(found[1], found[0])), name)
+
+
+# The names that case.toml may use.
+
+
+PAGE_COLUMNS = ("configuration", "precision", "parallel", "fix_hp", "engine", "loss_aligned", "mem")
+"""Columns that are not metrics. Every metric and every quality of the case is a column too."""
+
+PAGE_ROWS = (
+    "task",
+    "model",
+    "dataset",
+    "precision",
+    "parallel",
+    "fix_hp",
+    "device",
+    "engine",
+    "loss_aligned",
+    "mem",
+    "result",
+    "extra",
+)
+"""Rows of the general table that are not metrics."""
+
+PAGE_PARTS = ("parallelism", "optimisation", "batch_size")
+"""Optional sections of a page."""
+
+REPORT_METRICS = ("loss_aligned",)
+"""Metrics that need more than the bundle of a run. They are computed for a report."""
+
+
+class Vocabulary(msgspec.Struct, frozen=True):
+    """Names defined by later stages, passed to the code that reads a case.toml."""
+
+    kinds: tuple[str, ...]
+    metrics: tuple[str, ...]
+    formulas: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*PAGE_COLUMNS, *self.metrics)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return (*PAGE_ROWS, *self.metrics)
+
 
 MANIFEST_FILE, REFERENCES_FILE = "case.toml", "references.toml"
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,34 +274,3 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def own_metrics(self) -> tuple[str, ...]:
         """Names of the metrics that only this case has."""
         return (*(quality.name for quality in self.qualities), *(figure.name for figure in self.figures))
-
-
-def read_manifest(path: Path, vocabulary: Vocabulary) -> Manifest:
-    """Read and check a case.toml. Raises BadInput for the first problem, with file, table and key."""
-    manifest = _converted(path, read_toml(path), Manifest)
-    for problem in problems(manifest, vocabulary):
-        raise BadInput(f"{path}: {problem}")
-    return manifest
-
-
-def with_references(manifest: Manifest, path: Path, vocabulary: Vocabulary) -> Manifest:
-    """With the published results of the references.toml beside its case.toml, if there is one. Raises BadInput."""
-    file = path.with_name(REFERENCES_FILE)
-    if path.name != MANIFEST_FILE or not file.is_file():  # a folder may have several manifests of other names
-        return manifest
-    found = _converted(file, read_toml(file), References)
-    of_file = msgspec.structs.replace(manifest, references=found.references, published_rows=found.published_rows)
-    for problem in reference_problems(of_file, vocabulary):
-        raise BadInput(f"{file}: {problem}")
-    return msgspec.structs.replace(
-        manifest,
-        references=(*manifest.references, *found.references),
-        published_rows=(*manifest.published_rows, *found.published_rows),
-    )
-
-
-def _converted(path: Path, content: dict[str, Any], into: type[T]) -> T:
-    try:
-        return msgspec.convert(content, into)
-    except msgspec.ValidationError:
-        raise BadInput(f"{path}: {misfit(content, into)}") from None

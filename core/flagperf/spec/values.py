@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from flagperf.commands import flagperf_command
 from flagperf.errors import BadInput, unknown_name
-from flagperf.spec.toml_reading import NotToml, parse_toml
+from flagperf.spec.toml_files import NotToml, parse_toml
+from flagperf.text import flagperf_command
 
 if TYPE_CHECKING:
     from flagperf.spec.manifest import Manifest

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from flagperf.agent.adapter_query import query_adapter
+from flagperf.agent.describe import query_adapter
+from flagperf.agent.node_environment import is_simulated, node_machine
 from flagperf.agent.probe import choose_probe, declared
-from flagperf.agent.simulation import is_simulated, node_machine
 from flagperf.api import Device, DeviceBackend, MemoryProbe
 from flagperf.errors import FlagPerfError
 from flagperf.plugins.installed import load_plugins

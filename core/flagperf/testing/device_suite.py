@@ -12,7 +12,7 @@ import pytest
 
 from flagperf.api import PRECISIONS, DeviceBackend
 from flagperf.kit import find_model
-from flagperf.plan.tuning import tuned_models
+from flagperf.plan.settings import tuned_models
 from flagperf.plugins.installed import Plugins
 from flagperf.testing.machine_folder import MachineFolder
 from flagperf.testing.process import AdapterProcess, adapter_process, said_last

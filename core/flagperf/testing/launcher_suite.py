@@ -15,12 +15,12 @@ from typing import Literal
 import psutil
 import pytest
 
-from flagperf.agent.env_script import worker_environment
-from flagperf.agent.processes import MARKER, stop_workers
-from flagperf.agent.simulation import node_machine
+from flagperf.agent.leftovers import MARKER, stop_workers
+from flagperf.agent.node_environment import node_machine
+from flagperf.agent.node_run import worker_environment
 from flagperf.api import Device, DeviceBackend, LaunchCommand, Launcher, NodeShare
 from flagperf.fleet.containers import Container, container_command
-from flagperf.kit.process_tree import die_with_parent
+from flagperf.processes import die_with_parent
 from flagperf.testing.suite import Suite, skip_without_torch
 
 CARDS = tuple(

@@ -18,7 +18,8 @@ import pytest
 
 from flagperf.api import FIGURES, MemoryProbe
 from flagperf.errors import ToolFailed
-from flagperf.events import Sampled, SampleMissed, StepFinished, WorkerStarted, read_events
+from flagperf.event_files import read_events
+from flagperf.events import Sampled, SampleMissed, StepFinished, WorkerStarted
 from flagperf.kit.tools import NOT_LISTED
 from flagperf.testing.machine_folder import MachineFolder
 from flagperf.testing.process import AdapterError, AdapterProcess, adapter_process

@@ -22,8 +22,8 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from flagperf.agent.env_script import worker_environment
-from flagperf.agent.simulation import node_machine
+from flagperf.agent.node_environment import node_machine
+from flagperf.agent.node_run import worker_environment
 from flagperf.api import Device, DeviceBackend, Launcher, MemoryProbe, Reading
 from flagperf.plugins.installed import Plugins, load_plugins
 from flagperf.testing.machine_folder import write_memory

@@ -16,19 +16,87 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from flagperf.api import AllocatorMemory, DeviceBackend
+from flagperf.api import AllocatorMemory, DeviceBackend, Precision
+from flagperf.bundle.paths import rank_events, rank_log, rank_operators
 from flagperf.errors import Unsupported
-from flagperf.events import EVENT_SCHEMA, EventWriter, WorkerEnded, WorkerStarted, this_clock
+from flagperf.event_files import EventWriter, this_clock
+from flagperf.events import EVENT_SCHEMA, WorkerEnded, WorkerStarted
 from flagperf.kinds import KINDS
-from flagperf.kit.process_tree import die_with_parent
+from flagperf.kit import read_cpu_list, write_cpu_list
 from flagperf.plugins.installed import Plugins, load_plugins
-from flagperf.spec import WorkOrder, fingerprint
-from flagperf.store.paths import rank_events, rank_log, rank_operators
-from flagperf.worker.binding import bind_to_cpus, bound_cpus
+from flagperf.processes import die_with_parent
+from flagperf.spec.job import fingerprint
+from flagperf.spec.protocol import WorkOrder
 from flagperf.worker.context import Context
-from flagperf.worker.precision_proof import prove_precision
-from flagperf.worker.recorded_steps import RecordedSteps
-from flagperf.worker.simulated import worker_backend
+from flagperf.worker.row_timing import forget_memory
+from flagperf.worker.step_timing import RecordedSteps
+
+# CPU affinity: binds a rank to the CPUs close to its card (Device.near_cpus).
+
+
+def bind_to_cpus(cpus: str) -> None:
+    """Call before torch is imported, so that its threads inherit the affinity. An empty string changes nothing."""
+    if cpus:
+        os.sched_setaffinity(0, read_cpu_list(cpus))
+
+
+def bound_cpus() -> str:
+    """The CPUs that this rank may use, for the record."""
+    return write_cpu_list(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
+
+
+# Simulated cards in the worker.
+
+
+def worker_backend(backend: DeviceBackend, simulated: bool) -> DeviceBackend:
+    if not simulated:
+        return backend
+    from flagperf.testing.simulated_cards import simulated_backend  # only here: a device that tests use
+
+    return simulated_backend(backend)
+
+
+# Prove on the card that fp32 and tf32 are what they are called, before anything is measured.
+#
+# A build may ignore the switches, or round in fp32 by default where nobody looks for one. Only products of matrices
+# are tried: a convolution would load another library of the vendor, whose memory would be counted as the case's.
+
+
+ROUNDS = 2.0**-16
+"""A relative error above this is that of a format with fewer bits, and not fp32 that is put together from such."""
+
+
+def prove_precision(precision: Precision, torch_device: str, vendor: str) -> None:
+    if precision.compute not in ("tf32", "float32"):
+        return
+    import torch
+
+    error = _matmul_error(torch_device)
+    this_torch = f"this torch ({torch.__version__})"
+    if precision.compute == "tf32" and error < ROUNDS:
+        raise Unsupported(
+            f"tf32 is switched on, but {this_torch} multiplies in fp32 on {vendor} cards: "
+            "the result would be mislabelled; choose fp32"
+        )
+    if precision.compute == "float32" and not error < ROUNDS:
+        raise Unsupported(
+            f"fp32 was asked for, but {this_torch} multiplies with a relative error of {error:.1g} on "
+            f"{vendor} cards, as TF32 does: the result would be mislabelled. Name the switch in the adapter's "
+            "tf32_switches, or choose another precision"
+        )
+
+
+def _matmul_error(torch_device: str) -> float:
+    """The largest relative error of a product with the identity: 0 in fp32, up to 2**-11 in TF32, 2**-12 in HF32.
+    The matrices are large enough for the kernels that real work uses."""
+    import torch
+
+    size = 1024
+    values = torch.linspace(1, 2, size * size).reshape(size, size)
+    product = torch.matmul(values.to(torch_device), torch.eye(size).to(torch_device)).cpu()
+    forget_memory(torch_device)
+    return float(((product - values) / values).abs().max())
+
 
 SAVE_SECONDS = 10.0
 """For a device to answer after a failure."""

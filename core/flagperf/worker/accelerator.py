@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType, PartialState
+from torch.amp.grad_scaler import OptState
 from torch.nn.parallel import DistributedDataParallel
 
 from flagperf.api import DeviceBackend, Precision
@@ -106,7 +107,6 @@ def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
     """accelerate refuses mixed precision in float16 for types that are not on its list."""
     if not hasattr(torch.amp, "GradScaler"):
         raise Unsupported(f"amp-fp16 on {device} needs torch 2.3 or later; this is {torch.__version__}")
-    from flagperf.worker.gradient_scaler import GradientScaler
 
     values = accelerator.scaler_handler.to_kwargs() if accelerator.scaler_handler is not None else {}
     accelerator.scaler = GradientScaler(torch.device(device).type, **values)
@@ -120,3 +120,22 @@ def _check_device(chosen: torch.device, torch_type: str, device: str) -> None:
     expected = torch.device(device)
     if chosen.type != torch_type or (None not in (chosen.index, expected.index) and chosen != expected):
         raise RuntimeError(f"accelerate chose {chosen}, but the job runs on {device}")
+
+
+# Dynamic loss scaling for float16, on any device.
+
+
+class GradientScaler(torch.amp.GradScaler):  # type: ignore[misc]
+    """torch's own takes the reciprocal of the scale in float64, which some cards do not have. Scales are powers of two,
+    whose reciprocals are exact in float32 as well."""
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self.is_enabled():
+            return
+        self._check_scale_growth_tracker("unscale_")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is not OptState.READY:
+            raise RuntimeError("unscale_() was called after unscale_() or step() of the same step")
+        found_inf = torch.zeros((), dtype=torch.float32, device=self._scale.device)
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, self._scale.reciprocal(), found_inf, False)
+        state["stage"] = OptState.UNSCALED

@@ -17,16 +17,20 @@ and no loss is read.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from flagperf.api import Activation, DeviceBackend, OperatorLibrary, Precision, Recording
+from flagperf.api import Activation, DeviceBackend, OperatorLibrary, Precision, Recording, precision
+from flagperf.errors import Unsupported
 from flagperf.events import (
     DataDescribed,
+    EvaluationAdvanced,
     Event,
     ModelDescribed,
     PartsReported,
@@ -39,21 +43,88 @@ from flagperf.events import (
     WarmupEnded,
 )
 from flagperf.kinds import Kind
-from flagperf.worker.case_values import finite, namespace, to_device
-from flagperf.worker.collectives import gather_over_ranks, sum_over_ranks
-from flagperf.worker.evaluation import Evaluation, EventSink
-from flagperf.worker.recorded_steps import RecordedSteps
-from flagperf.worker.row_precision import switch_precision
-from flagperf.worker.row_table import RowTable
-from flagperf.worker.rows import Alternative, Prepare
-from flagperf.worker.step import MeasuredStep, RecordedStep, Step, checked_work
+from flagperf.worker.rank_sync import Ranks, gather_over_ranks, sum_over_ranks
+from flagperf.worker.row_timing import Alternative, Prepare, RowTable
+from flagperf.worker.step_timing import MeasuredStep, RecordedStep, RecordedSteps, Step, checked_work
 from flagperf.worker.timer import Rules
-from flagperf.worker.together import Ranks
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from flagperf.worker.gradient_scaler import GradientScaler
+    from flagperf.worker.accelerator import GradientScaler
+
+# What a case is given and gives, in the form that it is used in.
+
+
+def finite(values: Mapping[str, float]) -> dict[str, float]:
+    numbers = {name: float(value) for name, value in values.items()}
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the case reported {name} = {value}; a result must be a finite number")
+    return numbers
+
+
+def to_device(value: Any, device: str) -> Any:
+    """Tensors of a batch, however it is nested."""
+    if isinstance(value, Mapping):
+        return {name: to_device(item, device) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(to_device(item, device) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(to_device(item, device) for item in value)
+    return value.to(device, non_blocking=True) if hasattr(value, "to") else value
+
+
+def namespace(value: Any) -> Any:
+    """A tree of values, as attributes."""
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: namespace(item) for name, item in value.items()})
+    return value
+
+
+# Evaluation: reports the progress of an evaluation.
+
+
+class EventSink(Protocol):
+    def write(self, *events: Event) -> None: ...
+
+
+class Evaluation:
+    """A running evaluation. Reports progress at most once per second and never synchronises the device."""
+
+    def __init__(
+        self, sink: EventSink, clock: Callable[[], int], pause_ns: int, planned_rows: int | None, world_size: int
+    ) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._pause_ns = pause_ns
+        self._planned_rows = planned_rows
+        self._world_size = world_size
+        self._rows = 0
+        self._began_ns = self._said_ns = clock()
+
+    def done(self, rows: int) -> None:
+        """Report that this rank has evaluated `rows` more rows."""
+        self._rows += rows
+        now_ns = self._clock()
+        if self._planned_rows is not None and now_ns - self._said_ns > self._pause_ns:
+            self._said_ns = now_ns
+            rows_of_all = min(self._rows * self._world_size, self._planned_rows)
+            self._sink.write(EvaluationAdvanced(now_ns, self._began_ns, rows_of_all, self._planned_rows))
+
+
+# The precision of one row, in a case whose rows have a precision each.
+
+
+def switch_precision(backend: DeviceBackend, name: str) -> tuple[Precision, dict[str, str]]:
+    """With the framework's switches, read back. Raises Unsupported if the adapter does not have it."""
+    if name not in backend.precisions:
+        offered = ", ".join(backend.precisions)
+        raise Unsupported(f"vendor {backend.vendor} does not support precision {name}; it has: {offered}")
+    chosen = precision(name)
+    backend.set_precision(chosen)
+    return chosen, {switch: str(value) for switch, value in backend.precision_switches().items()}
+
 
 FLUSH_SECONDS = 1.0
 """Minimum interval between writes of steps. One write costs about 0.1 ms, and live progress does not need more."""
@@ -170,7 +241,7 @@ class Context:
         accelerator.backward, which scales by itself."""
         import torch
 
-        from flagperf.worker.gradient_scaler import GradientScaler
+        from flagperf.worker.accelerator import GradientScaler
 
         return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 

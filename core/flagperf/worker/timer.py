@@ -10,21 +10,55 @@ import contextlib
 import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
 from flagperf.api import DeviceBackend, TimingEvent
 from flagperf.events import RowTiming
-from flagperf.robust import median
+from flagperf.stats import median
 from flagperf.units import SECOND_NS
-from flagperf.worker.timed import Timed
-from flagperf.worker.together import Nobody, Partners
+from flagperf.worker.rank_sync import Nobody, Partners
+
+# Timed: one thing to be timed, as a case describes it.
+
+
+class WrongOutput(Exception):
+    """Raised by `Timed.check`: the row is `invalid`, and its figures are not shown."""
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to be timed, with its operands on the device."""
+
+    call: Callable[[], Any]
+    """Issues the work and does not wait for it. Gives the output."""
+    check: Callable[[Any], dict[str, str]]
+    """Looks at the output of the last timed call and gives facts for the row, such as its error and the tolerance.
+    Raises WrongOutput."""
+    flops: int = 0
+    """Of one call."""
+    bytes: int = 0
+    """That one call has to move at least."""
+    bus_bytes: int = 0
+    """That one call has to move at least over the links of this device, in the direction that has more of them."""
+    limits: dict[str, str] = {}
+    """What bounds the work: {"flops": "bf16", "bytes": "memory_bandwidth"}. Values are rows of the card's peaks."""
+    before: Callable[[], None] | None = None
+    """Called before every sample and not timed: new inputs, a flushed cache. A sample is then a single call, unless
+    there is more than one in `calls_per_before`."""
+    calls_per_before: int = 1
+    """So many calls, at most, may follow one `before`: they have inputs of their own, say."""
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Calls are made inside of it, block by block of samples; neither its begin nor its end is timed. Alternatives that
+    take turns may each have settings of their own."""
+
 
 SAMPLE_NS = 1_000_000
 """A shorter sample would measure the clock."""
 
 BLOCK_NS = 20_000_000
+
 BLOCK_SAMPLES = 64
 """A block ends with a synchronisation: after so much time, or so many samples."""
 
@@ -33,10 +67,14 @@ ENOUGH_SAMPLES = 300
 run. So batches are longer in a longer row; if calls cannot be batched, the row ends earlier."""
 
 WARMUP_BLOCK = 10
+
 SIZING_BLOCKS = 3
+
 LONG_CALL_NS = 5 * SAMPLE_NS
+
 ENLARGED = 1.1
 """A batch that would be longer by less stays as it is."""
+
 SETTLED = 0.01
 """Medians of two blocks of the warm-up that differ by less are equal."""
 

@@ -6,7 +6,7 @@ import pytest
 from kunlun_outputs import ADDRESSES
 
 from flagperf.api import ContainerNeeds, Device, NodeShare
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.settings import find_tuning
 from flagperf_kunlun.device import KunlunBackend
 from flagperf_kunlun.launcher import KunlunLauncher
 

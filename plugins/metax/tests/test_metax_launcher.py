@@ -11,7 +11,7 @@ import pytest
 from metax_builders import FIRST_UUID, SLICE_UUID, SLICED_ANSWERS, card, lay_out, slice_device
 
 from flagperf.api import Device, LaunchCommand, NodeShare
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.settings import find_tuning
 from flagperf.testing import MachineFolder, Simulation, write_tool
 from flagperf_metax.device import MetaxBackend
 from flagperf_metax.launcher import MetaxLauncher

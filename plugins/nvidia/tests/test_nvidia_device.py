@@ -672,7 +672,7 @@ def test_both_switches_of_tf32_follow_the_precision(name: str, monkeypatch: pyte
 
 
 def test_the_published_values_are_tuning_data_for_each_shape() -> None:
-    from flagperf.plan.tuning import find_tuning
+    from flagperf.plan.settings import find_tuning
 
     folder = NvidiaBackend().tuning_folder()
     expected = {

@@ -9,7 +9,7 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.settings import find_tuning
 from flagperf_cases.aquila_33b.data import (
     Sample,
     Tokenizer,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from case_harness import CaseHarness
 
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.settings import find_tuning
 from flagperf.spec.values import Layer, resolve
 
 CASE = CaseHarness("glm")

@@ -9,9 +9,8 @@ import pytest
 from case_harness import CaseHarness
 
 from flagperf.errors import BadInput
-from flagperf.plan.parallel import fit_layout, parallel_layer, parse_parallel
-from flagperf.plan.tuning import find_tuning
-from flagperf.spec import RunSpec
+from flagperf.plan.settings import find_tuning, fit_layout, parallel_layer, parse_parallel
+from flagperf.spec.job import RunSpec
 from flagperf.spec.values import Layer, resolve
 from flagperf_cases.decoder.layout import bubble, check_layout, layout_of, shape_of
 

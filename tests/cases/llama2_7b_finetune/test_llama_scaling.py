@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flagperf.api import precision  # noqa: E402
-from flagperf.worker.gradient_scaler import GradientScaler  # noqa: E402
+from flagperf.worker.accelerator import GradientScaler  # noqa: E402
 from flagperf_cases.llama2_7b_finetune.case import Trainer  # noqa: E402
 
 

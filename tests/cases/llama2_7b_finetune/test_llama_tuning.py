@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from case_harness import CaseHarness
 
-from flagperf.plan.tuning import find_tuning
+from flagperf.plan.settings import find_tuning
 from flagperf.spec.values import Layer, resolve
 
 CASE = CaseHarness("llama2_7b_finetune")

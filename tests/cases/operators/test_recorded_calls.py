@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy, embedding, scaled_dot_product_attention
 
 from flagperf.api import OperatorCall, RecordedRanks, RecordedTensor, TensorArgument, ValueRange
-from flagperf.worker.recording import OperatorRecorder
+from flagperf.worker.operator_recorder import OperatorRecorder
 from flagperf_cases.operators.recorded_calls import (
     describe,
     find_operator,

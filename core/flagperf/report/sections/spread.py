@@ -8,15 +8,14 @@ from typing import Any
 import msgspec
 
 from flagperf import units
-from flagperf.messages import words
-from flagperf.metrics.finding import NAMED_AT_MOST, named
+from flagperf.bundle.run_record import Run
+from flagperf.messages import Lang, choose, label, say, words
+from flagperf.metrics.entry import NAMED_AT_MOST, named
 from flagperf.metrics.registry import ENTRIES
 from flagperf.report.document import Block, Bullets, Head, Table, Text
-from flagperf.report.sections.page_runs import PageRuns
-from flagperf.report.texts import Lang, choose, label, say
-from flagperf.robust import median, standing_out
-from flagperf.spec import Job
-from flagperf.store.run import Run
+from flagperf.report.page_runs import PageRuns
+from flagperf.spec.job import Job
+from flagperf.stats import median, standing_out
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,8 @@
 """All that a new kind takes: one module, with the metric that only this kind has."""
 
 from flagperf import units
-from flagperf.kinds import KINDS
-from flagperf.kinds.kind import RESULTS, Kind
-from flagperf.metrics.entry import MetricEntry
-from flagperf.metrics.finding import Absent, Finding, Found
+from flagperf.kinds import KINDS, RESULTS, Kind
+from flagperf.metrics.entry import Absent, Finding, Found, MetricEntry
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.registry import ENTRIES
 

@@ -1,0 +1,133 @@
+"""Reference results that were imported from published pages: one file each, in `references/` of the runs directory.
+
+case = "glm"
+page = "old/README.md"
+sha256 = "..."             # of the page
+[[references]]             # as in a case
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.errors import BadInput
+from flagperf.files import cannot_write, is_folder, making_folder, write_atomically
+from flagperf.spec.manifest import Manifest
+from flagperf.spec.published import PublishedResult
+from flagperf.spec.toml_files import read_toml
+
+FOLDER = "references"
+
+
+class ImportedPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    case: str
+    page: str
+    sha256: str
+    references: tuple[PublishedResult, ...]
+
+    @property
+    def rows(self) -> list[PublishedResult]:
+        """Without where they were read from: the same page may have another path."""
+        return [msgspec.structs.replace(each, source="") for each in self.references]
+
+
+def imported_path(runs_dir: Path, name: str) -> Path:
+    return runs_dir / FOLDER / f"{name}.toml"
+
+
+def read_imported(path: Path) -> ImportedPage:
+    """Raises BadInput for a file that is not ours."""
+    try:
+        return msgspec.convert(read_toml(path), ImportedPage)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{path} has no imported results: {error}; import the page again, or remove the file") from None
+
+
+def imported_pages(runs_dir: Path) -> list[ImportedPage]:
+    folder = runs_dir / FOLDER
+    return [read_imported(path) for path in sorted(folder.glob("*.toml"))] if is_folder(folder) else []
+
+
+def imported_references(case: str, runs_dir: Path) -> tuple[PublishedResult, ...]:
+    """Of one case, in the order of the files."""
+    return tuple(each for page in imported_pages(runs_dir) if page.case == case for each in page.references)
+
+
+def references_of(manifest: Manifest, runs_dir: Path) -> tuple[PublishedResult, ...]:
+    """What a run of a case can be compared with: the results that the case brings, then imported ones that it lacks."""
+    own = {identity_of(each) for each in manifest.references}
+    imported = {identity_of(each): each for each in reversed(imported_references(manifest.name, runs_dir))}
+    added = [each for identity, each in reversed(imported.items()) if identity not in own]
+    return (*manifest.references, *added)
+
+
+def with_imported(recorded: RecordedRun, runs_dir: Path) -> RecordedRun:
+    """A run whose case also has the imported results."""
+    manifest = recorded.run.manifest
+    known = msgspec.structs.replace(manifest, references=references_of(manifest, runs_dir))
+    return msgspec.structs.replace(recorded, run=msgspec.structs.replace(recorded.run, manifest=known))
+
+
+def identity_of(result: PublishedResult) -> tuple[Any, ...]:
+    """Two results of the same cards with the same values are one."""
+    shape = (result.vendor, result.nodes, result.devices_per_node, result.precision)
+    values = tuple(sorted((name, float(f"{value:.6g}")) for name, value in result.values.items()))
+    return (*shape, values) if values else (*shape, result.device, result.parallel, result.overrides)
+
+
+def write_imported(path: Path, page: ImportedPage) -> None:
+    try:
+        with making_folder(path.parent):
+            write_atomically(path, "".join(f"{line}\n" for line in _lines(page)).encode())
+    except OSError as error:
+        raise cannot_write(f"cannot write {path}: {error.strerror}; choose another --runs-dir", error) from None
+
+
+def _lines(page: ImportedPage) -> Iterator[str]:
+    yield from (f"{name} = {_toml(getattr(page, name))}" for name in ("case", "page", "sha256"))
+    for reference in page.references:
+        yield ""
+        yield "[[references]]"
+        for name, value in msgspec.structs.asdict(reference).items():
+            if value not in ("", {}):
+                yield f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """Texts have no control characters, so that what JSON writes is TOML too."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(each)}" for name, each in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# Imported results beside runs. With --no-published, no file of them is opened.
+
+
+def beside_imported(recorded: Sequence[RecordedRun], directory: Path, no_published: bool) -> list[RecordedRun]:
+    if no_published:
+        return list(recorded)
+    with _advised():
+        return [with_imported(each, directory) for each in recorded]
+
+
+def check_imported(directory: Path, no_published: bool) -> None:
+    """A file that is broken is said before a run, not after it."""
+
+    if not no_published:
+        with _advised():
+            imported_pages(directory)
+
+
+@contextlib.contextmanager
+def _advised() -> Iterator[None]:
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{error}; --no-published leaves out imported results") from None

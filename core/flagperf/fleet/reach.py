@@ -1,0 +1,212 @@
+"""reach_nodes: the nodes of a request, with an agent on each, for as long as a command needs them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flagperf.errors import BadInput, NodeFailed, UnknownLayout, unknown_name
+from flagperf.fleet.fleet import Fleet, Wrapping, open_fleet
+from flagperf.plugins.installed import Plugins
+from flagperf.spec.job import Job, RunSpec, check_counts
+from flagperf.spec.node_facts import Fact, NodeFacts, absent_fact
+from flagperf.spec.protocol import CheckAnswer, CheckRequest, DescribeRequest, RendezvousAnswer, RendezvousRequest
+from flagperf.spec.user_file import read_user_file
+from flagperf.spec.values import Values, parse_assignment
+
+IMAGE_SECONDS = 60.0
+
+CARDS_OPTION = "gres"
+"""The option of a cluster by which it is asked for cards, as a word and their number."""
+
+SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
+"""That a container is part of an allocation is not known inside otherwise."""
+
+
+@contextlib.contextmanager
+def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
+    wrapping = check_reach(spec, plugins)
+    with (
+        plugins.allocation(spec.cluster, spec.nodes, given_cluster_options(spec, plugins)) as allocation,
+        open_fleet(allocation, wrapping) as fleet,
+    ):
+        if spec.interface is not None and fleet.nodes_share_host:
+            raise BadInput(
+                f"--interface {spec.interface}: the nodes of cluster {spec.cluster} are this machine, whose ranks "
+                "meet on the loopback interface; leave it out, or choose another --cluster"
+            )
+        yield fleet
+
+
+def check_reach(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
+    """Raises BadInput for what is wrong with the number of nodes or the container, before nodes are asked for."""
+    check_counts(spec)
+    return _wrapping(spec, plugins)
+
+
+def count_nodes(spec: RunSpec, plugins: Plugins) -> int:
+    """How many the cluster's options name, for a request that does not say."""
+    return plugins.num_nodes(spec.cluster, given_cluster_options(spec, plugins))
+
+
+def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:
+    """Where a scheduler has to be asked for cards and the user does not say how, the launcher knows the word."""
+    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
+    kind = plugins.cluster(spec.cluster).options
+    given = _given(from_file, spec.cluster_options, "--cluster-option", kind)
+    asks_for_cards = CARDS_OPTION in kind.__struct_fields__
+    if asks_for_cards and CARDS_OPTION not in given and spec.vendor is not None:
+        word = plugins.launcher(plugins.vendor_word(spec.vendor)).gres_word
+        return {**given, CARDS_OPTION: f"{word}:{spec.devices}"} if word else given
+    return given
+
+
+def _given(from_file: Values, assignments: Sequence[str], option: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The user's file, and the command line over it. There, an option that is a text takes every value as it is."""
+    texts = {field.name for field in msgspec.structs.fields(kind) if field.type is str}
+    given = dict(from_file)
+    for text in assignments:
+        name, value = parse_assignment(text, option)
+        given[name] = text.partition("=")[2].strip() if name in texts else value
+    return given
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+
+def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
+    if spec.container is None:
+        if spec.container_options:
+            raise BadInput("--container-option needs --container IMAGE")
+        return None
+    if spec.vendor is None:
+        raise BadInput("--container needs --vendor: what a container is given of the host depends on the cards")
+    from flagperf.fleet.containers import container_command  # lazy: most runs have none
+
+    container = _container(spec)
+    own_engines = plugins.cluster(spec.cluster).container_options
+    if container.engine == "pyxis" and "pyxis" not in own_engines:
+        raise BadInput(f"container engine pyxis is an option of srun; cluster {spec.cluster!r} has none such")
+    vendor = plugins.vendor_word(spec.vendor)
+    needs = plugins.launcher(vendor).container_needs()
+    variables = (*plugins.provided_backend(vendor).value.visibility_variables, *SCHEDULER_VARIABLES)
+    data_dir = str(Path(spec.data_dir).absolute()) if spec.data_dir else None
+    token = secrets.token_hex(4)
+
+    def wrap(index: int, command: Sequence[str]) -> list[str]:
+        name = f"flagperf-{token}-{index}"
+        return container_command(container, needs, data_dir, command, name=name, variables=variables)
+
+    wrap(0, ())  # what is wrong with the request is said before anything is asked for
+    return Wrapping(container.python, wrap)
+
+
+def _container(spec: RunSpec) -> Any:
+    from flagperf.fleet.containers import ENGINES, Container
+
+    given = _given(read_user_file(spec.config).container, spec.container_options, "--container-option", Container)
+    known = [name for name in Container.__struct_fields__ if name != "image"]
+    for name in given:
+        if name not in known:
+            raise unknown_name("option of containers", name, known)
+    if given.get("engine", ENGINES[0]) not in ENGINES:
+        raise unknown_name("container engine", str(given["engine"]), ENGINES)
+    try:
+        return msgspec.convert({**given, "image": spec.container}, Container, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"options of containers: {error}") from None
+
+
+def with_image(facts: Sequence[NodeFacts], spec: RunSpec, fleet: Fleet) -> tuple[NodeFacts, ...]:
+    """What image it was, as each node's engine knows it."""
+    if spec.container is None:
+        return tuple(facts)
+    from flagperf.fleet.containers import image_question, outputs, read_image
+
+    container = _container(spec)
+    question = image_question(container)
+    answers = outputs(fleet, question, IMAGE_SECONDS) if question else {}
+    named = f"{container.engine} {container.image}"
+
+    def fact(index: int) -> Fact:
+        answer = answers.get(index)
+        if answer is None or isinstance(answer, NodeFailed):
+            return Fact(f"{named} (its digest is not known: {answer or 'the engine cannot tell'})")
+        try:
+            image = read_image(container, answer)
+        except UnknownLayout:
+            return absent_fact("environment.image_unreadable", image=named)
+        return Fact(" ".join([named, image.id, *image.digests]))
+
+    found = [fact(0 if fleet.nodes_share_host else index) for index in range(len(facts))]
+    return tuple(_with_fact(node, each) for node, each in zip(facts, found, strict=True))
+
+
+def _with_fact(node: NodeFacts, fact: Fact) -> NodeFacts:
+    environment = msgspec.structs.replace(node.environment, facts={**node.environment.facts, "container": fact})
+    return msgspec.structs.replace(node, environment=environment)
+
+
+# Asking nodes. Every question is answered in a process of its own with a time limit, so that a driver that hangs does
+# not hang the command.
+
+
+ADAPTER_SECONDS = 30.0
+"""Time limit of an adapter's search for its cards."""
+
+DESCRIBE_SECONDS = 60.0
+"""Time limit of `describe`: longer than that of any adapter."""
+
+MEETING_SECONDS = 60.0
+
+CHECK_SECONDS = 3600.0
+"""Time limit of `check`: hashing a large checkpoint is slow."""
+
+
+def describe_nodes(
+    fleet: Fleet, *, vendor: str | None = None, with_memory: bool = False, requires: tuple[str, ...] = ()
+) -> tuple[NodeFacts, ...]:
+    """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
+    request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
+    facts = fleet.ask_all("describe", dict.fromkeys(asked_nodes(fleet), request), NodeFacts, DESCRIBE_SECONDS).all()
+    return tuple(facts * len(fleet.nodes) if fleet.nodes_share_host else facts)
+
+
+def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
+    """Every node must have the case's data. The files of the first node are recorded. Of several nodes, a problem says
+    which ones have it."""
+    requests = dict.fromkeys(asked_nodes(fleet), request)
+    answers = fleet.ask_all("check", requests, CheckAnswer, CHECK_SECONDS).all()
+    found = {index: answer.problem for index, answer in enumerate(answers) if answer.problem}
+    if not found:
+        return answers[0]
+    first = min(found)
+    alike = len(found) - 1
+    where = fleet.name(first) + (f" and {alike} more node{'s' if alike > 1 else ''}" if alike else "")
+    return CheckAnswer(problem=found[first] if len(answers) == 1 else f"{where}: {found[first]}")
+
+
+def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
+    """The job with the address and port where its ranks meet, chosen on the first node right before the start."""
+    place = meeting_place(fleet, interface)
+    return msgspec.structs.replace(job, master_address=place.address, master_port=place.port)
+
+
+def meeting_place(fleet: Fleet, interface: str | None) -> RendezvousAnswer:
+    request = RendezvousRequest(fleet.nodes[0].address, interface or "")
+    return fleet.ask_all("rendezvous", {0: request}, RendezvousAnswer, MEETING_SECONDS).all()[0]
+
+
+def describe_machine(plugins: Plugins, with_memory: bool = False) -> NodeFacts:
+    """This machine, for `devices`, `env` and `vendors list`."""
+    with plugins.allocation("local", 1) as allocation, open_fleet(allocation) as fleet:
+        return describe_nodes(fleet, with_memory=with_memory)[0]
+
+
+def asked_nodes(fleet: Fleet) -> range:
+    return range(1 if fleet.nodes_share_host else len(fleet.nodes))

@@ -1,0 +1,132 @@
+"""`report --format json`: runs for other programs. Fields may be added. A change that renames a field or gives it a
+new meaning increments EXPORT_SCHEMA.
+
+    {"schema": 1, "runs": [{
+        "id", "created" (UTC, ISO 8601), "status" (null without an ending), "reason",
+        "unfinished" (running, killed or unknown, if it has no ending, else null), "tags", "note",
+        "case": {"name", "version", "kind", "profile", "published" (true for the published configuration: its profile,
+                 with no value changed except by a vendor's tuning)},
+        "vendor" (`<vendor> (simulated)` for a simulated run), "adapter", "flagperf_version", "simulated",
+        "redacted" (true for a copy that `runs redact` made),
+        "device": {"model", "short_name", "memory_bytes"},
+        "shape": {"nodes", "devices_per_node", "devices"},
+        "precision",
+        "overrides": {key: {"value", "layer"}},
+        "metrics": {name: {"value" (null if missing), "unit", "scope", "definition", "reason", "detail", "message",
+                           "marks", "interval", "inputs", "version"}; includes `loss_aligned` if a reference was given
+                    or the case's page has that column},
+        "rows": [measured rows: {"name", "labels", "unit", "rank", "num_repeats", "median", "low", "high", "work",
+                                 "problem", "marks"}],
+        "environment": [one per node: {"host", "facts": {name: {"value", "how", "reason"}}, "packages",
+                                       "variables", "versions" (driver and similar)}],
+        "doubts": [{"rule" (its id, also a mark of the metrics), "message", "text" (in English), "metrics"}],
+        "group": {"id", "index", "of", "arm"} of a run of `run --repeat`, else null
+    }]}
+
+Metrics are in base units (bytes, seconds, fractions of 1) and are not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.bundle.run_record import Doubt, RecordedRun, Run
+from flagperf.messages import has_text, template, usable, words
+from flagperf.metrics.alignment import LOSS_ALIGNED, NO_REFERENCE
+from flagperf.metrics.entry import Metric
+from flagperf.report.wording import is_published, vendor_word
+from flagperf.spec.node_facts import NodeFacts
+from flagperf.spec.values import flatten
+
+EXPORT_SCHEMA = 1
+
+
+def to_json(runs: Sequence[RecordedRun]) -> bytes:
+    exported = {"schema": EXPORT_SCHEMA, "runs": [exported_run(recorded) for recorded in runs]}
+    return msgspec.json.format(msgspec.json.encode(exported), indent=2)
+
+
+def exported_run(recorded: RecordedRun) -> dict[str, Any]:
+    """One of `runs`."""
+    run, job = recorded.run, recorded.run.job
+    return {
+        "id": run.id,
+        "created": run.created,
+        "status": run.ending.status if run.ending else None,
+        "reason": run.ending.reason if run.ending else "",
+        "unfinished": recorded.unfinished,
+        "tags": recorded.labels.tags,
+        "note": recorded.labels.note,
+        "case": _case(run),
+        "vendor": vendor_word(run),
+        "adapter": job.adapter,
+        "flagperf_version": run.flagperf_version,
+        "simulated": run.simulated,
+        "redacted": run.redacted,
+        "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
+        "shape": {
+            "nodes": len(job.nodes),
+            "devices_per_node": job.devices_per_node,
+            "devices": job.world_size,
+        },
+        "precision": job.precision.name,
+        "overrides": _overrides(run),
+        "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
+        "rows": run.rows,
+        "environment": [_node(node, job.vendor) for node in recorded.nodes],
+        "doubts": [_doubt(doubt) for doubt in recorded.doubts],
+        "group": run.group,
+    }
+
+
+def _case(run: Run) -> dict[str, Any]:
+    return {
+        **_fields(run.manifest, "name", "version", "kind"),
+        "profile": run.job.profile,
+        "published": is_published(run),
+    }
+
+
+def _overrides(run: Run) -> dict[str, Any]:
+    values = dict(flatten(run.job.config.values))
+    return {key: {"value": values[key], "layer": layer} for key, layer in run.job.config.deviations.items()}
+
+
+def _metrics(run: Run) -> tuple[Metric, ...]:
+    lacks_verdict = LOSS_ALIGNED.name in run.manifest.page.columns and run.metric(LOSS_ALIGNED.name) is None
+    return (*run.metrics, NO_REFERENCE) if lacks_verdict else run.metrics
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    fields = ("value", "unit", "scope", "definition", "reason", "message", "marks", "inputs", "version")
+    detail = words(usable(metric.message, metric.detail), "en")
+    return {**_fields(metric, *fields), "detail": detail, "interval": _interval(metric)}
+
+
+def _doubt(doubt: Doubt) -> dict[str, Any]:
+    return {**_fields(doubt, "rule", "message", "metrics"), "text": words(doubt.message, "en")}
+
+
+def _interval(metric: Metric) -> dict[str, Any] | None:
+    """The method is exported as an English phrase, not as a code: programs rely on it."""
+    if metric.interval is None:
+        return None
+    code = f"interval.{metric.interval.method}"
+    method = template(code, "en") if has_text(code) else metric.interval.method
+    return {**_fields(metric.interval, "low", "high"), "method": method}
+
+
+def _node(node: NodeFacts, vendor: str) -> dict[str, Any]:
+    versions = next((facts.versions for facts in node.vendors if facts.vendor == vendor), {})
+    return {
+        "host": node.host,
+        **_fields(node.environment, "facts", "packages", "variables"),
+        "versions": versions,
+    }
+
+
+def _fields(struct: msgspec.Struct, *names: str) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in names}

@@ -1,0 +1,1 @@
+"""What passes on recorded runs: pages, leaderboards, tables, archives. Core imports none of it."""

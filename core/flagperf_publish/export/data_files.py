@@ -1,0 +1,316 @@
+"""Comparisons and rows as JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.compare.comparison import Comparison
+from flagperf.compare.contrasts import ComparedRow, Figure
+from flagperf.compare.ratio import Contrast
+from flagperf.compare.sides import Side
+from flagperf.errors import BadInput
+from flagperf.metrics.rows import MeasuredRow
+from flagperf.report.sections.published_tables import PublishedOf, PublishedRow
+
+# Tables as CSV, for programs and for spreadsheets.
+
+
+def csv_text(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Piece by piece. What a line lacks is empty; numbers are not rounded."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow(line)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
+
+
+def harmless(text: str) -> str:
+    """Spreadsheets take a text that begins so for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+# Comparisons for programs: JSON and CSV, unrounded. Fields may be added. A change that renames a field or gives it a
+# new meaning increments COMPARE_SCHEMA.
+#
+#     {"schema": 1, "case", "baseline": "A", "margin" (the least that is used),
+#      "sides": [{"letter", "word", "runs": [ids], "left_out": [{"run", "status", "reason"}], "simulated",
+#                 "published": {"source", "vendor", "device", ...} or null, "paired" (took turns with the baseline)}],
+#      "obstacles": [{"side", "code", "text"}],
+#      "differences": [{"subject", "name", "values": {letter: text or null}}],
+#      "metrics": [{"name", "unit", "better", "headline", "sides": {letter: {"value", "values", "num_runs", "marks",
+#                   "reason"}}, "against": {letter: CONTRAST}}],
+#      "rows": [{"name", "labels", "unit", "sides": {letter: {"value", "num_runs", "marks"}},
+#                "against": {letter: CONTRAST}}],
+#      "limits": [{"limit", "side", "state", "why", "by_interval"}],
+#      "inside_runs": {"ratio", "low", "high", "num_steps", "effective_steps"} or null}
+#
+#     CONTRAST: {"ratio", "low", "high", "method" (welch, paired, none), "degrees", "deviation", "num_runs", "margin",
+#                "p", "p_corrected", "verdict" (null if there is none), "runs_needed", "why", "why_code"}
+
+
+COMPARE_SCHEMA = 1
+
+
+def comparison_to_json(found: Comparison) -> bytes:
+    exported = {
+        "schema": COMPARE_SCHEMA,
+        "case": found.sides[0].case.name,
+        "baseline": found.sides[0].letter,
+        "margin": found.margin,
+        "sides": [_side(side, found) for side in found.sides],
+        "obstacles": [
+            {"side": letter, "code": each.code, "text": str(each)}
+            for letter, reasons in found.obstacles.items()
+            for each in reasons
+        ],
+        "differences": [
+            {"subject": each.subject, "name": each.name, "values": _by_letter(found, each.values)}
+            for each in found.differences
+        ],
+        "metrics": [_figure(figure, found) for figure in found.figures],
+        "rows": [_row(row, found) for row in found.rows.rows],
+        "limits": [
+            {
+                "limit": each.limit.text,
+                "side": each.side,
+                "state": each.state,
+                "why": str(each.why or ""),
+                "by_interval": each.by_interval,
+            }
+            for each in found.limits
+        ],
+        "inside_runs": _inside(found),
+    }
+    return msgspec.json.format(msgspec.json.encode(exported), indent=2)
+
+
+def _side(side: Side, found: Comparison) -> dict[str, Any]:
+    return {
+        "letter": side.letter,
+        "word": side.word,
+        "runs": [recorded.run.id for recorded in side.runs],
+        "left_out": [
+            {
+                "run": run.id,
+                "status": run.ending.status if run.ending else None,
+                "reason": run.ending.reason if run.ending else "",
+            }
+            for run in side.left_out
+        ],
+        "simulated": side.is_simulated,
+        "published": side.reference,
+        "paired": side.letter in found.paired,
+    }
+
+
+def _figure(figure: Figure, found: Comparison) -> dict[str, Any]:
+    names = ("value", "values", "num_runs", "marks", "reason")
+    sides = [{name: getattr(value, name) for name in names} for value in figure.sides]
+    for side, value in zip(sides, figure.sides, strict=True):
+        side["reason"] = value.reason if value.value is None else None
+    return {
+        "name": figure.entry.name,
+        "unit": figure.unit,
+        "better": figure.entry.better,
+        "headline": figure.is_headline,
+        "sides": _by_letter(found, sides),
+        "against": _against(found, figure.against),
+    }
+
+
+def _row(row: ComparedRow, found: Comparison) -> dict[str, Any]:
+    sides = [
+        {"value": value, "num_runs": count, "marks": marks}
+        for value, count, marks in zip(row.values, row.num_runs, row.marks, strict=True)
+    ]
+    return {
+        "name": row.name,
+        "labels": row.labels,
+        "unit": row.unit,
+        "sides": _by_letter(found, sides),
+        "against": _against(found, row.against),
+    }
+
+
+def _by_letter(found: Comparison, values: Any) -> dict[str, Any]:
+    return {side.letter: value for side, value in zip(found.sides, values, strict=True)}
+
+
+def _against(found: Comparison, contrasts: tuple[Contrast, ...]) -> dict[str, Any]:
+    return {side.letter: contrast_fields(each) for side, each in zip(found.sides[1:], contrasts, strict=True)}
+
+
+def contrast_fields(contrast: Contrast) -> dict[str, Any]:
+    ratio, verdict = contrast.ratio, contrast.verdict
+    return {
+        "ratio": ratio.value if ratio else None,
+        "low": ratio.low if ratio else None,
+        "high": ratio.high if ratio else None,
+        "method": ratio.method if ratio else "none",
+        "degrees": ratio.degrees if ratio and ratio.has_interval else None,
+        "deviation": ratio.deviation if ratio and ratio.has_interval else None,
+        "num_runs": ratio.num_runs if ratio else 0,
+        "margin": verdict.margin if verdict else None,
+        "p": verdict.p if verdict else None,
+        "p_corrected": verdict.corrected_p if verdict else None,
+        "verdict": contrast.word,
+        "runs_needed": verdict.runs_needed if verdict else None,
+        "why": str(contrast.why or ""),
+        "why_code": contrast.why.code if contrast.why else "",
+    }
+
+
+def _inside(found: Comparison) -> dict[str, Any] | None:
+    inside = found.inside
+    if inside is None:
+        return None
+    ends = {"ratio": inside.ratio.value, "low": inside.ratio.low, "high": inside.ratio.high}
+    return {**ends, "num_steps": inside.num_steps, "effective_steps": inside.effective}
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def comparison_to_csv(found: Comparison) -> str:
+    """One line for every metric, and every row, of every side but the baseline."""
+    names = list(dict.fromkeys(name for row in found.rows.rows for name in row.labels))
+    lines = [*_figure_lines(found, names), *_row_lines(found, names)]
+    text = io.StringIO()
+    fields = list(lines[0]) if lines else ["what", "name"]
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _figure_lines(found: Comparison, names: list[str]) -> Iterator[dict[str, Any]]:
+    for figure in found.figures:
+        own = figure.sides[0]
+        for side, value, contrast in zip(found.sides[1:], figure.sides[1:], figure.against, strict=True):
+            yield {
+                "what": "metric",
+                "name": figure.entry.name,
+                **dict.fromkeys((f"label_{name}" for name in names), ""),
+                **_line(found, side, figure.unit, own.value, value.value),
+                "baseline_marks": " ".join(own.marks),
+                "side_marks": " ".join(value.marks),
+                **contrast_fields(contrast),
+            }
+
+
+def _row_lines(found: Comparison, names: list[str]) -> Iterator[dict[str, Any]]:
+    for row in found.rows.rows:
+        own = " ".join(row.marks[0])
+        for side, value, marks, contrast in zip(
+            found.sides[1:], row.values[1:], row.marks[1:], row.against, strict=True
+        ):
+            yield {
+                "what": "row",
+                "name": row.name,
+                **{f"label_{name}": harmless(row.labels.get(name, "")) for name in names},
+                **_line(found, side, row.unit, row.values[0], value),
+                "baseline_marks": own,
+                "side_marks": " ".join(marks),
+                **contrast_fields(contrast),
+            }
+
+
+def _line(found: Comparison, side: Side, unit: str, own: float | None, value: float | None) -> dict[str, Any]:
+    return {
+        "unit": unit,
+        "baseline": harmless(found.sides[0].word),
+        "side": harmless(side.word),
+        "baseline_value": own,
+        "side_value": value,
+    }
+
+
+# `report --format csv`: every measured row of runs, unrounded, one line each. Columns may be added.
+
+
+FIGURES = (
+    "median",
+    "low",
+    "high",
+    "p5",
+    "p95",
+    "mean",
+    "cv",
+    "burst",
+    "first",
+    "issue",
+    "num_repeats",
+    "calls",
+    "clock",
+    "settled",
+    "roofline",
+    "share",
+    "bound_by",
+    "power",
+    "energy",
+    "power_problem",
+)
+
+
+def to_csv(runs: Sequence[RecordedRun]) -> str:
+    """Raises BadInput if none of the runs has rows."""
+    rows = [(recorded.run, row) for recorded in runs for row in recorded.run.rows]
+    if not rows:
+        raise BadInput("--format csv is for measured rows, and no run has any; cases of kind base and operators do")
+    labels = list(dict.fromkeys(name for _, row in rows for name in row.labels))
+    work = list(dict.fromkeys(name for _, row in rows for name in row.work))
+    facts = list(dict.fromkeys(name for _, row in rows for name in row.facts))
+    published = {recorded.run.id: PublishedOf(recorded.run) for recorded in runs}
+    lines = [{**_row_line(run, row, labels, work, facts), **_published(published[run.id].of(row))} for run, row in rows]
+    return "".join(csv_text(list(lines[0]), lines))
+
+
+def _row_line(
+    run: Run, row: MeasuredRow, labels: Sequence[str], work: Sequence[str], facts: Sequence[str]
+) -> dict[str, Any]:
+    """A label that a row lacks, and a figure that it has not, are empty."""
+    interval, speedup = row.interval, row.speedup
+    return {
+        "run": run.id,
+        "vendor": run.job.vendor,
+        "device": run.job.device_model.model,
+        "row": row.name,
+        "rank": row.rank,
+        **{name: harmless(row.labels.get(name, "")) for name in labels},
+        "status": row.status,
+        "problem": harmless(row.problem),
+        "unit": row.unit,
+        "marks": " ".join(row.marks),
+        **{name: getattr(row, name) for name in FIGURES},
+        "interval_low": interval.low if interval else None,
+        "interval_high": interval.high if interval else None,
+        "speedup": speedup.ratio if speedup else None,
+        "speedup_low": speedup.low if speedup else None,
+        "speedup_high": speedup.high if speedup else None,
+        "speedup_p": speedup.p if speedup else None,
+        "speedup_blocks": speedup.blocks if speedup else None,
+        **{f"{name}_per_call": row.work.get(name) for name in work},
+        **{f"{name}_per_second": row.rate(name) if row.work.get(name) else None for name in work},
+        **{f"fact_{name}": harmless(row.facts.get(name, "")) for name in facts},
+    }
+
+
+def _published(found: PublishedRow | None) -> dict[str, Any]:
+    """In the unit of the row."""
+    if found is None:
+        return dict.fromkeys(("published", "published_device", "published_source"))
+    return {
+        "published": found.value,
+        "published_device": harmless(f"{found.vendor} {found.device}"),
+        "published_source": harmless(found.source),
+    }

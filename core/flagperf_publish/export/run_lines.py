@@ -1,0 +1,317 @@
+"""Runs as CSV, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+
+from flagperf.bundle.bundle import MAX_JSON_BYTES, read_record
+from flagperf.bundle.paths import MANIFEST_FILE
+from flagperf.bundle.run_record import Labels, RecordedRun, Run
+from flagperf.errors import MissingPart
+from flagperf.files import read_regular
+from flagperf.kinds import KINDS
+from flagperf.metrics.alignment import curve_point
+from flagperf.metrics.entry import Absent, Metric
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import ENTRIES
+from flagperf.plausibility.doubts import read_marked
+from flagperf.report.wording import is_published, vendor_word
+from flagperf.spec.values import flatten
+from flagperf.text import pip_command, safe_json
+from flagperf.units import SECOND_NS
+from flagperf_publish.export.data_files import csv_text, harmless
+
+# The runs to export. All of them are read here.
+
+
+class Exported(msgspec.Struct, frozen=True):
+    recorded: RecordedRun
+    manifest_sha256: str
+    """Of its MANIFEST: what it is, byte by byte. Empty for a run that is not finished."""
+
+    @property
+    def run(self) -> Run:
+        return self.recorded.run
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self.manifest_sha256) and self.run.ending is not None
+
+    @property
+    def labels(self) -> Labels:
+        return self.recorded.labels
+
+    @property
+    def path(self) -> Path:
+        return Path(self.recorded.path)
+
+    def observed(self) -> Observed:
+        """Its raw files."""
+        return Observed(self.run.job, self.run.manifest, read_record(self.path))
+
+
+def read_exported(path: Path) -> Exported:
+    """Raises BadInput for a bundle that cannot be read."""
+    (recorded,) = read_marked([path])
+    return Exported(recorded, _manifest_sha256(path))
+
+
+def _manifest_sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+# Columns of a table: what each holds, and where it comes from.
+
+
+Type = Literal["text", "integer", "real", "truth"]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """Of a run."""
+
+    name: str
+    kind: Type
+    value: Callable[[Exported], Any]
+    """Its cell, None if it has none."""
+
+
+# One line for each run: what it is, how it was configured, how it ended, and every metric, unrounded.
+
+
+FACTS = ("machine", "cpu", "network", "os", "kernel", "container", "driver", "framework", "python", "commit")
+"""Of the first node."""
+
+
+def _job(name: str, kind: Type, field: str = "") -> Column:
+    return Column(name, kind, lambda each: getattr(each.run.job, field or name))
+
+
+def _fact(name: str) -> Column:
+    def value(each: Exported) -> str | None:
+        facts = each.recorded.nodes[0].environment.facts if each.recorded.nodes else {}
+        return facts[name].value if name in facts else None
+
+    return Column(f"environment.{name}", "text", value)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("run", "text", lambda each: each.run.id),
+    Column("created", "text", lambda each: each.run.created),
+    Column("status", "text", lambda each: each.run.ending.status if each.run.ending else None),
+    Column("reason", "text", lambda each: each.run.ending.reason if each.run.ending else None),
+    Column("simulated", "truth", lambda each: each.run.simulated),
+    Column("redacted", "truth", lambda each: each.run.redacted),
+    _job("case", "text"),
+    _job("case_version", "integer"),
+    _job("kind", "text"),
+    _job("profile", "text"),
+    Column("published", "truth", lambda each: is_published(each.run)),
+    Column("vendor", "text", lambda each: vendor_word(each.run)),
+    _job("adapter", "text"),
+    Column("device", "text", lambda each: each.run.job.device_model.model),
+    Column("device_memory_bytes", "integer", lambda each: each.run.job.device_model.memory_bytes),
+    Column("nodes", "integer", lambda each: len(each.run.job.nodes)),
+    _job("devices_per_node", "integer"),
+    _job("devices", "integer", "world_size"),
+    _job("shape", "text"),
+    Column("precision", "text", lambda each: each.run.job.precision.name),
+    _job("batch_size", "integer"),
+    Column("overrides", "text", lambda each: _json(_overrides(each))),
+    Column("values", "text", lambda each: _json(dict(flatten(each.run.job.config.values)))),
+    Column("model", "text", lambda each: each.run.manifest.model),
+    Column("dataset", "text", lambda each: each.run.manifest.dataset),
+    Column("hosts", "text", lambda each: " ".join(node.host for node in each.run.job.nodes)),
+    Column("flagperf_version", "text", lambda each: each.run.flagperf_version),
+    *map(_fact, FACTS),
+    Column("tags", "text", lambda each: " ".join(each.labels.tags)),
+    Column("note", "text", lambda each: each.labels.note),
+    Column("manifest_sha256", "text", lambda each: each.manifest_sha256),
+    Column("path", "text", lambda each: each.recorded.path),
+)
+
+
+def run_lines(runs: Iterable[Exported]) -> Iterator[dict[str, Any]]:
+    for each in runs:
+        line = {column.name: column.value(each) for column in COLUMNS}
+        for metric in each.run.metrics:
+            line |= metric_cells(metric)
+        yield {name: value for name, value in line.items() if value not in (None, "")}
+
+
+METRIC_CELLS: dict[str, Type] = {
+    "": "real",
+    ".unit": "text",
+    ".reason": "text",
+    ".detail": "text",
+    ".marks": "text",
+    ".low": "real",
+    ".high": "real",
+}
+"""What follows the name of a metric in the names of its columns."""
+
+
+def metric_cells(metric: Metric) -> dict[str, Any]:
+    interval = metric.interval
+    cells = (
+        metric.value,
+        metric.unit,
+        metric.reason,
+        metric.detail,
+        " ".join(metric.marks),
+        interval.low if interval else None,
+        interval.high if interval else None,
+    )
+    return {f"{metric.name}{end}": cell for end, cell in zip(METRIC_CELLS, cells, strict=True)}
+
+
+def run_columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, Type]:
+    """The same for all exports, but for the metrics that only the cases of these lines have, which come last."""
+    known = {**{column.name: column.kind for column in COLUMNS}, **_metric_columns(ENTRIES)}
+    others = {_metric_of(name) for line in lines for name in line if name not in known}
+    return {**known, **_metric_columns(sorted(others))}
+
+
+def _metric_columns(names: Iterable[str]) -> dict[str, Type]:
+    return {f"{name}{end}": kind for name in names for end, kind in METRIC_CELLS.items()}
+
+
+def _metric_of(column: str) -> str:
+    return next((column.removesuffix(end) for end in METRIC_CELLS if end and column.endswith(end)), column)
+
+
+def _overrides(each: Exported) -> dict[str, Any]:
+    values = dict(flatten(each.run.job.config.values))
+    return {key: values[key] for key in each.run.job.config.deviations}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode() if value else ""
+
+
+# One line for each step of a run: its loss over all ranks, and the times of its slowest rank.
+
+
+CURVE_COLUMNS: dict[str, Type] = {
+    "run": "text",
+    "case": "text",
+    "vendor": "text",
+    "device": "text",
+    "shape": "text",
+    "precision": "text",
+    "step": "integer",
+    "warmup": "truth",
+    "loss": "real",
+    "samples": "integer",
+    "compute_seconds": "real",
+    "period_seconds": "real",
+    "remark": "text",
+}
+"""Times are those of steps after warm-up: `compute_seconds` as in step_time_p50, `period_seconds` from the end of the
+step before to the end of this one, without evaluation and logging."""
+
+
+def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
+    """None for a run without steps, or one whose steps cannot be used: `no_curve` says why."""
+    observed = each.observed()
+    loop, window, run = observed.loop, observed.window, each.run
+    if isinstance(loop, Absent):
+        return
+    computes_ns, periods_ns = (
+        ((), ()) if isinstance(window, Absent) else (window.step_computes_ns, window.step_periods_ns)
+    )
+    job = run.job
+    head = {
+        "run": run.id,
+        "case": job.case,
+        "vendor": vendor_word(run),
+        "device": job.device_model.model,
+        "shape": job.shape,
+        "precision": job.precision.name,
+    }
+    for index in range(loop.num_steps):
+        point, kept = curve_point(loop, index), index - loop.steps_dropped
+        is_timed = 0 <= kept < len(computes_ns)
+        yield {
+            **head,
+            "step": point.step,
+            "warmup": kept < 0,
+            "loss": point.loss,
+            "samples": point.samples,
+            "compute_seconds": computes_ns[kept] / SECOND_NS if is_timed else None,
+            "period_seconds": periods_ns[kept] / SECOND_NS if is_timed else None,
+            "remark": point.remark if "losses" in observed.kind.metrics else "",
+        }
+
+
+def no_curve(each: Exported) -> str:
+    """Why a run has no lines. Empty if it has some."""
+    loop = each.observed().loop
+    if isinstance(loop, Absent):
+        return f"{loop.reason}, {loop.detail}"
+    if loop.num_steps:
+        return ""
+    return "it made none" if KINDS[each.run.manifest.kind].has_steps else "its case measures rows"
+
+
+# Lines as CSV, JSON lines and Parquet.
+
+
+TABLE_SCHEMA = 1
+"""Columns are added without a change of this number. Incremented when one is renamed or gets another meaning."""
+
+ROWS_AT_ONCE = 20_000
+
+Line = Mapping[str, Any]
+
+
+def to_csv(columns: Mapping[str, Type], lines: Iterable[Line]) -> Iterator[str]:
+    shown = ({name: _csv_cell(value) for name, value in line.items()} for line in lines)
+    return csv_text(list(columns), shown)
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return harmless(value) if isinstance(value, str) else value
+
+
+def to_json_lines(lines: Iterable[Line]) -> Iterator[str]:
+    return (f"{safe_json(msgspec.json.encode(line).decode())}\n" for line in lines)
+
+
+def check_parquet() -> None:
+    """Raises MissingPart without pyarrow."""
+    _pyarrow()
+
+
+def write_parquet(file: IO[bytes], columns: Mapping[str, Type], lines: Iterable[Line]) -> None:
+    arrow, parquet = _pyarrow()
+    types = {"text": arrow.string(), "integer": arrow.int64(), "real": arrow.float64(), "truth": arrow.bool_()}
+    fields = [arrow.field(name, types[kind]) for name, kind in columns.items()]
+    schema = arrow.schema(fields, metadata={"flagperf.table_schema": str(TABLE_SCHEMA)})
+    left = iter(lines)
+    with parquet.ParquetWriter(file, schema) as writer:
+        while rows := list(itertools.islice(left, ROWS_AT_ONCE)):
+            cells = {name: [_typed(kind, row.get(name)) for row in rows] for name, kind in columns.items()}
+            writer.write_table(arrow.table(cells, schema=schema))
+
+
+def _typed(kind: Type, value: Any) -> Any:
+    return float(value) if kind == "real" and value is not None else value
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingPart(f"Parquet needs pyarrow: `{pip_command('install', 'flagperf[parquet]')}`") from None
