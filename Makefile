@@ -13,7 +13,7 @@ TORCH_SPEC ?= $(shell sed -n '/^torch==/p' constraints.txt)
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(VENV)/constraints.txt
 space   := $(subst ,, )
 
-.PHONY: demo environments test test-light lint audit audit-lists bench docs docs-site pictures golden dist clean ANEW
+.PHONY: demo environments test test-all test-light lint audit audit-lists bench docs docs-site pictures golden dist clean ANEW
 
 # The light part: it needs no torch and starts few processes. What simulates statistics says nothing about a Python.
 LIGHT_TESTS := $(wildcard tests/test_*.py) \
@@ -30,8 +30,11 @@ demo: $(VENV)/.run
 # All that tests need, also `make -j2 environments`.
 environments: $(VENV)/.dev $(DIST)/.ready $(DOCS)/.ready $(VENV)/.mlflow
 
-test: lint environments
-	$(BIN)/python -m pytest -n 2 --durations=15
+test: lint environments  ## What a contributor can break, in ten minutes.
+	$(BIN)/python -m pytest -n 2 --durations=15 -m 'not full'
+
+test-all: test  ## And what is slow or rarely touched: other Pythons, clusters, browsers, models of their true size.
+	$(BIN)/python -m pytest -n 2 --durations=15 -m full
 
 test-light: $(LIGHT)/.ready  ## The light part on another Python: PYTHON=python3.12; OLDEST=1 with the oldest dependencies.
 	$(LIGHT)/bin/python -m pytest -m 'not run' --hypothesis-profile=light $(LIGHT_TESTS)
