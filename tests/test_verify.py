@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -192,6 +193,34 @@ def test_commands_are_those_that_the_agents_ran(bundle: Path, edit: Callable[[An
 def test_another_layout_of_the_same_json_holds(bundle: Path) -> None:
     change(bundle, lambda run: run.update(job=dict(reversed(run["job"].items()))))
     assert verify_bundle(bundle).problems == ()
+
+
+def test_derived_floats_may_differ_in_their_last_bits(bundle: Path) -> None:
+    """Another C library or Python may round them otherwise."""
+
+    def edit(run: Any) -> None:
+        for each in run["metrics"]:
+            if isinstance(each.get("value"), float) and each["value"]:
+                each["value"] = math.nextafter(each["value"], math.inf)
+
+    change(bundle, edit)
+    assert verify_bundle(bundle).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "factor_or_step"), [("p_core", 1e-9), ("p_core", 1e-11), ("mem_used", 1), ("samples_kept", 1)]
+)
+def test_a_small_change_of_a_figure_is_found_and_counts_are_exact(
+    bundle: Path, name: str, factor_or_step: float
+) -> None:
+    def edit(run: Any) -> None:
+        found = metric(run, name)
+        is_count = isinstance(factor_or_step, int)
+        assert isinstance(found["value"], int) is is_count
+        found["value"] = found["value"] + factor_or_step if is_count else found["value"] * (1 + factor_or_step)
+
+    change(bundle, edit)
+    assert [problem for problem in verify_bundle(bundle).problems if problem.startswith(f"{name}: stored")]
 
 
 @pytest.mark.parametrize(
