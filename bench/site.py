@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, NotMeasured
-from flagperf.compare.contrasts import main_entries
+from flagperf.metrics.registry import main_entries
 from flagperf.plugins.installed import load_plugins
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten

@@ -43,8 +43,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """The duration used for MFU, for cases that count samples and cases that count tokens: see docs/metrics.md."""
     mfu_formulas: dict[str, str] = {}
     """Metric -> formula id, for additional MFU metrics besides the one with the case's formula."""
-    card: tuple[str, ...] = ()
-    """Throughput metrics on the card of a run."""
+    speeds: tuple[str, ...] = ()
+    """The throughputs that the overview of a run shows, in order."""
     timed: str = ""
     """The metric whose inputs record how steps were timed. Empty without steps."""
     sections: tuple[str, ...]
@@ -80,7 +80,7 @@ TRAINING = Kind(
     headline=("p_core", "token/p/s", "mfu"),
     mfu_duration={"samples": "core", "tokens": "train"},
     mfu_formulas={"mfu_nominal-6n": "nominal-6n", "mfu_nominal-2n": "nominal-2n", "mfu_palm": "palm"},
-    card=("p_whole", "p_train", "p_core", "token/p/s"),
+    speeds=("p_whole", "p_train", "p_core", "token/p/s"),
     timed="p_core",
     sections=("downloads", "subject", "environment", "strategies", *RESULTS),
     loop={"en": "training", "zh": "训练"},
@@ -96,7 +96,7 @@ INFERENCE = Kind(
     headline=("p_val_core", "p_infer_core", "mfu"),
     mfu_duration={"samples": "core", "tokens": "core"},
     mfu_formulas={"mfu_nominal-2n": "nominal-2n", "mfu_palm": "palm-infer"},
-    card=("p_infer_whole", "p_infer_core", "p_infer_padded"),
+    speeds=("p_infer_whole", "p_infer_core", "p_infer_padded"),
     timed="p_infer_core",
     sections=("dataset", "weights", "machine", "strategies", "environment", "engine", *RESULTS),
     loop={"en": "inference", "zh": "推理"},

@@ -30,7 +30,7 @@ from flagperf.bundle.run_record import (
 )
 from flagperf.errors import BadInput, BundleFailed, unknown_name
 from flagperf.files import exists, is_folder, kind_of
-from flagperf.kinds import KINDS
+from flagperf.spec.manifest import RowFigure
 from flagperf.text import flagperf_command
 
 # RunLine: a run among many. Only a few fields of its run.json are decoded.
@@ -96,11 +96,6 @@ class _Job(msgspec.Struct, frozen=True):
     nodes: tuple[_Node, ...]
 
 
-class _Figure(msgspec.Struct, frozen=True):
-    name: str
-    headline: bool = False
-
-
 class _Page(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
@@ -108,7 +103,7 @@ class _Page(msgspec.Struct, frozen=True):
 class _Manifest(msgspec.Struct, frozen=True):
     kind: str
     page: _Page
-    figures: tuple[_Figure, ...] = ()
+    figures: tuple[RowFigure, ...] = ()
 
 
 class _Metric(msgspec.Struct, frozen=True):
@@ -177,10 +172,9 @@ def _labels(path: Path) -> tuple[Labels, str]:
 
 
 def _headline(run: _Run) -> list[Headline]:
-    """The case's own figures that are main results, else those of its kind; of these, the ones that its page has."""
-    kind = KINDS.get(run.manifest.kind)
-    names = [figure.name for figure in run.manifest.figures if figure.headline] or list(kind.headline if kind else ())
-    names = [name for name in names if name in run.manifest.page.columns] or names
+    from flagperf.metrics.registry import headline_names
+
+    names = headline_names(run.manifest.kind, run.manifest.figures, run.manifest.page.columns)
     found = {metric.name: metric for metric in run.metrics}
     return [
         Headline(name, metric.value, metric.unit, metric.marks)

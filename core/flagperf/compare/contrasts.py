@@ -10,19 +10,13 @@ import msgspec
 from flagperf.bundle.run_record import Run
 from flagperf.compare.ratio import Better, Contrast, geometric_mean, judged, ratio_of, ratio_of_pairs
 from flagperf.compare.sides import Side, pairs_of
-from flagperf.kinds import KINDS
 from flagperf.messages import Message, message
 from flagperf.metrics.entry import Metric, MetricEntry
-from flagperf.metrics.registry import entries_of
+from flagperf.metrics.registry import entries_of, headline_names, main_entries
 from flagperf.metrics.rows import MeasuredRow
-from flagperf.spec.manifest import Manifest
 from flagperf.stats import median
 
 # The metrics of all sides: what each has, and how each differs from the baseline.
-
-
-BESIDE_SPEED = ("mem_used", "power_mean", "energy_per_sample", "energy_per_token")
-"""What a comparison shows of every kind, besides its headlines, its speeds and what the case itself reports."""
 
 
 class SideValue(msgspec.Struct, frozen=True):
@@ -62,19 +56,6 @@ class Figure(msgspec.Struct, frozen=True):
     """Of every side but the first, the baseline."""
 
 
-def main_entries(manifest: Manifest) -> list[MetricEntry]:
-    """The metrics that a comparison shows first: headlines, speeds, memory, energy, the case's own."""
-    kind = KINDS[manifest.kind]
-    named = dict.fromkeys((*headlines(manifest), *kind.card, "e2e_time", *BESIDE_SPEED, *manifest.own_metrics))
-    entries = {entry.name: entry for entry in entries_of(manifest)}
-    return [entries[name] for name in named if name in entries]
-
-
-def headlines(manifest: Manifest) -> tuple[str, ...]:
-    own = (figure.name for figure in manifest.figures if figure.headline)
-    return (*KINDS[manifest.kind].headline, *own)
-
-
 def figures(sides: Sequence[Side], rules: Rules) -> list[Figure]:
     """Those that the baseline and another side have."""
     manifest = sides[0].case
@@ -85,7 +66,7 @@ def figures(sides: Sequence[Side], rules: Rules) -> list[Figure]:
         values = tuple(side_value(side, name) for side in sides)
         if values[0].values and any(value.values for value in values[1:]):
             against = _contrasts(sides, values, every[name], rules)
-            is_headline = name in headlines(manifest)
+            is_headline = name in headline_names(manifest.kind, manifest.figures)
             unit = every[name].unit_of(manifest)
             found.append(Figure(every[name], unit, name in main, is_headline, values, against))
     return found

@@ -5,6 +5,8 @@ docs/metrics.md has a section for each; `make docs` writes its index from here.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from flagperf.kinds import KINDS, Kind
 from flagperf.metrics import job_times, memory, mfu, power, quality, throughput
 from flagperf.metrics.entry import Finding, Mark, Metric, MetricEntry
@@ -13,7 +15,7 @@ from flagperf.metrics.job_times import is_busy_host
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import quality_entry, target_entry
 from flagperf.metrics.row_figures import figure_entry
-from flagperf.spec.manifest import Manifest, Vocabulary
+from flagperf.spec.manifest import Manifest, RowFigure, Vocabulary
 
 ENTRIES: dict[str, MetricEntry] = {
     entry.name: entry
@@ -47,6 +49,26 @@ def entry_of(manifest: Manifest, name: str) -> MetricEntry | None:
     own = [quality_entry(quality) for quality in manifest.qualities if quality.name == name]
     own += [figure_entry(figure) for figure in manifest.figures if figure.name == name]
     return own[0] if own else ENTRIES.get(name)
+
+
+BESIDE_SPEED = ("mem_used", "power_mean", "energy_per_sample", "energy_per_token")
+"""Main metrics of every kind, besides its headlines, its speeds and what the case itself reports."""
+
+
+def headline_names(kind: str, figures: Iterable[RowFigure], columns: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the main figures of a case, the most important one first. Where the page of the case has
+    some of them as `columns`, return only these."""
+    known = KINDS[kind].headline if kind in KINDS else ()
+    names = (*known, *(figure.name for figure in figures if figure.headline))
+    return tuple(name for name in names if name in columns) or names
+
+
+def main_entries(manifest: Manifest) -> list[MetricEntry]:
+    """Return the metrics to show first: headlines, speeds, memory, energy, and the case's own."""
+    headlines, speeds = headline_names(manifest.kind, manifest.figures), KINDS[manifest.kind].speeds
+    named = dict.fromkeys((*headlines, *speeds, "e2e_time", *BESIDE_SPEED, *manifest.own_metrics))
+    entries = {entry.name: entry for entry in entries_of(manifest)}
+    return [entries[name] for name in named if name in entries]
 
 
 def vocabulary() -> Vocabulary:

@@ -9,7 +9,7 @@ from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.kinds import KINDS
 from flagperf.messages import Lang, choose, clauses, listed, meaning, say, usable, web, words
 from flagperf.metrics.entry import Metric
-from flagperf.metrics.registry import entries_of, entry_of
+from flagperf.metrics.registry import entries_of, entry_of, headline_names
 from flagperf.report.document import (
     Block,
     Empty,
@@ -130,14 +130,14 @@ def _figures(run: Run, lang: Lang) -> list[KeyFigure]:
 
 
 def _main(run: Run) -> list[str]:
-    figures = run.manifest.figures
-    own = [figure.name for figure in figures if figure.headline] or [figure.name for figure in figures]
-    return [*KINDS[run.manifest.kind].headline, *own[:MAX_FIGURES]]
+    """The main figures, or the first of a case whose figures are all alike."""
+    names = headline_names(run.manifest.kind, run.manifest.figures)
+    return list(names or [figure.name for figure in run.manifest.figures[:MAX_FIGURES]])
 
 
 def _others(run: Run) -> list[str]:
     qualities = [quality.name for quality in run.manifest.qualities]
-    speeds = [name for name in KINDS[run.manifest.kind].card if name not in KINDS[run.manifest.kind].headline]
+    speeds = [name for name in KINDS[run.manifest.kind].speeds if name not in _main(run)]
     power = [name for name in ("power_mean", "energy", "utilisation_mean") if _has(run, name)]
     return [*qualities, "e2e_time", *speeds, *power]
 

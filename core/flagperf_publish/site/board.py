@@ -12,10 +12,9 @@ import msgspec
 
 from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.compare.conditions import conditions, identity
-from flagperf.compare.contrasts import headlines, main_entries
 from flagperf.compare.sides import Side
 from flagperf.messages import Lang, choose, usable, words
-from flagperf.metrics.registry import entry_of
+from flagperf.metrics.registry import entry_of, headline_names, main_entries
 from flagperf.report.document import Link, Value
 from flagperf.report.sections.published_tables import link_to
 from flagperf.report.wording import has_published_profile, measured_cell, overrides, vendor_word
@@ -277,5 +276,5 @@ def _metric(name: str, manifest: Manifest, lang: Lang) -> Metric:
         title=one_line(title),
         unit="" if unit in ("share", "fraction") else one_line(unit),
         better=_BETTER.get(entry.better or "", 0),
-        is_headline=name in headlines(manifest),
+        is_headline=name in headline_names(manifest.kind, manifest.figures),
     )

@@ -114,7 +114,7 @@ def _labels(recorded: RecordedRun) -> Iterator[Fact]:
 
 def _times(run: Run) -> Iterator[Fact]:
     yield Fact("e2e_time", measured_cell(run, "e2e_time", units.one_decimal, "s"), _time_note(run))
-    for entry in (ENTRIES[name] for name in KINDS[run.manifest.kind].card):
+    for entry in (ENTRIES[name] for name in KINDS[run.manifest.kind].speeds):
         cell = measured_cell(run, entry.name, entry.format, shown_unit(run, entry))
         yield Fact(entry.name, cell, _interval(run, entry.name))
     if not KINDS[run.manifest.kind].has_steps:

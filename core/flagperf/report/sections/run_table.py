@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from flagperf import units
 from flagperf.bundle.run_record import RecordedRun, Run
-from flagperf.compare.contrasts import main_entries
 from flagperf.messages import Lang, explain, label, say, usable
 from flagperf.metrics.alignment import LOSS_ALIGNED
 from flagperf.metrics.entry import MetricEntry
+from flagperf.metrics.registry import main_entries
 from flagperf.report.document import Block, Empty, Head, NoteGroup, Notes, Table, TableCell, Text, Value
 from flagperf.report.sections.alignment_blocks import verdict_sentence
 from flagperf.report.sections.overview import caution, status_cell
