@@ -76,7 +76,7 @@ def _end_run(bundle: Path) -> None:
     from flagperf.run import end_run, measure
 
     run = read_bundle(bundle).run
-    end_run(bundle, run, Ending("succeeded"), measure(bundle, run.job, run.manifest))
+    end_run(bundle, run, Ending("succeeded"), measure(bundle, run))
 
 
 if __name__ == "__main__":

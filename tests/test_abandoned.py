@@ -12,7 +12,7 @@ import pytest
 
 from flagperf import version
 from flagperf.bundle.bundle import planned_fields, read_bundle, write_run
-from flagperf.bundle.liveness import alone, at_work, holding
+from flagperf.bundle.liveness import alone, at_work, holding, this_pid_namespace
 from flagperf.bundle.run_record import Ending
 from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
@@ -45,6 +45,7 @@ def unended(folder: Path, clock: Clock | None = None, locked: bool = True) -> Pa
         "clock": clock or this_clock(),
         "planned": planned_fields(path),
         "locked": locked,
+        "pid_namespace": this_pid_namespace(),
         "t_ns": time.monotonic_ns(),
     }
     started = msgspec.structs.replace(started, **changes)
@@ -83,7 +84,7 @@ def test_a_command_that_was_killed_while_it_ended_keeps_its_own_ending(bundle: P
     with EventWriter(bundle / PARENT) as writer:
         writer.write(RunEnded(1, own.status, own.reason, own.message))
     before = (bundle / PARENT).read_bytes()
-    end_run(bundle, run, own, measure(bundle, run.job, run.manifest))
+    end_run(bundle, run, own, measure(bundle, run))
     (bundle / MANIFEST).unlink()
     if moment != "sealed":
         (bundle / PARENT).write_bytes(before)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from flagperf.api import Cluster, JobState
+from flagperf.api import Allocation, Cluster, JobState
 from flagperf.bundle.bundle import read_bundle
 from flagperf.bundle.liveness import Begun, alone, at_work
 from flagperf.bundle.verify import verify_bundle
@@ -29,6 +31,9 @@ class Queue(Cluster):
         self.states = [*states]
         self.num_asked = 0
         self.when_asked: Callable[[int], object] = lambda _number: None
+
+    def allocate(self, num_nodes: int, options: Any) -> AbstractContextManager[Allocation]:
+        raise NotImplementedError
 
     def job_state(self, job: str) -> JobState:
         self.num_asked += 1
@@ -71,9 +76,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Queue]:
     monkeypatch.setattr(queue, "FORGOTTEN_SECONDS", 1e6)
 
     def answers(*states: JobState) -> Queue:
-        queue = Queue(*states)
-        monkeypatch.setattr(queue, "load_plugins", lambda: Plugins(queue))
-        return queue
+        cluster = Queue(*states)
+        monkeypatch.setattr(queue, "load_plugins", lambda: Plugins(cluster))
+        return cluster
 
     return answers
 
@@ -96,20 +101,20 @@ def test_a_number_is_that_of_a_job_and_never_the_beginning_of_a_year(folder: Pat
 
 
 def test_a_cluster_that_does_not_answer_is_asked_again(folder: Path, bundle: Path, asked: Callable[..., Queue]) -> None:
-    queue = asked(ENDED)
+    cluster = asked(ENDED)
 
     def is_silent_once(number: int) -> None:
         if number == 1:
             raise ToolFailed("squeue did not end within 5 s")
 
-    queue.when_asked = is_silent_once
-    assert attach(folder) == 3 and queue.num_asked == 2
+    cluster.when_asked = is_silent_once
+    assert attach(folder) == 3 and cluster.num_asked == 2
 
 
 def test_the_run_of_a_job_that_is_over_is_ended_once(
     folder: Path, bundle: Path, asked: Callable[..., Queue], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    queue = asked(JobState("running", "is running"), ENDED)
+    cluster = asked(JobState("running", "is running"), ENDED)
     assert attach(folder) == 3
     printed = capsys.readouterr()
     assert printed.out == "step 4\n"
@@ -117,18 +122,18 @@ def test_the_run_of_a_job_that_is_over_is_ended_once(
     assert verify_bundle(bundle).problems == ()
     before = (bundle / "MANIFEST").read_bytes()
     assert attach(folder) == 3 and capsys.readouterr() == printed
-    assert queue.num_asked == 2 and (bundle / "MANIFEST").read_bytes() == before
+    assert cluster.num_asked == 2 and (bundle / "MANIFEST").read_bytes() == before
 
 
 def test_a_command_that_the_cluster_has_only_lost_sight_of_is_followed(
     folder: Path, bundle: Path, asked: Callable[..., Queue]
 ) -> None:
     """It holds the bundle's lock, and says itself how it ended."""
-    queue = asked(ENDED)
-    queue.when_asked = lambda number: number == 3 and (folder / "finished.json").write_text('{"exit_code":0}')
+    cluster = asked(ENDED)
+    cluster.when_asked = lambda number: number == 3 and (folder / "finished.json").write_text('{"exit_code":0}')
     with at_work(bundle):
         assert attach(folder) == 0
-    assert queue.num_asked == 3 and not (bundle / "MANIFEST").exists()
+    assert cluster.num_asked == 3 and not (bundle / "MANIFEST").exists()
 
 
 def test_a_lock_that_stays_is_not_waited_for_for_ever(
@@ -149,10 +154,10 @@ def test_a_lock_that_stays_is_not_waited_for_for_ever(
 def test_a_job_that_the_cluster_does_not_know_is_over_when_nothing_is_written_any_more(
     folder: Path, bundle: Path, asked: Callable[..., Queue]
 ) -> None:
-    queue = asked(FORGOTTEN)
-    queue.when_asked = lambda number: number == 2 and make_old(folder, bundle)
+    cluster = asked(FORGOTTEN)
+    cluster.when_asked = lambda number: number == 2 and make_old(folder, bundle)
     assert attach(folder) == 3
-    assert queue.num_asked == 2 and verify_bundle(bundle).problems == ()
+    assert cluster.num_asked == 2 and verify_bundle(bundle).problems == ()
 
 
 def make_old(*folders: Path) -> None:

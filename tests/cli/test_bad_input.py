@@ -175,7 +175,7 @@ def test_an_ambiguous_run_is_asked_about(capfd: pytest.CaptureFixture[str], empt
 
 
 def test_a_bug_of_ours_shows_its_traceback(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flagperf.plugins.installed.load_plugins", lambda: 1 / 0)
+    monkeypatch.setattr("flagperf.cli.cases.load_plugins", lambda: 1 / 0)
     assert run_cli(["cases", "list"]) == 1
     printed = capfd.readouterr()
     assert "ZeroDivisionError" in printed.err

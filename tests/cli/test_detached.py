@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from flagperf.api import Cluster
+from flagperf.api import Allocation, Cluster
 from flagperf.cli import queue, run_cli
 from flagperf.cli.queue import arguments, finishing
 from flagperf.errors import NodeFailed
@@ -60,6 +61,9 @@ class Queue(Cluster):
 
     def __init__(self) -> None:
         self.command: list[str] = []
+
+    def allocate(self, num_nodes: int, options: Any) -> AbstractContextManager[Allocation]:
+        raise NotImplementedError
 
     def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
         self.command = list(command)

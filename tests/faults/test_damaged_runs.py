@@ -21,6 +21,7 @@ from flagperf.fleet.reach import reach_nodes
 from flagperf.fleet.signals import raise_on_signals, signals_restored
 from flagperf.plan.plan import Plan, make_plan
 from flagperf.plugins.installed import load_plugins
+from flagperf.run import Session
 from flagperf.spec.job import RunSpec
 
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
@@ -146,6 +147,7 @@ def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
     tmp_path: Path, planned: tuple[Plan, Fleet], monkeypatch: pytest.MonkeyPatch, number: int, num_files: int
 ) -> None:
     """Before environment.json, before run.json, and after both."""
+    plan, fleet = planned
     made, write, writer = [], store.write_atomically, run_module.run_job
 
     def interrupted(path: Path, content: bytes) -> None:
@@ -163,5 +165,5 @@ def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
     monkeypatch.setattr(run_module, "run_job", started)
     with signals_restored(), pytest.raises(KeyboardInterrupt):
         raise_on_signals()
-        run_module.execute(*planned, tmp_path / "runs")
+        Session(tmp_path / "runs", fleet, {"": plan}).run(plan)
     assert not list(tmp_path.glob("runs/*"))

@@ -102,7 +102,8 @@ LIMITED = """
 import msgspec
 import sys
 from flagperf.cli import run_cli
-from flagperf.metrics import Observed, compute_metrics
+from flagperf.metrics.observed import Observed
+from flagperf.metrics.registry import compute_metrics
 from flagperf.bundle.bundle import read_bundle, read_record
 from pathlib import Path
 bundle = Path(sys.argv[1])

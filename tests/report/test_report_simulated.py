@@ -8,7 +8,7 @@ from report_builders import recorded
 
 from flagperf.bundle.bundle import create_bundle
 from flagperf.cli import run_cli
-from flagperf.cli.run import page_command
+from flagperf.cli.run import next_command
 from flagperf.report.screens import run_report
 from flagperf.report.terminal import to_terminal
 from flagperf_publish.pages.layouts import page
@@ -37,7 +37,7 @@ def test_the_command_that_a_run_names_at_its_end_prints_its_page(
 ) -> None:
     run = recorded(simulated=simulated)
     create_bundle(tmp_path, run.run, run.nodes)
-    assert run_cli(page_command(run, str(tmp_path))) == 0
+    assert run_cli(next_command([run], str(tmp_path))) == 0
     assert capfd.readouterr().out.startswith("### MetaX ")
 
 

@@ -26,7 +26,7 @@ def test_every_file_of_ranks_and_nodes_is_decoded_once(bundle: Path, monkeypatch
 
     monkeypatch.setattr(event_files, "decode_events", counting)
     run = read_bundle(bundle).run
-    measured = measure(bundle, run.job, run.manifest)
+    measured = measure(bundle, run)
     assert decoded == {"parent.jsonl": 1, "rank-00000.jsonl": 1, "node-000.jsonl": 1}
     assert msgspec.json.encode(measured.metrics) == msgspec.json.encode(run.metrics)
     assert (measured.commands, measured.damage) == ((COMMAND,), None)
@@ -37,7 +37,7 @@ def test_a_damaged_file_is_named_and_nothing_is_measured(bundle: Path, name: str
     lines = (bundle / name).read_bytes().splitlines(keepends=True)
     (bundle / name).write_bytes(b"".join([lines[0], b"nonsense\n", *lines[2:]]))
     run = read_bundle(bundle).run
-    measured = measure(bundle, run.job, run.manifest)
+    measured = measure(bundle, run)
     assert f"{name}: line 2 is not a valid event" in str(measured.damage)
     assert {metric.value for metric in measured.metrics} == {None} and measured.commands == ()
     assert [metric.name for metric in measured.metrics] == [metric.name for metric in run.metrics]
@@ -61,5 +61,5 @@ def test_what_the_bundle_cannot_be_read_without_is_a_damage_too(bundle: Path, da
     elif damage == "name":
         name = "logs/a\nb"
         (bundle / name).touch()
-    measured = measure(bundle, run.job, run.manifest)
+    measured = measure(bundle, run)
     assert name in str(measured.damage) and measured.commands == ()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from flagperf.bundle.bundle import check_writable
 from flagperf.bundle.imported import beside_imported, check_imported
-from flagperf.bundle.listing import PREFIX, runs_directory
+from flagperf.bundle.listing import runs_directory
 from flagperf.bundle.run_record import EXIT_CODES, RecordedRun, Run, RunGroup, Status
 from flagperf.cli.completers import complete_assignment
 from flagperf.cli.options import (
@@ -31,22 +31,20 @@ from flagperf.cli.queue import finishing, note_run, submit
 from flagperf.compare.comparison import compare
 from flagperf.compare.sides import named_sides
 from flagperf.errors import BadInput
-from flagperf.fleet.reach import check_reach, reach_nodes
+from flagperf.fleet.reach import check_reach
 from flagperf.fleet.signals import raise_on_signals
+from flagperf.fleet.supervision import OnProgress
 from flagperf.kinds import KINDS
-from flagperf.plan.plan import Plan, check_values, make_plan, renamed
+from flagperf.plan.plan import Plan, check_values
 from flagperf.plan.settings import layout_text
-from flagperf.plugins.installed import Plugins, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.report.run_json import to_json
 from flagperf.report.screens import comparison_report, repeats_report, run_report
-from flagperf.run import execute, other_setting, refuse_equal, turns
+from flagperf.run import Session, open_session, other_setting
 from flagperf.spec.job import RunSpec
 from flagperf.text import flagperf_command
 
-# `run --repeat N`: complete runs one after the other, on the same nodes, that make a group.
-
-
-Execute = Callable[[Plan, RunGroup], RecordedRun]
+MAX_REPEATS = 1000
 
 WORST_FIRST: tuple[Status, ...] = (
     "interrupted",
@@ -57,102 +55,6 @@ WORST_FIRST: tuple[Status, ...] = (
     "target_missed",
     "succeeded",
 )
-
-
-def run_repeatedly(arms: Mapping[str, Plan], count: int, execute: Execute) -> list[RecordedRun]:
-    """So many runs of each arm, whose name is empty if there is one. The group ends early if it is interrupted, and if
-    the first run of an arm has no results: its repeats would have none either. A run before that is kept."""
-    order, group_id = turns(count, tuple(arms)), PREFIX + secrets.token_hex(4)
-    done: list[RecordedRun] = []
-    for index, arm in enumerate(order, start=1):
-        group = RunGroup(group_id, index, len(order), arm)
-        is_first = all(each.run.group is None or each.run.group.arm != arm for each in done)
-        raise_on_signals()  # the end of the run before has switched them off
-        note(f"run {index} of {len(order)}{f', setting {arm}' if arm else ''}, {group_id}")
-        try:
-            recorded = execute(renamed(arms[arm]), group)
-        except KeyboardInterrupt:
-            note(_kept(done, len(order)))
-            raise
-        done.append(recorded)
-        note(_outcome(recorded))
-        if _ends_group(recorded, is_first):
-            note(_kept(done, len(order)))
-            break
-    return done
-
-
-def _ends_group(recorded: RecordedRun, is_first: bool) -> bool:
-    ending = recorded.run.ending
-    is_interrupted = ending is not None and ending.status == "interrupted"
-    return is_interrupted or (is_first and not recorded.run.has_results)
-
-
-def _kept(done: Sequence[RecordedRun], planned: int) -> str:
-    with_results = sum(recorded.run.has_results for recorded in done)
-    left = planned - len(done)
-    return f"{len(done)} of {planned} runs are kept, {with_results} of them with results; {left} were not started"
-
-
-def _outcome(recorded: RecordedRun) -> str:
-    run = recorded.run
-    assert run.ending is not None
-    speed = run.metric(KINDS[run.manifest.kind].timed)
-    figure = f", {speed.name} {speed.value:.6g} {speed.unit}" if speed and speed.value is not None else ""
-    return f"{run.id}: {run.ending.status}{figure}"
-
-
-def print_group(done: Sequence[RecordedRun], runs_dir: Path, as_json: bool) -> None:
-    """What the runs say together; of two settings, how they compare."""
-    if as_json:
-        echo_json_text(to_json(done))
-    else:
-        show(repeats_report(_by_name(done)))
-        _print_comparison(done, runs_dir)
-    for recorded in done:
-        ending = recorded.run.ending
-        if ending is not None and ending.status != "succeeded":
-            echo_message(f"flagperf: {recorded.run.id} ended as {ending.status}: {ending.reason}")
-
-
-def _by_name(done: Sequence[RecordedRun]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for recorded in done:
-        group = recorded.run.group
-        assert group is not None
-        found.setdefault(f"{group.id}/{group.arm}" if group.arm else group.id, []).append(recorded.run)
-    return found
-
-
-def _print_comparison(done: Sequence[RecordedRun], runs_dir: Path) -> None:
-    groups = [recorded.run.group for recorded in done if recorded.run.group is not None]
-    if not any(group.arm for group in groups):
-        return
-    echo("")
-    try:
-        show(comparison_report(compare(named_sides([groups[0].id], None, runs_dir, lambda: ()))))
-    except BadInput as error:  # a setting has no run with results
-        note(f"not compared: {error}")
-
-
-def next_command(done: Sequence[RecordedRun], runs_dir: str | None) -> str:
-    group = done[0].run.group
-    assert group is not None
-    where = ["--runs-dir", runs_dir] if runs_dir else []
-    arms = {each.run.group.arm for each in done if each.run.group is not None and each.run.has_results}
-    if len(arms) < (2 if group.arm else 1):  # there is nothing to compare
-        return flagperf_command("runs", "show", done[-1].run.id, *where)
-    simulated = ["--allow-simulated"] if done[0].run.simulated else []
-    other = [] if group.arm else ["OTHER"]
-    return flagperf_command("compare", group.id, *other, *where, *simulated)
-
-
-def worst_exit_code(done: Sequence[RecordedRun]) -> int:
-    found = {recorded.run.ending.status for recorded in done if recorded.run.ending is not None}
-    return EXIT_CODES[next(status for status in WORST_FIRST if status in found)]
-
-
-MAX_REPEATS = 1000
 
 
 @click.command(cls=RunRequestCommand)
@@ -195,38 +97,40 @@ def run(
     that of the worst. Ctrl-C ends the run and the group; so does a first run without results.
     """
     raise_on_signals()
-    plugins, directory = load_plugins(), runs_directory(runs_dir)
-    check_writable(directory)
+    directory = runs_directory(runs_dir)
     check_imported(directory, no_published)
     spec = run_spec(request, directory)
-    _check_repeats(repeat, changes, dry_run)
-    arms = {"A": spec, "B": other_setting(spec, changes)} if changes else {"": spec}
-    if detach:
-        return _detach(arms, plugins, directory, _repeat_options(repeat, changes), as_json)
-    with finishing(detached_in) as code:
-        if repeat == 1:
-            code.append(_run(spec, plugins, directory, runs_dir, dry_run, detached_in, no_published, as_json))
-        else:
-            code.append(_run_group(arms, repeat, plugins, directory, runs_dir, dry_run, detached_in, as_json))
-    return code[0]
-
-
-def _check_repeats(repeat: int, changes: Sequence[str], dry_run: bool) -> None:
     if changes and repeat < 2:
         raise BadInput("--interleave-with needs --repeat N, at least 2: how many runs of each setting")
     if changes and dry_run:
         raise BadInput("--dry-run prints one plan; leave out --interleave-with, and give the other values with --set")
+    arms = {"A": spec, "B": other_setting(spec, changes)} if changes else {"": spec}
+    if detach:
+        return put_into_queue(arms, directory, repeat, changes, as_json)
+    with finishing(detached_in) as code:
+        with open_session(arms, directory, needs_worker=not dry_run) as session:
+            done = [] if dry_run else make_runs(session, repeat, detached_in)
+        if dry_run:
+            print_plan(session.plans[""], as_json)
+            if repeat > 1:
+                note(f"{repeat} runs of this plan")
+        else:
+            print_runs(done, directory, no_published, as_json)
+            note(f"next: {flagperf_command(*next_command(done, runs_dir))}")
+        code.append(worst_exit_code(done))
+    return code[0]
 
 
-def _repeat_options(repeat: int, changes: Sequence[str]) -> list[str]:
-    words = ["--repeat", str(repeat)] if repeat > 1 else []
-    return [*words, *(word for change in changes for word in ("--interleave-with", change))]
-
-
-def _detach(arms: Mapping[str, RunSpec], plugins: Plugins, directory: Path, more: Sequence[str], as_json: bool) -> int:
+def put_into_queue(
+    arms: Mapping[str, RunSpec], directory: Path, repeat: int, changes: Sequence[str], as_json: bool
+) -> int:
+    check_writable(directory)
+    plugins = load_plugins()
     for spec in arms.values():
         check_values(spec, plugins)  # what is wrong is said here, not in the queue
         check_reach(spec, plugins)
+    more = ["--repeat", str(repeat)] if repeat > 1 else []
+    more += [word for change in changes for word in ("--interleave-with", change)]
     submitted = submit(next(iter(arms.values())), plugins, directory, more)
     if as_json:
         echo_json(submitted)
@@ -237,64 +141,37 @@ def _detach(arms: Mapping[str, RunSpec], plugins: Plugins, directory: Path, more
     return 0
 
 
-def _run(
-    spec: RunSpec,
-    plugins: Plugins,
-    directory: Path,
-    runs_dir: str | None,
-    dry_run: bool,
-    detached_in: str | None,
-    no_published: bool,
-    as_json: bool,
-) -> int:
-    with reach_nodes(spec, plugins) as fleet:
-        plan = make_plan(spec, plugins, fleet, needs_worker=not dry_run)
-        if dry_run:
-            print_plan(plan, as_json)
-            return 0
-        _announce(plan)
+def make_runs(session: Session, repeat: int, detached_in: str | None) -> list[RecordedRun]:
+    """Make all runs of the session, and say what goes on."""
+    done: list[RecordedRun] = []
+    planned = repeat * len(session.plans)
+
+    @contextlib.contextmanager
+    def watch(plan: Plan, group: RunGroup | None) -> Iterator[OnProgress]:
+        if group is not None:
+            setting = f", setting {group.arm}" if group.arm else ""
+            note(f"run {group.index} of {planned}{setting}, {group.id}")
         note_run(detached_in, plan.job.run_id)
         with live_progress(KINDS[plan.job.kind]) as on_progress:
-            recorded = execute(plan, fleet, directory, on_progress)
-    _print_result(beside_imported([recorded], directory, no_published)[0], as_json, no_published)
-    note(f"next: {flagperf_command(*page_command(recorded, runs_dir))}")
-    assert recorded.run.ending is not None
-    return recorded.run.ending.exit_code
+            yield on_progress
+
+    for plan in session.plans.values():
+        announce(plan)
+    try:
+        for recorded in session.group(repeat, watch):
+            done.append(recorded)
+            if planned > 1:
+                note(_outcome(recorded))
+    finally:
+        if len(done) < planned and planned > 1:
+            with_results = sum(recorded.run.has_results for recorded in done)
+            kept = f"{len(done)} of {planned} runs are kept, {with_results} of them with results"
+            note(f"{kept}; {planned - len(done)} were not started")
+    return done
 
 
-def _run_group(
-    specs: Mapping[str, RunSpec],
-    repeat: int,
-    plugins: Plugins,
-    directory: Path,
-    runs_dir: str | None,
-    dry_run: bool,
-    detached_in: str | None,
-    as_json: bool,
-) -> int:
-    """All runs have one allocation, and one plan for each setting."""
-    with reach_nodes(next(iter(specs.values())), plugins) as fleet:
-        plans = {arm: make_plan(spec, plugins, fleet, needs_worker=not dry_run) for arm, spec in specs.items()}
-        refuse_equal(list(plans.values()))
-        if dry_run:
-            print_plan(plans[""], as_json)
-            note(f"{repeat} runs of this plan")
-            return 0
-        for plan in plans.values():
-            _announce(plan)
-
-        def execute_one(plan: Plan, group: RunGroup) -> RecordedRun:
-            note_run(detached_in, plan.job.run_id)
-            with live_progress(KINDS[plan.job.kind]) as on_progress:
-                return execute(plan, fleet, directory, on_progress, group)
-
-        done = run_repeatedly(plans, repeat, execute_one)
-    print_group(done, directory, as_json)
-    note(f"next: {next_command(done, runs_dir)}")
-    return worst_exit_code(done)
-
-
-def _announce(plan: Plan) -> None:
+def announce(plan: Plan) -> None:
+    """Say what is about to run."""
     job, profile = plan.job, plan.manifest.profiles[plan.job.profile]
     note(f"vendor: {plan.vendor_note}")
     asked = "" if plan.spec.profile else " (the case's default)"
@@ -309,27 +186,73 @@ def _announce(plan: Plan) -> None:
         (part,), origin = job.recording.parts, job.recording
         of_run = f"{origin.run_id} ({origin.case}, {origin.precision}, {origin.vendor} {origin.device})"
         note(f"operators: {len(part.calls)} different calls, recorded by rank {part.ranks[0]} of run {of_run}")
-    training = job.config.values.get("training", {})
-    if 0 < training.get("max_steps", 0) <= training.get("warmup_steps", 0):
-        note("note: training.max_steps is not above training.warmup_steps: no throughput will be measured")
+    values = job.config.values.get(KINDS[job.kind].values, {})
+    if 0 < values.get("max_steps", 0) <= values.get("warmup_steps", 0):
+        group = KINDS[job.kind].values
+        note(f"note: {group}.max_steps is not above {group}.warmup_steps: no throughput will be measured")
 
 
-def _print_result(recorded: RecordedRun, as_json: bool, no_published: bool) -> None:
-    ending = recorded.run.ending
-    assert ending is not None
+def _outcome(recorded: RecordedRun) -> str:
+    run = recorded.run
+    assert run.ending is not None
+    speed = run.metric(KINDS[run.manifest.kind].timed)
+    figure = f", {speed.name} {speed.value:.6g} {speed.unit}" if speed and speed.value is not None else ""
+    return f"{run.id}: {run.ending.status}{figure}"
+
+
+def print_runs(done: Sequence[RecordedRun], directory: Path, no_published: bool, as_json: bool) -> None:
+    """Print a single run; of a group, what the runs say together, and how two settings compare."""
+    is_group = done[0].run.group is not None
+    if not is_group:
+        done = beside_imported(done, directory, no_published)
     if as_json:
-        echo_json_text(to_json([recorded]))
+        echo_json_text(to_json(done))
+    elif not is_group:
+        show(run_report(done, published=not no_published))
     else:
-        show(run_report([recorded], published=not no_published))
-    recorded_operators = recorded.run.recorded
-    if recorded_operators is not None and recorded_operators.problem is not None:
-        echo_message(f"flagperf: --record-operators: {recorded_operators.problem}")
-    if ending.status != "succeeded":
-        echo_message(f"flagperf: the run ended as {ending.status}: {ending.reason}")
+        by_name: dict[str, list[Run]] = {}
+        for recorded in done:
+            group = recorded.run.group
+            assert group is not None
+            by_name.setdefault(f"{group.id}/{group.arm}" if group.arm else group.id, []).append(recorded.run)
+        show(repeats_report(by_name))
+        print_comparison(done, directory)
+    for recorded in done:
+        ending, operators = recorded.run.ending, recorded.run.recorded
+        if operators is not None and operators.problem is not None:
+            echo_message(f"flagperf: --record-operators: {operators.problem}")
+        if ending is not None and ending.status != "succeeded":
+            what = recorded.run.id if is_group else "the run"
+            echo_message(f"flagperf: {what} ended as {ending.status}: {ending.reason}")
 
 
-def page_command(recorded: RecordedRun, runs_dir: str | None) -> list[str]:
-    """What prints the run's page: it is found by its id, in the same runs directory."""
+def print_comparison(done: Sequence[RecordedRun], directory: Path) -> None:
+    group = done[0].run.group
+    if group is None or not group.arm:
+        return
+    echo("")
+    try:
+        show(comparison_report(compare(named_sides([group.id], None, directory, lambda: ()))))
+    except BadInput as error:  # a setting has no run with results
+        note(f"not compared: {error}")
+
+
+def next_command(done: Sequence[RecordedRun], runs_dir: str | None) -> list[str]:
+    """Return the command to try next: the page of a run, the comparison of a group. It finds them by id, in the same
+    runs directory."""
     where = ["--runs-dir", runs_dir] if runs_dir else []
-    allowed = ["--allow-simulated"] if recorded.run.simulated else []
-    return ["report", recorded.run.id, *where, "--format", "md", *allowed]
+    simulated = ["--allow-simulated"] if done[0].run.simulated else []
+    group = done[0].run.group
+    if group is None:
+        return ["report", done[0].run.id, *where, "--format", "md", *simulated]
+    arms = {each.run.group.arm for each in done if each.run.group is not None and each.run.has_results}
+    if len(arms) < (2 if group.arm else 1):  # there is nothing to compare
+        return ["runs", "show", done[-1].run.id, *where]
+    other = [] if group.arm else ["OTHER"]
+    return ["compare", group.id, *other, *where, *simulated]
+
+
+def worst_exit_code(done: Sequence[RecordedRun]) -> int:
+    """Return that of the run that ended worst; 0 of a dry run."""
+    found = {recorded.run.ending.status for recorded in done if recorded.run.ending is not None}
+    return next((EXIT_CODES[status] for status in WORST_FIRST if status in found), 0)
