@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flagperf.plugins.installed import load_plugins
-from flagperf_publish.published.page_cards import installed_cards
 from flagperf_publish.published.page_lint import Known, LintedPage, lint_page
 from flagperf_publish.published.page_source import parse_page
+from flagperf_publish.published.result_pages import installed_cards
 
 COLUMNS = ("配置", "precision", "fix_hp", "e2e_time", "p_whole", "p_train", "p_core", "acc", "mem")
 GENERAL = ("precision", "fix_hp", "mem", "e2e_time", "p_whole", "p_train", "p_core", "acc")

@@ -7,7 +7,7 @@ from page_builders import known
 
 from flagperf.bundle.imported import identity_of
 from flagperf.testing import shared_file
-from flagperf_publish.published.page_import import Asked, import_page
+from flagperf_publish.published.page_import import SaidOfPage, import_page
 from flagperf_publish.published.page_lint import LintedPage, lint_page
 from flagperf_publish.published.page_source import SourcePage, parse_page, read_page
 
@@ -131,7 +131,7 @@ def test_windows_line_ends_change_nothing(case: str) -> None:
 @pytest.mark.parametrize("case", SEEDS)
 def test_an_imported_page_has_the_results_that_the_case_has_from_it(case: str) -> None:
     """The cases' own references were typed from the same pages, by other hands."""
-    reading = import_page(seed(case), known(), Asked())
+    reading = import_page(seed(case), known(), SaidOfPage())
     own = {identity_of(each) for each in known().manifests[case].references}
     assert {identity_of(each) for each in reading.page.references} <= own
     assert all(each.grade == "typed_by_hand" and each.line and each.sha256 for each in reading.page.references)

@@ -8,12 +8,12 @@ from pathlib import Path
 from flagperf.messages import has_text, template
 from flagperf.plausibility import doubts, row_checks, run_checks
 from flagperf.plausibility.rules import Rule
-from flagperf_publish.published import hardware_pages, result_checks
+from flagperf_publish.published import hardware_pages, page_lint, result_checks
 
 PAGE = Path(__file__).parents[2] / "docs" / "plausibility.md"
 RULES = {
     rule.name: rule
-    for module in (row_checks, run_checks, doubts, result_checks, result_checks, result_checks, hardware_pages)
+    for module in (row_checks, run_checks, doubts, result_checks, page_lint, hardware_pages)
     for rule in (*vars(module).values(), *vars(module).get("WITHHELD", ()))
     if isinstance(rule, Rule)
 }
@@ -34,8 +34,8 @@ def _row(rule: Rule) -> str:
     meaning = template(f"mark.{rule.name}" if has_text(f"mark.{rule.name}") else f"rule.{rule.name}", "en")
     metrics = ", ".join(rule.metrics).replace("*", "\\*")
     limits = ", ".join(f"{limit} {value:g}" for limit, value in rule.limits.items())
-    result_checks = (f"`{rule.name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in result_checks) + " |"
+    cells = (f"`{rule.name}`", meaning, ", ".join(rule.of), rule.effect, metrics, limits, rule.published)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":

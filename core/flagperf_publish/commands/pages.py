@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,7 @@ from flagperf.cli.output import echo, echo_message
 from flagperf.errors import BadInput
 
 if TYPE_CHECKING:
-    from flagperf_publish.published.page_import import Reading
+    from flagperf_publish.published.page_import import PageReading
     from flagperf_publish.published.page_lint import Known, LintedPage
     from flagperf_publish.published.page_source import SourcePage
 
@@ -53,9 +53,13 @@ def lint(files: tuple[str, ...], case: str | None, as_json: bool) -> int:
     unreadable += [str(each) for each in found if isinstance(each, BadInput)]
     if as_json:
         echo_json({"schema": 1, "pages": [exported(page) for page in linted]})
-    else:
-        for page in linted:
-            print_page(page)
+    for page in [] if as_json else linted:
+        for each in page.findings:
+            echo(f"{page.path}:{each.line}: {each.rule}: {each.message}")
+        for held in page.recomputed:
+            echo(f"{page.path}:{held.line}: {held.message}")
+        count = f"{len(page.findings)} finding{'' if len(page.findings) == 1 else 's'}"
+        note(f"{page.path}: {page.case or 'no known case'}, {count}")
     for problem in unreadable:
         echo_message(f"flagperf: {problem}")
     has_findings = any(page.findings for page in linted)
@@ -63,10 +67,10 @@ def lint(files: tuple[str, ...], case: str | None, as_json: bool) -> int:
 
 
 def installed(case: str | None) -> Known:
-    """What pages are compared with. Raises BadInput for a case that is not installed."""
+    """Return what pages are compared with. Raise BadInput for a case that is not installed."""
     from flagperf.plugins.installed import load_plugins
-    from flagperf_publish.published.page_cards import installed_cards
     from flagperf_publish.published.page_lint import Known
+    from flagperf_publish.published.result_pages import installed_cards
 
     plugins = load_plugins()
     if case is not None:
@@ -75,7 +79,7 @@ def installed(case: str | None) -> Known:
 
 
 def read_pages(files: Sequence[str]) -> tuple[list[SourcePage], list[str]]:
-    """Each file once, and why others cannot be read."""
+    """Read each file once. Return also why others cannot be read."""
     from flagperf_publish.published.page_source import read_page
 
     read, unreadable = [], []
@@ -101,19 +105,6 @@ def exported(page: LintedPage) -> dict[str, object]:
             for each in page.recomputed
         ],
     }
-
-
-def print_page(page: LintedPage) -> None:
-    """One line for each, as compilers print them."""
-    for each in page.findings:
-        echo(f"{page.path}:{each.line}: {each.rule}: {each.message}")
-    for held in page.recomputed:
-        echo(f"{page.path}:{held.line}: {held.message}")
-    count = len(page.findings)
-    note(f"{page.path}: {page.case or 'no known case'}, {count} finding{'' if count == 1 else 's'}")
-
-
-# flagperf import
 
 
 @click.command("import")
@@ -145,7 +136,7 @@ def import_pages(
 
     The exit code is 0, or 2 if a page cannot be imported; the others are.
     """
-    from flagperf_publish.published.page_import import Asked, import_page
+    from flagperf_publish.published.page_import import SaidOfPage, import_page
     from flagperf_publish.published.page_lint import lint_pages
 
     known, directory = installed(case), runs_directory(runs_dir)
@@ -155,14 +146,21 @@ def import_pages(
         try:
             if isinstance(found, BadInput):
                 raise found
-            reading = import_page(page, known, Asked(case, vendor, device))
+            reading = import_page(page, known, SaidOfPage(case, vendor, device))
         except BadInput as error:
             problems.append(f"{error}; nothing of it was imported")
             continue
         outcome, path = _store(reading, directory, dry_run)
-        done.append(_exported(reading, found, outcome, path))
+        references, remarks = reading.page.references, reading.remarks
+        written = {"outcome": outcome, "file": str(path), "references": references, "remarks": remarks}
+        done.append({**exported(found), **written})
         if not as_json:
-            _print(reading, found, outcome, path)
+            for each in found.findings:
+                note(f"{found.path}:{each.line}: {each.rule}: {each.message}")
+            for left in remarks:
+                note(f"{found.path}:{left.line}: {left.what}: {left.why}")
+            count = f"{len(references)} result{'' if len(references) == 1 else 's'}"
+            echo(f"{found.path}: {count} of {reading.page.case}, {outcome}: {path}")
     if as_json:
         echo_json({"schema": 1, "pages": done})
     for problem in problems:
@@ -170,8 +168,8 @@ def import_pages(
     return BadInput.exit_code if problems else 0
 
 
-def _store(reading: Reading, directory: Path, dry_run: bool) -> tuple[str, Path]:
-    """`imported`, `updated` or `unchanged`, with --dry-run `would be`, and the file."""
+def _store(reading: PageReading, directory: Path, dry_run: bool) -> tuple[str, Path]:
+    """Write the references unless they are there. Return `imported`, `updated` or `unchanged`, and the file."""
     from flagperf.bundle.imported import imported_path, read_imported, write_imported
 
     path = imported_path(directory, reading.name)
@@ -183,23 +181,3 @@ def _store(reading: Reading, directory: Path, dry_run: bool) -> tuple[str, Path]
     if outcome != "unchanged" and not dry_run:
         write_imported(path, reading.page)
     return f"would be {outcome}" if dry_run and outcome != "unchanged" else outcome, path
-
-
-def _print(reading: Reading, found: LintedPage, outcome: str, path: Path) -> None:
-    for each in found.findings:
-        note(f"{found.path}:{each.line}: {each.rule}: {each.message}")
-    for left in reading.remarks:
-        note(f"{found.path}:{left.line}: {left.what}: {left.why}")
-    count = len(reading.page.references)
-    rows = f"{count} result{'' if count == 1 else 's'} of {reading.page.case}"
-    echo(f"{found.path}: {rows}, {outcome}: {path}")
-
-
-def _exported(reading: Reading, found: LintedPage, outcome: str, path: Path) -> dict[str, Any]:
-    return {
-        **exported(found),
-        "outcome": outcome,
-        "file": str(path),
-        "references": reading.page.references,
-        "remarks": reading.remarks,
-    }

@@ -1,4 +1,7 @@
-"""Markdown with line numbers, quantities, vocabulary."""
+"""Published pages as text: Markdown with line numbers, the vocabulary of the pages, and the values of their cells.
+
+Reading Markdown knows nothing of benchmarks; `words.toml` has the spellings that pages use.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +18,22 @@ from flagperf.files import read_regular
 from flagperf.spec.toml_files import read_toml
 from flagperf.units import GIB
 
-# A published page as text: headings, facts and tables with their line numbers. It knows Markdown and no benchmark.
-
-
 MAX_PAGE_BYTES = 4 << 20
-
 MAX_CELLS = 20_000
 """Of all tables of a page. The largest published page has 200."""
-
 MAX_LINE = 10_000
 """Characters of a line that are looked at. The longest published one has 500."""
 
 _HEADING = re.compile(r"\s*(?:[-*+]\s+)?(#{1,6})\s+(.*)$")
-
 _DELIMITER = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?$")
-
 _FACT = re.compile(r"(\s*)[-*+]\s+(?=\S)([^|：:`]{1,40}?)\s*[：:]\s*(.*)$")
-
 _FENCE = re.compile(r"\s*(```|~~~)")
-
+_OTHER_BLOCK = re.compile(r"\s*([-*+]|\d+\.)\s|\s*>|\s*</?[a-zA-Z]")
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+.!|~-])")
-
 _BAR = re.compile(r"(?<!\\)\|")
 
 
-class Heading(msgspec.Struct, frozen=True):
+class SourceHeading(msgspec.Struct, frozen=True):
     level: int
     text: str
     line: int
@@ -72,13 +66,13 @@ class SourcePage(msgspec.Struct, frozen=True):
     path: str
     sha256: str
     lines: tuple[str, ...]
-    headings: tuple[Heading, ...]
+    headings: tuple[SourceHeading, ...]
     facts: tuple[PageFact, ...]
     tables: tuple[SourceTable, ...]
 
 
 def read_page(path: Path) -> SourcePage:
-    """Raises BadInput for what is not a page: no file, no text, too large."""
+    """Raise BadInput if this is not a readable page: no file, binary, or too large."""
     try:
         content = read_regular(path, MAX_PAGE_BYTES, follow_links=True)
     except OSError as error:
@@ -95,16 +89,25 @@ def read_page(path: Path) -> SourcePage:
 def parse_page(text: str, path: str = "", sha256: str = "") -> SourcePage:
     lines = tuple(line.rstrip("\r")[:MAX_LINE] for line in text.split("\n"))
     shown = _without_code(lines)
-    return SourcePage(path, sha256, lines, tuple(_headings(shown)), tuple(_facts(shown)), tuple(_tables(shown, path)))
+    headings, facts = [], []
+    for number, line in enumerate(shown, start=1):
+        heading, fact = _HEADING.match(line), _FACT.match(line)
+        if heading:
+            headings.append(SourceHeading(len(heading[1]), plain(heading[2].rstrip(" #")), number))
+        elif fact:
+            following = next((shown[at] for at in range(number, len(shown)) if shown[at].strip()), "")
+            indent = len(following) - len(following.lstrip())
+            facts.append(PageFact(plain(fact[2]), plain(fact[3]), number, indent > len(fact[1]) + 1))
+    return SourcePage(path, sha256, lines, tuple(headings), tuple(facts), tuple(_tables(shown, path)))
 
 
 def plain(text: str) -> str:
-    """Without bold marks and escapes."""
+    """Return a text without bold marks and escapes."""
     return _ESCAPE.sub(r"\1", text.replace("**", "")).strip()
 
 
 def _without_code(lines: Sequence[str]) -> list[str]:
-    """Lines of code and comments are empty: what they hold is no table."""
+    """Return the lines with code and comments emptied: these hold no tables."""
     found, fence, in_comment = [], "", False
     for line in lines:
         mark = _FENCE.match(line)
@@ -121,30 +124,20 @@ def _without_code(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _headings(lines: Sequence[str]) -> Iterator[Heading]:
-    for number, line in enumerate(lines, start=1):
-        found = _HEADING.match(line)
-        if found:
-            yield Heading(len(found[1]), plain(found[2].rstrip(" #")), number)
-
-
-def _facts(lines: Sequence[str]) -> Iterator[PageFact]:
-    for number, line in enumerate(lines, start=1):
-        found = _FACT.match(line)
-        if found and not _HEADING.match(line):
-            following = next((each for each in lines[number:] if each.strip()), "")
-            indent = len(following) - len(following.lstrip())
-            yield PageFact(plain(found[2]), plain(found[3]), number, indent > len(found[1]) + 1)
-
-
 def _tables(lines: Sequence[str], path: str) -> Iterator[SourceTable]:
+    """Yield the tables. The rows of one end at an empty line or at the start of another block."""
     number, cells = 0, 0
     while number + 1 < len(lines):
         head, below = lines[number], lines[number + 1]
         if "|" not in head or "|" not in below or not _DELIMITER.match(below.strip()):
             number += 1
             continue
-        rows = list(_rows(lines, number + 2))
+        rows = []
+        for at in range(number + 2, len(lines)):
+            line = lines[at]
+            if not line.strip() or _HEADING.match(line) or _OTHER_BLOCK.match(line):
+                break
+            rows.append(TableRow(_cells(line), at + 1, is_glued="|" not in line))
         cells += sum(len(row.cells) for row in rows)
         if cells > MAX_CELLS:
             raise BadInput(f"{path or 'the page'} has tables of more than {MAX_CELLS:,} cells; it is not read")
@@ -152,23 +145,11 @@ def _tables(lines: Sequence[str], path: str) -> Iterator[SourceTable]:
         number += 2 + len(rows)
 
 
-def _rows(lines: Sequence[str], start: int) -> Iterator[TableRow]:
-    """Until an empty line or the start of another block."""
-    for number in range(start, len(lines)):
-        line = lines[number]
-        if not line.strip() or _HEADING.match(line) or re.match(r"\s*([-*+]|\d+\.)\s|\s*>|\s*</?[a-zA-Z]", line):
-            return
-        yield TableRow(_cells(line), number + 1, is_glued="|" not in line)
-
-
 def _cells(line: str) -> tuple[str, ...]:
     inner = line.strip()
     inner = inner[1:] if inner.startswith("|") else inner
     inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
     return tuple(plain(cell) for cell in _BAR.split(inner))
-
-
-# The vocabulary of published pages (`words.toml`).
 
 
 Spellings = dict[str, tuple[str, ...]]
@@ -195,6 +176,8 @@ class ImportedItem(msgspec.Struct, frozen=True):
 
 
 class Words(msgspec.Struct, frozen=True):
+    """The vocabulary of published pages (`words.toml`)."""
+
     default_value: str
     """A regular expression for the number in the list of batch sizes."""
     own_formula: str
@@ -216,31 +199,24 @@ def words() -> Words:
 
 
 def folded(text: str) -> str:
-    """For comparisons: without case, spaces and stars, with half-width brackets and colons."""
+    """Return a text to compare: without case, spaces and stars, with half-width brackets and colons."""
     text = text.translate(str.maketrans("（）：，", "():,")).lower()
     return re.sub(r"[\s*]", "", text)
 
 
 def named(text: str, spellings: Mapping[str, Sequence[str]]) -> str:
-    """The name that a text is a spelling of, or empty."""
+    """Return the name that has this spelling, or an empty text."""
     wanted = folded(text)
     return next((name for name, known in spellings.items() if wanted in map(folded, known)), "")
-
-
-# Cells as values: numbers with units, shares, memory, configurations. What cannot be read is None, never zero.
 
 
 NOTHING = ("", "/", "-", "n/a", "无", "none")
 """What pages write in a cell without a value."""
 
 _NOTE = re.compile(r"\[\^[^\]]+\]")
-
 _NUMBER = re.compile(r"([-+]?\d(?:[\d,]*\d)?(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(.*)")
-
 _SHAPE = re.compile(r"[（(]\s*(\d{1,6})\s*[x×X*]\s*(\d{1,6})\s*[）)]\s*$")
-
 _ENGLISH = re.compile(r"(?P<device>.*?),\s*(?P<nodes>\d+) nodes?,\s*(?P<cards>\d+) devices?\s*$")
-
 _LAYOUT = re.compile(r"TP(\d{1,6})PP(\d{1,6})(?:DP(\d{1,6}))?", re.IGNORECASE)
 
 UNITS: dict[str, tuple[str, float]] = {
@@ -265,7 +241,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "%": ("share", 0.01),
     "": ("", 1.0),
 }
-"""Unit on a page, in lower case -> what it measures, and how many of that one is."""
+"""Unit on a page, in lower case -> what it measures, and the factor to its base unit."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -286,15 +262,13 @@ class Quantity(msgspec.Struct, frozen=True):
         return self.value * UNITS[self.unit.lower()][1]
 
     def is_printed_of(self, value: float) -> bool:
-        """Whether `value`, in this unit, rounds to what is printed, or is cut to it."""
+        """Return whether `value`, in this unit, is what is printed once it is rounded or cut."""
         last = 10.0**-self.decimals
         slack = last * 1e-6
         return self.value - last / 2 - slack <= value < self.value + last + slack
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """`A100单机8卡（1x8）`, `A100, 1 node, 8 devices (1x8)`."""
-
     device: str
     nodes: int
     devices_per_node: int
@@ -308,7 +282,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def without_note(text: str) -> tuple[str, bool]:
-    """A cell without its footnote, and whether it had one."""
+    """Return a cell without its footnote, and whether it had one."""
     bare = _NOTE.sub("", text).strip()
     return bare, bare != text.strip()
 
@@ -318,7 +292,7 @@ def is_nothing(text: str) -> bool:
 
 
 def quantity(text: str) -> Quantity | None:
-    """One number with a known unit or none, and nothing else."""
+    """Read one number with or without a known unit. Return None for any other text: a missing value is not zero."""
     found = _NUMBER.fullmatch(text.strip())
     if found is None or len(found[1]) > 40 or found[2].strip().lower() not in UNITS:
         return None
@@ -327,7 +301,7 @@ def quantity(text: str) -> Quantity | None:
 
 
 def memory(text: str) -> tuple[Quantity, Quantity] | None:
-    """`13.9 /40.0`: used and total, in GiB."""
+    """Read used and total GiB: `13.9 /40.0`."""
     first, found, second = text.partition("/")
     used, total = quantity(first), quantity(second)
     if not found or used is None or total is None:
@@ -336,6 +310,7 @@ def memory(text: str) -> tuple[Quantity, Quantity] | None:
 
 
 def configuration(text: str) -> Configuration | None:
+    """Read words and shape in Chinese or English: `A100两机16卡（2x8）`, `A100, 2 nodes, 16 devices (2x8)`."""
     shape = _SHAPE.search(text)
     if shape is None:
         return None
@@ -344,25 +319,12 @@ def configuration(text: str) -> Configuration | None:
     english = _ENGLISH.fullmatch(before)
     if english:
         return Configuration(english["device"], nodes, per_node, int(english["nodes"]), int(english["cards"]))
-    device, said_nodes, said_cards = _chinese(before)
-    return Configuration(device, nodes, per_node, said_nodes, said_cards) if nodes and per_node else None
-
-
-def _chinese(text: str) -> tuple[str, int | None, int | None]:
-    """Device, machines and cards of `A100两机16卡`."""
     shapes = words().shapes
-    numbers = "".join(shapes.numbers)
-    pattern = rf"(.*?)([{numbers}]|\d+){shapes.machine}(?:([{numbers}]|\d+){shapes.card})?"
-    found = re.fullmatch(pattern, text)
-    if found is None:
-        return text, None, None
-    return found[1].strip(), _count(found[2]), _count(found[3])
-
-
-def _count(word: str | None) -> int | None:
-    if word is None:
-        return None
-    return words().shapes.numbers.get(word) or int(word)
+    numbers = rf"[{''.join(shapes.numbers)}]|\d+"
+    chinese = re.fullmatch(rf"(.*?)({numbers}){shapes.machine}(?:({numbers}){shapes.card})?", before)
+    device, *said = (chinese[1].strip(), chinese[2], chinese[3]) if chinese else (before, None, None)
+    said_nodes, said_cards = (None if word is None else shapes.numbers.get(word) or int(word) for word in said)
+    return Configuration(device, nodes, per_node, said_nodes, said_cards) if nodes and per_node else None
 
 
 def layout(text: str) -> tuple[int, int, int] | None:
@@ -371,7 +333,7 @@ def layout(text: str) -> tuple[int, int, int] | None:
 
 
 def settings(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of `bs=16, lr=1e-05`. What is no pair is left out."""
+    """Yield the pairs of `bs=16, lr=1e-05`. Other words are left out."""
     for part in re.split(r"[,，;；]", re.sub(r"[（(][^（()）]*[）)]", "", text)):
         key, found, value = part.partition("=")
         if found and key.strip() and value.strip():

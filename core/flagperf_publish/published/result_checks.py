@@ -1,10 +1,11 @@
-"""Checks of cells, identity, MFU."""
+"""What is checked on pages of training and inference: their cells, cards and MFU, against the case and the cards."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,18 +13,16 @@ from flagperf import units
 from flagperf.messages import message
 from flagperf.plausibility.doubts import SCALING_OVER_100
 from flagperf.plausibility.row_checks import OVER_CAPACITY, SHARE_NOT_POSITIVE
-from flagperf.plausibility.rules import Rule, explaining_row, scaling
+from flagperf.plausibility.rules import scaling
 from flagperf.plausibility.run_checks import (
-    ABOVE_PEAK,
     MFU_DOES_NOT_FOLLOW,
     ORDERED,
     OUT_OF_RANGE,
-    TF32_CALLED_FP32,
     THROUGHPUT_ORDER,
     TOTAL_IS_NOT_CAPACITY,
     UTILISATION_OVER_100,
 )
-from flagperf.spec.manifest import Manifest, PublishedPages
+from flagperf.spec.manifest import Manifest
 from flagperf.units import percent
 from flagperf_publish.published.findings import (
     CARD_COUNT,
@@ -32,24 +31,119 @@ from flagperf_publish.published.findings import (
     UNREAD_CELL,
     PageFinding,
     Recomputed,
+    above_peak,
     finding,
+    page_rule,
 )
-from flagperf_publish.published.page_cards import Card, Cards, device_lines
-from flagperf_publish.published.page_source import Quantity, SourcePage, folded, layout, memory, named, words
-from flagperf_publish.published.result_pages import ResultPage, ResultRow, column_of, mentions, published_values
+from flagperf_publish.published.page_source import layout, memory, words
+from flagperf_publish.published.result_pages import (
+    Cards,
+    PageCard,
+    ResultCell,
+    ResultPage,
+    ResultRow,
+    column_of,
+    device_lines,
+    letters,
+    published_values,
+)
 
-# Checks of the cells of a page of results: empty, unread, out of order, not what the page or the case says.
+
+class ResultContext(msgspec.Struct, frozen=True):
+    """A page of results with what is known of its case and cards."""
+
+    page: ResultPage
+    manifest: Manifest | None
+    cards: Cards
+
+    def cards_of(self, row: ResultRow) -> list[PageCard]:
+        """Return the cards that the row may mean, narrowed by what the page says of its card."""
+        of_page = self.cards.cards_of(self.page.source)
+        of_row = self.cards.cards_in(row.configuration.device) if row.configuration else []
+        both = [card for card in of_row if card in of_page]
+        return both or of_row or of_page
+
+    def precision_of(self, row: ResultRow) -> str:
+        stated = self.page.stated("precision")
+        return (row.said_precision or (stated.value if stated and not stated.column else "")).lower()
+
+    def devices_of(self, row: ResultRow) -> int | None:
+        """Return the number of devices by the row's shape, else by the parallel layout of the case."""
+        if row.configuration is not None:
+            return row.configuration.cards
+        parallel = self.manifest.values.get("parallel") if self.manifest else None
+        if not isinstance(parallel, dict):
+            return None
+        return int(parallel.get("tp", 1)) * int(parallel.get("pp", 1)) * int(parallel.get("dp", 1))
+
+
+# --- cards and their number ---
+
+
+def named_cards(context: ResultContext) -> list[tuple[int, str]]:
+    """Return the lines and texts that name cards, each text once."""
+    stated = context.page.stated("device")
+    shapes = [(row.line, row.configuration.device) for row in context.page.table.rows if row.configuration]
+    found = [*device_lines(context.page.source), *([(stated.line, stated.value)] if stated else []), *shapes]
+    return list({text: (line, text) for line, text in reversed(found) if text}.values())[::-1]
+
+
+DEVICES_DIFFER = page_rule(
+    "devices_differ", "K100 in the rows, DCU Z100L as the short name: training/dcu/glm-pytorch/README.md"
+)
+
+
+def devices_differ(context: ResultContext) -> Iterator[PageFinding]:
+    """Find names of other cards than the first. A name that nobody knows is looked for in the texts of the others."""
+    lines = named_cards(context)
+    known = [(line, text, {card.name for card in context.cards.cards_in(text)}) for line, text in lines]
+    first = next(((line, text, names) for line, text, names in known if names), None)
+    for line, text, names in known:
+        if first is not None and names and not names & first[2]:
+            params = {"device": text, "other": first[1], "line": first[0]}
+            yield finding(DEVICES_DIFFER, line, "lint.devices_differ", **params)
+    others = " ".join(text for _, text in device_lines(context.page.source)).lower()
+    for row in context.page.table.rows:
+        device = row.configuration.device if row.configuration else ""
+        if device and others and not context.cards.cards_in(device) and device.lower() not in others:
+            yield finding(DEVICES_DIFFER, row.line, "lint.devices_differ", device=device, other=others, line=0)
+
+
+def card_count(context: ResultContext) -> Iterator[PageFinding]:
+    for row in context.page.table.rows:
+        shape = row.configuration
+        if shape and (shape.said_cards not in (None, shape.cards) or shape.said_nodes not in (None, shape.nodes)):
+            said = {"nodes": shape.said_nodes or shape.nodes, "said": shape.said_cards or shape.cards}
+            params = {"shape": f"{shape.nodes}x{shape.devices_per_node}", "cards": shape.cards, **said}
+            text = row.text("configuration") or row.text("resources")
+            yield finding(CARD_COUNT, row.line, "lint.card_count", text=text, **params)
+
+
+PARALLEL_PRODUCT = page_rule(
+    "parallel_product",
+    "TP8PP4DP1 on what the words call one machine with 8 cards: training/nvidia/llama2_70B-megatron/README.md",
+)
+
+
+def parallel_product(context: ResultContext) -> Iterator[PageFinding]:
+    for row in context.page.table.rows:
+        found = layout(row.text("parallel"))
+        if found is None or row.configuration is None:
+            continue
+        product = found[0] * found[1] * found[2]
+        if product != row.configuration.cards:
+            params = {"layout": row.text("parallel"), "product": product, "cards": row.configuration.cards}
+            yield finding(PARALLEL_PRODUCT, row.line, "lint.parallel_product", **params)
+
+
+# --- cells ---
 
 
 _FILE = re.compile(r"[A-Za-z0-9_.-]{1,80}\.(?:py|json|ya?ml|toml|sh)")
 
-RAGGED_ROW = Rule(
+RAGGED_ROW = page_rule(
     "ragged_row",
-    of=("page",),
-    effect="reported",
-    published=(
-        "a sentence directly below the table, which Markdown shows as a row: training/dcu/glm-pytorch/README.md"
-    ),
+    "a sentence directly below the table, which Markdown shows as a row: training/dcu/glm-pytorch/README.md",
 )
 
 
@@ -79,23 +173,15 @@ def unread_cells(context: ResultContext) -> Iterator[PageFinding]:
             yield finding(UNREAD_CELL, row.line, "lint.unread_cell", column=shape.column, text=shape.text)
 
 
-LIST_ROW_MISSING = Rule(
-    "list_row_missing",
-    of=("page",),
-    effect="reported",
-    published="a column MFU that the list of metrics lacks: inference/benchmarks/Aquila_33b/README.md",
+LIST_ROW_MISSING = page_rule(
+    "list_row_missing", "a column MFU that the list of metrics lacks: inference/benchmarks/Aquila_33b/README.md"
 )
 
-COLUMN_MISSING = Rule(
-    "column_missing",
-    of=("page",),
-    effect="reported",
-    published="a list that points to columns which the table lacks: training/nvidia",
-)
+COLUMN_MISSING = page_rule("column_missing", "a list that points to columns which the table lacks: training/nvidia")
 
 
 def list_rows(context: ResultContext) -> Iterator[PageFinding]:
-    """Columns without an entry in the list of metrics, and entries without a column."""
+    """Find columns without an entry in the list of metrics, and entries without a column."""
     page = context.page
     if not page.general:
         return
@@ -153,16 +239,13 @@ def out_of_range(context: ResultContext) -> Iterator[PageFinding]:
                 yield finding(OUT_OF_RANGE, row.line, "doubt.out_of_range", **params)
 
 
-TARGET_MISSED = Rule(
-    "target_missed",
-    of=("page",),
-    effect="reported",
-    published="0.908 of a target of 0.91 without a word: training/nvidia/distilbert-pytorch/README.md",
+TARGET_MISSED = page_rule(
+    "target_missed", "0.908 of a target of 0.91 without a word: training/nvidia/distilbert-pytorch/README.md"
 )
 
 
 def target_missed(context: ResultContext) -> Iterator[PageFinding]:
-    """The target of the published configuration, where the page does not judge by itself."""
+    """Compare with the target of the published configuration, unless the page judges by itself."""
     target = context.manifest.target if context.manifest else None
     if context.manifest is None or target is None or context.page.says("|".join(map(re.escape, words().verdicts))):
         return
@@ -185,11 +268,9 @@ def precisions(context: ResultContext) -> Iterator[PageFinding]:
             yield finding(PRECISION_DIFFERS, row.line, "lint.precision_differs", **params)
 
 
-DATASET_DIFFERS = Rule(
+DATASET_DIFFERS = page_rule(
     "dataset_differs",
-    of=("page",),
-    effect="reported",
-    published="openwebtext in the table, SAMSum in the note: training/nvidia/llama2_7b_finetune-pytorch/README.md",
+    "openwebtext in the table, SAMSum in the note: training/nvidia/llama2_7b_finetune-pytorch/README.md",
 )
 
 
@@ -200,7 +281,9 @@ def dataset(context: ResultContext) -> Iterator[PageFinding]:
     own = [word for word in re.split(r"[\s;,]+", context.manifest.dataset) if word]
     if any(word.lower() in stated.value.lower() for word in own):
         return
-    elsewhere = next((line for word in own if (line := mentions(context.page.source, word)) is not None), None)
+    lines = [letters(line) for line in context.page.source.lines]
+    wanted = [found for word in own if (found := letters(word))]
+    elsewhere = next((number for word in wanted for number, line in enumerate(lines, start=1) if word in line), None)
     params = {"stated": stated.value, "dataset": context.manifest.dataset}
     if elsewhere is None:
         yield finding(DATASET_DIFFERS, stated.line, "lint.dataset_differs", **params)
@@ -208,56 +291,46 @@ def dataset(context: ResultContext) -> Iterator[PageFinding]:
         yield finding(DATASET_DIFFERS, stated.line, "lint.dataset_differs_here", line=elsewhere, **params)
 
 
-DEFAULT_DIFFERS = Rule(
-    "default_differs",
-    of=("page",),
-    effect="reported",
-    published="GAS 44 by default, 1024 in the configuration: training/metax/llama2_70B-megatron/README.md",
+DEFAULT_DIFFERS = page_rule(
+    "default_differs", "GAS 44 by default, 1024 in the configuration: training/metax/llama2_70B-megatron/README.md"
 )
 
-CONFIG_FILES_DIFFER = Rule(
+CONFIG_FILES_DIFFER = page_rule(
     "config_files_differ",
-    of=("page",),
-    effect="reported",
-    published=(
-        "GAS from ds_config.json, which does not exist, all else from config_C500x4x8.py: "
-        "training/metax/llama2_70B-megatron/README.md"
-    ),
+    "GAS from ds_config.json, which does not exist, all else from config_C500x4x8.py: "
+    "training/metax/llama2_70B-megatron/README.md",
 )
 
 
 def defaults(context: ResultContext) -> Iterator[PageFinding]:
-    """The numbered list of batch sizes: values of the published configuration, all of one file."""
+    """Compare the numbered list of batch sizes with the published configuration, and their files with each other."""
     table, manifest = context.page.table, context.manifest
     row = next((row for row in table.rows if row.configuration is not None), None)
     if row is None or row.configuration is None or manifest is None:
         return
     shape = row.configuration
     values = published_values(manifest, context.cards_of(row), shape.nodes, shape.devices_per_node)
-    said = list(_said_defaults(context))
-    for name, number, _, line in said:
+    files = []
+    for number, text in enumerate(context.page.source.lines, start=1):
+        name = next((each for each in words().defaults if re.search(rf"(?<![A-Za-z]){each}(?![A-Za-z])", text)), "")
+        said = re.search(words().default_value, text)
+        if not (name and said and re.match(r"\s*\d+\.", text)):
+            continue
+        if found := _FILE.search(text):
+            files.append((name, found[0], number))
         has = values.get(words().defaults[name])
-        if isinstance(has, int | float) and number != has:
-            yield finding(DEFAULT_DIFFERS, line, "lint.default_differs", name=name, said=f"{number:g}", has=f"{has:g}")
-    files = [file for _, _, file, _ in said if file]
-    for name, _, file, line in said:
-        if file and files.count(file) < len(files) / 2:
-            others = sorted(set(files) - {file})
-            yield finding(CONFIG_FILES_DIFFER, line, "lint.config_files_differ", name=name, file=file, others=others)
-
-
-def _said_defaults(context: ResultContext) -> Iterator[tuple[str, float, str, int]]:
-    """Abbreviation, number, file, line."""
-    for number, line in enumerate(context.page.source.lines, start=1):
-        name = next((each for each in words().defaults if re.search(rf"(?<![A-Za-z]){each}(?![A-Za-z])", line)), "")
-        value = re.search(words().default_value, line)
-        if name and value and re.match(r"\s*\d+\.", line):
-            file = _FILE.search(line)
-            yield name, float(value[1]), file[0] if file else "", number
+        if isinstance(has, int | float) and float(said[1]) != has:
+            params = {"name": name, "said": f"{float(said[1]):g}", "has": f"{has:g}"}
+            yield finding(DEFAULT_DIFFERS, number, "lint.default_differs", **params)
+    counts = Counter(file for _, file, _ in files)
+    for name, file, number in files:
+        if counts[file] < len(files) / 2:
+            others = sorted(counts.keys() - {file})
+            yield finding(CONFIG_FILES_DIFFER, number, "lint.config_files_differ", name=name, file=file, others=others)
 
 
 def scaling_over_100(context: ResultContext) -> Iterator[PageFinding]:
-    """Rows of one precision and batch size, against the one on the fewest cards."""
+    """Compare rows of one precision and batch size with the row on the fewest cards."""
     groups: dict[tuple[str, str], list[tuple[int, float, int]]] = {}
     for row in context.page.table.rows:
         batch = re.search(r"(?:bs|batchsize)\s*=\s*(\d+)", row.text("fix_hp"))
@@ -275,23 +348,7 @@ def scaling_over_100(context: ResultContext) -> Iterator[PageFinding]:
                 yield finding(SCALING_OVER_100, line, "doubt.scaling_over_100", base=where, **params)
 
 
-CHECKS = (
-    odd_rows,
-    empty_cells,
-    unread_cells,
-    list_rows,
-    throughput_order,
-    memory_cells,
-    out_of_range,
-    target_missed,
-    precisions,
-    dataset,
-    defaults,
-    scaling_over_100,
-)
-
-# MFU cells of published pages: recomputed from the throughput beside them, by every formula that pages use.
-
+# --- MFU: recomputed from the throughput beside it, by every formula that pages use ----------------------------------
 
 FACTORS = {"exact-infer": 2, "exact-lora": 4, "exact": 6}
 """The case's formula -> FLOPs per parameter and token: forward 2, with gradients of inputs 4, and of weights 6."""
@@ -305,57 +362,95 @@ RATES = (("token/p/s", True), ("p_core", False), ("p_infer_core", False))
 """Columns that MFU may come from, and whether they are of one device."""
 
 
-class Formula(msgspec.Struct, frozen=True):
-    """One way to compute it."""
+class MfuFormula(msgspec.Struct, frozen=True):
+    """One way to compute an MFU, and the share that it gives."""
 
     factor: int
     row: str
     peak: float
     share: float
-    is_own: bool
-    """By the case's own factor, over the peak of the row's own precision."""
 
 
-MFU_WITHOUT_THROUGHPUT = Rule(
+def mfu_range(context: ResultContext) -> Iterator[PageFinding]:
+    """Find shares of zero or less, or of more than one. Up to 100, a number without a unit may be in per cent."""
+    for row in context.page.table.rows:
+        cell, share = row.cells.get("mfu"), row.amount("mfu")
+        if cell is None or share is None or cell.quantity is None:
+            continue
+        if share <= 0:
+            yield finding(SHARE_NOT_POSITIVE, row.line, "lint.share_not_positive", what="MFU", share=cell.text)
+        elif share > (100 if not cell.quantity.unit else 1):
+            yield finding(UTILISATION_OVER_100, row.line, "doubt.utilisation_over_100", metric="MFU", share=cell.text)
+
+
+MFU_WITHOUT_THROUGHPUT = page_rule(
     "mfu_without_throughput",
-    of=("page",),
-    effect="reported",
-    published="an MFU of 36.2 % without a throughput: training/metax/llama2_7b_finetune-pytorch/README.md",
+    "an MFU of 36.2 % without a throughput: training/metax/llama2_7b_finetune-pytorch/README.md",
 )
 
 
-def check_mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
-    for row in context.page.table.rows:
-        yield from _outside(row)
-    pages = context.manifest.published_pages if context.manifest else None
-    if context.manifest is None or pages is None:
+def mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
+    """Recompute the MFU of each row, and find rows that are faster than the peak of the precision that they name."""
+    manifest = context.manifest
+    pages = manifest.published_pages if manifest else None
+    if manifest is None or pages is None:
         return
     for row in context.page.table.rows:
-        rate = tokens_per_device(context, row, pages)
+        precision, rate = context.precision_of(row), _tokens_per_device(context, row, pages.tokens_per_sample)
+        own_rows = ROWS_OF.get(precision, (precision,) if precision in COMPUTE_ROWS else ())
+        cards, peaks = context.cards_of(row), {}
+        for name in COMPUTE_ROWS:
+            values = {card.peaks[name] for card in cards if name in card.peaks}
+            if len(values) == 1:
+                peaks[name] = values.pop()
         cell = row.cells.get("mfu")
-        printed = cell.quantity if cell is not None and not cell.is_empty else None
-        if cell is not None and printed is not None:
+        if cell is not None and not cell.is_empty and cell.quantity is not None:
             if rate is None:
                 yield finding(MFU_WITHOUT_THROUGHPUT, row.line, "lint.mfu_without_throughput", mfu=cell.text)
             elif not context.page.says(words().own_formula):
-                yield from _recompute(context, row, cell.text, printed, rate, context.manifest, pages)
-        if rate is not None and pages.flops is not None:
-            yield from _too_fast(context, row, rate, pages.flops)
+                formulas = [
+                    MfuFormula(factor, name, peak, rate * factor * pages.nominal_parameters / peak)
+                    for name, peak in peaks.items()
+                    for factor in sorted(FACTORS.values())
+                ]
+                own_factor = FACTORS.get(manifest.mfu_formula or "", 0)
+                params = {"mfu": cell.text, "rate": f"{rate:g}", "parameters": f"{pages.nominal_parameters:.4g}"}
+                yield from _judged(cell, formulas, own_factor, own_rows, precision, params)
+        if rate is not None and pages.flops is not None and own_rows:
+            own_peak = max((peaks[name] for name in own_rows if name in peaks), default=None)
+            yield from above_peak(row.line, rate * pages.flops, own_rows[0], own_peak, peaks)
 
 
-def _outside(row: ResultRow) -> Iterator[PageFinding]:
-    """A share of zero or less, or of more than one. Up to 100, a number without a unit may be in per cent."""
-    cell, share = row.cells.get("mfu"), row.amount("mfu")
-    if cell is None or share is None or cell.quantity is None:
+def _judged(
+    cell: ResultCell,
+    formulas: list[MfuFormula],
+    own_factor: int,
+    own_rows: Sequence[str],
+    precision: str,
+    params: Mapping[str, str],
+) -> Iterator[PageFinding | Recomputed]:
+    """Say which formula gives the MFU of a cell, preferring the case's own; else which one comes nearest."""
+    printed = cell.quantity
+    if printed is None or not formulas:
         return
-    if share <= 0:
-        yield finding(SHARE_NOT_POSITIVE, row.line, "lint.share_not_positive", what="MFU", share=cell.text)
-    elif share > (100 if not cell.quantity.unit else 1):
-        params = {"metric": "MFU", "share": cell.text}
-        yield finding(UTILISATION_OVER_100, row.line, "doubt.utilisation_over_100", **params)
+    scale = 100.0 if printed.kind == "share" else 1.0
+    holding = [each for each in formulas if printed.is_printed_of(each.share * scale)]
+    if holding:
+        best = min(holding, key=lambda each: (each.factor != own_factor or each.row not in own_rows, each.peak))
+    else:
+        best = min(formulas, key=lambda each: abs(each.share * scale - printed.value))
+    peak = units.teraflops(best.peak)
+    computed = {"share": f"{best.share:.2%}", "factor": best.factor, "row": best.row, "peak": peak, **params}
+    if not holding:
+        yield finding(MFU_DOES_NOT_FOLLOW, cell.line, "lint.mfu_does_not_follow", **computed)
+        return
+    yield Recomputed(cell.text, cell.line, message("lint.mfu_holds", **computed))
+    if own_rows and not any(each.row in own_rows for each in holding):
+        said = {"mfu": cell.text, "precision": precision, "row": best.row, "peak": peak}
+        yield finding(PRECISION_DIFFERS, cell.line, "lint.mfu_of_other_precision", **said)
 
 
-def tokens_per_device(context: ResultContext, row: ResultRow, pages: PublishedPages) -> float | None:
+def _tokens_per_device(context: ResultContext, row: ResultRow, tokens_per_sample: int) -> float | None:
     for column, is_per_device in RATES:
         value = row.amount(column)
         if value is None:
@@ -363,277 +458,26 @@ def tokens_per_device(context: ResultContext, row: ResultRow, pages: PublishedPa
         if is_per_device:
             return value
         devices = context.devices_of(row)
-        return value * pages.tokens_per_sample / devices if devices else None
+        return value * tokens_per_sample / devices if devices else None
     return None
 
 
-def _recompute(
-    context: ResultContext,
-    row: ResultRow,
-    text: str,
-    printed: Quantity,
-    rate: float,
-    manifest: Manifest,
-    pages: PublishedPages,
-) -> Iterator[PageFinding | Recomputed]:
-    formulas = list(_formulas(context, row, rate, manifest, pages))
-    scale = 100.0 if printed.kind == "share" else 1.0
-    holding = sorted((each for each in formulas if printed.is_printed_of(each.share * scale)), key=_preference)
-    params = {"mfu": text, "rate": f"{rate:g}", "parameters": f"{pages.nominal_parameters:.4g}"}
-    if holding:
-        best = holding[0]
-        computed = {"share": f"{best.share:.2%}", "factor": best.factor, "row": best.row}
-        peak = units.teraflops(best.peak)
-        yield Recomputed(text, row.line, message("lint.mfu_holds", peak=peak, **computed, **params))
-        own = _own_rows(context.precision_of(row))
-        if own and not any(each.row in own for each in holding):
-            said = {"precision": context.precision_of(row), "row": best.row, "peak": peak}
-            yield finding(PRECISION_DIFFERS, row.line, "lint.mfu_of_other_precision", mfu=text, **said)
-    elif formulas:
-        nearest = min(formulas, key=lambda each: abs(each.share * scale - printed.value))
-        computed = {"share": f"{nearest.share:.2%}", "factor": nearest.factor, "row": nearest.row}
-        peak = units.teraflops(nearest.peak)
-        yield finding(MFU_DOES_NOT_FOLLOW, row.line, "lint.mfu_does_not_follow", peak=peak, **computed, **params)
-
-
-def _preference(formula: Formula) -> tuple[bool, float]:
-    return not formula.is_own, formula.peak
-
-
-def _formulas(
-    context: ResultContext, row: ResultRow, rate: float, manifest: Manifest, pages: PublishedPages
-) -> Iterator[Formula]:
-    own_rows, natural = _own_rows(context.precision_of(row)), FACTORS.get(manifest.mfu_formula or "", 0)
-    for name, peak in _peaks(context, row).items():
-        for factor in sorted(set(FACTORS.values())):
-            share = rate * factor * pages.nominal_parameters / peak
-            yield Formula(factor, name, peak, share, factor == natural and name in own_rows)
-
-
-def _peaks(context: ResultContext, row: ResultRow) -> dict[str, float]:
-    """Of the row's card; nothing where cards that it may mean differ."""
-    found: dict[str, set[float]] = {}
-    for card in context.cards_of(row):
-        for name in COMPUTE_ROWS:
-            if name in card.peaks:
-                found.setdefault(name, set()).add(card.peaks[name])
-    return {name: peaks.pop() for name, peaks in found.items() if len(peaks) == 1}
-
-
-def _own_rows(precision: str) -> tuple[str, ...]:
-    return ROWS_OF.get(precision, (precision,) if precision in COMPUTE_ROWS else ())
-
-
-def _too_fast(context: ResultContext, row: ResultRow, rate: float, flops: int) -> Iterator[PageFinding]:
-    """Faster than the peak of the precision that the row names."""
-    peaks, own = _peaks(context, row), _own_rows(context.precision_of(row))
-    own_peaks = [peaks[name] for name in own if name in peaks]
-    if not own_peaks or rate * flops <= max(own_peaks):
-        return
-    params = {"rate": units.teraflops(rate * flops), "peak": units.teraflops(max(own_peaks)), "precision": own[0]}
-    if own[0] == "fp32" and explaining_row(rate * flops, "fp32", peaks) == "tf32":
-        other = units.teraflops(peaks["tf32"])
-        yield finding(TF32_CALLED_FP32, row.line, "doubt.tf32_called_fp32", other=other, **params)
-    else:
-        yield finding(ABOVE_PEAK, row.line, "doubt.above_peak", **params)
-
-
-# Checks of whose card a page is about, and of how many.
-
-
-_RELEASE = re.compile(r"(?:centos|rhel|red hat|rocky|alma|anolis|openeuler)\D{0,20}(\d{1,2})", re.IGNORECASE)
-
-_KERNEL = re.compile(r"\.el(\d{1,2})")
-
-_NUMBERED = re.compile(r"(\d+)\.\s")
-
-
-def title_lines(page: SourcePage) -> list[tuple[int, str]]:
-    """Headings about the vendor's cards, and bullets that name the vendor."""
-    subjects = tuple(map(folded, words().titles["subject"]))
-    headings = [(each.line, each.text) for each in page.headings if any(word in folded(each.text) for word in subjects)]
-    return [
-        *headings,
-        *((fact.line, fact.value) for fact in page.facts if named(fact.key, words().facts) == "vendor"),
-    ]
-
-
-VENDOR_DIFFERS = Rule(
-    "vendor_differs",
-    of=("page",),
-    effect="reported",
-    published=(
-        "a page of K100 cards titled Nvidia GPU: training/dcu/glm-pytorch/README.md; 10 of 126 training pages"
-        " name another vendor's chip"
-    ),
+CHECKS: tuple[Callable[[ResultContext], Iterator[PageFinding | Recomputed]], ...] = (
+    devices_differ,
+    card_count,
+    parallel_product,
+    odd_rows,
+    empty_cells,
+    unread_cells,
+    list_rows,
+    throughput_order,
+    memory_cells,
+    out_of_range,
+    target_missed,
+    precisions,
+    dataset,
+    defaults,
+    scaling_over_100,
+    mfu_range,
+    mfu,
 )
-
-
-def vendor_differs(page: SourcePage, cards: Cards, named_cards: list[tuple[int, str]]) -> Iterator[PageFinding]:
-    """`named_cards` are the lines and texts that name cards. Only a vendor of all of them is taken for theirs."""
-    owners = {card.vendor for _, text in named_cards for card in cards.cards_in(text)}
-    if len(owners) != 1:
-        return
-    owner = owners.pop()
-    line, text = next((line, text) for line, text in named_cards if cards.cards_in(text))
-    for at, title in title_lines(page):
-        titled = cards.vendors_in(title)
-        if titled and owner not in titled:
-            params = {"title": title, "vendors": titled, "device": text, "line": line, "owner": owner}
-            yield finding(VENDOR_DIFFERS, at, "lint.vendor_differs", **params)
-
-
-def named_cards(context: ResultContext) -> list[tuple[int, str]]:
-    stated = context.page.stated("device")
-    shapes = [(row.line, row.configuration.device) for row in context.page.table.rows if row.configuration]
-    found = [*device_lines(context.page.source), *([(stated.line, stated.value)] if stated else []), *shapes]
-    return list({text: (line, text) for line, text in reversed(found) if text}.values())[::-1]
-
-
-DEVICES_DIFFER = Rule(
-    "devices_differ",
-    of=("page",),
-    effect="reported",
-    published="K100 in the rows, DCU Z100L as the short name: training/dcu/glm-pytorch/README.md",
-)
-
-
-def devices_differ(context: ResultContext) -> Iterator[PageFinding]:
-    """Names of cards that are not the first one's. A name that nobody knows is looked for among the letters of the
-    others."""
-    lines = named_cards(context)
-    known = [(line, text, {card.name for card in context.cards.cards_in(text)}) for line, text in lines]
-    first = next(((line, text, names) for line, text, names in known if names), None)
-    for line, text, names in known:
-        if first is not None and names and not names & first[2]:
-            params = {"device": text, "other": first[1], "line": first[0]}
-            yield finding(DEVICES_DIFFER, line, "lint.devices_differ", **params)
-    others = " ".join(text for _, text in device_lines(context.page.source)).lower()
-    for row in context.page.table.rows:
-        device = row.configuration.device if row.configuration else ""
-        if device and others and not context.cards.cards_in(device) and device.lower() not in others:
-            yield finding(DEVICES_DIFFER, row.line, "lint.devices_differ", device=device, other=others, line=0)
-
-
-def card_count(context: ResultContext) -> Iterator[PageFinding]:
-    for row in context.page.table.rows:
-        shape = row.configuration
-        if shape is None:
-            continue
-        is_wrong = shape.said_cards not in (None, shape.cards) or shape.said_nodes not in (None, shape.nodes)
-        if is_wrong:
-            said = {"nodes": shape.said_nodes or shape.nodes, "said": shape.said_cards or shape.cards}
-            params = {"shape": f"{shape.nodes}x{shape.devices_per_node}", "cards": shape.cards, **said}
-            yield finding(
-                CARD_COUNT,
-                row.line,
-                "lint.card_count",
-                text=row.text("configuration") or row.text("resources"),
-                **params,
-            )
-
-
-PARALLEL_PRODUCT = Rule(
-    "parallel_product",
-    of=("page",),
-    effect="reported",
-    published=(
-        "TP8PP4DP1 on what the words call one machine with 8 cards: training/nvidia/llama2_70B-megatron/README.md"
-    ),
-)
-
-
-def parallel_product(context: ResultContext) -> Iterator[PageFinding]:
-    for row in context.page.table.rows:
-        found = layout(row.text("parallel"))
-        if found is None or row.configuration is None:
-            continue
-        product = found[0] * found[1] * found[2]
-        if product != row.configuration.cards:
-            params = {"layout": row.text("parallel"), "product": product, "cards": row.configuration.cards}
-            yield finding(PARALLEL_PRODUCT, row.line, "lint.parallel_product", **params)
-
-
-OS_AND_KERNEL_DIFFER = Rule(
-    "os_and_kernel_differ",
-    of=("page",),
-    effect="reported",
-    published="CentOS 7.6 with a kernel of el8: training/dcu/glm-pytorch/README.md",
-)
-
-
-def os_and_kernel_differ(page: SourcePage) -> Iterator[PageFinding]:
-    facts = {named(fact.key, words().facts): fact for fact in page.facts}
-    system, kernel = facts.get("os"), facts.get("kernel")
-    if system is None or kernel is None:
-        return
-    release, built_for = _RELEASE.search(system.value), _KERNEL.search(kernel.value)
-    if release and built_for and release[1] != built_for[1]:
-        params = {"os": system.value, "kernel": kernel.value, "line": system.line}
-        yield finding(OS_AND_KERNEL_DIFFER, kernel.line, "lint.os_and_kernel_differ", **params)
-
-
-EMPTY_FACTS = Rule(
-    "empty_facts",
-    of=("page",),
-    effect="reported",
-    published="CPU and network without a word: training/dcu/glm-pytorch/README.md",
-)
-
-
-def empty_facts(page: SourcePage) -> Iterator[PageFinding]:
-    """Of known keys: other bullets may be headings of their own."""
-    empty = [fact for fact in page.facts if not fact.value and not fact.has_children]
-    if empty:
-        params = {"names": [fact.key for fact in empty], "lines": [fact.line for fact in empty]}
-        yield finding(EMPTY_FACTS, empty[0].line, "lint.empty_facts", **params)
-
-
-DUPLICATE_SECTION = Rule(
-    "duplicate_section",
-    of=("page",),
-    effect="reported",
-    published="two sections numbered 2: inference/benchmarks/Aquila_33b/README.md",
-)
-
-
-def duplicate_section(page: SourcePage) -> Iterator[PageFinding]:
-    seen: dict[tuple[int, str], int] = {}
-    for heading in page.headings:
-        found = _NUMBERED.match(heading.text)
-        key = (heading.level, found[1] if found else "")
-        if found and key in seen:
-            yield finding(DUPLICATE_SECTION, heading.line, "lint.duplicate_section", number=found[1], line=seen[key])
-        elif found:
-            seen[key] = heading.line
-
-
-# What `pages lint` says of a page.
-
-
-class ResultContext(msgspec.Struct, frozen=True):
-    """A page of results with what is known of its case and cards."""
-
-    page: ResultPage
-    manifest: Manifest | None
-    cards: Cards
-
-    def cards_of(self, row: ResultRow) -> list[Card]:
-        """Those that the row may mean, narrowed by what the page says of its card."""
-        of_page = self.cards.cards_of(self.page.source)
-        of_row = self.cards.cards_in(row.configuration.device) if row.configuration else []
-        both = [card for card in of_row if card in of_page]
-        return both or of_row or of_page
-
-    def precision_of(self, row: ResultRow) -> str:
-        stated = self.page.stated("precision")
-        return (row.said_precision or (stated.value if stated and not stated.column else "")).lower()
-
-    def devices_of(self, row: ResultRow) -> int | None:
-        """By the row's shape, else by the parallel layout of the case's published configuration."""
-        if row.configuration is not None:
-            return row.configuration.cards
-        parallel = self.manifest.values.get("parallel") if self.manifest else None
-        if not isinstance(parallel, dict):
-            return None
-        return int(parallel.get("tp", 1)) * int(parallel.get("pp", 1)) * int(parallel.get("dp", 1))

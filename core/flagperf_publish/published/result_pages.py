@@ -1,4 +1,7 @@
-"""Pages of training and inference, cards, cases."""
+"""Pages of training and inference, whose cards they are about, and which case they are of.
+
+All names of cards, vendors and models come from installed adapters and from published results.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ import msgspec
 
 from flagperf.api import DeviceBackend
 from flagperf.metrics.registry import ENTRIES
+from flagperf.plan.card_models import KnownModel, known_models
 from flagperf.plan.settings import find_tuning
+from flagperf.plugins.installed import Plugins
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten
-from flagperf_publish.published.hardware_pages import HardwarePage
-from flagperf_publish.published.page_cards import Card
+from flagperf.units import GIB
 from flagperf_publish.published.page_source import (
     Configuration,
     Quantity,
     SourcePage,
-    SourceTable,
     TableRow,
     configuration,
     folded,
@@ -31,8 +34,9 @@ from flagperf_publish.published.page_source import (
     words,
 )
 
-# Pages of training and inference: the general table, and the table with one row per configuration.
-
+_SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
+_SIZE_IN_TEXT = re.compile(r"(?<![\d.])(\d{2,4})\s*G(?:i?B)?(?![a-zA-Z0-9])", re.IGNORECASE)
+_CONFIG_FILE = re.compile(r"config_(\w+?)x(\d{1,4})x(\d{1,4})")
 
 IDENTITY = (
     "configuration",
@@ -47,9 +51,99 @@ IDENTITY = (
 )
 """Columns that say what was run; all others are results."""
 
-_CONFIG_FILE = re.compile(r"config_(\w+?)x(\d{1,4})x(\d{1,4})")
-
 TRUTHS = {"true": 1.0, "false": 0.0}
+
+
+class PageCard(msgspec.Struct, frozen=True):
+    vendor: str
+    name: str
+    """As the adapter or a published result calls it."""
+    short_name: str
+    memory_gib: float | None = None
+    peaks: dict[str, float] = {}
+    """Row -> value, those of low confidence left out."""
+    known: KnownModel | None = None
+    """None for a card that only published results name."""
+
+    @property
+    def spellings(self) -> set[str]:
+        names = {self.name, self.short_name, _SIZE.sub("", self.name)}
+        return {name.lower() for name in names if len(name) > 2}
+
+
+class Cards(msgspec.Struct, frozen=True):
+    cards: tuple[PageCard, ...]
+    vendor_words: dict[str, str]
+    """Word in lower case -> vendor."""
+
+    def vendors_in(self, text: str) -> list[str]:
+        """Return the vendors that a text names, in its order."""
+        found = [(match.start(), vendor) for word, vendor in self.vendor_words.items() for match in _finds(word, text)]
+        return list(dict.fromkeys(vendor for _, vendor in sorted(found)))
+
+    def cards_in(self, text: str) -> list[PageCard]:
+        """Return all cards that the names in a text may mean.
+
+        Of names inside each other (K1, K1-X), the longer one counts. A size of memory in the text tells equal names
+        apart.
+        """
+        taken: list[tuple[int, int]] = []
+        found: dict[str, PageCard] = {}
+        spelled = {spelling for card in self.cards for spelling in card.spellings}
+        for spelling in sorted(spelled, key=len, reverse=True):
+            for match in _finds(spelling, text):
+                if all(match.end() <= begin or match.start() >= end for begin, end in taken):
+                    taken.append(match.span())
+                    found |= {card.name: card for card in self.cards if spelling in card.spellings}
+        sizes = {float(size) for size in _SIZE_IN_TEXT.findall(text)}
+        return [card for card in found.values() if card.memory_gib in sizes] or list(found.values())
+
+    def cards_of(self, page: SourcePage) -> list[PageCard]:
+        """Return the cards that all lines about the accelerator may mean, or all cards if these contradict."""
+        by_line = [found for _, text in device_lines(page) if (found := self.cards_in(text))]
+        cards = {card.name: card for found in by_line for card in found}
+        return [card for card in cards.values() if all(card in found for found in by_line)] or list(cards.values())
+
+
+def _finds(word: str, text: str) -> Iterator[re.Match[str]]:
+    before, after = ("(?<![a-z0-9])", "(?![a-z0-9])") if word.isascii() else ("", "")
+    return re.finditer(before + re.escape(word.lower()) + after, text.lower())
+
+
+def device_lines(page: SourcePage) -> list[tuple[int, str]]:
+    """Return number and value of the bullets that name the accelerator."""
+    return [(fact.line, fact.value) for fact in page.facts if named(fact.key, words().facts) in ("device", "product")]
+
+
+def installed_cards(plugins: Plugins) -> Cards:
+    """Return the cards that adapters know, and those that only published results of the cases name."""
+    references = [each for case in plugins.complete_cases().values() for each in case.manifest.references]
+    cards = []
+    for model in known_models(plugins, None)[0]:
+        if not model.given.value.is_fallback:
+            size, _ = model.memory_bytes(references)
+            gib = None if size is None else size / GIB
+            peaks = {peak.row: peak.value for peak in model.peaks if peak.confidence != "low" and peak.value > 0}
+            cards.append(PageCard(model.vendor, model.name, model.other_name or model.name, gib, peaks, model))
+
+    spellings = {(card.vendor, spelling) for card in cards for spelling in card.spellings}
+    only_published: dict[tuple[str, str], PageCard] = {}
+    for each in references:
+        name, size_in_name = _SIZE.sub("", each.device), _SIZE.search(each.device)
+        is_known = {(each.vendor, each.device.lower()), (each.vendor, name.lower())} & spellings
+        if not is_known and " and " not in each.device:
+            gib = float(size_in_name[1]) if size_in_name else None
+            only_published[each.vendor, each.device] = PageCard(each.vendor, each.device, name, gib)
+
+    vendor_words = {each.vendor.lower(): each.vendor for each in references}
+    for given in plugins.device_backends():
+        backend = given.value
+        titles: Mapping[str, str] = backend.title
+        if not backend.is_fallback:
+            vendor_words |= {
+                word.lower(): backend.vendor for word in (backend.vendor, *backend.aliases, *titles.values())
+            }
+    return Cards((*cards, *only_published.values()), vendor_words)
 
 
 class ResultCell(msgspec.Struct, frozen=True):
@@ -65,7 +159,7 @@ class ResultCell(msgspec.Struct, frozen=True):
 
     @property
     def quantity(self) -> Quantity | None:
-        """Of memory, the used one."""
+        """The value of the cell; of memory, the used one."""
         if self.column == "mem":
             found = memory(self.text)
             return found[0] if found else None
@@ -94,7 +188,7 @@ class ResultRow(msgspec.Struct, frozen=True):
 
     @property
     def said_precision(self) -> str:
-        """Of its column, else of the overrides. Empty if the row does not say."""
+        """The precision in its column, else in the overrides. Empty if the row does not say it."""
         keys = words().overrides["precision"]
         in_overrides = (value for key, value in settings(self.text("fix_hp")) if named(key, {"precision": keys}))
         return self.text("precision") or next(in_overrides, "")
@@ -111,13 +205,15 @@ class ResultTable(msgspec.Struct, frozen=True):
 
 
 class GeneralEntry(msgspec.Struct, frozen=True):
+    """One row of the general table, which lists what the table of results has."""
+
     name: str
     value: str
     line: int
 
     @property
     def column(self) -> str:
-        """The column that it points to, or empty if it has the value itself."""
+        """The column that the entry points to. Empty if it has the value itself."""
         marks = words().general["see"]
         found = next((self.value.partition(mark)[0] for mark in marks if mark in self.value), "")
         return (found or (self.value if column_of(self.value) else "")).strip().lstrip("*")
@@ -129,24 +225,16 @@ class ResultPage(msgspec.Struct, frozen=True):
     table: ResultTable
 
     def says(self, pattern: str) -> bool:
-        """Whether a line has a match of the regular expression."""
+        """Return whether a line matches the regular expression."""
         return any(re.search(pattern, line) for line in self.source.lines)
 
     def stated(self, key: str) -> GeneralEntry | None:
-        """An entry of the general table by its key in words.toml."""
+        """Return an entry of the general table by its key in words.toml."""
         return next((entry for entry in self.general if named(entry.name, {key: words().general[key]})), None)
 
 
-def result_page(page: SourcePage, manifest: Manifest | None = None) -> ResultPage | None:
-    """None for a page without such a table. `manifest` adds the names of the case's own metrics."""
-    table = next((table for table in page.tables if _is_results(table)), None)
-    if table is None:
-        return None
-    return ResultPage(page, tuple(_general(page)), _result_table(table, _own(manifest)))
-
-
 def column_of(head: str, own: Sequence[str] = ()) -> str:
-    """The column that a head names: by words.toml, else a metric."""
+    """Return the column that a head names, by words.toml or as a metric. `own` are metrics of the case."""
     bare, _ = without_note(head)
     metrics = {name: (name, entry.head) for name, entry in ENTRIES.items()} | {name: (name,) for name in own}
     for text in (bare, bare.partition("(")[0]):
@@ -156,43 +244,50 @@ def column_of(head: str, own: Sequence[str] = ()) -> str:
     return ""
 
 
-def _own(manifest: Manifest | None) -> Sequence[str]:
-    if manifest is None:
-        return ("acc", "acc(MMLU)", "loss")
-    pages = manifest.published_pages
-    return (*manifest.own_metrics, *(pages.columns if pages else ()), "acc")
+def result_page(page: SourcePage, manifest: Manifest | None = None) -> ResultPage | None:
+    """Read the general table and the table with one row per configuration.
 
-
-def _is_results(table: SourceTable) -> bool:
-    """A first column that names the configuration or the engine, and no sources: those are tables of references."""
-    columns = [column_of(head) for head in table.heads]
-    return columns[0] in ("configuration", "engine", "resources") and "source" not in columns
-
-
-def _general(page: SourcePage) -> Iterator[GeneralEntry]:
+    Return None for a page without the second: its first column names the configuration or the engine. `manifest` adds
+    the names of the case's own metrics.
+    """
+    own: tuple[str, ...] = ("acc", "acc(MMLU)", "loss")
+    if manifest is not None:
+        pages = manifest.published_pages
+        own = (*manifest.own_metrics, *(pages.columns if pages else ()), "acc")
     for table in page.tables:
-        if len(table.heads) > 1 and folded(table.heads[0]) in map(folded, words().general["heads"]):
-            yield from (GeneralEntry(row.cells[0], row.cells[1], row.line) for row in table.rows if len(row.cells) > 1)
-
-
-def _result_table(table: SourceTable, own: Sequence[str]) -> ResultTable:
+        known = [column_of(head) for head in table.heads]
+        # a table with sources lists references
+        if known[0] in ("configuration", "engine", "resources") and "source" not in known:
+            break
+    else:
+        return None
     columns = tuple(column_of(head, own) for head in table.heads)
-    even = [row for row in table.rows if not row.is_glued and len(row.cells) == len(columns)]
-    odd = tuple(row for row in table.rows if row.is_glued or len(row.cells) != len(columns))
-    return ResultTable(table.line, table.heads, columns, tuple(_row(row, columns) for row in even), odd)
-
-
-def _row(row: TableRow, columns: Sequence[str]) -> ResultRow:
-    cells = {}
-    for column, text in zip(columns, row.cells, strict=True):
-        bare, is_noted = without_note(text)
-        if column and column not in cells:
-            cells[column] = ResultCell(column, bare, row.line, is_noted)
-    return ResultRow(row.line, cells, _configuration(cells))
+    rows, odd = [], []
+    for row in table.rows:
+        if row.is_glued or len(row.cells) != len(columns):
+            odd.append(row)
+            continue
+        cells: dict[str, ResultCell] = {}
+        for column, text in zip(columns, row.cells, strict=True):
+            if column and column not in cells:
+                bare, is_noted = without_note(text)
+                cells[column] = ResultCell(column, bare, row.line, is_noted)
+        rows.append(ResultRow(row.line, cells, _configuration(cells)))
+    general = [
+        GeneralEntry(row.cells[0], row.cells[1], row.line)
+        for each in page.tables
+        if len(each.heads) > 1 and folded(each.heads[0]) in map(folded, words().general["heads"])
+        for row in each.rows
+        if len(row.cells) > 1
+    ]
+    return ResultPage(page, tuple(general), ResultTable(table.line, table.heads, columns, tuple(rows), tuple(odd)))
 
 
 def _configuration(cells: Mapping[str, ResultCell]) -> Configuration | None:
-    """Older pages say the words in one column, and device and shape by the name of a file: config_A100x2x8."""
+    """Read the configuration of a row.
+
+    Older pages have only its words in a column, and say device and shape in the name of a file: config_A100x2x8.
+    """
     shape, words_alone, file = (cells.get(name) for name in ("configuration", "resources", "config_file"))
     if shape is not None:
         return configuration(shape.text)
@@ -203,42 +298,37 @@ def _configuration(cells: Mapping[str, ResultCell]) -> Configuration | None:
     return configuration(f"{device}{words_alone.text}({nodes}x{per_node})")
 
 
-# Which case a page is of, and what its published configuration has.
-
-
 LEAST = 5
 """Letters of a name that is looked for anywhere in a text."""
 
 
 def case_of(page: ResultPage, manifests: Iterable[Manifest]) -> Manifest | None:
-    """By the model that the general table names, else by a model that the text names. None if that is not one case."""
-    readable = [manifest for manifest in manifests if manifest.published_pages is not None]
+    """Return the case of a page, by the model that the general table names, else by a model that the text names.
+
+    Return None if that is not exactly one case.
+    """
     stated = page.stated("model")
-    if stated is not None:
-        return _only([each for each in readable if _letters(stated.value) in _names(each)])
-    text = _letters(" ".join(page.source.lines))
-    return _only([each for each in readable if any(len(name) >= LEAST and name in text for name in _names(each))])
+    text = letters(stated.value if stated is not None else " ".join(page.source.lines))
+    found = []
+    for manifest in manifests:
+        if manifest.published_pages is not None:
+            names = map(letters, (manifest.name, manifest.model, *manifest.published_pages.models))
+            if any(name == text if stated is not None else len(name) >= LEAST and name in text for name in names):
+                found.append(manifest)
+    return found[0] if len(found) == 1 else None
 
 
-def hardware_case_of(page: HardwarePage) -> str:
-    """The case whose figure a base page has. Empty for links and operators, whose conventions differ."""
-    subjects = {row.subject for row in page.rows if "value" in row.cells}
-    return next((item.case for item in words().imports if item.subject in subjects), "")
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in lower case."""
+    return re.sub(r"[\W_]+", "", text).lower()
 
 
-def mentions(page: SourcePage, name: str) -> int | None:
-    """The first line with this word, without regard to case and punctuation."""
-    wanted = _letters(name)
-    lines = enumerate(page.lines, start=1)
-    return next((number for number, line in lines if wanted and wanted in _letters(line)), None)
-
-
-def published_values(manifest: Manifest, cards: Sequence[Card], nodes: int, devices: int) -> dict[str, object]:
-    """The values of the published profile, with those of the vendor's tuning and of his published configuration."""
-    profiles = (profile for profile in manifest.profiles.values() if profile.published)
+def published_values(manifest: Manifest, cards: Sequence[PageCard], nodes: int, devices: int) -> dict[str, object]:
+    """Return the values of the published profile, with those of the vendor's tuning and published configuration."""
     found = dict(flatten(manifest.values))
-    for profile in profiles:
-        found |= dict(flatten(profile.values))
+    for profile in manifest.profiles.values():
+        if profile.published:
+            found |= dict(flatten(profile.values))
     for card in cards:
         if card.known is not None:
             backend: DeviceBackend = card.known.given.checked(DeviceBackend)
@@ -251,17 +341,3 @@ def published_values(manifest: Manifest, cards: Sequence[Card], nodes: int, devi
         if is_here and any(known.device.lower() in card.spellings for card in cards):
             found |= known.values
     return found
-
-
-def _names(manifest: Manifest) -> list[str]:
-    pages = manifest.published_pages
-    own = [manifest.name, manifest.model, *(pages.models if pages else ())]
-    return [_letters(name) for name in own]
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).lower()
-
-
-def _only(found: Sequence[Manifest]) -> Manifest | None:
-    return found[0] if len(found) == 1 else None
