@@ -377,7 +377,7 @@ def test_what_cannot_be_shown_is_one_message(
 
 def test_an_intact_bundle_is_not_to_blame(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flagperf.report.screens.run_report", lambda *_, **__: 1 / 0)
-    assert run_cli(["report", str(bundle)]) == 1
+    assert run_cli(["runs", "show", str(bundle)]) == 1
 
 
 def test_a_command_that_may_not_have_more_memory_says_so(
@@ -386,7 +386,7 @@ def test_a_command_that_may_not_have_more_memory_says_so(
     def read_record_in_vain(_path: Path) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("flagperf.bundle.bundle.read_record", read_record_in_vain)
+    monkeypatch.setattr("flagperf.bundle.verify.read_record", read_record_in_vain)
     assert run_cli(["runs", "verify", str(bundle)]) == 4
     assert capfd.readouterr().err.startswith("flagperf: out of memory: this process may not have more")
 
