@@ -45,6 +45,16 @@ def read_regular(path: Path, max_bytes: int, *, follow_links: bool = False) -> b
         return file.read(size)  # not max_bytes: read() allocates what it is asked for
 
 
+def sha256_of(path: Path) -> str:
+    import hashlib  # lazy: most commands hash nothing
+
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while content := file.read(MEBIBYTE):
+            digest.update(content)
+    return digest.hexdigest()
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     with replacing(path) as file:
         file.write(content)

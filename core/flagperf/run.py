@@ -32,13 +32,12 @@ from flagperf.bundle.bundle import (
     read_record,
     remove_unstarted,
     seal,
-    sha256_of,
     unreadable_files,
     write_manifest,
     write_run,
     writing,
 )
-from flagperf.bundle.listing import PREFIX, runs_directory
+from flagperf.bundle.listing import GROUP_PREFIX, runs_directory
 from flagperf.bundle.liveness import alone, parent_of
 from flagperf.bundle.operator_file import collect_operators
 from flagperf.bundle.paths import (
@@ -53,7 +52,7 @@ from flagperf.bundle.run_record import STORE_SCHEMA, Ending, RecordedRun, Run, R
 from flagperf.errors import BadInput, BundleFailed, BundleInUse
 from flagperf.event_files import MAX_EVENT_BYTES, EventFile, EventWriter, read_events, this_clock
 from flagperf.events import BundleSealed, RunEnded, RunStarted
-from flagperf.files import read_regular
+from flagperf.files import read_regular, sha256_of
 from flagperf.fleet.fleet import Fleet
 from flagperf.fleet.reach import reach_nodes, with_meeting_place
 from flagperf.fleet.run_job import run_job
@@ -159,7 +158,7 @@ class Session(msgspec.Struct, frozen=True):
         The group ends early if a run is interrupted, and if the first run of a setting has no results: its repeats
         would have none either.
         """
-        order, group_id, with_results = turns(count, tuple(self.plans)), PREFIX + secrets.token_hex(4), set[str]()
+        order, group_id, with_results = turns(count, tuple(self.plans)), GROUP_PREFIX + secrets.token_hex(4), set[str]()
         for index, arm in enumerate(order, start=1):
             plan, group = self.plans[arm], None
             if len(order) > 1:
@@ -226,9 +225,9 @@ def has_ended(bundle: Path) -> bool:
 def check_gone(bundle: Path) -> None:
     """Raise BadInput unless it is proved that the run's command is gone."""
     parent = parent_of(bundle)
-    if parent.state == "gone":
+    if parent.state == "killed":
         return
-    if parent.state == "alive":
+    if parent.state == "running":
         raise BundleInUse(f"{bundle.name} is in use: its command on {parent.host or 'this machine'} is still at work")
     anyway = flagperf_command("runs", "end", str(bundle), "--gone")
     where = f"its command began on {parent.host}" if parent.host else "its command may be about to begin"

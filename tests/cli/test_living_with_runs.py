@@ -153,7 +153,7 @@ def test_labels_that_cannot_be_kept_are_refused(
 
 def test_runs_are_removed_all_or_none(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (runs / IDS["two"] / "thesis.tex").write_text("")
-    assert "'thesis.tex', which is no file of a run" in refusal(capfd, "rm", IDS["one"], IDS["two"], "--yes")
+    assert "'thesis.tex', which no run writes" in refusal(capfd, "rm", IDS["one"], IDS["two"], "--yes")
     assert (runs / IDS["one"] / "run.json").exists()
     (runs / IDS["two"] / "thesis.tex").unlink()
     assert run_cli(["runs", "rm", IDS["one"], IDS["two"], IDS["one"], "--yes"]) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from flagperf.bundle.paths import FOLDERS, node_log, node_samples, rank_events, 
 from flagperf.errors import FlagPerfError, PluginFailed
 from flagperf.event_files import read_events
 from flagperf.events import WorkerEnded
+from flagperf.files import sha256_of
 from flagperf.kit.host_limits import oom_kills
 from flagperf.messages import Message, message
 from flagperf.plugins.installed import load_plugins
@@ -63,7 +63,7 @@ class PartsSender:
 
     def complete(self) -> FilesComplete:
         """After the last part: what the files are, so that the command can tell that it has them."""
-        return FilesComplete({name: _digest(path) for name, path in self._files()})
+        return FilesComplete({name: sha256_of(path) for name, path in self._files()})
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         for folder in FOLDERS:
@@ -81,14 +81,6 @@ class PartsSender:
             while content := file.read(CHUNK_BYTES):
                 yield FilePart(name, self._sent[name], content)
                 self._sent[name] += len(content)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while content := file.read(1 << 20):
-            digest.update(content)
-    return digest.hexdigest()
 
 
 # What workers inherit: the agent's environment, or what a vendor's script makes of it.

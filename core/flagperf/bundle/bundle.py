@@ -1,4 +1,9 @@
-"""The folder of a run. Files are replaced atomically. MANIFEST is written last: a bundle without it is unfinished."""
+"""Create, write, seal and read the folder of a run.
+
+MANIFEST is written last: a bundle without it is unfinished. Before it, the parent's last event records the sha256 of
+every file, so that a change is found even if MANIFEST was rewritten; its own file counts up to and including that
+event.
+"""
 
 from __future__ import annotations
 
@@ -36,110 +41,50 @@ from flagperf.bundle.run_record import (
     RecordedRun,
     Redaction,
     Run,
-    _OfAnySchema,
     read_labels,
     resolved,
-    unfinished,
     with_references,
 )
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.event_files import MAX_EVENT_BYTES, EventFile, EventFiles, EventWriter, read_events
 from flagperf.events import BundleSealed, WorkersLaunched
-from flagperf.files import kind_of, read_regular, write_atomically
+from flagperf.files import kind_of, read_regular, sha256_of, write_atomically
 from flagperf.kinds import KINDS
 from flagperf.metrics.entry import Record
 from flagperf.spec.job import fingerprint
 from flagperf.spec.node_facts import NodeFacts
 from flagperf.text import is_utf8
 
-# The parent's last event holds the sha256 of every file of the bundle, so that a change is found although MANIFEST
-# was rewritten. Its own file is covered up to and including that event.
-
-
-_PARENT = PARENT_EVENTS.as_posix()
-
-_WRITTEN_LATER = (MANIFEST_FILE.name, SIGNATURE_FILE.name, LABELS_FILE.name)
-
-
-def file_digests(path: Path) -> dict[str, str]:
-    """Name of every file -> its sha256, except those that no hash covers. Raises OSError for an unreadable one."""
-    files = {_name(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
-    return {name: sha256_of(files[name]) for name in sorted(files) if name not in _WRITTEN_LATER}
-
-
-def _name(path: Path) -> str:
-    """A run creates no name that is not UTF-8; one that somebody adds is reported all the same."""
-    return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def witness_files(path: Path, digests: Mapping[str, str], t_ns: int | None = None) -> dict[str, str]:
-    """Write the last event of the parent, after which only MANIFEST is written. Gives back the digests with it. `t_ns`
-    is when that was [default: now].
-
-    Raises BadInput where somebody put something else in the place of its file.
-    """
-    parent, others = path / PARENT_EVENTS, _others(digests)
-    event = BundleSealed(time.monotonic_ns() if t_ns is None else t_ns, others)
-    before = read_regular(parent, MAX_EVENT_BYTES) if os.path.lexists(parent) else b""
-    own = hashlib.sha256(before + msgspec.json.encode(event) + b"\n").hexdigest()
-    with EventWriter(parent) as writer:
-        writer.write(msgspec.structs.replace(event, own=own))
-    return {**others, _PARENT: sha256_of(parent)}
-
-
-def witness_problems(path: Path, parent: EventFile, digests: Mapping[str, str]) -> Iterator[str]:
-    """Give the differences from what the parent's last event says."""
-    sealed = [event for event in parent.events if isinstance(event, BundleSealed)]
-    if not sealed:
-        yield f"{_PARENT} lacks its last event, with the hashes of all files"
-        return
-    if sealed[0] is not parent.events[-1] or parent.torn or not _is_own(path, sealed[0]):
-        yield f"{_PARENT} has changed since the run"
-    before, now = sealed[0].files, _others(digests)
-    yield from (f"{name} is missing" for name in sorted(set(before) - set(now)))
-    yield from (f"{name} was added after the run" for name in sorted(set(now) - set(before)))
-    changed = (name for name in sorted(set(before) & set(now)) if before[name] != now[name])
-    yield from (f"{name} has changed since the run" for name in changed)
-
-
-def _others(digests: Mapping[str, str]) -> dict[str, str]:
-    return {name: digest for name, digest in digests.items() if name != _PARENT}
-
-
-def _is_own(path: Path, event: BundleSealed) -> bool:
-    """The hash is over the file as it would be without this field. Bytes are compared, not values, so that a field
-    which a later version adds changes nothing."""
-    content = read_regular(path / PARENT_EVENTS, MAX_EVENT_BYTES)
-    start, field, end = content.rpartition(f',"own":"{event.own}"'.encode())
-    return bool(field) and hashlib.sha256(start + end).hexdigest() == event.own
-
-
-ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands", "recorded")
-"""Fields of run.json that are filled in when a run ends."""
-
 MAX_JSON_BYTES = 64 << 20
 """Limit for run.json, environment.json and MANIFEST. A run on 8,000 cards needs up to 11 MB."""
 
 MAX_LOG_BYTES = 64 << 30
 
+ADDED_AT_THE_END = ("ending", "metrics", "rows", "commands", "recorded")
+"""Fields of run.json that are filled in when a run ends."""
 
-def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
-    """The folder of a run that nobody holds."""
-    with new_bundle(runs_dir, run, nodes) as path:
-        return path
+
+# --- write ----------------------------------------------------------------------------------------------------------
+
+
+def check_writable(runs_dir: Path) -> None:
+    """Raise BadInput unless a bundle can be created here. Leave no files behind."""
+    if not is_utf8(str(runs_dir.absolute())):
+        why = "its path is not UTF-8 in this locale, and is recorded in JSON"
+        raise BadInput(f"the runs directory {str(runs_dir)!a} cannot be used: {why}; see --runs-dir")
+    try:
+        existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
+        if not existing.is_dir():
+            raise NotADirectoryError(20, f"{existing} is not a directory")
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write to the runs directory {runs_dir}: {error.strerror}; see --runs-dir") from None
 
 
 @contextlib.contextmanager
 def new_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Iterator[Path]:
-    """The folder of a run that is about to start, held by this process: whoever sees it sees that."""
+    """Create the bundle of a run that is about to start. This process holds it before anybody can see it."""
     path = runs_dir / run.id
     with contextlib.ExitStack() as held:
         try:
@@ -154,16 +99,15 @@ def new_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Iterat
         yield path
 
 
-def remove_unstarted(path: Path) -> None:
-    """The folder of a run that was interrupted before its first event: nothing has happened yet."""
-    events = path / PARENT_EVENTS
-    if not events.exists() or not events.stat().st_size:
-        shutil.rmtree(path, ignore_errors=True)
+def create_bundle(runs_dir: Path, run: Run, nodes: tuple[NodeFacts, ...]) -> Path:
+    """Create a bundle that nobody holds."""
+    with new_bundle(runs_dir, run, nodes) as path:
+        return path
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError while writing a bundle into BundleFailed."""
+    """Turn an OSError while a bundle is written into BundleFailed."""
     try:
         yield
     except OSError as error:
@@ -173,48 +117,29 @@ def writing(path: Path) -> Iterator[None]:
         raise BundleFailed(f"cannot write the bundle {path}: {why}; {advice}") from None
 
 
-def check_writable(runs_dir: Path) -> None:
-    """Raises BadInput unless a bundle can be created here. Called before a run starts; leaves no files behind."""
-    if not is_utf8(str(runs_dir.absolute())):
-        why = "its path is not UTF-8 in this locale, and is recorded in JSON"
-        raise BadInput(f"the runs directory {str(runs_dir)!a} cannot be used: {why}; see --runs-dir")
-    try:
-        existing = next(folder for folder in (runs_dir, *runs_dir.absolute().parents) if folder.exists())
-        if not existing.is_dir():
-            raise NotADirectoryError(20, f"{existing} is not a directory")
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        raise BadInput(f"cannot write to the runs directory {runs_dir}: {error.strerror}; see --runs-dir") from None
-
-
 def write_run(path: Path, run: Run) -> None:
     with writing(path):
         write_atomically(path / RUN_FILE, _pretty(run))
 
 
-def seal(path: Path) -> None:
-    """The last step of a run: the parent witnesses all files, and MANIFEST lists them."""
-    with writing(path):
-        try:
-            digests = witness_files(path, file_digests(path))
-        except BadInput as error:
-            raise BundleFailed(f"cannot seal the bundle {path}: {error}") from None
-        write_manifest(path, digests)
+def remove_unstarted(path: Path) -> None:
+    """Remove the bundle of a run that was interrupted before its first event."""
+    events = path / PARENT_EVENTS
+    if not events.exists() or not events.stat().st_size:
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def write_manifest(path: Path, digests: Mapping[str, str]) -> None:
-    """The sha256 of every file, in the format that `sha256sum --check` reads."""
-    lines = [f"{digests[name]}  {name}\n" for name in sorted(digests)]
-    write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
+def _pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
+# --- read -----------------------------------------------------------------------------------------------------------
 
 
 def read_bundle(path: Path) -> RecordedRun:
-    """Read run.json, environment.json and the labels of a bundle. Raises BadInput for what is not a valid record."""
+    """Read run.json, environment.json and the labels of a bundle. Raise BadInput for what is not a valid record."""
     content = read_json(path / RUN_FILE)
-    problem = schema_problem(content.get("schema"), "metric_versions" in content)
-    if problem:
-        raise BadInput(f"{path / RUN_FILE} {problem}")
+    check_schema(path, content.get("schema"), "metric_versions" in content)
     nodes = read_json(path / ENVIRONMENT_FILE, list)
     run: Run = _converted(path / RUN_FILE, content, functools.partial(msgspec.convert, type=Run))
     facts: tuple[NodeFacts, ...] = _converted(path / ENVIRONMENT_FILE, nodes, resolved)
@@ -222,18 +147,63 @@ def read_bundle(path: Path) -> RecordedRun:
         raise BadInput(f"{path / RUN_FILE} is not a valid run record: a node has no devices")
     if run.manifest.kind not in KINDS or run.job.kind not in KINDS:
         raise BadInput(f"{path / RUN_FILE}: this flagperf has no kind of case {run.manifest.kind!r}")
-    state, host = (None, "") if run.ending else unfinished(parent_of(path))
+    parent = None if run.ending else parent_of(path)
+    state, host = (parent.state, parent.host) if parent else (None, "")
     return RecordedRun(run, facts, str(path), state, host, read_labels(path))
 
 
-def schema_problem(schema: object, has_versions: bool) -> str:
-    """Say why a run.json of this schema cannot be read, empty if it can. Bundles from before the first release have
-    schema 2, or schema 1 and no `metric_versions`."""
+def check_schema(path: Path, schema: object, has_versions: bool) -> None:
+    """Raise BadInput for a run.json that this version does not read. Bundles from before the first release have schema
+    2, or schema 1 and no `metric_versions`."""
     if schema == 2 or (schema == 1 and not has_versions):
-        return f"was recorded by an unreleased version (schema {schema}); record the run anew"
-    if isinstance(schema, int) and schema > STORE_SCHEMA:
-        return f"has store schema {schema}, this flagperf reads {STORE_SCHEMA}; install a newer flagperf"
-    return "" if schema == STORE_SCHEMA else f"is not a valid run record: its schema is {schema!r}"
+        why = f"was recorded by an unreleased version (schema {schema}); record the run anew"
+    elif isinstance(schema, int) and schema > STORE_SCHEMA:
+        why = f"has store schema {schema}, this flagperf reads {STORE_SCHEMA}; install a newer flagperf"
+    elif schema != STORE_SCHEMA:
+        why = f"is not a valid run record: its schema is {schema!r}"
+    else:
+        return
+    raise BadInput(f"{path / RUN_FILE} {why}")
+
+
+def read_record(path: Path) -> Record:
+    """Return the raw files. Those of ranks and nodes are read when somebody iterates over them. A missing parent file
+    counts as empty: the run ended before it was created."""
+    parent = path / PARENT_EVENTS
+    return Record(
+        parent=read_events(parent) if parent.exists() else EventFile(()),
+        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS))),
+        samples=EventFiles(path.glob(str(ALL_NODE_SAMPLES))),
+    )
+
+
+def launched_commands(parent: EventFile) -> tuple[LaunchCommand, ...]:
+    """Return the commands that agents ran, sorted by node. Nodes whose workers were not started have none."""
+    launched = [event for event in parent.events if isinstance(event, WorkersLaunched)]
+    return tuple(event.command for event in sorted(launched, key=lambda event: event.node_index))
+
+
+def read_redaction(bundle: Path) -> Redaction | None:
+    """Return None for a run that is not redacted. Raise BadInput for a file that cannot be read."""
+    path = bundle / REDACTION_FILE
+    if not path.exists():
+        return None
+    content = read_json(path)
+    if content.get("schema") != REDACTION_SCHEMA:
+        advice = f"this flagperf reads {REDACTION_SCHEMA}; install a newer flagperf"
+        raise BadInput(f"{path} has schema {content.get('schema')}, {advice}")
+    found: Redaction = _converted(path, content, functools.partial(msgspec.convert, type=Redaction))
+    return found
+
+
+def read_json(path: Path, kind: Any = dict) -> Any:
+    """Decode a JSON file of a bundle as `kind`. Raise BadInput if it is not there, or not that."""
+    try:
+        return msgspec.json.decode(read_regular(path, MAX_JSON_BYTES), type=kind)
+    except OSError as error:
+        raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{path} is not a valid run record: {error}") from None
 
 
 def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
@@ -243,65 +213,12 @@ def _converted(path: Path, content: Any, convert: Callable[[Any], Any]) -> Any:
         raise BadInput(f"{path} is not a valid run record: {error}") from None
 
 
-def read_record(path: Path) -> Record:
-    """The raw files; those of ranks and nodes are read when somebody iterates over them. A missing parent file counts
-    as empty: the run ended before it was created."""
-    parent = path / PARENT_EVENTS
-    return Record(
-        parent=read_events(parent) if parent.exists() else EventFile(()),
-        ranks=EventFiles(path.glob(str(ALL_RANK_EVENTS))),
-        samples=EventFiles(path.glob(str(ALL_NODE_SAMPLES))),
-    )
-
-
-def broken_files(path: Path, digests: Mapping[str, str]) -> list[str]:
-    """Differences between MANIFEST and the files as they are, one sentence each."""
-    try:
-        listed = _listed(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace"))
-    except OSError:
-        return [f"{MANIFEST_FILE} is missing: the run was never finished"]
-    except BadInput as error:
-        return [str(error)]
-    problems = [f"{name} is missing" for name in sorted(set(listed) - set(digests))]
-    problems += [f"{name} is not in {MANIFEST_FILE}" for name in sorted(set(digests) - set(listed))]
-    changed = [name for name in sorted(set(digests) & set(listed)) if digests[name] != listed[name]]
-    return problems + [f"{name} has changed since the run" for name in changed]
-
-
-def _listed(manifest: str) -> dict[str, str]:
-    lines = [line.partition("  ") for line in manifest.splitlines()]
-    if any(len(digest) != 64 or not name for digest, _, name in lines):
-        raise BadInput(f"{MANIFEST_FILE} is not in the format of sha256sum")
-    return {name: digest for digest, _, name in lines}
-
-
-def unreadable_files(path: Path) -> list[str]:
-    """Entries that no run creates and that are not safe to read: links, pipes, devices, oversized files. They are found
-    without opening any file."""
-    entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
-    found = ((entry.relative_to(path).as_posix(), _refusal(entry)) for entry in sorted(entries))
-    return [f"{name} {refusal}: nothing here was read" for name, refusal in found if refusal]
-
-
-def _refusal(entry: Path) -> str:
-    try:
-        status = entry.lstat()
-    except FileNotFoundError:  # renamed since it was listed: another command is writing here (`write_atomically`)
-        return ""
-    if stat.S_ISDIR(status.st_mode):
-        return ""
-    if not stat.S_ISREG(status.st_mode):
-        return f"is {kind_of(entry)}, not a regular file"
-    if entry.name.splitlines() != [entry.name]:
-        return "has a name that MANIFEST cannot list"
-    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".sig": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
-    limit = limits.get(entry.suffix, MAX_LOG_BYTES)
-    return "" if status.st_size <= limit else f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
+# --- what was planned: hashes of values, so that a file of another layout is the same -------------------------------
 
 
 def planned_fields(path: Path) -> dict[str, str]:
-    """Give the fingerprint of each field of run.json that the plan decides. The fields of the job are listed
-    separately, so that a difference can be named."""
+    """Return the fingerprint of each field of run.json that the plan decides, and of each field of its job, so that a
+    difference can be named."""
     content = read_json(path / RUN_FILE)
     job = {f"job.{name}": value for name, value in content.pop("job", {}).items()}
     fields = {**{name: value for name, value in content.items() if name not in ADDED_AT_THE_END}, **job}
@@ -313,46 +230,118 @@ def environment_fingerprint(path: Path) -> str:
 
 
 def job_fingerprints(path: Path) -> dict[int, str]:
-    """Give the fingerprint of the job as each node's workers received it: with that node alone."""
+    """Return the fingerprint of the job as each node's workers received it: with that node alone."""
     job = read_json(path / RUN_FILE).get("job")
     if not isinstance(job, dict):
         return {}
     return {int(node["index"]): fingerprint({**job, "nodes": [node]}) for node in job.get("nodes", [])}
 
 
-def read_json(path: Path, kind: Any = dict) -> Any:
-    """A JSON file of a bundle, decoded as `kind`."""
+# --- hashes of all files --------------------------------------------------------------------------------------------
+
+
+def seal(path: Path) -> None:
+    """Finish a run: the parent's last event witnesses all files, and MANIFEST lists them."""
+    with writing(path):
+        try:
+            digests = witness_files(path, file_digests(path))
+        except BadInput as error:
+            raise BundleFailed(f"cannot seal the bundle {path}: {error}") from None
+        write_manifest(path, digests)
+
+
+def file_digests(path: Path) -> dict[str, str]:
+    """Return the sha256 of every file by its name, except of MANIFEST and of what is added later. Raise OSError for a
+    file that cannot be read."""
+    uncovered = (MANIFEST_FILE.name, SIGNATURE_FILE.name, LABELS_FILE.name)
+    files = {
+        os.fsencode(file.relative_to(path)).decode(errors="backslashreplace"): file  # somebody may add any name
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+    return {name: sha256_of(files[name]) for name in sorted(files) if name not in uncovered}
+
+
+def witness_files(path: Path, digests: Mapping[str, str], t_ns: int | None = None) -> dict[str, str]:
+    """Write the parent's last event, with its time [default: now], and return the digests with that of its file. Raise
+    BadInput if something else lies in the place of its file."""
+    parent, others = path / PARENT_EVENTS, _without_parent(digests)
+    event = BundleSealed(time.monotonic_ns() if t_ns is None else t_ns, others)
+    before = read_regular(parent, MAX_EVENT_BYTES) if os.path.lexists(parent) else b""
+    own = hashlib.sha256(before + msgspec.json.encode(event) + b"\n").hexdigest()
+    with EventWriter(parent) as writer:
+        writer.write(msgspec.structs.replace(event, own=own))
+    return {**others, PARENT_EVENTS.as_posix(): sha256_of(parent)}
+
+
+def witness_problems(path: Path, parent: EventFile, digests: Mapping[str, str]) -> Iterator[str]:
+    """Name what differs from what the parent's last event says."""
+    sealed = [event for event in parent.events if isinstance(event, BundleSealed)]
+    if not sealed:
+        yield f"{PARENT_EVENTS} lacks its last event, with the hashes of all files"
+        return
+    # `own` is the hash of the file as it would be without this field. Bytes are compared, not values, so that a field
+    # which a later version adds changes nothing.
+    content = read_regular(path / PARENT_EVENTS, MAX_EVENT_BYTES)
+    start, field, end = content.rpartition(f',"own":"{sealed[0].own}"'.encode())
+    is_own = bool(field) and hashlib.sha256(start + end).hexdigest() == sealed[0].own
+    if sealed[0] is not parent.events[-1] or parent.torn or not is_own:
+        yield f"{PARENT_EVENTS} has changed since the run"
+    yield from _differences(sealed[0].files, _without_parent(digests), "was added after the run")
+
+
+def _without_parent(digests: Mapping[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in digests.items() if name != PARENT_EVENTS.as_posix()}
+
+
+def write_manifest(path: Path, digests: Mapping[str, str]) -> None:
+    """Write the sha256 of every file in the format that `sha256sum --check` reads."""
+    lines = [f"{digests[name]}  {name}\n" for name in sorted(digests)]
+    write_atomically(path / MANIFEST_FILE, "".join(lines).encode())
+
+
+def broken_files(path: Path, digests: Mapping[str, str]) -> list[str]:
+    """Name what differs from MANIFEST."""
     try:
-        return msgspec.json.decode(read_regular(path, MAX_JSON_BYTES), type=kind)
-    except OSError as error:
-        raise BadInput(f"{path.parent} is not a readable bundle: {path.name}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not a valid run record: {error}") from None
+        manifest = read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES).decode(errors="replace")
+    except OSError:
+        return [f"{MANIFEST_FILE} is missing: the run was never finished"]
+    except BadInput as error:
+        return [str(error)]
+    lines = [line.partition("  ") for line in manifest.splitlines()]
+    if any(len(digest) != 64 or not name for digest, _, name in lines):
+        return [f"{MANIFEST_FILE} is not in the format of sha256sum"]
+    return list(_differences({name: digest for digest, _, name in lines}, digests, f"is not in {MANIFEST_FILE}"))
 
 
-def _pretty(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+def _differences(before: Mapping[str, str], now: Mapping[str, str], added: str) -> Iterator[str]:
+    yield from (f"{name} is missing" for name in sorted(set(before) - set(now)))
+    yield from (f"{name} {added}" for name in sorted(set(now) - set(before)))
+    changed = (name for name in sorted(set(before) & set(now)) if before[name] != now[name])
+    yield from (f"{name} has changed since the run" for name in changed)
 
 
-# The commands that agents ran, from the parent's events.
-
-
-def launched_commands(parent: EventFile) -> tuple[LaunchCommand, ...]:
-    """Sorted by node. Nodes whose workers were not started have no command."""
-    launched = [event for event in parent.events if isinstance(event, WorkersLaunched)]
-    return tuple(event.command for event in sorted(launched, key=lambda event: event.node_index))
-
-
-# redaction.json: what was replaced in a redacted copy of a run.
-
-
-def read_redaction(bundle: Path) -> Redaction | None:
-    """None for a run that is not redacted. Raises BadInput for a file that cannot be read."""
-    path = bundle / REDACTION_FILE
-    if not path.exists():
-        return None
-    schema = read_json(path, _OfAnySchema).schema
-    if schema != REDACTION_SCHEMA:
-        raise BadInput(f"{path} has schema {schema}, this flagperf reads {REDACTION_SCHEMA}; install a newer flagperf")
-    found: Redaction = read_json(path, Redaction)
-    return found
+def unreadable_files(path: Path) -> list[str]:
+    """Name the entries that no run creates and that are not safe to read: links, pipes, devices, files that are too
+    large. No file is opened."""
+    limits = {".json": MAX_JSON_BYTES, "": MAX_JSON_BYTES, ".sig": MAX_JSON_BYTES, ".jsonl": MAX_EVENT_BYTES}
+    entries = [Path(folder) / name for folder, folders, files in os.walk(path) for name in (*folders, *files)]
+    problems = []
+    for entry in sorted(entries):
+        try:
+            status = entry.lstat()
+        except FileNotFoundError:  # renamed since it was listed: another command is writing here (`write_atomically`)
+            continue
+        limit = limits.get(entry.suffix, MAX_LOG_BYTES)
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            problem = f"is {kind_of(entry)}, not a regular file"
+        elif entry.name.splitlines() != [entry.name]:
+            problem = "has a name that MANIFEST cannot list"
+        elif status.st_size > limit:
+            problem = f"has {status.st_size >> 20} MiB, more than {limit >> 20}"
+        else:
+            continue
+        problems.append(f"{entry.relative_to(path).as_posix()} {problem}: nothing here was read")
+    return problems

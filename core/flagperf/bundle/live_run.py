@@ -11,11 +11,8 @@ from pathlib import Path
 import msgspec
 
 from flagperf.api import Device, Reading
-from flagperf.bundle.bundle import read_bundle
-from flagperf.bundle.listing import run_line
 from flagperf.bundle.liveness import is_held
 from flagperf.bundle.paths import node_samples, rank_events
-from flagperf.bundle.run_record import EXIT_CODES
 from flagperf.errors import BadInput
 from flagperf.event_files import decode_events
 from flagperf.events import (
@@ -306,7 +303,9 @@ class RunNow(msgspec.Struct, frozen=True):
 
 class WatchedRun:
     def __init__(self, bundle: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises BadInput for a bundle that cannot be read."""
+        """Raise BadInput for a bundle that cannot be read."""
+        from flagperf.bundle.bundle import read_bundle  # here: agents import this module, and stay light
+
         self._bundle, self._clock = bundle, clock
         self._run = read_bundle(bundle).run
         job = self._run.job
@@ -320,6 +319,9 @@ class WatchedRun:
         """When the first rank was last seen to advance, by the clock of this process."""
 
     def look(self) -> RunNow:
+        from flagperf.bundle.listing import run_line
+        from flagperf.bundle.run_record import EXIT_CODES
+
         line = run_line(self._bundle)
         is_over = line.status == "killed" or (line.status in EXIT_CODES and not is_held(self._bundle))
         self._read()

@@ -19,11 +19,11 @@ from flagperf.api import (
     TensorArgument,
 )
 from flagperf.api.operator_calls import RECORDING_SCHEMA, RankOperators
-from flagperf.bundle.bundle import MAX_JSON_BYTES, broken_files, sha256_of, writing
+from flagperf.bundle.bundle import MAX_JSON_BYTES, broken_files, writing
 from flagperf.bundle.paths import OPERATORS_FILE, rank_operators
 from flagperf.bundle.run_record import RecordedOperators, Run
 from flagperf.errors import BadInput
-from flagperf.files import read_regular, write_atomically
+from flagperf.files import read_regular, sha256_of, write_atomically
 from flagperf.messages import Message, message
 from flagperf.text import flagperf_command
 

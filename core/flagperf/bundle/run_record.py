@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from flagperf.api import LaunchCommand
-from flagperf.bundle.liveness import Parent
+from flagperf.bundle.liveness import Unfinished
 from flagperf.bundle.paths import LABELS_FILE
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.files import read_regular, write_atomically
@@ -99,11 +99,6 @@ EXIT_CODES: dict[Status, int] = {
 WITH_RESULTS: tuple[Status, ...] = ("succeeded", "target_missed")
 """Endings of a run that has measured everything."""
 
-Unfinished = Literal["running", "killed", "unknown"]
-"""What a run without an ending is called; `unknown`: its command is, or was, on a machine that cannot be seen."""
-
-_UNFINISHED: dict[str, Unfinished] = {"alive": "running", "gone": "killed", "unknown": "unknown"}
-
 
 class Ending(msgspec.Struct, frozen=True):
     status: Status
@@ -183,11 +178,6 @@ class Run(msgspec.Struct, frozen=True):
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)
-
-
-def unfinished(parent: Parent) -> tuple[Unfinished, str]:
-    """What a run without an ending is called, and where its command runs or ran."""
-    return _UNFINISHED[parent.state], parent.host
 
 
 def gated(ending: Ending, run: Run) -> Ending:
@@ -300,7 +290,3 @@ class Redaction(msgspec.Struct, frozen=True):
         names = {"address": "addresses", "pci": "PCI addresses", "uuid": "UUIDs", "mac": "MAC addresses"}
         words = {kind: names.get(kind, f"{kind}s") if count > 1 else kind for kind, count in self.replaced.items()}
         return ", ".join(f"{count} {words[kind]}" for kind, count in self.replaced.items()) or "nothing"
-
-
-class _OfAnySchema(msgspec.Struct, frozen=True):
-    schema: int

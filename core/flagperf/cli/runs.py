@@ -14,7 +14,7 @@ from flagperf.bundle.bundle import read_bundle
 from flagperf.bundle.imported import beside_imported
 from flagperf.bundle.listing import (
     STATUSES,
-    Headline,
+    MainFigure,
     Removable,
     RunLine,
     bundle_paths,
@@ -418,7 +418,7 @@ def _status(line: RunLine) -> str:
     return f"{line.status}{where}{copy}"
 
 
-def _result(headline: Headline) -> str:
+def _result(headline: MainFigure) -> str:
     """Formatted as everywhere. Its marks are in the report, and an asterisk says that there are some."""
     from flagperf import units
     from flagperf.metrics.registry import ENTRIES  # not at the top: --json has no use for it

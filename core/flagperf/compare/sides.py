@@ -11,7 +11,7 @@ import msgspec
 
 from flagperf.bundle.bundle import read_record
 from flagperf.bundle.imported import references_of
-from flagperf.bundle.listing import PREFIX, find_group, find_runs
+from flagperf.bundle.listing import GROUP_PREFIX, find_group, find_runs
 from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.compare.ratio import Ratio, welch, with_interval
 from flagperf.errors import BadInput, unknown_name
@@ -122,7 +122,7 @@ def _baseline_first(sides: Sequence[Side], word: str | None) -> list[Side]:
 
 def _interleaved(word: str, runs_dir: Path) -> list[Side]:
     """The two arms of a group. Empty for anything else."""
-    if not word.startswith(PREFIX) or "/" in word:
+    if not word.startswith(GROUP_PREFIX) or "/" in word:
         return []
     name, arms = find_group(word, runs_dir)
     if len(arms) < 2:

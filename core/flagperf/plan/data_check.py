@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 
 from flagperf.api import DataFile
 from flagperf.errors import BadInput
-from flagperf.files import is_file, is_folder
+from flagperf.files import is_file, is_folder, sha256_of
 from flagperf.fleet.reach import check_nodes, reach_nodes
 from flagperf.plan.settings import case_file, fit_layout, least_devices, published_profile, resolve_values
 from flagperf.plugins.installed import Plugins
@@ -149,18 +148,10 @@ def _found(folder: Path, name: str, read: DataFile | None, header: bool) -> Foun
     path = folder / name
     try:
         size = path.stat().st_size
-        sha256 = read.sha256 if read else _digest(path) if size <= MAX_HASHED_BYTES else None
+        sha256 = read.sha256 if read else sha256_of(path) if size <= MAX_HASHED_BYTES else None
         return FoundFile(name, size, _rows(path, header), sha256)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _rows(path: Path, header: bool) -> int | None:

@@ -18,7 +18,8 @@ from typing import IO, Any, Literal, cast
 
 import msgspec
 
-from flagperf.bundle.bundle import broken_files, file_digests, read_bundle, read_json, unreadable_files
+from flagperf.bundle.bundle import broken_files, file_digests, read_bundle, unreadable_files
+from flagperf.bundle.listing import RunHead, read_head
 from flagperf.bundle.paths import FOLDERS, LABELS_FILE, MANIFEST_FILE, RUN_FILE, is_bundle_file
 from flagperf.errors import BadInput, MissingPart
 from flagperf.files import cannot_write, kind_of, making_folder, replacing
@@ -120,11 +121,6 @@ _LARGEST_USTAR = 8**11 - 1
 _CHUNK = 1 << 20
 
 
-class _Identity(msgspec.Struct, frozen=True):
-    id: str
-    created: str
-
-
 def pack(
     bundles: Sequence[Path], archive: Path, how: Compression, *, labels: bool = True, unfinished: bool = False
 ) -> None:
@@ -142,8 +138,8 @@ def pack(
         raise cannot_write(f"cannot write {archive}: {where}{error.strerror}; see -o", error) from None
 
 
-def _identified(bundles: Sequence[Path]) -> list[tuple[Path, _Identity]]:
-    found = [(bundle, read_json(bundle / RUN_FILE, _Identity)) for bundle in bundles]
+def _identified(bundles: Sequence[Path]) -> list[tuple[Path, RunHead]]:
+    found = [(bundle, read_head(bundle)) for bundle in bundles]
     ids = [identity.id.casefold() for _, identity in found]
     for bundle, identity in found:
         if ids.count(identity.id.casefold()) > 1:
@@ -171,14 +167,14 @@ def _files(bundle: Path) -> list[str]:
     return sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
 
 
-def _write(archive: Path, how: Compression, runs: Sequence[tuple[Path, _Identity]], *, labels: bool) -> None:
+def _write(archive: Path, how: Compression, runs: Sequence[tuple[Path, RunHead]], *, labels: bool) -> None:
     with replacing(archive) as file, compressing(file, how) as stream:
         for bundle, identity in runs:
             _add_run(stream, bundle, identity, labels=labels)
         stream.write(bytes(2 * tarfile.BLOCKSIZE))
 
 
-def _add_run(stream: IO[bytes], bundle: Path, identity: _Identity, *, labels: bool) -> None:
+def _add_run(stream: IO[bytes], bundle: Path, identity: RunHead, *, labels: bool) -> None:
     seconds = _seconds(identity.created)
     for entry in _entries(bundle):
         name = entry.relative_to(bundle).as_posix()

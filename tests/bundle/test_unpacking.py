@@ -240,9 +240,9 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from flagperf.store import unpacking; from flagperf.cli import run_cli\n"
-        "import time\nreal = unpacking._copy\n"
-        "unpacking._copy = lambda *given: (real(*given), print('copied', flush=True), time.sleep(3600))\n"
+        "import sys, time; from flagperf_publish.passing import archives; from flagperf.cli import run_cli\n"
+        "real = archives._copy\n"
+        "archives._copy = lambda *given: (real(*given), print('copied', flush=True), time.sleep(3600))\n"
         "sys.exit(run_cli(['runs', 'unpack', sys.argv[1], '--runs-dir', sys.argv[2]]))"
     )
     archive = with_files(tmp_path / "a.tgz", FILES)

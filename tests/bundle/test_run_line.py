@@ -11,7 +11,7 @@ from recorded_bundles import FOLDER
 
 from flagperf.bundle.bundle import create_bundle, seal, write_run
 from flagperf.bundle.listing import (
-    Headline,
+    MainFigure,
     bundle_paths,
     find_latest,
     find_run,
@@ -53,7 +53,7 @@ def test_a_line_has_what_was_run_on_what_and_what_came_of_it(tmp_path: Path) -> 
     line = run_line(path)
     assert (line.id, line.case, line.vendor, line.device) == (path.name, "demo", "cpu", "CPU")
     assert (line.shape, line.profile, line.precision, line.status) == ("1x1", "tiny", "fp32", "succeeded")
-    assert line.headline == (Headline("p_core", 12.5, "samples/s", ("busy_host",)),)
+    assert line.headline == (MainFigure("p_core", 12.5, "samples/s", ("busy_host",)),)
     assert (line.tags, line.note) == (("good", "week-2"), "a note")
 
 

@@ -72,10 +72,10 @@ def test_a_parent_is_alive_while_it_holds_the_lock_and_gone_when_it_was_killed(
     bundle: Path, holder: subprocess.Popen[str]
 ) -> None:
     started(bundle, locked=True)
-    assert parent_of(bundle) == Parent("alive", this_clock().host)
+    assert parent_of(bundle) == Parent("running", this_clock().host)
     holder.kill()
     holder.wait()
-    assert parent_of(bundle) == Parent("gone", this_clock().host)
+    assert parent_of(bundle) == Parent("killed", this_clock().host)
 
 
 def test_children_of_the_parent_do_not_keep_its_lock(bundle: Path) -> None:
@@ -98,16 +98,16 @@ def test_looking_does_not_take_the_lock_away(bundle: Path, holder: subprocess.Po
 def test_a_parent_in_a_container_is_seen_although_its_number_means_nothing_here(bundle: Path) -> None:
     for _ in _holding(bundle, "unshare", "--pid", "--fork", "--kill-child"):
         started(bundle, clock=elsewhere(host="container", pid=1), locked=True, pid_namespace="pid:[1]")
-        assert parent_of(bundle) == Parent("alive", "container")
+        assert parent_of(bundle) == Parent("running", "container")
     deadline = time.monotonic() + 600  # it ends when the kernel has told it that unshare has
     while is_held(bundle) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert parent_of(bundle) == Parent("gone", "container")
+    assert parent_of(bundle) == Parent("killed", "container")
 
 
 def test_a_bundle_is_held_before_anybody_can_see_it(tmp_path: Path) -> None:
     with new_bundle(tmp_path, make_run(RUN_ID), ()) as path:
-        assert parent_of(path).state == "alive"
+        assert parent_of(path).state == "running"
         assert read_bundle(path).unfinished == "running"
     assert parent_of(path) == Parent("unknown")  # it never said where it is
 
@@ -118,16 +118,16 @@ def test_a_bundle_is_held_before_anybody_can_see_it(tmp_path: Path) -> None:
 def test_without_a_lock_the_process_is_looked_for_by_its_number(bundle: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         started(bundle, clock=elsewhere(pid=process.pid), t_ns=time.monotonic_ns() + 10**9)
-        assert parent_of(bundle).state == "alive"
+        assert parent_of(bundle).state == "running"
         process.kill()
         process.wait()
-        assert parent_of(bundle).state == "gone"
+        assert parent_of(bundle).state == "killed"
 
 
 def test_a_later_process_with_the_same_number_is_not_the_parent(bundle: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         started(bundle, clock=elsewhere(pid=process.pid), t_ns=1)
-        assert parent_of(bundle).state == "gone"
+        assert parent_of(bundle).state == "killed"
         process.kill()
 
 
@@ -136,7 +136,7 @@ def test_a_process_that_nobody_waited_for_is_gone(bundle: Path) -> None:
         started(bundle, clock=elsewhere(pid=process.pid), t_ns=time.monotonic_ns() + 10**9)
         while "Z" not in Path(f"/proc/{process.pid}/stat").read_text():
             time.sleep(0.01)
-        assert parent_of(bundle).state == "gone"
+        assert parent_of(bundle).state == "killed"
 
 
 def test_a_number_of_another_namespace_says_nothing(bundle: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_machine_that_was_started_again_took_its_parents_with_it(bundle: Path)
     assert parent_of(bundle).state == "unknown"  # written since: another machine of this name
     for file in (bundle / "events").iterdir():
         os.utime(file, (1, 1))
-    assert parent_of(bundle).state == "gone"
+    assert parent_of(bundle).state == "killed"
 
 
 def test_a_command_of_a_queue_that_says_that_it_has_ended_is_gone(bundle: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_command_of_a_queue_that_says_that_it_has_ended_is_gone(bundle: Path) 
     (folder / "begun.json").write_text(json.dumps({"run_id": RUN_ID}))
     assert parent_of(bundle).state == "unknown"
     (folder / "finished.json").write_text('{"exit_code":3}')
-    assert parent_of(bundle).state == "gone"
+    assert parent_of(bundle).state == "killed"
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"t_ns":1}\n', "[]\n"])

@@ -57,7 +57,7 @@ def test_a_link_to_a_bundle_is_refused(bundle: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["thesis.tex", ".ssh", "events2"])
 def test_a_folder_with_anything_else_is_refused(bundle: Path, name: str) -> None:
     (bundle / name).mkdir()
-    assert f"has {name!r}, which is no file of a run" in refusal(bundle)
+    assert f"has {name!r}, which no run writes" in refusal(bundle)
 
 
 def test_a_run_that_is_running_is_refused_even_with_force(bundle: Path) -> None:
