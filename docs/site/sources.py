@@ -22,7 +22,7 @@ NAVIGATION = {
         "Tutorials": ["tutorials/buyer", "tutorials/vendor", "tutorials/case-author"],
         "Reading results": ["metrics", "comparing", "plausibility", "leaderboard", "published-pages"],
         "Measuring": ["cli", "clusters", "containers", "operations", "operators-of-runs", "passing-on", "export"],
-        "Extending": ["add-a-vendor", "add-a-case", "add-an-operator", "api", "design"],
+        "Extending": ["add-a-vendor", "add-a-case", "add-an-operator", "api", "design", "decisions"],
         "Cases": ["cases/*"],
         "Adapters": ["adapters/*"],
         "Project": [

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 READ = ("VERSION", "constraints.txt", "pyproject.toml")
 """What an environment is made from."""
