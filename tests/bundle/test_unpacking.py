@@ -178,7 +178,7 @@ def test_something_behind_the_end_is_refused(tmp_path: Path) -> None:
 )
 def test_what_is_no_archive_is_called_so(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.tgz").write_bytes(content)
-    refused(tmp_path / "a.tgz", "no tar archive|is damaged|ends early|no run")
+    refused(tmp_path / "a.tgz", "not a tar archive|is damaged|ends early|no run")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""flagperf runs pack, unpack, redact: runs on their way to somebody else."""
+"""flagperf runs pack, unpack, redact: passing runs on."""
 
 from __future__ import annotations
 
@@ -121,6 +121,8 @@ def redact(run: str, out: str, also: tuple[str, ...], no_logs: bool, runs_dir: s
     They become pseudonyms, the same in all files, so that every metric can still be recomputed. See
     docs/passing-on.md.
     """
+    import getpass
+
     from flagperf.fleet.signals import raise_on_signals
     from flagperf_publish.passing.redact import Wishes
     from flagperf_publish.passing.redact import redact as copy
@@ -129,19 +131,14 @@ def redact(run: str, out: str, also: tuple[str, ...], no_logs: bool, runs_dir: s
     for word in also:
         if len(word) < 3:
             raise BadInput(f"--also {word!r} is too short to be told apart from other words; give 3 characters or more")
+    try:
+        users: tuple[str, ...] = (getpass.getuser(),)
+    except (OSError, KeyError):  # nobody has this number
+        users = ()
     raise_on_signals()
-    made = copy(found, Path(out), Wishes(with_logs=not no_logs, words=also, users=_own_name()))
+    made = copy(found, Path(out), Wishes(with_logs=not no_logs, words=also, users=users))
     if as_json:
         echo_json(made)
         return
     note(f"replaced: {made.redaction.summary}")
     echo_path(Path(made.path))
-
-
-def _own_name() -> tuple[str, ...]:
-    import getpass
-
-    try:
-        return (getpass.getuser(),)
-    except (OSError, KeyError):  # nobody has this number
-        return ()

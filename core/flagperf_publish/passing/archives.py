@@ -1,4 +1,4 @@
-"""Pack, unpack, compression."""
+"""Runs in archives: packing, unpacking, and the two compressions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from flagperf.errors import BadInput, MissingPart
 from flagperf.files import cannot_write, kind_of, making_folder, replacing
 from flagperf.text import flagperf_command, pip_command
 
-# Compression of archives: gzip, which every Python has, and zstd, where Python (3.14) or `zstandard` has it.
-
+# --- compression: gzip, which every Python has, and zstd, where Python (3.14) or `zstandard` has it ------------------
 
 Compression = Literal["gzip", "zstd"]
 
@@ -35,13 +34,9 @@ SUFFIXES: dict[str, Compression] = {".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst
 GZIP_LEVEL, ZSTD_LEVEL = 6, 9
 """An event file takes 1/8 of its size with gzip and 1/10 with zstd; higher levels take minutes for a few per cent."""
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-
-_TAR_MAGIC = (b"ustar", 257)
-
 
 def compression_of(path: Path, asked: Compression | None = None) -> Compression:
-    """What was asked for, else by the name. Raises BadInput for a name that says neither."""
+    """Return what was asked for, else the compression by the name. Raise BadInput for a name without either."""
     if asked is not None:
         return asked
     found = next((how for suffix, how in SUFFIXES.items() if path.name.lower().endswith(suffix)), None)
@@ -53,53 +48,39 @@ def compression_of(path: Path, asked: Compression | None = None) -> Compression:
 
 @contextlib.contextmanager
 def compressing(file: IO[bytes], how: Compression) -> Iterator[IO[bytes]]:
-    """A stream that writes to `file`, which stays open. The same content gives the same bytes."""
+    """Give a stream that writes to `file`, which stays open. The same content gives the same bytes."""
+    stream: Any
     if how == "gzip":
-        with gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file, mtime=0) as stream:
-            yield cast("IO[bytes]", stream)
+        stream = gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=file, mtime=0)
     else:
-        with _zstd_writer(file) as stream:
-            yield stream
+        built_in, library = _zstd()
+        if built_in is not None:
+            stream = built_in.ZstdFile(file, "w", level=ZSTD_LEVEL)
+        else:
+            stream = library.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(file, closefd=False)
+    with stream:
+        yield stream
 
 
 def decompressed(file: IO[bytes]) -> IO[bytes]:
-    """The content of an archive, recognised by its first bytes and never by its name."""
+    """Return the content of an archive. Its first bytes say how it is compressed, never its name."""
     head = file.read(512)
     file.seek(0)
-    how = next((how for magic, how in _MAGIC.items() if head.startswith(magic)), None)
-    if how == "gzip":
+    if head.startswith(b"\x1f\x8b"):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=file, mode="rb"))
-    if how == "zstd":
-        return _zstd_reader(file)
-    word, place = _TAR_MAGIC
-    if head[place : place + len(word)] == word:
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        built_in, library = _zstd()
+        if built_in is not None:
+            return cast("IO[bytes]", built_in.ZstdFile(file, "r"))
+        found = library.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
+        return cast("IO[bytes]", found)
+    if head[257:262] == b"ustar":
         return file
-    raise BadInput("it is no tar archive, neither plain nor compressed with gzip or zstd")
-
-
-def damage_of(error: Exception) -> str:
-    """What a stream of `decompressed` raised, in words. Empty for an error that is not about its content."""
-    is_ours = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile) or type(error).__name__ == "ZstdError"
-    return str(error) or type(error).__name__ if is_ours else ""
-
-
-def _zstd_writer(file: IO[bytes]) -> Any:
-    built_in, library = _zstd()
-    if built_in is not None:
-        return built_in.ZstdFile(file, "w", level=ZSTD_LEVEL)
-    return library.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(file, closefd=False)
-
-
-def _zstd_reader(file: IO[bytes]) -> IO[bytes]:
-    built_in, library = _zstd()
-    if built_in is not None:
-        return cast("IO[bytes]", built_in.ZstdFile(file, "r"))
-    found = library.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
-    return cast("IO[bytes]", found)
+    raise BadInput("it is not a tar archive (.tar, .tar.gz or .tar.zst)")
 
 
 def _zstd() -> tuple[Any, Any]:
-    """Python's own module, or the library."""
+    """Return Python's own module, or the library, beside None."""
     for name in ("compression.zstd", "zstandard"):
         with contextlib.suppress(ImportError):
             module = importlib.import_module(name)
@@ -109,11 +90,10 @@ def _zstd() -> tuple[Any, Any]:
     )
 
 
-# Packing runs into one archive. The same runs give the same bytes: sorted names, no owner, and the time of each run.
+# --- packing: the same runs give the same bytes, with sorted names, no owner, and the time of each run ---------------
 #
-# Headers are written one by one (TarInfo.tobuf) in the plain form of ustar, so that `unpacking` needs to understand
+# Headers are written one by one (TarInfo.tobuf) in the plain form of ustar, so that unpacking needs to understand
 # nothing else.
-
 
 _LARGEST_USTAR = 8**11 - 1
 """Sizes above are written in the form of GNU tar, which every tar reads."""
@@ -124,112 +104,90 @@ _CHUNK = 1 << 20
 def pack(
     bundles: Sequence[Path], archive: Path, how: Compression, *, labels: bool = True, unfinished: bool = False
 ) -> None:
-    """Write `archive` at once or not at all. Raises BadInput for a run that cannot be passed on as it is."""
-    runs = _identified(bundles)
-    for bundle, _ in runs:
-        _check(bundle, unfinished=unfinished)
+    """Write `archive` at once or not at all. Raise BadInput for a run that cannot be passed on as it is."""
+    runs = sorted(((read_head(bundle), bundle) for bundle in bundles), key=lambda run: run[0].id)
+    ids = [head.id.casefold() for head, _ in runs]
+    for head, bundle in runs:
+        if ids.count(head.id.casefold()) > 1:
+            raise BadInput(f"several of these runs have the id {head.id}, also {bundle}; pack one of them")
+    for _, bundle in runs:
+        _check_to_pack(bundle, unfinished=unfinished)
     if os.path.lexists(archive):
         raise BadInput(f"{archive} exists; remove it, or choose another file with -o")
     try:
-        _write(archive, how, runs, labels=labels)
+        with replacing(archive) as file, compressing(file, how) as stream:
+            for head, bundle in runs:
+                _add_run(stream, bundle, head, labels=labels)
+            stream.write(bytes(2 * tarfile.BLOCKSIZE))
     except OSError as error:
         source = Path(error.filename) if error.filename else archive
         where = "" if source.parent == archive.parent else f"{source}: "
         raise cannot_write(f"cannot write {archive}: {where}{error.strerror}; see -o", error) from None
 
 
-def _identified(bundles: Sequence[Path]) -> list[tuple[Path, RunHead]]:
-    found = [(bundle, read_head(bundle)) for bundle in bundles]
-    ids = [identity.id.casefold() for _, identity in found]
-    for bundle, identity in found:
-        if ids.count(identity.id.casefold()) > 1:
-            raise BadInput(f"several of these runs have the id {identity.id}, also {bundle}; pack one of them")
-    return sorted(found, key=lambda run: run[1].id)
-
-
-def _check(bundle: Path, *, unfinished: bool) -> None:
+def _check_to_pack(bundle: Path, *, unfinished: bool) -> None:
     problems = unreadable_files(bundle)
     if not problems:
         is_finished = (bundle / MANIFEST_FILE).exists()
         if not is_finished and not unfinished:
             raise BadInput(
                 f"{bundle.name} has no {MANIFEST_FILE}: it is running, or its parent was killed, so that nobody could "
-                "check what arrives; --unfinished packs it all the same"
+                "check what arrives; --unfinished packs it anyway"
             )
         problems = broken_files(bundle, file_digests(bundle)) if is_finished else []
-    problems += [f"{name} is not a file of a bundle" for name in _files(bundle) if not is_bundle_file(name)]
+    names = sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
+    problems += [f"{name} is not a file of a bundle" for name in names if not is_bundle_file(name)]
     if problems:
         command = flagperf_command("runs", "verify", bundle)
         raise BadInput(f"{bundle.name} is not packed: {problems[0]}; see `{command}`")
 
 
-def _files(bundle: Path) -> list[str]:
-    return sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
+def _add_run(stream: IO[bytes], bundle: Path, head: RunHead, *, labels: bool) -> None:
+    try:
+        created = datetime.datetime.fromisoformat(head.created.replace("Z", "+00:00"))
+        seconds = max(0, int(created.timestamp()))
+    except (ValueError, OverflowError, OSError):
+        seconds = 0
+    inside = sorted(bundle.rglob("*"), key=lambda path: path.relative_to(bundle).parts)
+    for path in (bundle, *inside):
+        inner_name = path.relative_to(bundle).as_posix()
+        name = f"{head.id}/{inner_name}"
+        if path.is_dir():
+            _add_header(stream, tarfile.DIRTYPE, name.removesuffix("/."), 0, seconds)
+        elif labels or inner_name != str(LABELS_FILE):
+            with path.open("rb") as file:
+                size = left = os.fstat(file.fileno()).st_size  # the files of a running run still grow
+                _add_header(stream, tarfile.REGTYPE, name, size, seconds)
+                while left:
+                    chunk = file.read(min(left, _CHUNK))
+                    if not chunk:
+                        raise BadInput(
+                            f"{path} became shorter while it was packed; pack again when nothing writes to it"
+                        )
+                    stream.write(chunk)
+                    left -= len(chunk)
+                stream.write(bytes(-size % tarfile.BLOCKSIZE))
 
 
-def _write(archive: Path, how: Compression, runs: Sequence[tuple[Path, RunHead]], *, labels: bool) -> None:
-    with replacing(archive) as file, compressing(file, how) as stream:
-        for bundle, identity in runs:
-            _add_run(stream, bundle, identity, labels=labels)
-        stream.write(bytes(2 * tarfile.BLOCKSIZE))
-
-
-def _add_run(stream: IO[bytes], bundle: Path, identity: RunHead, *, labels: bool) -> None:
-    seconds = _seconds(identity.created)
-    for entry in _entries(bundle):
-        name = entry.relative_to(bundle).as_posix()
-        if entry.is_dir():
-            _add(stream, tarfile.DIRTYPE, f"{identity.id}/{name}".removesuffix("/."), 0, seconds)
-        elif labels or name != str(LABELS_FILE):
-            _add_file(stream, entry, f"{identity.id}/{name}", seconds)
-
-
-def _entries(bundle: Path) -> Iterator[Path]:
-    yield bundle
-    yield from sorted(bundle.rglob("*"), key=lambda path: path.relative_to(bundle).parts)
-
-
-def _add_file(stream: IO[bytes], path: Path, name: str, seconds: int) -> None:
-    """So much of it as it has now: the files of a running run still grow."""
-    with path.open("rb") as file:
-        left = os.fstat(file.fileno()).st_size
-        _add(stream, tarfile.REGTYPE, name, left, seconds)
-        padding = -left % tarfile.BLOCKSIZE
-        while left:
-            chunk = file.read(min(left, _CHUNK))
-            if not chunk:
-                raise BadInput(f"{path} became shorter while it was packed; pack again when nothing writes to it")
-            stream.write(chunk)
-            left -= len(chunk)
-        stream.write(bytes(padding))
-
-
-def _add(stream: IO[bytes], kind: bytes, name: str, size: int, seconds: int) -> None:
+def _add_header(stream: IO[bytes], kind: bytes, name: str, size: int, seconds: int) -> None:
     entry = tarfile.TarInfo(name)
     entry.type, entry.size, entry.mtime = kind, size, seconds
     entry.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+    is_large = size > _LARGEST_USTAR
     try:
-        is_large = size > _LARGEST_USTAR
         header = entry.tobuf(tarfile.GNU_FORMAT if is_large else tarfile.USTAR_FORMAT, "utf-8", "strict")
         stream.write(header)
     except (ValueError, UnicodeError) as error:
         raise BadInput(f"{name} cannot be packed: {error}") from None
 
 
-def _seconds(created: str) -> int:
-    try:
-        return max(0, int(datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()))
-    except (ValueError, OverflowError, OSError):
-        return 0
-
-
-# Unpacking runs that came from somebody else. Nothing of an archive is believed: every entry has to be a plain file
-# or folder with a name that a bundle has, everything is written into a temporary folder beside the runs and checked
-# there against its MANIFEST, and only then renamed into place.
+# --- unpacking: nothing of an archive is believed ---------------------------------------------------------------------
+#
+# Every entry has to be a plain file or folder with a name that a bundle has. Everything is written into a temporary
+# folder beside the runs, checked there against its MANIFEST, and only then renamed into place.
 #
 # The blocks of the archive are read here one by one, and not by tarfile's own loop, which follows extended headers of
 # any length before it can be asked whether they are wanted.
-
 
 MAX_ENTRIES = 100_000
 """A run on 8,000 cards has 25,000."""
@@ -269,44 +227,33 @@ class Unpacked(msgspec.Struct, frozen=True):
 def unpack(
     archive: Path, runs_dir: Path, *, max_bytes: int | None = None, unfinished: bool = False
 ) -> tuple[Unpacked, ...]:
-    """All runs of the archive, or none. `max_bytes` replaces the limits of size and ratio."""
+    """Unpack all runs of the archive, or none. `max_bytes` replaces the limits of size and ratio."""
     if not os.path.lexists(archive):
         raise BadInput(f"there is no archive {archive}")
     if not archive.is_file():
         raise BadInput(f"{archive} is {kind_of(archive)}, not an archive")
+    moved: list[str] = []
     try:
         with making_folder(runs_dir), tempfile.TemporaryDirectory(dir=runs_dir, prefix=".unpack-") as folder:
-            names = _extract(archive, Path(folder), max_bytes)
-            checked = [_checked(Path(folder) / name, runs_dir / name, unfinished=unfinished) for name in names]
-            _move(Path(folder), checked)
-    except OSError as error:
+            _extract(archive, Path(folder), max_bytes)
+            found = sorted(Path(folder).iterdir())
+            runs = tuple(_checked(run, runs_dir / run.name, unfinished=unfinished) for run in found)
+            for run in runs:
+                if run.state == "unpacked":
+                    (Path(folder) / run.id).rename(run.path)
+                    moved.append(run.path)
+            return runs
+    except BaseException as error:
+        for path in moved:
+            shutil.rmtree(path, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         where = f" ({error.filename})" if error.filename else ""
         raise cannot_write(f"cannot unpack into {runs_dir}: {error.strerror}{where}; see --runs-dir", error) from None
-    return tuple(checked)
-
-
-# --- into the temporary folder --------------------------------------------------------------------------------------
-
-
-def _extract(archive: Path, folder: Path, max_bytes: int | None) -> list[str]:
-    """The names of the runs."""
-    try:
-        with archive.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            usual = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * size))
-            content = _Content(decompressed(file), usual if max_bytes is None else max_bytes)
-            return _extract_entries(content, folder)
-    except BadInput as error:
-        raise BadInput(f"{archive} is not unpacked: {error}") from None
-    except Exception as error:
-        damage = damage_of(error)
-        if not damage:
-            raise
-        raise BadInput(f"{archive} is damaged: {damage}") from None
 
 
 class _Content:
-    """Reads exactly what is asked for, and no more than the limit in total."""
+    """Reads exactly as many bytes as asked for, and no more than the limit in total."""
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
         self._stream = stream
@@ -328,40 +275,52 @@ class _Content:
         return found
 
     def check_rest(self) -> None:
-        """Behind the end there are zeros. Reading them also checks what compression says of the whole content."""
+        """Check that only zeros follow the end. Reading them also checks what compression says of the whole content."""
         while rest := self._stream.read(_BLOCK):
             self._done += len(rest)
             if any(rest) or self._done > self._limit:
                 raise BadInput("something follows the end of the archive")
 
 
-def _extract_entries(content: _Content, folder: Path) -> list[str]:
+def _extract(archive: Path, folder: Path, max_bytes: int | None) -> None:
+    """Write all entries into the folder. Raise BadInput for an archive that is damaged or that has anything else."""
     seen: dict[str, str] = {}
-    for entry in _headers(content):
-        name = _checked_name(entry)
-        other = seen.get(name.casefold())
-        if other is not None:
-            raise BadInput(f"it has {name} twice" if other == name else f"{other} and {name} differ in case only")
-        if len(seen) == MAX_ENTRIES:
-            raise BadInput(f"it has more than {MAX_ENTRIES:,} entries")
-        seen[name.casefold()] = name
-        target = folder / name
-        (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
-        if entry.isreg():
-            _copy(content, entry.size, target)
-    content.check_rest()
-    runs = sorted(path.name for path in folder.iterdir())
-    if not runs:
-        raise BadInput("it has no run")
-    return runs
+    try:
+        with archive.open("rb") as file:
+            usual = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * os.fstat(file.fileno()).st_size))
+            content = _Content(decompressed(file), usual if max_bytes is None else max_bytes)
+            for entry in _entries(content):
+                name = _checked_name(entry)
+                other = seen.get(name.casefold())
+                if other is not None:
+                    raise BadInput(
+                        f"it has {name} twice" if other == name else f"{other} and {name} differ in case only"
+                    )
+                if len(seen) == MAX_ENTRIES:
+                    raise BadInput(f"it has more than {MAX_ENTRIES:,} entries")
+                seen[name.casefold()] = name
+                target = folder / name
+                (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
+                if entry.isreg():
+                    _copy(content, entry.size, target)
+            content.check_rest()
+        if not seen:
+            raise BadInput("it has no run")
+    except BadInput as error:
+        raise BadInput(f"{archive} is not unpacked: {error}") from None
+    except Exception as error:
+        is_damage = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile) or type(error).__name__ == "ZstdError"
+        if not is_damage:
+            raise
+        raise BadInput(f"{archive} is damaged: {str(error) or type(error).__name__}") from None
 
 
-def _headers(content: _Content) -> Iterator[tarfile.TarInfo]:
+def _entries(content: _Content) -> Iterator[tarfile.TarInfo]:
     while any(block := content.read(_BLOCK)):
         try:
             entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         except (tarfile.HeaderError, UnicodeError, ValueError) as error:
-            raise BadInput(f"it is no tar archive, or is damaged: {error}") from None
+            raise BadInput(f"it is not a tar archive, or it is damaged: {error}") from None
         if entry.type not in _PLAIN:
             kind = _KINDS.get(entry.type, f"an entry of type {entry.type!r}")
             raise BadInput(f"{entry.name} is {kind}; `runs pack` writes plain files and folders alone")
@@ -371,7 +330,10 @@ def _headers(content: _Content) -> Iterator[tarfile.TarInfo]:
 
 
 def _checked_name(entry: tarfile.TarInfo) -> str:
-    """Relative to the runs folder. A run id, then a name that a bundle has: neither an absolute path nor `..` is."""
+    """Return the name relative to the runs folder.
+
+    It is the id of a run and a name that a bundle has, so neither an absolute path nor `..` passes.
+    """
     run, _, inside = entry.name.rstrip("/").partition("/")
     is_known = inside in ("", *map(str, FOLDERS)) if entry.isdir() else is_bundle_file(inside)
     if not _RUN_ID.fullmatch(run) or not is_known or any(part in ("", "..") for part in (run, *inside.split("/")[1:])):
@@ -389,9 +351,6 @@ def _copy(content: _Content, size: int, target: Path) -> None:
     content.read(-size % _BLOCK)
 
 
-# --- checked, and moved to its place --------------------------------------------------------------------------------
-
-
 def _checked(found: Path, target: Path, *, unfinished: bool) -> Unpacked:
     problem = next(_problems(found, unfinished=unfinished), "")
     if problem:
@@ -399,20 +358,25 @@ def _checked(found: Path, target: Path, *, unfinished: bool) -> Unpacked:
     is_finished = (found / MANIFEST_FILE).exists()
     if not os.path.lexists(target):
         return Unpacked(found.name, str(target), "unpacked", is_finished)
-    if not is_finished or not _is_same(found, target):
+    try:
+        is_whole = is_finished and not unreadable_files(target) and not broken_files(target, file_digests(target))
+        is_same = is_whole and (target / MANIFEST_FILE).read_bytes() == (found / MANIFEST_FILE).read_bytes()
+    except OSError:
+        is_same = False
+    if not is_same:
         raise BadInput(f"{target} exists and has other content; move it away, or choose another folder with --runs-dir")
     return Unpacked(found.name, str(target), "already there")
 
 
 def _problems(found: Path, *, unfinished: bool) -> Iterator[str]:
-    """Each is looked for only where there was none before."""
+    """Yield what is wrong with an unpacked run. A later check may rely on the ones before it."""
     yield from unreadable_files(found)
     if not (found / RUN_FILE).exists():
         yield f"it has no {RUN_FILE}"
     if (found / MANIFEST_FILE).exists():
         yield from broken_files(found, file_digests(found))
     elif not unfinished:
-        yield f"it has no {MANIFEST_FILE}: the run was never finished; --unfinished unpacks it all the same"
+        yield f"it has no {MANIFEST_FILE}: the run was never finished; --unfinished unpacks it anyway"
     try:
         recorded = read_bundle(found).run.id
     except BadInput as error:
@@ -420,26 +384,3 @@ def _problems(found: Path, *, unfinished: bool) -> Iterator[str]:
         return
     if recorded != found.name:
         yield f"its run.json is of run {recorded}"
-
-
-def _is_same(found: Path, target: Path) -> bool:
-    """Whether the run that is there is whole, and has the MANIFEST of the one that came."""
-    try:
-        is_whole = not unreadable_files(target) and not broken_files(target, file_digests(target))
-        return is_whole and (target / MANIFEST_FILE).read_bytes() == (found / MANIFEST_FILE).read_bytes()
-    except OSError:
-        return False
-
-
-def _move(folder: Path, runs: Sequence[Unpacked]) -> None:
-    """All of them, or none."""
-    moved: list[str] = []
-    try:
-        for run in runs:
-            if run.state == "unpacked":
-                (folder / run.id).rename(run.path)
-                moved.append(run.path)
-    except BaseException:
-        for path in moved:
-            shutil.rmtree(path, ignore_errors=True)
-        raise

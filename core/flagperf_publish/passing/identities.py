@@ -1,4 +1,9 @@
-"""What identifies, and pseudonyms."""
+"""What identifies a machine or a person in the files of a run, and the pseudonyms that stand in its place.
+
+In free text it is found by its form (addresses, serials of the bus, UUIDs, logins) or by what is beside it (homes,
+serial numbers, and the folder of a Python, which may be named after a company or a project). Too much is better than
+too little: four numbers with dots may be a version, and are replaced too.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-
-# What identifies a machine or a person in free text, by its form: addresses, serials of the bus, UUIDs, logins; by
-# what is beside it: homes, serial numbers, and the folder of a Python, which may be named after a company or a
-# project.
-#
-# Too much is better than too little: four numbers with dots may be a version, and are replaced all the same.
-
 
 Found = Literal["uuid", "mac", "pci", "address", "login", "user", "serial", "path"]
 
@@ -72,7 +70,7 @@ NEVER = frozenset(
         "/opt/conda",
     }
 )
-"""They are the same everywhere."""
+"""Values that are the same everywhere."""
 
 
 def identities_in(text: str) -> Iterator[tuple[Found, str]]:
@@ -88,12 +86,12 @@ def identities_in(text: str) -> Iterator[tuple[Found, str]]:
 
 
 def forms_in(text: str) -> Iterator[re.Match[str]]:
-    """Whatever may be one by its form alone."""
+    """Yield all that may identify by its form alone."""
     return _PATTERN.finditer(text)
 
 
 def has_form(value: str) -> bool:
-    """Whether `forms_in` finds this value by itself."""
+    """Return whether `forms_in` finds this value by itself."""
     found = _PATTERN.fullmatch(value)
     return found is not None and found.lastgroup is not None and _is_one(found.lastgroup, value)
 
@@ -109,9 +107,10 @@ def _is_one(kind: str, text: str) -> bool:
         return False
 
 
-# The values that identify, and what stands in their place: host-1, card-3. Numbers follow the order of the values, so
-# that whatever is sorted by name stays in its order, and every figure can be computed from the redacted files again.
-
+# --- pseudonyms: host-1, card-3 ---------------------------------------------------------------------------------------
+#
+# Numbers follow the order of the values: whatever is sorted by name stays in its order, and every figure can be
+# computed from the redacted files again.
 
 KINDS = (
     "card", "host", "domain", "boot", "path", "image", "address", "pci", "serial", "uuid", "mac", "login", "user",
@@ -120,7 +119,7 @@ KINDS = (
 """A value that was found as several of these has the name of the first."""
 
 _SLOT = re.compile(r"[a-z_]+:[0-9]{1,4}")
-"""A device of a machine without cards, such as `cpu:0`, is the same on every machine."""
+"""A device of a machine without cards, such as `cpu:0`. It is the same on every machine."""
 
 _NOTHING = frozenset({"n/a", "[n/a]", "na", "none", "unknown", "null", "-", "0", "not available", "unspecified"})
 
@@ -128,7 +127,7 @@ _SHORTEST = {"host": 2, "user": 2}
 """Letters of a value that texts are searched for; 3 of all other kinds."""
 
 _UNNAMED = "redacted"
-"""For a letter whose small form is another one than the pattern's."""
+"""Stands for a word with a letter whose small form differs from the one in the pattern."""
 
 _LIST = re.compile(r"[\[\],./@:]")
 
@@ -165,10 +164,15 @@ class Findings:
         before = self._kinds.get(key)
         if before is None or KINDS.index(kind) < KINDS.index(before):
             self._kinds[key], self._values[key] = kind, value
-        if kind == "host":
-            self._add_parts(value)
-        elif kind == "pci" and value.count(":") == 2:  # texts leave out the domain
+        if kind == "pci" and value.count(":") == 2:  # texts leave out the domain
             self.add("pci", value.partition(":")[2])
+        # texts have the short name of a machine too, and the names of others in its domain
+        name, dot, domain = value.partition(".")
+        if kind == "host" and dot and not has_form(value):
+            self.add("host", name)
+            if "." in domain and domain.lower() not in self._kinds:
+                self.add("domain", domain)
+                self._domains.append(re.compile(rf"[\w-]+(?:\.[\w-]+)*\.{re.escape(domain)}", re.IGNORECASE))
 
     def search(self, text: str) -> None:
         for kind, value in identities_in(text):
@@ -177,17 +181,8 @@ class Findings:
             for match in domain.finditer(text):
                 self.add("host", match[0])
 
-    def _add_parts(self, host: str) -> None:
-        """Texts have the short name of a machine too, and the names of others in its domain."""
-        name, dot, domain = host.partition(".")
-        if dot and not has_form(host):
-            self.add("host", name)
-            if "." in domain and domain.lower() not in self._kinds:
-                self.add("domain", domain)
-                self._domains.append(re.compile(rf"[\w-]+(?:\.[\w-]+)*\.{re.escape(domain)}", re.IGNORECASE))
-
     def replacements(self) -> tuple[Replaced, ...]:
-        """A short name and its long form are numbered by themselves. Digits are padded, so that order is kept."""
+        """Return a pseudonym for each value. Digits are padded to keep the order."""
         counts = Counter(self._kinds.values())
         numbers: Counter[str] = Counter()
         found = []
@@ -208,38 +203,34 @@ class Pseudonyms:
         self._words = _any_of(words) if words else None
 
     def value(self, value: str) -> str:
-        """Of a field that names something."""
+        """Return what stands in place of a whole value."""
         return self._names.get(value.lower(), value)
 
     def text(self, text: str) -> str:
-        """Words and forms in one pass. What is inside another is replaced with it, so that nothing of a login is left
-        where its user is known as well; where one begins inside another, both names stand there."""
-        parts, end = [], 0
-        for start, stop, pseudonym in sorted(self._found_in(text), key=lambda each: (each[0], -each[1])):
-            if stop > end:
-                parts += [text[end:start], pseudonym]
-                end = stop
-        return "".join([*parts, text[end:]])
+        """Replace words and forms in one pass.
 
-    def _found_in(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Start, end and pseudonym of each."""
+        A value inside another is replaced with it, so that nothing of a login is left where its user is known as well.
+        Where one value begins inside another, both names stand there.
+        """
+        found = []
         for match in self._words.finditer(text) if self._words is not None else ():
-            if not _is_in_time(text, match):
-                yield *match.span(), self._names.get(match[0].lower(), _UNNAMED)
+            before = text[max(match.start() - 2, 0) : match.start()]
+            is_in_time = _SHORT_PCI.fullmatch(match[0]) and before[:1].isdigit() and before.endswith(":")
+            if not is_in_time:  # 09:12:00.0 has no card 12:00.0
+                found.append((match.start(), -match.end(), self._names.get(match[0].lower(), _UNNAMED)))
         for match in forms_in(text):
-            pseudonym = self._names.get(match[0].lower())
-            if pseudonym is not None:
-                yield *match.span(), pseudonym
-
-
-def _is_in_time(text: str, match: re.Match[str]) -> bool:
-    """09:12:00.0 has no card 12:00.0."""
-    before = text[max(match.start() - 2, 0) : match.start()]
-    return _SHORT_PCI.fullmatch(match[0]) is not None and before[:1].isdigit() and before.endswith(":")
+            if match[0].lower() in self._names:
+                found.append((match.start(), -match.end(), self._names[match[0].lower()]))
+        parts, end = [], 0
+        for start, minus_stop, pseudonym in sorted(found, key=lambda each: each[:2]):
+            if -minus_stop > end:
+                parts += [text[end:start], pseudonym]
+                end = -minus_stop
+        return "".join([*parts, text[end:]])
 
 
 def pseudonyms_in(bundle: Path) -> set[str]:
-    """All that its files have, and whatever else looks like one."""
+    """Return the pseudonyms in the files of a bundle, and whatever else looks like one."""
     found: set[bytes] = set()
     for path in bundle.rglob("*"):
         if path.is_file():
@@ -250,8 +241,10 @@ def pseudonyms_in(bundle: Path) -> set[str]:
 
 
 def _is_word(each: Replaced) -> bool:
-    """Whether texts are searched for it as it is. What has a form is found by that; a short word, a small number and a
-    setting such as `debug` are in every text."""
+    """Return whether texts are searched for a value as it is.
+
+    A value with a form is found by that. A short word, a small number and a setting such as `debug` are in every text.
+    """
     if has_form(each.value) or len(each.value) < _SHORTEST.get(each.kind, 3):
         return False
     if each.value.isdigit() and len(each.value) < 5:
@@ -260,7 +253,7 @@ def _is_word(each: Replaced) -> bool:
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """One pattern for all of them, as a tree of their letters: a thousand hosts are found in one pass."""
+    """Return one pattern for all words, as a tree of their letters: a thousand hosts are found in one pass."""
     tree: _Tree = {}
     for word in sorted({word.lower() for word in words}):
         branch = tree
@@ -274,7 +267,7 @@ _Tree = dict[str, "_Tree"]
 
 
 def _expression(tree: _Tree) -> str:
-    """Longer words first."""
+    """Return the expression of a tree. It tries longer words first."""
     branches = [re.escape(letter) + _expression(branch) for letter, branch in tree.items() if letter]
     if not branches:
         return ""

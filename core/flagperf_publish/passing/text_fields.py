@@ -1,9 +1,11 @@
-"""What every text in the files of a bundle is. An architecture test fails if a struct has a text that is not here: a
-new field leaves no machine before somebody has said what it may hold.
+"""What each text in the files of a bundle may hold.
+
+An architecture test fails if a struct has a text that is not listed here: a new field leaves no machine before somebody
+has said what it may hold.
 
 - harmless: our own words, names of cases, vendors, models and versions; never changed
 - text: words of tools, drivers, users and cases; searched for what was found anywhere, and for patterns
-- witness: hashes over the original values, which are made anew
+- witness: hashes over the original values, which are computed again
 - a kind of identity: replaced as a whole, and searched for in all texts
 """
 
@@ -130,25 +132,9 @@ FIELDS: dict[str, dict[str, Use]] = {
 }
 """Name of a struct -> its fields that hold text -> what that is. Structs inside are listed by themselves."""
 
-PLAIN_PROPERTIES = frozenset(
-    [
-        "chip",
-        "driver",
-        "firmware",
-        "form",
-        "index",
-        "memory_form",
-        "memory_missing",
-        "name",
-        "pci_id",
-        "power_limit_watts",
-        "problem",
-        "runtime",
-        "source",
-        "tool_index",
-        "tool_name",
-        "vbios",
-    ]
-)
+PLAIN_PROPERTIES = frozenset({
+    "chip", "driver", "firmware", "form", "index", "memory_form", "memory_missing", "name", "pci_id",
+    "power_limit_watts", "problem", "runtime", "source", "tool_index", "tool_name", "vbios",
+})  # fmt: skip
 """Properties of a card that identify no single one. The value of any other is taken for a serial number, unless it is a
 version."""
