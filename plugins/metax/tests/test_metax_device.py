@@ -1,31 +1,29 @@
-"""Presence from evidence, identities from mx-smi, versions, and the worker's side."""
+"""Which cards are here, what they are called, and the worker's side."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from metax_builders import (
-    ANSWERS,
+from metax_builders import ANSWERS, SLICED_ANSWERS, folder_with_cards, machine_with_tool, replaced, without
+from metax_outputs import (
     FIRST,
     FIRST_UUID,
     GIB,
     MIB,
+    NOT_MAPPED,
     SECOND,
     SECOND_UUID,
     SLICE,
     SLICE_UUID,
-    SLICED_ANSWERS,
-    metax_folder,
-    replaced,
+    VERSIONS,
     transcript,
-    with_tool,
-    without,
 )
 
-from flagperf.api import Device
+from flagperf.api import Device, Machine
 from flagperf.errors import BadInput, ToolFailed
 from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder
@@ -34,208 +32,173 @@ from flagperf_metax.device import MetaxBackend
 BACKEND = MetaxBackend()
 
 
-def folder(tmp_path: Path) -> MachineFolder:
-    return MachineFolder(tmp_path / "machine")
-
-
 # --- presence --------------------------------------------------------------------------------------------------------
 
 
-def test_cards_on_the_bus_with_their_node_are_present(tmp_path: Path) -> None:
-    presence = BACKEND.presence(metax_folder(tmp_path).machine())
-    assert presence.state == "present"
-    assert f"PCI {FIRST} 9999:0a01" in presence.evidence
-    assert "/dev/mxcd" in presence.evidence
+def card(here: MachineFolder, device_id: str = "0a01", driver: str = "") -> MachineFolder:
+    return here.pci(FIRST, "9999", device_id, "0302", driver=driver)
 
 
-def test_a_card_on_the_bus_without_its_node_is_partial(tmp_path: Path) -> None:
-    presence = BACKEND.presence(folder(tmp_path).pci(FIRST, "9999", "0a01", "0302").machine())
-    assert presence.state == "partial"
-    assert "node" in presence.reason
+PRESENCE: dict[str, tuple[Callable[[MachineFolder], object], str, Sequence[str]]] = {
+    "cards with node and module": (
+        lambda here: folder_with_cards(here.root), "present", [f"PCI {FIRST} 9999:0a01", "/dev/mxcd"],
+    ),
+    "a card without its node": (card, "partial", ["node"]),
+    "an unknown id that the vendor's driver holds": (
+        lambda here: card(here, "0b77", "METAX").node("/dev/mxcd"), "present", [],
+    ),
+    "an unknown id that another driver holds": (lambda here: card(here, "0b77", "vfio-pci"), "absent", []),
+    "a node alone": (lambda here: here.node("/dev/mxcd"), "partial", []),
+    "a node and the module": (lambda here: here.node("/dev/mxcd").module("metax"), "present", []),
+    "another vendor's card": (
+        lambda here: here.pci(FIRST, "10de", "20b0", "0302").node("/dev/nvidiactl", "/dev/dri/card0"),
+        "absent", ["9999"],
+    ),
+    "a library that stayed behind": (
+        lambda here: here.file("/opt/maca/lib/libmxsml.so"), "absent", ["/opt/maca/lib/libmxsml.so"],
+    ),
+    "a tool alone, which another company has too": (machine_with_tool, "absent", []),
+}  # fmt: skip
 
 
-def test_a_model_of_unknown_id_counts_when_the_vendors_driver_holds_it(tmp_path: Path) -> None:
-    machine = folder(tmp_path).pci(FIRST, "9999", "0b77", "0302", driver="METAX").node("/dev/mxcd")
-    assert BACKEND.presence(machine.machine()).state == "present"
+@pytest.mark.parametrize("case", PRESENCE)
+def test_presence_follows_from_the_evidence(case: str, tmp_path: Path) -> None:
+    lay_out, state, words = PRESENCE[case]
+    folder = MachineFolder(tmp_path)
+    lay_out(folder)
+    presence = BACKEND.presence(folder.machine({"PATH": str(tmp_path / "bin")}))
+    assert presence.state == state
+    assert not [each for each in words if each not in f"{presence.reason} {presence.evidence}"], presence
+    assert str(tmp_path / "bin") not in presence.reason
 
 
-def test_an_unknown_id_that_no_driver_of_the_vendor_holds_is_no_card(tmp_path: Path) -> None:
-    machine = folder(tmp_path).pci(FIRST, "9999", "0b77", "0302", driver="vfio-pci")
-    assert BACKEND.presence(machine.machine()).state == "absent"
+# --- identity --------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_counts_together_with_the_kernel_module(tmp_path: Path) -> None:
-    machine = folder(tmp_path).node("/dev/mxcd")
-    assert BACKEND.presence(machine.machine()).state == "partial"
-    assert BACKEND.presence(machine.module("metax").machine()).state == "present"
+def with_nodes(folder: MachineFolder, *addresses: str) -> MachineFolder:
+    """Render nodes of these cards."""
+    for address in addresses:
+        number = 128 + (FIRST, SECOND).index(address)
+        folder.file(f"/sys/bus/pci/devices/{address}/drm/renderD{number}/dev", f"226:{number}\n")
+        folder.node(f"/dev/dri/renderD{number}")
+    return folder
 
 
-def test_another_vendors_card_is_absence(tmp_path: Path) -> None:
-    machine = folder(tmp_path).pci(FIRST, "10de", "20b0", "0302").node("/dev/nvidiactl", "/dev/dri/card0")
-    presence = BACKEND.presence(machine.machine())
-    assert presence.state == "absent"
-    assert "9999" in presence.reason
+def asked(*answers: Answer, nodes: Sequence[str] = (), **environ: str) -> Callable[[Path], Machine]:
+    return lambda path: machine_with_tool(with_nodes(folder_with_cards(path), *nodes), answers or ANSWERS, **environ)
 
 
-def test_the_tool_alone_is_no_card_because_another_company_ships_one_of_its_name(tmp_path: Path) -> None:
-    machine = with_tool(folder(tmp_path))
-    presence = BACKEND.presence(machine)
-    assert presence.state == "absent"
-    assert "mx-smi" not in presence.reason
+def in_the_drivers_folder(path: Path) -> Machine:
+    folder = folder_with_cards(path)
+    machine_with_tool(folder)
+    (path / "opt/mxdriver").mkdir(parents=True)
+    (path / "bin").rename(path / "opt/mxdriver/bin")
+    return folder.machine({"PATH": os.environ["PATH"]})
 
 
-def test_a_library_that_stayed_behind_is_said_but_is_no_card(tmp_path: Path) -> None:
-    presence = BACKEND.presence(folder(tmp_path).file("/opt/maca/lib/libmxsml.so").machine())
-    assert presence.state == "absent"
-    assert "/opt/maca/lib/libmxsml.so" in presence.reason
+ONE_MAPPED = replaced(ANSWERS, Answer(("-L",), transcript("list_one_mapped")))
+ONE_LISTED = replaced(ANSWERS, Answer(("-L",), transcript("list").partition("GPU#1")[0]))
+SLICE_TABLE = Answer((), transcript("table_c_sgpu"))
+NOT_LISTED = "mx-smi does not list it"
+LOST = {"pci_address": [FIRST, SECOND], "physical_index": [0, -1], "problem": ["", NOT_LISTED]}
+UNLISTED_NODE = f"/sys/bus/pci/devices/{SECOND}/drm/renderD129/dev"
+DEVICES: dict[str, tuple[Callable[[Path], Machine], dict[str, list[object]]]] = {
+    "all that is known": (asked(), {
+        "id": [FIRST_UUID, SECOND_UUID], "uuid": [FIRST_UUID, SECOND_UUID], "pci_address": [FIRST, SECOND],
+        "physical_index": [0, 1], "model": ["C500"] * 2, "memory_bytes": [64 * GIB] * 2,
+        "power_limit_watts": ["350.000"] * 2,
+    }),
+    "the tool in the driver's folder": (in_the_drivers_folder, {"id": [FIRST_UUID, SECOND_UUID]}),
+    "variables that agree": (asked(CUDA_VISIBLE_DEVICES="1,0", MACA_VISIBLE_DEVICES="1,0"), {
+        "physical_index": [1, 0],
+    }),
+    "a card that is not mapped, and the tool's name before the PCI id": (asked(*ONE_MAPPED), {
+        "id": [SECOND_UUID, FIRST], "physical_index": [0, 1], "model": ["C550"] * 2,
+        "problem": ["", NOT_MAPPED["problem"]],
+    }),
+    "a listed card with its node is not lost": (asked(nodes=[FIRST, SECOND]), {"problem": ["", ""]}),
+    "nor is one that is not mapped": (asked(*ONE_MAPPED, nodes=[FIRST, SECOND]), {
+        "problem": ["", NOT_MAPPED["problem"]],
+    }),
+    "a card that the list leaves out, without its node": (
+        lambda path: machine_with_tool(folder_with_cards(path).file(UNLISTED_NODE, "226:129\n"), ONE_LISTED),
+        {"pci_address": [FIRST]},
+    ),
+    "a card that the list leaves out": (asked(*ONE_LISTED, nodes=[SECOND]), {
+        **LOST, "id": [FIRST_UUID, SECOND], "model": ["C500", "MetaX card"],
+    }),
+    "a card that the table leaves out": (asked(SLICE_TABLE, nodes=[SECOND]), LOST),
+    "a slice in place of its card": (asked(*SLICED_ANSWERS), {
+        "id": [SLICE_UUID, SECOND], "pci_address": [FIRST, SECOND], "memory_bytes": [32000 * MIB, None],
+        "slice": ["sGPU 2: 50% compute, 31.250 GiB", ""], "model": ["C500"] * 2, "sgpu": [SLICE, None],
+        "short_name": ["C500 (sGPU 2: 50% compute, 31.250 GiB)", "C500"], "problem": ["", NOT_MAPPED["problem"]],
+    }),
+    "a slice that only the table tells": (asked(SLICE_TABLE), {
+        "id": [SLICE], "uuid": [""], "memory_bytes": [32000 * MIB],
+    }),
+    "a release without a list": (asked(Answer((), transcript("table_a0"))), {
+        "id": [FIRST, SECOND], "uuid": ["", ""], "model": ["C500"] * 2, "memory_bytes": [64 * GIB] * 2,
+    }),
+    "a capacity that cannot be read": (asked(*without(ANSWERS, "--show-memory")), {
+        "id": [FIRST_UUID, SECOND_UUID], "memory_bytes": [None, None],
+    }),
+}  # fmt: skip
 
 
-# --- identities ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", DEVICES)
+def test_devices_are_what_tool_and_bus_say(case: str, tmp_path: Path) -> None:
+    lay_out, expected = DEVICES[case]
+    devices = BACKEND.devices(lay_out(tmp_path))
+    assert {name: [told(device, name) for device in devices] for name in expected} == expected
 
 
-def devices(tmp_path: Path, answers: tuple[Answer, ...] = ANSWERS, **environ: str) -> list[Device]:
-    return BACKEND.devices(with_tool(metax_folder(tmp_path), answers, **environ))
+def told(device: Device, name: str) -> object:
+    """An attribute or a property; the part of a problem that says what is wrong."""
+    if name == "problem" and NOT_LISTED in device.problem:
+        return NOT_LISTED
+    return getattr(device, name, device.properties.get(name))
 
 
-def test_cards_have_uuid_address_model_and_capacity(tmp_path: Path) -> None:
-    first, second = devices(tmp_path)
-    assert (first.id, first.uuid, first.pci_address) == (FIRST_UUID, FIRST_UUID, FIRST)
-    assert (second.id, second.physical_index, second.pci_address) == (SECOND_UUID, 1, SECOND)
-    assert {device.model for device in (first, second)} == {"C500"}
-    assert {device.memory_bytes for device in (first, second)} == {64 * GIB}
-    assert first.properties["power_limit_watts"] == "350.000"
+ERRORS: dict[str, tuple[Callable[[Path], Machine], type[Exception], str]] = {
+    "variables that disagree": (asked(CUDA_VISIBLE_DEVICES="0", MACA_VISIBLE_DEVICES="1"), BadInput, "disagree"),
+    "a tool that lists nothing": (
+        asked(Answer(("*",), "", "Permission denied\n", returncode=1)), ToolFailed, "Permission denied",
+    ),
+    "no tool": (lambda path: folder_with_cards(path).machine(), ToolFailed, "/opt/mxdriver/bin"),
+}  # fmt: skip
 
 
-def test_a_model_is_what_the_tool_calls_it_whatever_its_pci_id(tmp_path: Path) -> None:
-    listed = Answer(("-L",), transcript("list_one_mapped"))
-    assert {device.model for device in devices(tmp_path, replaced(ANSWERS, listed))} == {"C550"}
-
-
-def test_visibility_narrows_and_reorders_when_both_variables_agree(tmp_path: Path) -> None:
-    both = {"CUDA_VISIBLE_DEVICES": "1,0", "MACA_VISIBLE_DEVICES": "1,0"}
-    assert [device.physical_index for device in devices(tmp_path, **both)] == [1, 0]
-
-
-def test_visibility_variables_that_disagree_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="disagree"):
-        devices(tmp_path, CUDA_VISIBLE_DEVICES="0", MACA_VISIBLE_DEVICES="1")
-
-
-def test_a_card_that_is_not_mapped_is_there_with_its_problem(tmp_path: Path) -> None:
-    listed = Answer(("-L",), transcript("list_one_mapped"))
-    usable, other = devices(tmp_path, replaced(ANSWERS, listed))
-    assert (usable.id, usable.physical_index, usable.problem) == (SECOND_UUID, 0, "")
-    assert (other.id, other.problem) == (FIRST, "MetaX Sysfs File Unaccessible")
-
-
-@pytest.mark.parametrize("form", ["list", "table"])
-def test_a_card_that_the_tool_leaves_out_is_found_on_the_bus_if_its_node_is_here(tmp_path: Path, form: str) -> None:
-    listed = Answer(("-L",), transcript("list").partition("GPU#1")[0])
-    answers = replaced(ANSWERS, listed) if form == "list" else (Answer((), transcript("table_c_sgpu")),)
-    folder = metax_folder(tmp_path)
-    machine = with_tool(folder, answers)
-    assert [device.pci_address for device in BACKEND.devices(machine)] == [FIRST]
-    folder.file(f"/sys/bus/pci/devices/{SECOND}/drm/renderD129/dev", "226:129\n")
-    assert [device.pci_address for device in BACKEND.devices(machine)] == [FIRST]
-    folder.node("/dev/dri/renderD129")
-    whole, lost = BACKEND.devices(machine)
-    assert (whole.problem, lost.id, lost.model, lost.physical_index) == ("", SECOND, "MetaX card", -1)
-    assert "mx-smi does not list it" in lost.problem
-
-
-@pytest.mark.parametrize("answers", [ANSWERS, replaced(ANSWERS, Answer(("-L",), transcript("list_one_mapped")))])
-def test_a_listed_card_with_its_node_is_not_lost(tmp_path: Path, answers: tuple[Answer, ...]) -> None:
-    folder = metax_folder(tmp_path).node("/dev/dri/renderD128", "/dev/dri/renderD129")
-    for number, address in ((128, FIRST), (129, SECOND)):
-        folder.file(f"/sys/bus/pci/devices/{address}/drm/renderD{number}/dev")
-    devices = BACKEND.devices(with_tool(folder, answers))
-    assert sorted(device.pci_address for device in devices) == [FIRST, SECOND]
-    assert not any("does not list it" in device.problem for device in devices)
-
-
-def test_a_slice_is_the_device_in_place_of_its_card_and_has_its_own_memory(tmp_path: Path) -> None:
-    part, other = devices(tmp_path, SLICED_ANSWERS)
-    assert (part.id, part.pci_address, part.memory_bytes) == (SLICE_UUID, FIRST, 32000 * MIB)
-    assert part.slice == "sGPU 2: 50% compute, 31.250 GiB"
-    assert (part.model, part.short_name) == ("C500", f"C500 ({part.slice})")
-    assert part.properties["sgpu"] == SLICE
-    assert other.problem
-
-
-def test_a_release_without_a_list_is_read_through_its_table(tmp_path: Path) -> None:
-    first, second = devices(tmp_path, (Answer((), transcript("table_a0")),))
-    assert (first.id, first.uuid, second.id) == (FIRST, "", SECOND)
-    assert (first.model, first.memory_bytes) == ("C500", 64 * GIB)
-
-
-def test_a_slice_of_which_only_the_table_tells_has_a_name_of_its_own(tmp_path: Path) -> None:
-    (part,) = devices(tmp_path, (Answer((), transcript("table_c_sgpu")),))
-    assert (part.id, part.uuid, part.memory_bytes) == (SLICE, "", 32000 * MIB)
-
-
-def test_a_capacity_that_cannot_be_read_is_unknown_and_the_card_stays(tmp_path: Path) -> None:
-    first, _ = devices(tmp_path, without(ANSWERS, "--show-memory"))
-    assert (first.id, first.memory_bytes) == (FIRST_UUID, None)
-
-
-def test_a_tool_that_lists_nothing_readable_is_an_error_with_its_words(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="Permission denied"):
-        devices(tmp_path, (Answer(("*",), "", "Permission denied\n", returncode=1),))
-
-
-def test_cards_without_the_tool_are_an_error_that_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="/opt/mxdriver/bin"):
-        BACKEND.devices(metax_folder(tmp_path).machine())
-
-
-def test_the_tool_is_found_in_the_drivers_folder(tmp_path: Path) -> None:
-    machine = metax_folder(tmp_path)
-    with_tool(machine)
-    (machine.root / "opt" / "mxdriver").mkdir(parents=True)
-    (machine.root / "bin").rename(machine.root / "opt" / "mxdriver" / "bin")
-    assert len(BACKEND.devices(machine.machine({"PATH": os.environ["PATH"]}))) == 2
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_cannot_be_told_is_one_clear_error(case: str, tmp_path: Path) -> None:
+    lay_out, error, words = ERRORS[case]
+    with pytest.raises(error, match=words):
+        BACKEND.devices(lay_out(tmp_path))
 
 
 # --- versions --------------------------------------------------------------------------------------------------------
 
-
-def test_driver_and_runtime_versions_are_separate(tmp_path: Path) -> None:
-    versions = BACKEND.versions(with_tool(metax_folder(tmp_path)))
-    assert versions == {"driver": "3.1.4", "maca": "3.2.1.7", "mx_smi": "2.2.12", "bios": "1.27.3.0"}
+NO_MACA = replaced(ANSWERS, Answer(("-j",), transcript("json").replace("3.2.1.7", "unknown")))
+OLD_VERSIONS = {"driver": "2.1.3", "maca": "2.0", "mx_smi": "2.0.9", "bios": "1.0.99.0"}
 
 
-def test_versions_come_from_the_log_where_json_cannot_be_read(tmp_path: Path) -> None:
-    versions = BACKEND.versions(with_tool(metax_folder(tmp_path), without(ANSWERS, "-j")))
-    assert (versions["driver"], versions["maca"]) == ("3.1.4", "3.2.1.7")
-
-
-def test_versions_of_an_old_release_come_from_its_table(tmp_path: Path) -> None:
-    versions = BACKEND.versions(with_tool(metax_folder(tmp_path), (Answer((), transcript("table_a0")),)))
-    assert versions == {"driver": "2.1.3", "maca": "2.0", "mx_smi": "2.0.9", "bios": "1.0.99.0"}
-
-
-def test_a_version_that_the_tool_does_not_know_is_left_out_or_read_from_the_toolkit(tmp_path: Path) -> None:
-    unknown = Answer(("-j",), transcript("json").replace("3.2.1.7", "unknown"))
-    machine = metax_folder(tmp_path)
-    assert "maca" not in BACKEND.versions(with_tool(machine, replaced(ANSWERS, unknown)))
-    machine.file("/opt/maca/Version.txt", "Version:2.18.0.8\n")
-    assert BACKEND.versions(with_tool(machine, replaced(ANSWERS, unknown)))["maca"] == "2.18.0.8"
-
-
-def test_without_an_answer_there_are_no_versions(tmp_path: Path) -> None:
-    assert BACKEND.versions(metax_folder(tmp_path).machine()) == {}
-
-
-# --- the worker's side -----------------------------------------------------------------------------------------------
-
-
-def test_a_torch_of_another_vendor_is_told_by_its_missing_maca_version() -> None:
-    assert BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(maca="3.5.3.9", cuda="11.6"))) == ""
-    assert "maca" in BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(cuda="12.6", hip=None)))
-    assert "maca" in BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(cuda="12.6", maca=None)))
-
-
-# --- models ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("answers", "toolkit", "expected"),
+    [
+        (ANSWERS, "", {**VERSIONS, "mx_smi": "2.2.12"}),
+        (without(ANSWERS, "-j"), "", VERSIONS),
+        ([Answer((), transcript("table_a0"))], "", OLD_VERSIONS),
+        (NO_MACA, "", {"driver": "3.1.4", "mx_smi": "2.2.12", "bios": "1.27.3.0"}),
+        (NO_MACA, "Version:2.18.0.8\n", {**VERSIONS, "mx_smi": "2.2.12", "maca": "2.18.0.8"}),
+        ([Answer(("*",), "", "Permission denied\n", returncode=1)], "", {}),
+    ],
+)
+def test_driver_and_maca_are_separate_versions(
+    answers: Sequence[Answer], toolkit: str, expected: dict[str, str], tmp_path: Path
+) -> None:
+    folder = folder_with_cards(tmp_path)
+    if toolkit:
+        folder.file("/opt/maca/Version.txt", toolkit)
+    assert BACKEND.versions(machine_with_tool(folder, answers)) == expected
 
 
 @pytest.mark.parametrize(
@@ -252,3 +215,12 @@ def test_a_torch_of_another_vendor_is_told_by_its_missing_maca_version() -> None
 def test_a_model_is_told_by_its_whole_name(name: str, model: str | None) -> None:
     found = find_model(BACKEND.models(), [name])
     assert (found.name if found else None) == model
+
+
+# --- worker ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_torch_of_another_vendor_is_told_by_its_missing_maca_version() -> None:
+    assert BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(maca="3.5.3.9", cuda="11.6"))) == ""
+    assert "maca" in BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(cuda="12.6", hip=None)))
+    assert "maca" in BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(cuda="12.6", maca=None)))
