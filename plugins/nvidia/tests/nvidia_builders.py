@@ -14,46 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nvidia_outputs import A100, MIB
 
-from flagperf.api import Device, Reading
+from flagperf.api import Device
 from flagperf.testing import Answer, MachineFolder, SimulatedCard, Simulation, simulated_environ, write_tool
 from flagperf_nvidia import smi
 
 HERE = Path(__file__).parent
-TRANSCRIPTS = HERE / "transcripts"
-MIB, GIB = 1 << 20, 1 << 30
+GIB = 1 << 30
 TOTAL = 40960 * MIB
 DRIVER = "550.54.15"
-NAME = "NVIDIA A100-SXM4-40GB"
 PROC_VERSION = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Tue Mar  5 22:23:56 UTC 2024\n"
 PATIENCE_SECONDS = 600.0
-
-
-# --- what the transcripts say ---------------------------------------------------------------------------------------
-
-FIRST, SECOND = (f"GPU-1b7d4e02-90aa-4c31-8f65-3d2c1b0a9f8{digit}" for digit in "ef")
-_ALIKE = {"name": "NVIDIA A100-SXM4-40GB", "driver": "535.161.08", "mig_mode": "Disabled"}
-CARDS = [
-    Reading(
-        FIRST, 13213 * MIB, 40960 * MIB, 97.0, 317.42, 61.0,
-        properties={
-            "index": "0", "uuid": FIRST, **_ALIKE, "power_limit_watts": "350.00",
-            "power_default_limit_watts": "400.00", "pci_address": "0000:3b:00.0",
-        },
-    ),
-    Reading(
-        SECOND, 4 * MIB, 40960 * MIB, 0.0, 52.07, 33.0,
-        properties={
-            "index": "1", "uuid": SECOND, **_ALIKE, "power_limit_watts": "400.00",
-            "power_default_limit_watts": "400.00", "pci_address": "0000:af:00.0",
-        },
-    ),
-]  # fmt: skip
-"""Of every form of query_gpu."""
-
-
-def transcript(name: str) -> str:
-    return (TRANSCRIPTS / f"{name}.txt").read_text()
 
 
 def uuid(index: int) -> str:
@@ -73,7 +45,7 @@ def device(index: int, **fields: Any) -> Device:
 # --- the machine ----------------------------------------------------------------------------------------------------
 
 
-def machine_folder(root: Path, num_cards: int = 2) -> MachineFolder:
+def folder_with_cards(root: Path, num_cards: int = 2) -> MachineFolder:
     return machine_at(root, [address(index) for index in range(num_cards)])
 
 
@@ -88,7 +60,7 @@ def machine_at(root: Path, addresses: Sequence[str]) -> MachineFolder:
 def tell_minors(folder: MachineFolder, minors: Mapping[str, int], excluded: str = "No") -> MachineFolder:
     """As the driver tells which node a card has."""
     for place, minor in minors.items():
-        text = f"Model: \t\t {NAME}\nIRQ:   \t\t 101\nDevice Minor: \t {minor}\nGPU Excluded:\t {excluded}\n"
+        text = f"Model: \t\t {A100}\nIRQ:   \t\t 101\nDevice Minor: \t {minor}\nGPU Excluded:\t {excluded}\n"
         folder.file(f"/proc/driver/nvidia/gpus/{place}/information", text)
     return folder
 
@@ -104,21 +76,9 @@ def library_folder(*defines: str) -> Path:
         pytest.skip("needs cc, to build the library that plays NVML")
     folder = Path(_folder_of_libraries().name) / ("-".join(defines) or "driver")
     folder.mkdir(exist_ok=True)
-    subprocess.run(
-        [
-            compiler,
-            "-O1",
-            "-w",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname,libnvidia-ml.so.1",
-            *(f"-D{name}" for name in defines),
-            "-o",
-            str(folder / "libnvidia-ml.so.1"),
-            str(HERE / "fake_nvml.c"),
-        ],
-        check=True,
-    )
+    library = folder / "libnvidia-ml.so.1"
+    flags = ("-O1", "-w", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", *(f"-D{name}" for name in defines))
+    subprocess.run([compiler, *flags, "-o", str(library), str(HERE / "fake_nvml.c")], check=True)
     return folder
 
 
@@ -129,7 +89,7 @@ def _folder_of_libraries() -> tempfile.TemporaryDirectory[str]:
 
 def nvml_card(index: int, **changed: object) -> dict[str, object]:
     card = {
-        "uuid": uuid(index), "bus": f"0000{address(index)}".upper(), "name": NAME, "total": TOTAL,
+        "uuid": uuid(index), "bus": f"0000{address(index)}".upper(), "name": A100, "total": TOTAL,
         "used": (index + 1) * GIB, "reserved": 900 * MIB, "utilization": 40 + index, "milliwatts": 100500 + index,
         "celsius": 50 + index, "limit": 400000, "default_limit": 400000, "mig": 0,
         "millijoules": (1 << 40) + index, "sm_mhz": 1410 - index, "throttle": "0x1",
@@ -164,27 +124,49 @@ def nvml_environ(root: Path, text: str, *defines: str, **variables: str) -> dict
     return {**os.environ, **simulated_environ(root, **library, **variables)}
 
 
-def in_child(code: str, environ: Mapping[str, str]) -> Any:
-    """What `code` leaves in `answer`, run in a process of its own: pynvml loads its library once per process."""
+def in_child_each(code: str, environs: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """What `code` leaves in `answer` on each of these machines, or the error that it ends with. All of them are asked
+    by one process, which loads one library."""
     start = (
-        "import json, msgspec, os\n"
+        "import json, msgspec, os, sys\n"
         "from pathlib import Path\n"
-        "from flagperf.api import Machine\n"
+        "from flagperf.api import Device, Machine\n"
+        "from flagperf.errors import ToolFailed\n"
         "from flagperf_nvidia.device import NvidiaBackend\n"
         "from flagperf_nvidia.memory import NvmlProbe\n"
-        "machine, backend, probe = Machine(Path(os.environ['FLAGPERF_SIMULATE_ROOT'])), NvidiaBackend(), NvmlProbe()\n"
+        "answers = {}\n"
+        "for name, environ in json.loads(sys.stdin.read()).items():\n"
+        "    os.environ.update(environ)\n"
+        "    machine = Machine(Path(os.environ['FLAGPERF_SIMULATE_ROOT']), dict(os.environ))\n"
+        "    backend, probe = NvidiaBackend(), NvmlProbe()\n"
+        "    try:\n"
+        "        scope = {'machine': machine, 'backend': backend, 'probe': probe, 'Device': Device}\n"
+        f"        exec({code!r}, scope)\n"
+        "        answer = scope['answer']\n"
+        "    except ToolFailed as error:\n"
+        "        answer = f'{type(error).__name__}: {error}'\n"
+        "    probe.close()\n"
+        "    for variable in environ:\n"
+        "        del os.environ[variable]\n"
+        "    answers[name] = msgspec.to_builtins(answer)\n"
+        "print(json.dumps(answers))\n"
     )
-    end = "\nprint(json.dumps(msgspec.to_builtins(answer)))\n"
     done = subprocess.run(
-        [sys.executable, "-c", start + code + end],
-        env=dict(environ),
+        [sys.executable, "-c", start],
+        env=dict(next(iter(environs.values()))),
+        input=json.dumps(environs),
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def in_child(code: str, environ: Mapping[str, str]) -> Any:
+    return in_child_each(code, {"": environ})[""]
 
 
 # --- the tool -------------------------------------------------------------------------------------------------------
@@ -194,7 +176,7 @@ def write_nvidia_smi(folder: Path, num_cards: int = 2, memory: Path | None = Non
     """Answers what the adapter asks. Used memory follows the memory file, where there is one."""
     header = ", ".join(_TITLES.get(field, field) for field in smi.GPU_FIELDS)
     rows = [_smi_row(index, f"@USED_{index}_MiB@" if memory else f"{(index + 1) * 1024}") for index in range(num_cards)]
-    cards = [f"GPU {index}: {NAME} (UUID: {uuid(index)})" for index in range(num_cards)]
+    cards = [f"GPU {index}: {A100} (UUID: {uuid(index)})" for index in range(num_cards)]
     apps = ["gpu_uuid, pid, process_name, used_gpu_memory [MiB]", f"{uuid(0)}, 4242, python3, 812 MiB"]
     answers = [
         Answer(smi.QUERY_GPU, "\n".join([header, *rows]) + "\n"),
@@ -213,7 +195,7 @@ _TITLES = {
 def _smi_row(index: int, used_mib: str) -> str:
     bus = f"0000{address(index)}".upper()
     return (
-        f"{index}, {uuid(index)}, {bus}, {NAME}, {DRIVER}, 40960 MiB, {used_mib} MiB, {40 + index} %, {50 + index}, "
+        f"{index}, {uuid(index)}, {bus}, {A100}, {DRIVER}, 40960 MiB, {used_mib} MiB, {40 + index} %, {50 + index}, "
         f"100.50 W, 400.00 W, 400.00 W, Disabled"
     )
 
@@ -221,9 +203,9 @@ def _smi_row(index: int, used_mib: str) -> str:
 # --- both, for flagperf's own suites and runs -----------------------------------------------------------------------
 
 
-def simulate(folder: Path) -> Simulation:
+def lay_out(folder: Path) -> Simulation:
     """Two idle cards that NVML tells of; the memory file moves them."""
-    machine_folder(folder)
+    folder_with_cards(folder)
     memory = folder / "memory.txt"
     cards = [nvml_card(index, used=0) for index in range(2)]
     environ = nvml_environ(folder, nvml_text(cards))

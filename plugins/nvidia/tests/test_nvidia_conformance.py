@@ -1,4 +1,4 @@
-"""flagperf's suites on simulated NVIDIA cards: a machine in a folder, and a library that plays NVML."""
+"""flagperf's suites on simulated NVIDIA cards, and the tables of nvidia-smi's outputs."""
 
 from __future__ import annotations
 
@@ -6,42 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nvidia_outputs
 import pytest
-from nvidia_builders import (
-    CARDS,
-    FIRST,
-    PATIENCE_SECONDS,
-    SECOND,
-    nvml_card,
-    nvml_text,
-    simulate,
-    transcript,
-    write_nvml,
-)
+from nvidia_builders import PATIENCE_SECONDS, lay_out, nvml_card, nvml_text, write_nvml
 
-from flagperf.api import Device, Reading
-from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, Recorded, Rig, RunSuite, Simulation
-from flagperf_nvidia.smi import parse_list, parse_query_gpu
-
-pytestmark = pytest.mark.run
+from flagperf.api import Device
+from flagperf.testing import DeviceSuite, LauncherSuite, MemorySuite, OutputSuite, Rig, RunSuite, Simulation
 
 
 class NvidiaRig(Rig):
     vendor = "nvidia"
-    recorded = (
-        Recorded(parse_query_gpu, transcript("query_gpu"), tuple(CARDS)),
-        Recorded(
-            parse_list,
-            transcript("list"),
-            tuple(
-                Reading(uuid, properties={"index": index, "name": "NVIDIA A100-SXM4-40GB", "uuid": uuid})
-                for index, uuid in (("0", FIRST), ("1", SECOND))
-            ),
-        ),
-    )
+    recorded = nvidia_outputs.RECORDED
 
     def lay_out(self, folder: Path) -> Simulation:
-        return simulate(folder)
+        return lay_out(folder)
 
     def break_source(self, simulation: Simulation) -> None:
         cards = [nvml_card(index, errors="*:999,nvmlDeviceGetHandleByIndex_v2:999") for index in range(2)]
@@ -51,29 +29,38 @@ class NvidiaRig(Rig):
         return device.uuid
 
 
+class TestOutputs(OutputSuite):
+    rig = NvidiaRig()
+    variants = nvidia_outputs.VARIANTS
+    refused = nvidia_outputs.REFUSED
+    captures = nvidia_outputs.CAPTURES
+
+
+@pytest.mark.run
 class TestDevice(DeviceSuite):
     rig = NvidiaRig()
 
 
+@pytest.mark.run
 class TestMemory(MemorySuite):
     rig = NvidiaRig()
 
 
+@pytest.mark.run
 class TestLauncher(LauncherSuite):
     rig = NvidiaRig()
 
 
+@pytest.mark.run
 class TestRun(RunSuite):
     rig = NvidiaRig()
 
 
+@pytest.mark.full
 def test_the_installed_adapter_passes_where_there_are_no_cards() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "flagperf", "vendors", "check", "nvidia"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("nvidia: offline: pass (") and done.stdout.endswith("; hardware: not run\n")

@@ -1,47 +1,46 @@
+"""Which cards are here, what they are called, and the worker's side."""
+
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pynvml
 import pytest
 from nvidia_builders import (
     DRIVER,
-    FIRST,
     GIB,
-    MIB,
-    NAME,
     PATIENCE_SECONDS,
-    SECOND,
     TOTAL,
     address,
+    folder_with_cards,
     in_child,
+    in_child_each,
     machine_at,
-    machine_folder,
     nvml_card,
     nvml_environ,
     nvml_text,
     tell_minors,
-    transcript,
     uuid,
     write_nvidia_smi,
 )
+from nvidia_outputs import A100, FIRST, LIST, LIST_MIG, MIB, QUERY, SECOND, transcript
 
-from flagperf.api import PRECISIONS, Device
+from flagperf.api import PRECISIONS, Device, Machine
 from flagperf.errors import ToolFailed, Unsupported
 from flagperf.kit import find_model
 from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_nvidia import smi
 from flagperf_nvidia.device import NvidiaBackend, presence
 
-LOOK = "answer = {'devices': backend.devices(machine), 'versions': backend.versions(machine)}"
+BACKEND = NvidiaBackend()
 
 
 @pytest.fixture(autouse=True)
@@ -54,549 +53,435 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
 
 
-def devices_by_nvml(root: Path, text: str, *defines: str, **variables: str) -> list[Device]:
-    answer = in_child(LOOK, nvml_environ(root, text, *defines, **variables))
-    return msgspec.convert(answer["devices"], list[Device])
+# --- presence --------------------------------------------------------------------------------------------------------
 
 
-def devices_by_tool(root: Path, *places: str) -> list[Device]:
-    folder = machine_at(root, places) if places else machine_folder(root)
-    return NvidiaBackend().devices(folder.machine({"PATH": str(root / "bin")}))
+def card(here: MachineFolder, *nodes: str, class_id: str = "0302") -> MachineFolder:
+    return here.pci("0000:07:00.0", "10de", "2330", class_id).node(*nodes)
 
 
-# --- presence -------------------------------------------------------------------------------------------------------
+BOTH = ("/dev/nvidiactl", "/dev/nvidia0")
+WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+PRESENCE: dict[str, tuple[Callable[[MachineFolder], object], str, Sequence[str]]] = {
+    "cards with nodes and driver": (
+        lambda here: folder_with_cards(here.root), "present", ["PCI 0000:07:00.0 10de:20b0", "/dev/nvidia1"],
+    ),
+    "nothing": (lambda here: here, "absent", ["10de", "/dev/nvidiactl"]),
+    "a card without nodes": (card, "partial", ["map it"]),
+    "a card with the control node alone": (lambda here: card(here, BOTH[0]), "partial", [BOTH[0]]),
+    "a card with its own node alone": (lambda here: card(here, BOTH[1]), "partial", [BOTH[1]]),
+    "a switch": (lambda here: card(here, class_id="0680"), "absent", []),
+    "an audio function": (lambda here: card(here, class_id="0403"), "absent", []),
+    "a bridge": (lambda here: card(here, class_id="0604"), "absent", []),
+    "nodes alone": (lambda here: here.node(*BOTH), "partial", []),
+    "nodes and module": (lambda here: here.node(*BOTH).module("nvidia"), "present", []),
+    "a module alone": (lambda here: here.module("nvidia"), "partial", []),
+    "library and tool alone": (
+        lambda here: write_nvidia_smi(here.file("/usr/lib64/libnvidia-ml.so.1").root / "bin"),
+        "absent", ["libnvidia-ml.so.1", "nvidia-smi"],
+    ),
+    "another vendor's node in WSL": (lambda here: here.node("/dev/dxg"), "absent", []),
+    "WSL's library alone": (lambda here: here.file(WSL_LIBRARY), "absent", []),
+    "a card in WSL": (lambda here: here.node("/dev/dxg").file(WSL_LIBRARY), "present", ["/dev/dxg", WSL_LIBRARY]),
+}  # fmt: skip
 
 
-def test_a_card_on_the_bus_with_its_nodes_is_present(tmp_path: Path) -> None:
-    found = presence(machine_folder(tmp_path).machine())
-    assert found.state == "present"
-    assert "PCI 0000:07:00.0 10de:20b0" in found.evidence and "/dev/nvidia1" in found.evidence
-
-
-def test_an_empty_machine_is_clean_absence_that_says_what_was_looked_for(tmp_path: Path) -> None:
-    found = presence(MachineFolder(tmp_path).machine())
-    assert found.state == "absent"
-    assert "10de" in found.reason and "/dev/nvidiactl" in found.reason
-
-
-def test_a_card_on_the_bus_without_its_node_is_partial(tmp_path: Path) -> None:
-    found = presence(MachineFolder(tmp_path).pci("0000:07:00.0", "10de", "2330", "0302").machine())
-    assert found.state == "partial"
-    assert "map it" in found.reason
-
-
-@pytest.mark.parametrize("node", ["/dev/nvidiactl", "/dev/nvidia0"])
-def test_half_of_the_nodes_is_partial_and_shown(tmp_path: Path, node: str) -> None:
-    folder = MachineFolder(tmp_path).pci("0000:07:00.0", "10de", "2330", "0302").node(node)
-    found = presence(folder.machine())
-    assert found.state == "partial"
-    assert node in found.evidence
-
-
-@pytest.mark.parametrize("class_id", ["0680", "0403", "0604"])
-def test_switches_bridges_and_audio_are_no_cards(tmp_path: Path, class_id: str) -> None:
-    found = presence(MachineFolder(tmp_path).pci("0000:07:00.1", "10de", "22a3", class_id).machine())
-    assert found.state == "absent"
-
-
-def test_nodes_count_without_the_bus_only_together_with_the_driver(tmp_path: Path) -> None:
-    folder = MachineFolder(tmp_path).node("/dev/nvidiactl", "/dev/nvidia0")
-    assert presence(folder.machine()).state == "partial"
-    assert presence(folder.module("nvidia").machine()).state == "present"
-
-
-def test_a_driver_without_a_card_is_partial(tmp_path: Path) -> None:
-    assert presence(MachineFolder(tmp_path).module("nvidia").machine()).state == "partial"
-
-
-def test_library_and_tool_alone_are_no_card(tmp_path: Path) -> None:
-    folder = MachineFolder(tmp_path / "root").file("/usr/lib64/libnvidia-ml.so.1")
-    write_nvidia_smi(tmp_path / "bin")
+@pytest.mark.parametrize("case", PRESENCE)
+def test_presence_follows_from_the_evidence(case: str, tmp_path: Path) -> None:
+    lay_out, state, words = PRESENCE[case]
+    folder = MachineFolder(tmp_path)
+    lay_out(folder)
     found = presence(folder.machine({"PATH": str(tmp_path / "bin")}))
-    assert found.state == "absent"
-    assert "libnvidia-ml.so.1" in found.reason and "nvidia-smi" in found.reason
+    assert found.state == state
+    assert not [each for each in words if each not in f"{found.reason} {found.evidence}"], found
 
 
 def test_another_vendors_card_whose_library_answers_nvml_calls_is_not_present(tmp_path: Path) -> None:
     MachineFolder(tmp_path).pci("0000:07:00.0", "1d22", "3684", "1200").node("/dev/xpuctrl", "/dev/xpu0")
-    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0)]))
-    answer = in_child(
-        "answer = {'presence': backend.presence(machine), 'probe': probe.available(machine)}",
-        environ,
-    )
-    assert answer["presence"]["state"] == "absent"
-    assert not answer["probe"]["available"] and "no NVIDIA card" in answer["probe"]["reason"]
-
-
-def wsl_machine(root: Path) -> MachineFolder:
-    return MachineFolder(root).node("/dev/dxg").file("/usr/lib/wsl/lib/libnvidia-ml.so.1")
-
-
-def test_a_card_of_windows_is_present_in_wsl_and_its_node_alone_is_not(tmp_path: Path) -> None:
-    assert presence(MachineFolder(tmp_path / "other vendor").node("/dev/dxg").machine()).state == "absent"
-    no_node = MachineFolder(tmp_path / "no node").file("/usr/lib/wsl/lib/libnvidia-ml.so.1")
-    assert presence(no_node.machine()).state == "absent"
-    found = presence(wsl_machine(tmp_path / "wsl").machine())
-    assert (found.state, found.evidence) == ("present", ("/dev/dxg", "/usr/lib/wsl/lib/libnvidia-ml.so.1"))
+    code = "answer = [backend.presence(machine).state, probe.available(machine).reason]"
+    state, reason = in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)])))
+    assert state == "absent" and "no NVIDIA card" in reason
 
 
 def test_cards_in_wsl_are_listed_and_sampled(tmp_path: Path) -> None:
-    wsl_machine(tmp_path)
+    MachineFolder(tmp_path).node("/dev/dxg").file(WSL_LIBRARY)
     code = (
         "devices = backend.devices(machine)\n"
         "answer = [probe.available(machine).available, devices[0].id, devices[0].problem, "
-        "probe.sample(devices, None)[0].used_bytes]\nprobe.close()"
+        "probe.sample(devices, None)[0].used_bytes]"
     )
     assert in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)]))) == [True, uuid(0), "", GIB]
 
 
-# --- cards by NVML --------------------------------------------------------------------------------------------------
+# --- cards by NVML ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_cards", [1, 8, 16])
-def test_nvml_gives_every_card_its_identity(tmp_path: Path, num_cards: int) -> None:
-    machine_folder(tmp_path, num_cards)
-    devices = devices_by_nvml(tmp_path, nvml_text([nvml_card(index) for index in range(num_cards)]))
-    assert [device.id for device in devices] == [uuid(index) for index in range(num_cards)]
-    assert [device.pci_address for device in devices] == [address(index) for index in range(num_cards)]
-    assert [device.physical_index for device in devices] == list(range(num_cards))
-    assert {(device.model, device.short_name, device.memory_bytes) for device in devices} == {
-        ("A100-SXM4-40GB", "A100", TOTAL)
-    }
+class ByNvml(NamedTuple):
+    """A machine, what NVML says there, and what becomes of it: fields of its devices, or words of an error."""
+
+    lay_out: Callable[[Path], object]
+    text: str
+    expected: Mapping[str, Sequence[object]] | str
+    variables: Mapping[str, str] = {}
+
+
+def on(num_cards: int) -> Callable[[Path], MachineFolder]:
+    return lambda root: folder_with_cards(root, num_cards)
+
+
+def mapped(num_cards: int, *indices: int, minors: Sequence[int] = (), excluded: str = "No") -> Callable[[Path], object]:
+    """A machine of which these cards' nodes are here; the driver tells those of `minors`."""
+
+    def lay_out(root: Path) -> None:
+        folder = folder_with_cards(root, num_cards)
+        for index in set(range(num_cards)) - set(indices):
+            (root / f"dev/nvidia{index}").unlink()
+        tell_minors(folder, {address(index): index for index in minors}, excluded)
+
+    return lay_out
+
+
+def says(*cards: Mapping[str, object] | int, slices: Sequence[Mapping[str, object]] = (), errors: str = "") -> str:
+    """What NVML says, of cards or of the healthy ones with these numbers."""
+    return nvml_text([nvml_card(each) if isinstance(each, int) else each for each in cards], slices, errors=errors)
+
+
+def broken(index: int, errors: str, **changed: object) -> dict[str, object]:
+    return nvml_card(index, errors=errors, **changed)
+
+
+def part(number: int, name: str, **fields: object) -> dict[str, object]:
+    own = f"MIG-aaaaaaaa-0000-5000-8000-00000000000{number}"
+    return {"card": 0, "uuid": own, "name": f"{A100} {name}", "total": 4864 * MIB, **fields}
+
+
+HANDLE, MEMORY = "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetMemoryInfo"
+SLICES = [part(1, "MIG 3g.20gb", total=20 * GIB), {"card": 0, "uuid": "-"}, part(2, "MIG 1g.5gb")]
+SHARED = "memory shared with the other compute"
+ON_BUS, NOT_COUNTED = "on the bus", "NVML does not list it"
+ALL_16 = range(16)
+BY_NVML = {
+    "all that is known": ByNvml(on(16), says(*ALL_16), {
+        "id": [uuid(index) for index in ALL_16], "pci_address": [address(index) for index in ALL_16],
+        "physical_index": list(ALL_16), "model": ["A100-SXM4-40GB"] * 16, "short_name": ["A100"] * 16,
+        "memory_bytes": [TOTAL] * 16,
+    }),
+    "a lowered power limit": ByNvml(on(1), says(nvml_card(0, limit=250000)), {
+        "power_limit_watts": ["250"], "power_default_limit_watts": ["400"],
+    }),
+    "a limit that cannot be read": ByNvml(on(1), says(nvml_card(0, limit=None, default_limit=None)), {
+        "power_limit_watts": [None], "power_default_limit_watts": [None],
+    }),
+    "an unknown card": ByNvml(on(1), says(nvml_card(0, name="NVIDIA GH200 480GB")), {
+        "model": ["NVIDIA GH200 480GB"], "short_name": ["NVIDIA GH200 480GB"],
+    }),
+    "a variable by index and UUID": ByNvml(
+        on(4), says(*range(4)), {"physical_index": [2, 0]}, {"CUDA_VISIBLE_DEVICES": f"2,{uuid(0)[:12]},7,1"},
+    ),
+    # lost cards
+    **{
+        f"a card that fell off the bus, seen by {call}": ByNvml(on(3), says(0, broken(1, f"{call}:15"), 2), {
+            "id": [uuid(0), address(1), uuid(2)], "physical_index": [0, 1, 2], "memory_bytes": [TOTAL, None, TOTAL],
+            "problem": ["", "NVML 15", ""],
+        })
+        for call in (HANDLE, "nvmlDeviceGetPciInfo_v3")
+    },
+    "a lost card without a place": ByNvml(on(1), says(0, broken(1, f"{HANDLE}:15")), {
+        "id": [uuid(0), "nvml-index-1"], "pci_address": [address(0), ""],
+    }),
+    "a card that loses its memory": ByNvml(on(1), says(broken(0, f"{MEMORY}:15,{MEMORY}_v2:15")), {
+        "id": [uuid(0)], "memory_bytes": [None], "problem": ["NVML 15"],
+    }),
+    **{
+        f"a card that is not mapped for us, {code}": ByNvml(on(2), says(broken(0, f"{HANDLE}:{code}"), 1), {
+            "id": [uuid(1)],
+        })
+        for code in (4, 17)
+    },
+    "a card that NVML does not count": ByNvml(on(8), says(*(index for index in range(8) if index != 3)), {
+        "id": [*(uuid(index) for index in range(8) if index != 3), address(3)], "problem": [""] * 7 + [NOT_COUNTED],
+    }),
+    "all cards lost": ByNvml(on(2), says(), {"id": [address(0), address(1)], "problem": [ON_BUS] * 2}),
+    "one lost by its handle and one not counted": ByNvml(on(3), says(0, broken(1, f"{HANDLE}:15")), {
+        "id": [uuid(0), address(1), address(2)], "problem": ["", "NVML 15", "NVML 15"],
+    }),
+    "cards of the host that are not mapped": ByNvml(mapped(8, 0, 1), says(0, 1), {"problem": [""] * 2}),
+    "nor are they lost where the driver tells": ByNvml(mapped(8, 0, 1, minors=range(8)), says(0, 1), {
+        "problem": [""] * 2,
+    }),
+    "a lost one of two that are mapped": ByNvml(mapped(8, 0, 1, minors=range(8)), says(0), {
+        "id": [uuid(0), address(1)], "problem": ["", ON_BUS],
+    }),
+    "lost cards are counted where nothing says whose the nodes are": ByNvml(mapped(8, 2, 5, 7), says(5), {
+        "id": [uuid(5), "unlisted-1", "unlisted-2"],
+        "problem": ["", "NVML lists 1 of the 3 cards whose nodes are here (/dev/nvidia2, /dev/nvidia5, ",
+                    "NVML lists 1 of the 3"],
+    }),
+    "one that is not mapped for us counts": ByNvml(mapped(8, 2, 5, 7), says(5, broken(2, f"{HANDLE}:4")), {
+        "id": [uuid(5), "unlisted-1"],
+    }),
+    "one that is lost by its handle counts": ByNvml(mapped(8, 2, 5, 7), says(5, broken(2, f"{HANDLE}:15"), 7), {
+        "physical_index": [0, 1, 2],
+    }),
+    "where the driver tells of one, the others are not ours": ByNvml(mapped(8, 2, 5, 7, minors=[5]), says(5), {
+        "id": [uuid(5)],
+    }),
+    "a card that another driver holds": ByNvml(mapped(2, 0, 1, minors=[0]), says(0), {"id": [uuid(0)]}),
+    "a card that is excluded": ByNvml(mapped(2, 0, 1, minors=[1], excluded="Yes"), says(0), {"id": [uuid(0)]}),
+    # cards that need a reset, and what is no problem
+    **{
+        f"a sick card: {words}": ByNvml(on(2), says(nvml_card(0, **changed), 1), {
+            "id": [uuid(0), uuid(1)], "model": ["A100-SXM4-40GB"] * 2, "problem": [words, ""],
+        })
+        for words, changed in {
+            "NVML 16": {"errors": f"{MEMORY}:16,{MEMORY}_v2:16"},
+            "nvmlDeviceGetTemperature": {"errors": "nvmlDeviceGetTemperature:16"},
+            "NVML 15": {"errors": "nvmlDeviceGetUtilizationRates:15"},
+            "nvmlDeviceGetMigMode": {"errors": "nvmlDeviceGetMigMode:16"},
+            "nvmlDeviceGetRemappedRows": {"errors": "nvmlDeviceGetRemappedRows:16"},
+            "1 row waits to be remapped": {"rows_uncorrectable": 1, "rows_pending": 1},
+            "rows wait (of 3 that went bad) to be remapped": {"rows_uncorrectable": 3, "rows_pending": 1},
+            "needs service": {"rows_uncorrectable": 3, "rows_failed": 1},
+            "pages wait to be retired": {"rows_uncorrectable": None, "pages_pending": 1},
+        }.items()
+    },
+    **{
+        f"a healthy card with {', '.join(changed)}": ByNvml(on(1), says(nvml_card(0, **changed)), {
+            "problem": [""], "memory_bytes": [TOTAL],
+        })
+        for changed in (
+            {"rows_uncorrectable": 3}, {"rows_pending": 1}, {"rows_uncorrectable": None, "pages_pending": None},
+            {"utilization": None, "celsius": None, "milliwatts": None},
+        )
+    },
+    **{
+        f"a card whose memory is the host's: {words}": ByNvml(on(1), says(nvml_card(0, name="GB10", **changed)), {
+            "model": ["GB10"], "memory_bytes": [None], "problem": [""], "memory_missing": [words],
+        })
+        for words, changed in {
+            "NVML 3": {"errors": f"{MEMORY}:3,{MEMORY}_v2:3"},
+            "a total of 0 bytes": {"total": 0, "used": 0, "reserved": 0},
+        }.items()
+    },
+    # MIG
+    "slices with their own memory": ByNvml(on(2), says(nvml_card(0, mig=1), 1, slices=SLICES), {
+        "slice": ["MIG 3g.20gb", "MIG 1g.5gb", ""], "memory_bytes": [20 * GIB, 4864 * MIB, TOTAL],
+        "id": [SLICES[0]["uuid"], SLICES[2]["uuid"], uuid(1)], "pci_address": [address(0), address(0), address(1)],
+        "physical_index": [0, 0, 1], "card": [uuid(0), uuid(0), None],
+        "model": [f"{A100} MIG 3g.20gb", f"{A100} MIG 1g.5gb", "A100-SXM4-40GB"],
+    }),
+    **{
+        f"compute instances of one GPU instance, {name}": ByNvml(
+            on(1),
+            says(nvml_card(0, mig=1), slices=[
+                part(1, name, instance=1), part(2, name, instance=1), part(3, "MIG 1g.5gb", instance=2),
+            ]),
+            {"slice": [f"{name}, {SHARED}", f"{name}, {SHARED}", "MIG 1g.5gb"]},
+        )
+        for name in ("MIG 1c.3g.20gb", "MIG 3g.20gb")
+    },
+    "slices count as their card among the nodes": ByNvml(
+        mapped(3, 0, 1), says(nvml_card(0, mig=1), 1, slices=SLICES), {"pci_address": [address(0)] * 2 + [address(1)]},
+    ),
+    "also where a whole card is lost": ByNvml(mapped(3, 0, 1), says(nvml_card(0, mig=1), slices=SLICES), {
+        "id": [SLICES[0]["uuid"], SLICES[2]["uuid"], "unlisted-1"],
+    }),
+    "slices of a sick card": ByNvml(
+        on(1), says(broken(0, "nvmlDeviceGetTemperature:16", mig=1), slices=SLICES), {"problem": ["NVML 16"] * 2},
+    ),
+    "MIG mode without slices": ByNvml(on(1), says(nvml_card(0, mig=1)), {"id": [uuid(0)], "problem": ["no slices"]}),
+    # no answer, and no tool either
+    "cards that are all refused": ByNvml(
+        on(2), says(*(broken(index, f"{HANDLE}:4") for index in range(2))), "counts 2 cards and shows none",
+        {"PATH": os.devnull},
+    ),
+    **{
+        f"a driver that does not answer, {code}": ByNvml(
+            on(2), says(0, errors=f"nvmlInitWithFlags:{code}"), f"NVML {code}", {"PATH": os.devnull},
+        )
+        for code in (9, 18, 999)
+    },
+    "a library that speaks for another vendor's card": ByNvml(
+        on(2), says(nvml_card(0, pci_id="0x36841d22")), "PCI vendor 1d22", {"PATH": os.devnull},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_nvml(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    environs = {}
+    for case, (lay_out, text, _, variables) in BY_NVML.items():
+        root = tmp_path_factory.mktemp("machine")
+        lay_out(root)
+        environs[case] = {**nvml_environ(root, text), **variables}
+    return in_child_each("answer = backend.devices(machine)", environs)
+
+
+@pytest.mark.parametrize("case", BY_NVML)
+def test_devices_are_what_nvml_bus_and_nodes_say(case: str, by_nvml: dict[str, Any]) -> None:
+    expected = BY_NVML[case].expected
+    if isinstance(expected, str):
+        assert by_nvml[case].startswith("ToolFailed: ") and expected in by_nvml[case] and "nvidia-smi" in by_nvml[case]
+    else:
+        check(msgspec.convert(by_nvml[case], list[Device]), expected)
+
+
+def check(devices: Sequence[Device], expected: Mapping[str, Sequence[object]]) -> None:
+    """Attributes and properties; some only hold the expected words."""
+    for name, values in expected.items():
+        told = [getattr(device, name, device.properties.get(name)) for device in devices]
+        if name in ("problem", "slice", "memory_missing"):
+            pairs = zip_longest(told, values, fillvalue="")
+            told = [words if words and words in (each or "") else each for each, words in pairs]
+        assert told == values, name
 
 
 def test_versions_of_driver_and_cuda_are_fields_of_their_own(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    versions = in_child(LOOK, nvml_environ(tmp_path, nvml_text([nvml_card(0)])))["versions"]
-    assert versions["driver"] == DRIVER and versions["cuda_driver"] == "12.4"
-    assert versions["nvml"].startswith("nvidia-ml-py ")
-
-
-def test_a_lowered_power_limit_stands_beside_the_default(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, limit=250000)]))
-    assert device.properties["power_limit_watts"] == "250"
-    assert device.properties["power_default_limit_watts"] == "400"
-
-
-def test_a_limit_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, limit=None, default_limit=None)]))
-    assert not [name for name in device.properties if name.startswith("power")]
-
-
-def test_names_given_as_bytes_are_read_like_names(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
+    """Also where the binding gives bytes."""
+    folder_with_cards(tmp_path)
     code = (
         "import pynvml\n"
         "for name in ('nvmlDeviceGetName', 'nvmlDeviceGetUUID', 'nvmlSystemGetDriverVersion'):\n"
         "    old = getattr(pynvml, name)\n"
-        "    setattr(pynvml, name, lambda *given, old=old: old(*given).encode())\n" + LOOK
+        "    setattr(pynvml, name, lambda *given, old=old: old(*given).encode())\n"
+        "answer = [backend.versions(machine), backend.devices(machine)[0].id]"
     )
-    answer = in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)])))
-    assert (answer["devices"][0]["id"], answer["versions"]["driver"]) == (uuid(0), DRIVER)
+    versions, device_id = in_child(code, nvml_environ(tmp_path, says(0)))
+    assert (versions["driver"], versions["cuda_driver"], device_id) == (DRIVER, "12.4", uuid(0))
+    assert versions["nvml"].startswith("nvidia-ml-py ")
 
 
-def test_an_unknown_card_keeps_its_own_name_and_has_no_peaks(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, name="NVIDIA GH200 480GB")]))
-    assert (device.model, device.short_name) == ("NVIDIA GH200 480GB", "NVIDIA GH200 480GB")
-    assert not [peak for peak in NvidiaBackend().peaks() if peak.model == device.model]
+# --- cards by nvidia-smi ---------------------------------------------------------------------------------------------
+
+PLACES = ("0000:3b:00.0", "0000:af:00.0")
+LOST = "Unable to determine the device handle for GPU"
+TABLE, ONE_LISTED = "".join(QUERY.splitlines(True)[:2]), LIST.splitlines(True)[0]
+ROWS, PAGES = ", ".join(smi.ROW_FIELDS), ", ".join(smi.PAGE_FIELDS)
 
 
-def test_a_visibility_variable_narrows_and_reorders_by_index_and_uuid(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 4)
-    text = nvml_text([nvml_card(index) for index in range(4)])
-    by_both = devices_by_nvml(tmp_path, text, CUDA_VISIBLE_DEVICES=f"2,{uuid(0)[:12]},7,1")
-    assert [device.physical_index for device in by_both] == [2, 0]
+def tool_says(query: str, listed: str, *others: Answer, places: Sequence[str] = PLACES) -> Callable[[Path], Machine]:
+    return answering(Answer(smi.QUERY_GPU, query), Answer(smi.LIST, listed), *others, places=places)
 
 
-# --- cards that disappoint ------------------------------------------------------------------------------------------
+def answering(*answers: Answer, places: Sequence[str] = PLACES) -> Callable[[Path], Machine]:
+    def lay_out(root: Path) -> Machine:
+        write_tool(root / "bin", "nvidia-smi", answers)
+        return machine_at(root, places).machine({"PATH": str(root / "bin")})
+
+    return lay_out
 
 
-@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v3"])
-def test_a_card_that_fell_off_the_bus_is_listed_with_its_place_and_problem(tmp_path: Path, call: str) -> None:
-    machine_folder(tmp_path, 3)
-    cards = [nvml_card(0), nvml_card(1, errors=f"{call}:15"), nvml_card(2)]
-    first, lost, last = devices_by_nvml(tmp_path, nvml_text(cards))
-    assert (lost.id, lost.physical_index, lost.memory_bytes) == (address(1), 1, None)
-    assert "NVML 15" in lost.problem
-    assert not first.problem and not last.problem
+def lost_in(query: str, listed: str, stream: str = "stdout", code: int = 0) -> Callable[[Path], Machine]:
+    """The second card is lost: the tool says so in its answers to two questions, in one of its streams."""
+    answers = []
+    for asked, said, words in ((smi.QUERY_GPU, TABLE, query), (smi.LIST, ONE_LISTED, listed)):
+        lost = f"{LOST}{words}\n" if words else ""
+        both = (lost + said, "") if stream == "stdout" else (said, lost)
+        answers.append(Answer(asked, *both, returncode=code if words else 0))
+    return answering(*answers)
 
 
-def test_a_lost_card_without_a_place_is_named_by_its_index(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByIndex_v2:15")]
-    _, lost = devices_by_nvml(tmp_path, nvml_text(cards))
-    assert (lost.id, lost.pci_address) == ("nvml-index-1", "")
+def only_card_lost(stream: str) -> Callable[[Path], Machine]:
+    lost, none = f"{LOST}0: 0000:3B:00.0: Unknown Error\n", "No devices were found\n"
+    both = (lost + none, "") if stream == "stdout" else (none, lost)
+    return answering(*(Answer(asked, *both) for asked in (smi.QUERY_GPU, smi.LIST)), places=PLACES[:1])
 
 
-def test_a_card_that_loses_its_memory_keeps_its_identity(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    errors = "nvmlDeviceGetMemoryInfo:15,nvmlDeviceGetMemoryInfo_v2:15"
-    (device,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, errors=errors)]))
-    assert (device.id, device.memory_bytes) == (uuid(0), None)
-    assert "NVML 15" in device.problem
+def by_tool(root: Path, num_cards: int = 2) -> Machine:
+    write_nvidia_smi(root / "bin", num_cards)
+    return folder_with_cards(root).machine({"PATH": str(root / "bin")})
 
 
-@pytest.mark.parametrize("code", [4, 17])
-def test_cards_that_are_not_mapped_for_us_are_left_out(tmp_path: Path, code: int) -> None:
-    machine_folder(tmp_path)
-    cards = [nvml_card(0, errors=f"nvmlDeviceGetHandleByIndex_v2:{code}"), nvml_card(1)]
-    assert [device.id for device in devices_by_nvml(tmp_path, nvml_text(cards))] == [uuid(1)]
+def sick_rows(question: tuple[str, ...], header: str, sick: str, fine: str) -> Callable[[Path], Machine]:
+    return tool_says(QUERY, LIST, Answer(question, f"{header}\n{FIRST}, {sick}\n{SECOND}, {fine}\n"))
 
 
-def bus_problem(devices: Sequence[Device]) -> dict[str, str]:
-    return {device.id: device.problem for device in devices if "on the bus" in device.problem}
+HOSTS_MEMORY = QUERY.replace("40960 MiB, 13213 MiB", "[N/A], [N/A]").replace("40960 MiB, 4 MiB", "0 MiB, 0 MiB")
+IN_STDERR = ("1: 0000:AF:00.0: Unknown Error", "")
+DEVICES: dict[str, tuple[Callable[[Path], Machine], dict[str, list[object]]]] = {
+    "all that is known": (by_tool, {
+        "id": [uuid(0), uuid(1)], "pci_address": [address(0), address(1)], "model": ["A100-SXM4-40GB"] * 2,
+        "memory_bytes": [TOTAL] * 2, "source": ["nvidia-smi"] * 2, "power_limit_watts": ["400.00"] * 2,
+        "power_default_limit_watts": ["400.00"] * 2,
+    }),
+    "slices, of unknown memory": (
+        tool_says(transcript("query_gpu_mig"), "".join(LIST_MIG.splitlines(True)[:3]), places=PLACES[:1]), {
+            "slice": ["MIG 3g.20gb", "MIG 1g.5gb"], "memory_bytes": [None] * 2,
+            "memory_missing": [smi.NOT_OF_A_SLICE] * 2,
+            "id": [f"MIG-0a1b2c3d-4e5f-5061-8273-94a5b6c7d8e{digit}" for digit in "9a"],
+        },
+    ),
+    **{
+        f"a lost card: {query or listed or 'by the bus'}, {where}": (lost_in(query, listed, *how), {
+            "pci_address": order, "problem": problem,
+        })
+        for query, listed, where, how, order, problem in (
+            ("", "", "", (), [*PLACES], ["", "does not list it"]),
+            ("1: 0000:AF:00.0: Unknown Error", "", "stdout", (), [*PLACES[::-1]], ["Unknown Error", ""]),
+            (*IN_STDERR, "stderr", ("stderr",), [*PLACES[::-1]], ["Unknown Error", ""]),
+            (*IN_STDERR, "stderr, exit 15", ("stderr", 15), [*PLACES[::-1]], ["Unknown Error", ""]),
+            ("0000:AF:00.0: Unknown Error", "0000:AF:00.0: Unknown Error", "both", (), [*PLACES[::-1]],
+             ["Unknown Error", ""]),
+            (" 0000:AF:00.0: GPU is lost.  Reboot the system to recover this GPU", "1: Unknown Error", "both", (),
+             [*PLACES[::-1]], ["GPU is lost", ""]),
+            ("1: Unknown Error", "1: Unknown Error", "by its number", (), [*PLACES[::-1]], ["Unknown Error", ""]),
+            ("", "1: Unknown Error", "by its number in the list", (), [*PLACES], ["", "Unknown Error"]),
+        )
+    },
+    **{
+        f"the only card is lost, {stream}": (only_card_lost(stream), {
+            "pci_address": [PLACES[0]], "problem": ["Unknown Error"],
+        })
+        for stream in ("stdout", "stderr")
+    },
+    **{
+        cell: (tool_says(QUERY.replace("13213 MiB", cell), LIST), {"problem": [cell.strip("[]"), ""]})
+        for cell in ("[GPU requires reset]", "[GPU is lost]")
+    },
+    "memory that the tool does not know": (tool_says(HOSTS_MEMORY, LIST), {
+        "memory_bytes": [None, None], "problem": ["", ""],
+        "memory_missing": ["the tool says '[N/A]'", "the tool says a total of 0"],
+    }),
+    **{
+        f"memory that waits for a reset: {sick}": (sick_rows(question, header, sick, fine), {
+            "problem": ["uncorrectable memory errors", ""],
+        })
+        for question, header, sick, fine in (
+            (smi.QUERY_ROWS, ROWS, "2, 1, 0", "0, 0, 0"), (smi.QUERY_ROWS, ROWS, "2, Yes, No", "0, 0, 0"),
+            (smi.QUERY_PAGES, PAGES, "Yes", "No"),
+        )
+    },
+}  # fmt: skip
 
 
-def test_a_card_that_nvml_does_not_count_is_found_on_the_bus(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 8)
-    devices = devices_by_nvml(tmp_path, nvml_text([nvml_card(index) for index in range(8) if index != 3]))
-    assert len(devices) == 8
-    assert list(bus_problem(devices)) == [address(3)] and "NVML does not list it" in devices[-1].problem
-
-
-def test_all_cards_lost_is_not_no_cards(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 2)
-    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([])))) == [address(0), address(1)]
-
-
-def test_with_one_lost_by_its_handle_and_one_not_counted_both_are_named(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 3)
-    cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByIndex_v2:15")]
-    devices = devices_by_nvml(tmp_path, nvml_text(cards))
-    assert [device.id for device in devices] == [uuid(0), address(1), address(2)]
-    assert all("NVML 15" in device.problem for device in devices[1:])
-
-
-def test_cards_of_the_host_that_are_not_mapped_are_not_lost(tmp_path: Path) -> None:
-    folder = machine_folder(tmp_path, 8)
-    for index in range(2, 8):
-        (tmp_path / f"dev/nvidia{index}").unlink()
-    text = nvml_text([nvml_card(index) for index in range(2)])
-    assert bus_problem(devices_by_nvml(tmp_path, text)) == {}
-    tell_minors(folder, {address(index): index for index in range(8)})
-    assert bus_problem(devices_by_nvml(tmp_path, text)) == {}
-    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
-
-
-def test_where_nothing_says_whose_the_nodes_are_lost_cards_are_counted(tmp_path: Path) -> None:
-    folder = machine_folder(tmp_path, 8)
-    for index in (0, 1, 3, 4, 6):
-        (tmp_path / f"dev/nvidia{index}").unlink()
-    whole, *lost = devices_by_nvml(tmp_path, nvml_text([nvml_card(5)]))
-    assert (whole.problem, [device.id for device in lost]) == ("", ["unlisted-1", "unlisted-2"])
-    assert "NVML lists 1 of the 3 cards whose nodes are here (/dev/nvidia2, /dev/nvidia5, " in lost[0].problem
-    refused = nvml_card(2, errors="nvmlDeviceGetHandleByIndex_v2:4")
-    assert len(devices_by_nvml(tmp_path, nvml_text([nvml_card(5), refused]))) == 2
-    listed = [nvml_card(5), nvml_card(2, errors="nvmlDeviceGetHandleByIndex_v2:15"), nvml_card(7)]
-    assert len(devices_by_nvml(tmp_path, nvml_text(listed))) == 3
-    tell_minors(folder, {address(5): 5})
-    assert [device.id for device in devices_by_nvml(tmp_path, nvml_text([nvml_card(5)]))] == [uuid(5)]
-
-
-def test_a_card_that_another_driver_holds_or_that_is_excluded_is_not_lost(tmp_path: Path) -> None:
-    folder = tell_minors(machine_folder(tmp_path, 2), {address(0): 0})
-    assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
-    tell_minors(folder, {address(1): 1}, excluded="Yes")
-    assert bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)]))) == {}
-    tell_minors(folder, {address(1): 1})
-    assert list(bus_problem(devices_by_nvml(tmp_path, nvml_text([nvml_card(0)])))) == [address(1)]
+@pytest.mark.parametrize("case", DEVICES)
+def test_devices_are_what_tool_and_bus_say_where_there_is_no_library(case: str, tmp_path: Path) -> None:
+    lay_out, expected = DEVICES[case]
+    check(BACKEND.devices(lay_out(tmp_path)), expected)
 
 
 def test_cards_of_another_job_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group refuses their nodes, and the tool does not list them."""
-    write_nvidia_smi(tmp_path / "bin", 1)
-    assert list(bus_problem(devices_by_tool(tmp_path))) == [address(1)]
+    machine = by_tool(tmp_path, 1)
+    check(BACKEND.devices(machine), {"problem": ["", ON_BUS]})
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "nvidia1" and bool(mode))
-    assert bus_problem(devices_by_tool(tmp_path)) == {}
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"errors": "nvmlDeviceGetMemoryInfo:16,nvmlDeviceGetMemoryInfo_v2:16"}, "NVML 16"),
-        ({"errors": "nvmlDeviceGetTemperature:16"}, "NVML 16"),
-        ({"errors": "nvmlDeviceGetUtilizationRates:15"}, "NVML 15"),
-        ({"errors": "nvmlDeviceGetMigMode:16"}, "NVML 16"),
-        ({"errors": "nvmlDeviceGetRemappedRows:16"}, "NVML 16"),
-        ({"rows_uncorrectable": 1, "rows_pending": 1}, "1 row waits to be remapped"),
-        ({"rows_uncorrectable": 3, "rows_pending": 1}, "rows wait (of 3 that went bad) to be remapped"),
-        ({"rows_uncorrectable": 3, "rows_failed": 1}, "needs service"),
-        ({"rows_uncorrectable": None, "pages_pending": 1}, "pages wait to be retired"),
-    ],
-)
-def test_a_card_that_needs_a_reset_keeps_its_identity_and_says_so(
-    tmp_path: Path, changed: dict[str, object], words: str
-) -> None:
-    machine_folder(tmp_path)
-    sick, healthy = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, **changed), nvml_card(1)]))
-    assert (sick.id, sick.model) == (uuid(0), "A100-SXM4-40GB") and words in sick.problem
-    assert healthy.problem == ""
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"rows_uncorrectable": 3},
-        {"rows_pending": 1},
-        {"rows_uncorrectable": None, "pages_pending": None},
-        {"utilization": None, "celsius": None, "milliwatts": None},
-    ],
-)
-def test_what_a_healthy_card_says_or_cannot_say_is_no_problem(tmp_path: Path, changed: dict[str, object]) -> None:
-    machine_folder(tmp_path, 1)
-    (card,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, **changed)]))
-    assert card.problem == "" and card.memory_bytes == TOTAL
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"errors": "nvmlDeviceGetMemoryInfo:3,nvmlDeviceGetMemoryInfo_v2:3"}, "NVML 3"),
-        ({"total": 0, "used": 0, "reserved": 0}, "a total of 0 bytes"),
-    ],
-)
-def test_a_card_whose_memory_is_the_hosts_can_be_used_and_its_memory_is_unknown(
-    tmp_path: Path, changed: dict[str, object], words: str
-) -> None:
-    machine_folder(tmp_path, 1)
-    text = nvml_text([nvml_card(0, name="NVIDIA GB10", **changed)])
-    (card,) = devices_by_nvml(tmp_path, text)
-    assert (card.model, card.memory_bytes, card.problem) == ("NVIDIA GB10", None, "")
-    assert words in card.properties["memory_missing"]
-    code = "answer = probe.sample(backend.devices(machine), None)[0]\nprobe.close()"
-    reading = in_child(code, nvml_environ(tmp_path, text))
-    assert not {"used_bytes", "total_bytes"} & set(reading) and reading["power_watts"] == 100.5
-    assert words in reading["missing"]["used_bytes"] and words in reading["missing"]["total_bytes"]
-
-
-def failure(root: Path, text: str) -> str:
-    """Of discovery, where there is no tool either."""
-    code = (
-        "from flagperf.errors import ToolFailed\n"
-        "try:\n    answer = backend.devices(machine)\nexcept ToolFailed as error:\n    answer = str(error)"
-    )
-    environ = {**nvml_environ(root, text), "PATH": os.devnull}
-    return str(in_child(code, environ))
-
-
-def test_a_machine_whose_cards_are_all_refused_says_so(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    cards = [nvml_card(index, errors="nvmlDeviceGetHandleByIndex_v2:4") for index in range(2)]
-    assert "counts 2 cards and shows none" in failure(tmp_path, nvml_text(cards))
-
-
-@pytest.mark.parametrize("code", [9, 18, 999])
-def test_a_driver_that_does_not_answer_is_named_with_its_code(tmp_path: Path, code: int) -> None:
-    machine_folder(tmp_path)
-    said = failure(tmp_path, nvml_text([nvml_card(0)], errors=f"nvmlInitWithFlags:{code}"))
-    assert f"NVML {code}" in said and "nvidia-smi" in said
-
-
-def test_a_library_that_speaks_for_another_vendors_card_is_refused(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    assert "PCI vendor 1d22" in failure(tmp_path, nvml_text([nvml_card(0, pci_id="0x36841d22")]))
-
-
-# --- MIG ------------------------------------------------------------------------------------------------------------
-
-SLICES: Sequence[Mapping[str, object]] = [
-    {"card": 0, "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000001", "name": f"{NAME} MIG 3g.20gb", "total": 20 * GIB},
-    {"card": 0, "uuid": "-"},
-    {"card": 0, "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000002", "name": f"{NAME} MIG 1g.5gb", "total": 4864 * MIB},
-]
-
-
-def test_a_card_in_mig_mode_gives_its_slices_with_their_own_memory(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    large, small, whole = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1), nvml_card(1)], SLICES))
-    assert [large.slice, small.slice, whole.slice] == ["MIG 3g.20gb", "MIG 1g.5gb", ""]
-    assert [large.memory_bytes, small.memory_bytes, whole.memory_bytes] == [20 * GIB, 4864 * MIB, TOTAL]
-    assert small.id == SLICES[2]["uuid"]
-    assert (small.pci_address, small.physical_index, small.properties["card"]) == (address(0), 0, uuid(0))
-    assert small.model == f"{NAME} MIG 1g.5gb"
-
-
-@pytest.mark.parametrize("name", ["MIG 1c.3g.20gb", "MIG 3g.20gb"])
-def test_compute_instances_of_one_gpu_instance_say_that_they_share_its_memory(tmp_path: Path, name: str) -> None:
-    machine_folder(tmp_path, 1)
-    parts = [
-        {**SLICES[0], "name": f"{NAME} {name}", "instance": 1},
-        {**SLICES[2], "name": f"{NAME} {name}", "instance": 1},
-    ]
-    alone = {**SLICES[2], "uuid": "MIG-aaaaaaaa-0000-5000-8000-000000000003", "instance": 2}
-    first, second, third = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)], [*parts, alone]))
-    assert first.slice == second.slice and first.slice.startswith(f"{name}, memory shared with the other compute")
-    assert third.slice == "MIG 1g.5gb"
-
-
-def test_slices_count_as_their_card_among_the_nodes(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 3)
-    (tmp_path / "dev/nvidia2").unlink()
-    large, small, last = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1), nvml_card(1)], SLICES))
-    assert (large.pci_address, small.pci_address, last.id) == (address(0), address(0), uuid(1))
-    _, _, last = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)], SLICES))
-    assert last.id == "unlisted-1"
-
-
-def test_slices_have_the_problem_of_their_card(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    card = nvml_card(0, mig=1, errors="nvmlDeviceGetTemperature:16")
-    assert all("NVML 16" in part.problem for part in devices_by_nvml(tmp_path, nvml_text([card], SLICES)))
-
-
-def test_mig_mode_without_slices_is_a_problem_of_the_card(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (card,) = devices_by_nvml(tmp_path, nvml_text([nvml_card(0, mig=1)]))
-    assert card.id == uuid(0) and "no slices" in card.problem
-
-
-# --- cards by nvidia-smi --------------------------------------------------------------------------------------------
-
-
-def test_nvidia_smi_stands_in_where_there_is_no_library(tmp_path: Path) -> None:
-    write_nvidia_smi(tmp_path / "bin")
-    devices = devices_by_tool(tmp_path)
-    assert [(device.id, device.pci_address, device.model) for device in devices] == [
-        (uuid(index), address(index), "A100-SXM4-40GB") for index in range(2)
-    ]
-    assert {device.memory_bytes for device in devices} == {TOTAL}
-    assert devices[0].properties == {
-        "source": "nvidia-smi",
-        "power_limit_watts": "400.00",
-        "power_default_limit_watts": "400.00",
-    }
-
-
-def write_answers(folder: Path, query_gpu: str, listed: str) -> None:
-    write_tool(folder, "nvidia-smi", [Answer(smi.QUERY_GPU, query_gpu), Answer(smi.LIST, listed)])
-
-
-def test_nvidia_smi_lists_slices_whose_memory_is_not_known(tmp_path: Path) -> None:
-    listed = "".join(transcript("list_mig").splitlines(keepends=True)[:3])
-    write_answers(tmp_path / "bin", transcript("query_gpu_mig"), listed)
-    devices = devices_by_tool(tmp_path, "0000:3b:00.0")
-    assert [device.slice for device in devices] == ["MIG 3g.20gb", "MIG 1g.5gb"]
-    assert all(device.memory_bytes is None and device.id.startswith("MIG-") for device in devices)
-    assert {device.properties["memory_missing"] for device in devices} == {smi.NOT_OF_A_SLICE}
-
-
-def test_nvidia_smi_tells_of_a_lost_card(tmp_path: Path) -> None:
-    write_answers(tmp_path / "bin", transcript("query_gpu_lost"), transcript("list").splitlines()[0] + "\n")
-    lost, whole = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
-    assert lost.id == "0000:af:00.0" and "Unknown Error" in lost.problem
-    assert not whole.problem
-
-
-LOST = "Unable to determine the device handle for GPU"
-
-
-@pytest.mark.parametrize(
-    ("in_csv", "in_list"),
-    [
-        ("", ""),
-        ("1: 0000:AF:00.0: Unknown Error\n", ""),
-        ("0000:AF:00.0: Unknown Error\n", "0000:AF:00.0: Unknown Error\n"),
-        (" 0000:AF:00.0: GPU is lost.  Reboot the system to recover this GPU\n", "1: Unknown Error\n"),
-        ("1: Unknown Error\n", "1: Unknown Error\n"),
-        ("", "1: Unknown Error\n"),
-    ],
-)
-@pytest.mark.parametrize("where", ["stdout", "stderr", "stderr, exit 15"])
-def test_a_lost_card_is_seen_wherever_the_tool_speaks_of_it(
-    tmp_path: Path, in_csv: str, in_list: str, where: str
-) -> None:
-    """Also where it does not: then by the bus."""
-    table = "".join(transcript("query_gpu").splitlines(keepends=True)[:2])
-    listed = transcript("list").splitlines(keepends=True)[0]
-    said = [(smi.QUERY_GPU, table, in_csv), (smi.LIST, listed, in_list)]
-    answers = []
-    for arguments, stdout, words in said:
-        lost = f"{LOST}{words}" if words else ""
-        code = 15 if words and "15" in where else 0
-        both = (lost + stdout, "") if where == "stdout" else (stdout, lost)
-        answers.append(Answer(arguments, *both, returncode=code))
-    write_tool(tmp_path / "bin", "nvidia-smi", answers)
-    devices = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
-    assert sorted((bool(device.problem), device.pci_address) for device in devices) == [
-        (False, "0000:3b:00.0"),
-        (True, "0000:af:00.0"),
-    ]
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_machine_whose_only_card_is_lost_lists_it(tmp_path: Path, stream: str) -> None:
-    lost, none = f"{LOST}0: 0000:3B:00.0: Unknown Error\n", "No devices were found\n"
-    both = (lost + none, "") if stream == "stdout" else (none, lost)
-    write_tool(tmp_path / "bin", "nvidia-smi", [Answer(asked, *both) for asked in (smi.QUERY_GPU, smi.LIST)])
-    (device,) = devices_by_tool(tmp_path, "0000:3b:00.0")
-    assert device.pci_address == "0000:3b:00.0" and "Unknown Error" in device.problem
-
-
-@pytest.mark.parametrize("cell", ["[GPU requires reset]", "[GPU is lost]"])
-def test_a_cell_that_says_so_makes_the_card_one_that_cannot_be_used(tmp_path: Path, cell: str) -> None:
-    write_answers(tmp_path / "bin", transcript("query_gpu").replace("13213 MiB", cell), transcript("list"))
-    sick, healthy = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
-    assert sick.problem == cell.strip("[]") and healthy.problem == ""
-
-
-def test_memory_that_the_tool_does_not_know_is_unknown_and_the_card_can_be_used(tmp_path: Path) -> None:
-    table = (
-        transcript("query_gpu")
-        .replace("40960 MiB, 13213 MiB", "[N/A], [N/A]")
-        .replace("40960 MiB, 4 MiB", "0 MiB, 0 MiB")
-    )
-    write_answers(tmp_path / "bin", table, transcript("list"))
-    devices = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
-    assert [(device.memory_bytes, device.problem) for device in devices] == [(None, ""), (None, "")]
-    assert [device.properties["memory_missing"] for device in devices] == [
-        "the tool says '[N/A]'",
-        "the tool says a total of 0",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("question", "header", "cells"),
-    [
-        (smi.QUERY_ROWS, ", ".join(smi.ROW_FIELDS), "2, 1, 0"),
-        (smi.QUERY_ROWS, ", ".join(smi.ROW_FIELDS), "2, Yes, No"),
-        (smi.QUERY_PAGES, ", ".join(smi.PAGE_FIELDS), "Yes"),
-    ],
-)
-def test_the_tool_tells_of_memory_that_waits_for_a_reset(
-    tmp_path: Path, question: tuple[str, ...], header: str, cells: str
-) -> None:
-    fine = "0, 0, 0" if "," in cells else "No"
-    health = f"{header}\n{FIRST}, {cells}\n{SECOND}, {fine}\n"
-    answers = [
-        Answer(smi.QUERY_GPU, transcript("query_gpu")),
-        Answer(smi.LIST, transcript("list")),
-        Answer(question, health),
-    ]
-    write_tool(tmp_path / "bin", "nvidia-smi", answers)
-    sick, healthy = devices_by_tool(tmp_path, "0000:3b:00.0", "0000:af:00.0")
-    assert "uncorrectable memory errors" in sick.problem and healthy.problem == ""
+    check(BACKEND.devices(machine), {"problem": [""]})
 
 
 def test_without_library_and_tool_both_are_named(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match=r"NVML.*nvidia-smi is neither on PATH"):
-        devices_by_tool(tmp_path)
+        BACKEND.devices(folder_with_cards(tmp_path).machine({"PATH": str(tmp_path / "bin")}))
+
+
+OPEN_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (root@host)\n"
 
 
 def test_the_driver_version_comes_from_the_kernel_where_there_is_no_library(tmp_path: Path) -> None:
-    assert NvidiaBackend().versions(machine_folder(tmp_path).machine()) == {"driver": DRIVER}
-    assert NvidiaBackend().versions(MachineFolder(tmp_path / "empty").machine()) == {}
-
-
-def test_the_open_kernel_module_has_its_version_behind_the_architecture(tmp_path: Path) -> None:
-    said = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (root@host)\n"
-    machine = MachineFolder(tmp_path).file("/proc/driver/nvidia/version", said).machine()
-    assert NvidiaBackend().versions(machine) == {"driver": "570.86.15"}
-
-
-# --- models ---------------------------------------------------------------------------------------------------------
+    """The open module has it behind the architecture."""
+    assert BACKEND.versions(folder_with_cards(tmp_path / "a").machine()) == {"driver": DRIVER}
+    opened = MachineFolder(tmp_path / "b").file("/proc/driver/nvidia/version", OPEN_MODULE)
+    assert BACKEND.versions(opened.machine()) == {"driver": "570.86.15"}
+    assert BACKEND.versions(MachineFolder(tmp_path / "empty").machine()) == {}
 
 
 @pytest.mark.parametrize(
@@ -614,11 +499,11 @@ def test_the_open_kernel_module_has_its_version_behind_the_architecture(tmp_path
     ],
 )
 def test_a_name_means_one_model_or_none(name: str, model: str | None) -> None:
-    found = find_model(NvidiaBackend().models(), [name])
+    found = find_model(BACKEND.models(), [name])
     assert (found.name if found else None) == model
 
 
-# --- the worker -----------------------------------------------------------------------------------------------------
+# --- worker ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -631,7 +516,7 @@ def test_a_name_means_one_model_or_none(name: str, model: str | None) -> None:
     ],
 )
 def test_builds_of_torch_for_other_cards_are_refused(version: dict[str, Any], words: str) -> None:
-    said = NvidiaBackend().wrong_build(SimpleNamespace(version=SimpleNamespace(**version)))
+    said = BACKEND.wrong_build(SimpleNamespace(version=SimpleNamespace(**version)))
     assert words in said and bool(said) == bool(words)
 
 
@@ -639,9 +524,9 @@ def test_a_torch_that_is_patched_for_other_cards_is_refused(tmp_path: Path, monk
     (tmp_path / "torch_xmlir.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     torch = SimpleNamespace(version=SimpleNamespace(cuda="12.9", hip=None))
-    assert "torch_xmlir" in NvidiaBackend().wrong_build(torch)
+    assert "torch_xmlir" in BACKEND.wrong_build(torch)
     monkeypatch.setenv("DISABLE_XPYTORCH", "1")
-    assert NvidiaBackend().wrong_build(torch) == ""
+    assert BACKEND.wrong_build(torch) == ""
 
 
 class OlderCard(NvidiaBackend):
@@ -668,49 +553,18 @@ def test_both_switches_of_tf32_follow_the_precision(name: str, monkeypatch: pyte
     assert not torch.backends.cuda.matmul.allow_tf32
 
 
-# --- with the whole of flagperf --------------------------------------------------------------------------------------
-
-
-def test_the_published_values_are_tuning_data_for_each_shape() -> None:
-    from flagperf.plan.settings import find_tuning
-
-    folder = NvidiaBackend().tuning_folder()
-    expected = {
-        (1, 1): {"batch_size": 96, "learning_rate": 1.5e-4},
-        (1, 8): {"batch_size": 96},
-        (2, 8): {"batch_size": 96},
-    }
-    for (nodes, devices), values in expected.items():
-        tuning = find_tuning(folder, "distilbert", "A100-SXM4-40GB", nodes, devices, "standard")
-        assert tuning is not None and tuning.values == {"training": values} and tuning.source
-    assert find_tuning(folder, "distilbert", "A100-SXM4-80GB", 1, 8, "standard") is None
-
-
-def flagperf(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flagperf", *arguments],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-
-
-def test_the_command_line_lists_the_cards_of_a_machine(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    done = flagperf(nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)])), "devices", "--json")
-    assert done.returncode == 0, done.stderr
-    assert uuid(1) in json.dumps(json.loads(done.stdout))
-
-
-def test_devices_and_plan_show_the_problem_of_a_card(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    sick = nvml_card(1, errors="nvmlDeviceGetMemoryInfo_v2:16,nvmlDeviceGetMemoryInfo:16")
-    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0), sick]))
-    words = f"{uuid(1)} cannot be used: nvmlDeviceGetMemoryInfo: "
-    assert words in flagperf(environ, "devices").stderr
+@pytest.mark.full
+def test_the_command_line_shows_the_problem_of_a_card(tmp_path: Path) -> None:
+    folder_with_cards(tmp_path)
+    environ = nvml_environ(tmp_path, says(0, broken(1, f"{MEMORY}_v2:16,{MEMORY}:16")))
     plan = ("plan", "distilbert", "--vendor", "nvidia", "--profile", "tiny")
-    without, with_it = flagperf(environ, *plan), flagperf(environ, *plan, "--devices", "2")
+    without, with_it, devices = (
+        subprocess.run(
+            [sys.executable, "-m", "flagperf", *arguments], env=environ, capture_output=True, text=True, check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        for arguments in (plan, (*plan, "--devices", "2"), ("devices",))
+    )  # fmt: skip
+    words = f"{uuid(1)} cannot be used: {MEMORY}: "
     assert (without.returncode, with_it.returncode) == (0, 2)
-    assert words in without.stdout and words in with_it.stderr
+    assert words in without.stdout and words in with_it.stderr and words in devices.stderr

@@ -1,5 +1,8 @@
+"""The probes: whose figures these are, and what becomes of a library or tool that misbehaves."""
+
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,27 +10,24 @@ import msgspec
 import pynvml
 import pytest
 from nvidia_builders import (
-    FIRST,
     GIB,
-    MIB,
-    NAME,
-    SECOND,
     TOTAL,
     device,
+    folder_with_cards,
     in_child,
-    machine_folder,
+    in_child_each,
     nvml_card,
     nvml_environ,
     nvml_text,
-    transcript,
     uuid,
     write_nvidia_smi,
 )
+from nvidia_outputs import A100, FIRST, MIB, QUERY, SECOND, transcript
 
-from flagperf.api import FIGURES, Machine, MemoryProbe, ProcessReading, Reading
+from flagperf.api import FIGURES, Device, Machine, ProcessReading, Reading
 from flagperf.errors import ToolFailed, UnknownLayout
 from flagperf.kit import Tool
-from flagperf.testing import Answer, MachineFolder, simulated_environ, write_tool
+from flagperf.testing import Answer, MachineFolder, write_tool
 from flagperf_nvidia import flagperf_memory_probes, smi
 from flagperf_nvidia.memory import NOT_OF_A_SLICE, NvidiaSmiProbe, NvmlProbe
 from flagperf_nvidia.nvml import throttle_words
@@ -45,65 +45,94 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
 
 
-def sample(root: Path, text: str, *defines: str, code: str = SAMPLE) -> list[Reading]:
-    return msgspec.convert(in_child(code, nvml_environ(root, text, *defines)), list[Reading])
-
-
 def test_nvml_comes_before_the_tool() -> None:
-    probes: list[MemoryProbe] = flagperf_memory_probes()
-    assert [probe.name for probe in probes] == ["nvml", "nvidia-smi"]
-    assert [probe.minimum_interval_seconds for probe in probes] == [0.1, 1.0]
+    probes = flagperf_memory_probes()
+    assert [(each.name, each.minimum_interval_seconds) for each in probes] == [("nvml", 0.1), ("nvidia-smi", 1.0)]
 
 
-# --- NVML -----------------------------------------------------------------------------------------------------------
+# --- NVML ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_card_tells_its_own_bytes_and_figures(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 16)
-    readings = sample(tmp_path, nvml_text([nvml_card(index) for index in range(16)]))
-    assert readings == [
-        Reading(
-            uuid(index),
-            (index + 1) * GIB,
-            TOTAL,
-            40.0 + index,
-            (100500 + index) / 1000,
-            50.0 + index,
-            properties={"memory_form": "v2"},
-            energy_joules=((1 << 40) + index) / 1000,
-            clock_mhz=1410.0 - index,
-            throttle_reasons=(),
-        )
-        for index in range(16)
-    ]
+def whole(index: int, **changed: Any) -> Reading:
+    """All that card `index` of the machines below says."""
+    reading = Reading(
+        uuid(index), (index + 1) * GIB, TOTAL, 40.0 + index, (100500 + index) / 1000, 50.0 + index,
+        properties={"memory_form": "v2"}, energy_joules=((1 << 40) + index) / 1000, clock_mhz=1410.0 - index,
+        throttle_reasons=(),
+    )  # fmt: skip
+    return msgspec.structs.replace(reading, **changed)
 
 
-def test_a_figure_that_a_card_does_not_know_is_missing_with_nvmls_words(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, utilization=None, milliwatts=None)]))
-    assert (reading.utilisation_percent, reading.power_watts) == (None, None)
-    assert set(reading.missing) == {"utilisation_percent", "power_watts"}
-    assert reading.missing["power_watts"].startswith("nvmlDeviceGetPowerUsage") and "NVML 3" in str(reading.missing)
-    assert reading.used_bytes == 1 * GIB
+def part(number: int) -> dict[str, object]:
+    own = f"MIG-aaaaaaaa-0000-5000-8000-00000000000{number}"
+    return {"card": 0, "uuid": own, "name": f"{A100} MIG 1g.5gb", "total": 4864 * MIB, "used": (number + 1) * MIB}
 
 
-def test_energy_clock_and_throttling_that_a_card_does_not_have_are_missing_with_nvmls_words(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, millijoules=None, sm_mhz=None, throttle=None)]))
-    assert (reading.energy_joules, reading.clock_mhz, reading.throttle_reasons) == (None, None, None)
-    assert {figure: reason.partition(":")[0] for figure, reason in reading.missing.items()} == {
-        "energy_joules": "nvmlDeviceGetTotalEnergyConsumption",
-        "clock_mhz": "nvmlDeviceGetClockInfo",
+def part_reading(number: int) -> Reading:
+    return Reading(
+        str(part(number)["uuid"]), (number + 1) * MIB, 4864 * MIB, properties={"memory_form": "v2"},
+        missing=dict.fromkeys(FIGURES[2:], NOT_OF_A_SLICE),
+    )  # fmt: skip
+
+
+def missing(*figures: str, **others: str) -> dict[str, str]:
+    """As NVML says that a card does not have them."""
+    calls = {
+        "utilisation_percent": "nvmlDeviceGetUtilizationRates", "power_watts": "nvmlDeviceGetPowerUsage",
+        "energy_joules": "nvmlDeviceGetTotalEnergyConsumption", "clock_mhz": "nvmlDeviceGetClockInfo",
         "throttle_reasons": "nvmlDeviceGetCurrentClocksEventReasons",
-    }
-    assert all("NVML 3" in reason for reason in reading.missing.values())
+    }  # fmt: skip
+    return {figure: f"{calls[figure]}: Not Supported (NVML 3)" for figure in figures}
 
 
-@pytest.mark.parametrize("defines", [(), ("OLD_DRIVER",)])
-def test_throttling_is_asked_by_the_name_that_the_driver_knows(tmp_path: Path, defines: tuple[str, ...]) -> None:
-    machine_folder(tmp_path, 1)
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, throttle="0x24")]), *defines)
-    assert reading.throttle_reasons == ("power cap", "software thermal")
+FORM_V1 = {"used_bytes": GIB + 900 * MIB, "properties": {"memory_form": "v1, used includes reserved"}}
+RESERVED_IS_USED = {"used_bytes": GIB + 900 * MIB, "properties": {"memory_form": "v2, used includes reserved"}}
+NO_MEMORY = "nvmlDeviceGetMemoryInfo:3,nvmlDeviceGetMemoryInfo_v2:3"
+SAMPLES: dict[str, tuple[str, Sequence[Reading]]] = {
+    "all that is known": (nvml_text([nvml_card(index) for index in range(16)]), [whole(index) for index in range(16)]),
+    "no utilisation and power": (nvml_text([nvml_card(0, utilization=None, milliwatts=None)]), [
+        whole(0, utilisation_percent=None, power_watts=None, missing=missing("utilisation_percent", "power_watts")),
+    ]),
+    "no energy, clock and throttling": (nvml_text([nvml_card(0, millijoules=None, sm_mhz=None, throttle=None)]), [
+        whole(0, energy_joules=None, clock_mhz=None, throttle_reasons=None,
+              missing=missing("energy_joules", "clock_mhz", "throttle_reasons")),
+    ]),
+    "throttling": (nvml_text([nvml_card(0, throttle="0x24")]), [
+        whole(0, throttle_reasons=("power cap", "software thermal")),
+    ]),
+    "a newer call for memory that does not answer": (
+        nvml_text([nvml_card(0)], errors="nvmlDeviceGetMemoryInfo_v2:13"), [whole(0, **FORM_V1)],
+    ),
+    "a newer call that counts reserved memory as used": (nvml_text([nvml_card(0, used_includes_reserved=1)]), [
+        whole(0, **RESERVED_IS_USED),
+    ]),
+    "slices": (nvml_text([nvml_card(0, mig=1)], [part(0), part(1)]), [part_reading(0), part_reading(1)]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    environs = {}
+    for case, (text, _) in SAMPLES.items():
+        root = tmp_path_factory.mktemp("machine")
+        folder_with_cards(root, text.count("\ncard\t"))
+        environs[case] = nvml_environ(root, text)
+    return in_child_each(SAMPLE, environs)
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_every_card_tells_its_own_bytes_and_figures(case: str, samples: Mapping[str, Any]) -> None:
+    assert msgspec.convert(samples[case], list[Reading]) == list(SAMPLES[case][1])
+
+
+def test_an_old_driver_is_asked_by_the_names_that_it_knows(tmp_path: Path) -> None:
+    folder_with_cards(tmp_path, 1)
+    text = nvml_text([nvml_card(0, throttle="0x24")], (), [{"card": 0, "pid": 41, "bytes": 7 * MIB}])
+    code = "devices = backend.devices(machine)\nanswer = [probe.sample(devices, None), probe.processes(devices)]"
+    readings, processes = in_child(code, nvml_environ(tmp_path, text, "OLD_DRIVER"))
+    expected = whole(0, **FORM_V1, throttle_reasons=("power cap", "software thermal"))
+    assert msgspec.convert(readings, list[Reading]) == [expected]
+    assert msgspec.convert(processes, list[ProcessReading]) == [ProcessReading(uuid(0), 41, 7 * MIB)]
 
 
 @pytest.mark.parametrize(
@@ -130,23 +159,8 @@ def test_the_words_go_by_the_bits_of_the_binding() -> None:
     assert [name for name, bit in bits.items() if "unknown" in " ".join(throttle_words(bit))] == []
 
 
-@pytest.mark.parametrize("defines", [(), ("OLD_DRIVER",)])
-def test_an_old_driver_gives_memory_by_the_older_call_and_says_so(tmp_path: Path, defines: tuple[str, ...]) -> None:
-    """A call that the library lacks, and one that it has but does not answer."""
-    machine_folder(tmp_path, 1)
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0)], errors="nvmlDeviceGetMemoryInfo_v2:13"), *defines)
-    assert (reading.used_bytes, reading.total_bytes) == (1 * GIB + 900 * MIB, TOTAL)
-    assert reading.properties == {"memory_form": "v1, used includes reserved"}
-
-
-def test_a_newer_call_that_counts_reserved_memory_as_used_is_told_apart(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0, used_includes_reserved=1)]))
-    assert reading.properties == {"memory_form": "v2, used includes reserved"}
-
-
 def test_a_card_that_falls_off_the_bus_is_missing_and_the_others_are_read_on(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
+    folder_with_cards(tmp_path)
     lost = nvml_text([nvml_card(0, used=3 * GIB), nvml_card(1, errors="*:15")])
     code = (
         "from pathlib import Path\nimport os\n"
@@ -154,66 +168,49 @@ def test_a_card_that_falls_off_the_bus_is_missing_and_the_others_are_read_on(tmp
         f"Path(os.environ['FAKE_NVML']).write_text({lost!r})\n"
         "answer = [*first, *probe.sample(devices, None)]"
     )
-    before, _, after, gone = sample(tmp_path, nvml_text([nvml_card(0), nvml_card(1)]), code=code)
+    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)]))
+    before, _, after, gone = msgspec.convert(in_child(code, environ), list[Reading])
     assert (before.used_bytes, after.used_bytes) == (1 * GIB, 3 * GIB)
     assert set(gone.missing) == set(FIGURES)
     assert all("NVML 15" in reason for reason in gone.missing.values())
 
 
-def test_a_card_that_cannot_be_found_again_is_missing(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    cards = [nvml_card(0), nvml_card(1, errors="nvmlDeviceGetHandleByUUID:4")]
-    whole, refused = sample(tmp_path, nvml_text(cards))
-    assert not whole.missing
+def test_a_card_that_cannot_be_found_again_is_missing_and_memory_of_the_host_has_its_reason(tmp_path: Path) -> None:
+    folder_with_cards(tmp_path)
+    cards = [nvml_card(0, errors=NO_MEMORY), nvml_card(1, errors="nvmlDeviceGetHandleByUUID:4")]
+    first, refused = msgspec.convert(in_child(SAMPLE, nvml_environ(tmp_path, nvml_text(cards))), list[Reading])
+    assert (first.used_bytes, first.total_bytes, first.power_watts) == (None, None, 100.5)
+    assert set(first.missing) == {"used_bytes", "total_bytes"} and "NVML 3" in first.missing["total_bytes"]
     assert set(refused.missing) == set(FIGURES) and "NVML 4" in refused.missing["used_bytes"]
 
 
-def test_a_slice_has_its_own_memory_and_nothing_of_the_whole_card(tmp_path: Path) -> None:
-    machine_folder(tmp_path, 1)
-    slices = [
-        {
-            "card": 0,
-            "uuid": f"MIG-aaaaaaaa-0000-5000-8000-00000000000{index}",
-            "name": f"{NAME} MIG 1g.5gb",
-            "total": 4864 * MIB,
-            "used": (index + 1) * MIB,
-            "celsius": 50,
-        }
-        for index in range(2)
-    ]
-    first, second = sample(tmp_path, nvml_text([nvml_card(0, mig=1)], slices))
-    assert (first.used_bytes, second.used_bytes, second.total_bytes) == (1 * MIB, 2 * MIB, 4864 * MIB)
-    assert second.missing == dict.fromkeys(FIGURES[2:], NOT_OF_A_SLICE)
+NO_LIST = "nvmlDeviceGetComputeRunningProcesses_v3:15"
 
 
-@pytest.mark.parametrize("defines", [(), ("OLD_DRIVER",)])
-def test_processes_are_listed_with_their_card(tmp_path: Path, defines: tuple[str, ...]) -> None:
-    machine_folder(tmp_path)
-    processes = [{"card": 1, "pid": 41, "bytes": 7 * MIB}, {"card": 1, "pid": 42, "bytes": 0xFFFFFFFFFFFFFFFF}]
-    code = "answer = probe.processes(backend.devices(machine))\nprobe.close()"
-    environ = nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)], (), processes), *defines)
-    found = msgspec.convert(in_child(code, environ), list[ProcessReading])
-    assert found == [ProcessReading(uuid(1), 41, 7 * MIB), ProcessReading(uuid(1), 42, None)]
-
-
-@pytest.mark.parametrize(("num_broken", "outcome"), [(1, [41]), (2, "NvmlFailed")])
+@pytest.mark.parametrize(
+    ("errors", "outcome"),
+    [
+        ((None, None), [["a", 41, 7 * MIB], ["a", 42, None]]),
+        ((NO_LIST, None), [["a", 41, 7 * MIB], ["a", 42, None]]),
+        ((NO_LIST, NO_LIST), "NvmlFailed"),
+    ],
+)
 def test_a_card_whose_processes_cannot_be_listed_hides_none_of_the_others(
-    num_broken: int, outcome: object, tmp_path: Path
+    errors: Sequence[str | None], outcome: object, tmp_path: Path
 ) -> None:
-    machine_folder(tmp_path)
-    lost = "nvmlDeviceGetComputeRunningProcesses_v3:15"
-    cards = [nvml_card(index, errors=lost if index < num_broken else None) for index in range(2)]
+    folder_with_cards(tmp_path)
+    cards = [nvml_card(index, errors=each) for index, each in enumerate(errors)]
+    processes = [{"card": 1, "pid": 41, "bytes": 7 * MIB}, {"card": 1, "pid": 42, "bytes": 0xFFFFFFFFFFFFFFFF}]
     code = (
-        "from flagperf.errors import ToolFailed\n"
-        "try:\n    answer = [each.pid for each in probe.processes(backend.devices(machine))]\n"
-        "except ToolFailed as error:\n    answer = type(error).__name__\n"
+        "found = probe.processes(backend.devices(machine))\n"
+        f"answer = [['a' if each.device_id == {uuid(1)!r} else 'b', each.pid, each.used_bytes] for each in found]"
     )
-    environ = nvml_environ(tmp_path, nvml_text(cards, (), [{"card": 1, "pid": 41, "bytes": 7 * MIB}]))
-    assert in_child(code, environ) == outcome
+    answer = in_child(code, nvml_environ(tmp_path, nvml_text(cards, (), processes)))
+    assert (answer.partition(":")[0] if isinstance(answer, str) else answer) == outcome
 
 
 def test_sessions_are_closed_as_often_as_they_are_opened(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
+    folder_with_cards(tmp_path)
     code = (
         "import pynvml\n"
         "backend.versions(machine), probe.available(machine)\n"
@@ -224,82 +221,71 @@ def test_sessions_are_closed_as_often_as_they_are_opened(tmp_path: Path) -> None
     assert in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0)]))) == [1, 0]
 
 
-def test_the_library_is_not_asked_where_no_card_is_present(tmp_path: Path) -> None:
-    availability = NvmlProbe().available(MachineFolder(tmp_path).machine())
-    assert not availability.available and "no NVIDIA card is here" in availability.reason
-
-
-def test_a_machine_without_the_library_says_so(tmp_path: Path) -> None:
-    availability = NvmlProbe().available(machine_folder(tmp_path).machine())
-    assert not availability.available and "NVML 12" in availability.reason
-
-
 def test_a_device_of_an_address_alone_is_found_by_it(tmp_path: Path) -> None:
-    machine_folder(tmp_path)
-    code = (
-        "from flagperf.api import Device\n"
-        "answer = probe.sample([Device('x', 'm', 'm', 1, pci_address='0000:0f:00.0')], None)"
-    )
-    (reading,) = sample(tmp_path, nvml_text([nvml_card(0), nvml_card(1)]), code=code)
-    assert (reading.device_id, reading.used_bytes) == ("x", 2 * GIB)
+    folder_with_cards(tmp_path)
+    code = "answer = probe.sample([Device('x', 'm', 'm', 1, pci_address='0000:0f:00.0')], None)"
+    (reading,) = in_child(code, nvml_environ(tmp_path, nvml_text([nvml_card(0), nvml_card(1)])))
+    assert (reading["device_id"], reading["used_bytes"]) == ("x", 2 * GIB)
 
 
-# --- nvidia-smi -----------------------------------------------------------------------------------------------------
+# --- nvidia-smi ------------------------------------------------------------------------------------------------------
 
 
-def smi_machine(root: Path) -> Machine:
-    return machine_folder(root).machine({"PATH": str(root / "bin")})
+def machine_with_tool(root: Path, *answers: Answer) -> Machine:
+    if answers:
+        write_tool(root / "bin", "nvidia-smi", answers)
+    return folder_with_cards(root).machine({"PATH": str(root / "bin")})
 
 
 def smi_probe(root: Path, *answers: Answer) -> NvidiaSmiProbe:
-    write_tool(root / "bin", "nvidia-smi", answers)
     probe = NvidiaSmiProbe()
-    assert probe.available(smi_machine(root)).available
+    assert probe.available(machine_with_tool(root, *answers)).available
     return probe
+
+
+def test_where_there_is_no_card_library_or_tool_the_reason_says_so(tmp_path: Path) -> None:
+    no_card = MachineFolder(tmp_path / "a").machine({"PATH": str(tmp_path / "bin")})
+    write_nvidia_smi(tmp_path / "bin")
+    for probe, machine, words in (
+        (NvmlProbe(), no_card, "no NVIDIA card is here"),
+        (NvidiaSmiProbe(), no_card, "no NVIDIA card is here"),
+        (NvmlProbe(), machine_with_tool(tmp_path / "b"), "NVML 12"),
+        (NvidiaSmiProbe(), machine_with_tool(tmp_path / "b"), "/usr/bin"),
+    ):
+        availability = probe.available(machine)
+        assert not availability.available and words in availability.reason
 
 
 def test_the_tool_tells_the_same_of_the_same_cards(tmp_path: Path) -> None:
     write_nvidia_smi(tmp_path / "bin")
-    probe = NvidiaSmiProbe()
-    assert probe.available(smi_machine(tmp_path)).available
-    swapped = [device(1), device(0)]
-    assert [(reading.device_id, reading.used_bytes) for reading in probe.sample(swapped, None)] == [
-        (uuid(1), 2 * GIB),
-        (uuid(0), 1 * GIB),
-    ]
-    assert probe.processes(swapped) == [ProcessReading(uuid(0), 4242, 812 * MIB)]
+    probe = smi_probe(tmp_path)
+    readings = probe.sample([device(1), device(0)], None)
+    assert [(each.device_id, each.used_bytes) for each in readings] == [(uuid(1), 2 * GIB), (uuid(0), 1 * GIB)]
+    assert probe.processes([device(1), device(0)]) == [ProcessReading(uuid(0), 4242, 812 * MIB)]
 
 
-def test_the_tool_is_not_asked_where_no_card_is_present(tmp_path: Path) -> None:
-    write_nvidia_smi(tmp_path / "bin")
-    machine = Machine(tmp_path, simulated_environ(tmp_path, tmp_path / "bin"))
-    availability = NvidiaSmiProbe().available(machine)
-    assert not availability.available and "no NVIDIA card is here" in availability.reason
+NOT_LISTED = f"the tool did not list this card: what it lists is called {FIRST}, {SECOND}"
 
 
-def test_a_machine_without_the_tool_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    availability = NvidiaSmiProbe().available(smi_machine(tmp_path))
-    assert not availability.available and "/usr/bin" in availability.reason
-
-
-def test_a_card_that_the_tool_does_not_list_is_missing_with_that_reason(tmp_path: Path) -> None:
-    probe = smi_probe(tmp_path, Answer(smi.QUERY_GPU, transcript("query_gpu")))
-    (reading,) = probe.sample([device(0)], None)
-    why = f"the tool did not list this card: what it lists is called {FIRST}, {SECOND}"
-    assert reading.missing == dict.fromkeys(probe.figures, why)
-
-
-def test_a_slice_never_gets_the_figures_of_its_card(tmp_path: Path) -> None:
-    probe = smi_probe(tmp_path, Answer(smi.QUERY_GPU, transcript("query_gpu_mig")))
-    part = device(0, id="MIG-x", uuid="MIG-x", pci_address="0000:3b:00.0", slice="MIG 1g.5gb")
-    (reading,) = probe.sample([part], None)
-    assert set(reading.missing) == set(FIGURES)
-
-
-def test_a_lost_card_is_missing_with_the_tools_words(tmp_path: Path) -> None:
-    probe = smi_probe(tmp_path, Answer(smi.QUERY_GPU, transcript("query_gpu_lost")))
-    (reading,) = probe.sample([device(1, pci_address="0000:af:00.0")], None)
-    assert "Unknown Error" in reading.missing["used_bytes"]
+@pytest.mark.parametrize(
+    ("name", "asked", "figures", "words"),
+    [
+        ("query_gpu", device(0), NvidiaSmiProbe.figures, NOT_LISTED),
+        (
+            "query_gpu_mig",
+            device(0, id="MIG-x", uuid="MIG-x", pci_address="0000:3b:00.0", slice="MIG 1g.5gb"),
+            FIGURES,
+            "not of a slice",
+        ),
+        ("query_gpu_lost", device(1, pci_address="0000:af:00.0"), NvidiaSmiProbe.figures, "Unknown Error"),
+    ],
+)
+def test_a_card_that_the_tool_cannot_tell_of_is_missing_with_the_reason(
+    name: str, asked: Device, figures: Sequence[str], words: str, tmp_path: Path
+) -> None:
+    (reading,) = smi_probe(tmp_path, Answer(smi.QUERY_GPU, transcript(name))).sample([asked], None)
+    assert set(figures) <= set(reading.missing) and words in reading.missing["used_bytes"]
+    assert not [figure for figure in FIGURES if getattr(reading, figure) is not None]
 
 
 @pytest.mark.parametrize(
@@ -326,9 +312,8 @@ class HastyProbe(NvidiaSmiProbe):
 
 
 def test_a_tool_that_hangs_is_given_up(tmp_path: Path) -> None:
-    write_tool(tmp_path / "bin", "nvidia-smi", [Answer(("*",), transcript("query_gpu"), seconds=3600)])
     probe = HastyProbe()
-    probe.available(smi_machine(tmp_path))
+    probe.available(machine_with_tool(tmp_path, Answer(("*",), QUERY, seconds=3600)))
     with pytest.raises(ToolFailed, match="did not end within"):
         probe.sample([device(0)], None)
 
@@ -342,7 +327,7 @@ def test_the_tool_gets_an_argument_list_and_a_limit_in_time(tmp_path: Path) -> N
 
     write_nvidia_smi(tmp_path / "bin")
     probe = NvidiaSmiProbe()
-    probe.available(machine_folder(tmp_path).machine({"PATH": str(tmp_path / "bin")}, run))
+    probe.available(folder_with_cards(tmp_path).machine({"PATH": str(tmp_path / "bin")}, run))
     with pytest.raises(ToolFailed, match="enough"):
         probe.sample([device(0)], None)
     assert calls == [([str(tmp_path / "bin" / "nvidia-smi"), *smi.QUERY_GPU], 10.0)]
