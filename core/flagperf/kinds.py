@@ -16,6 +16,9 @@ import msgspec
 RESULTS = ("results", "batch_sizes", "general", "performance", "rows", "published", "spread", "notes")
 """The last sections of every page."""
 
+POWER = ("power_mean", "energy", "utilisation_mean")
+"""What a summary shows of power, where it was measured."""
+
 Text = dict[str, str]
 """One text in several languages: {"en": ..., "zh": ...}."""
 
@@ -43,8 +46,13 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """The duration used for MFU, for cases that count samples and cases that count tokens: see docs/metrics.md."""
     mfu_formulas: dict[str, str] = {}
     """Metric -> formula id, for additional MFU metrics besides the one with the case's formula."""
-    speeds: tuple[str, ...] = ()
-    """The throughputs that the overview of a run shows, in order."""
+    summary: tuple[str, ...]
+    """The figures of a run's summary, in order: metrics, names of several metrics in one cell (report.summary.JOINED),
+    and `qualities`, which stands for those of the case."""
+    details: tuple[str, ...] = ("cpu_others",)
+    """Metrics that the overview in a terminal shows below these."""
+    phases: tuple[str, ...] = ()
+    """The times of which the end-to-end time consists."""
     timed: str = ""
     """The metric whose inputs record how steps were timed. Empty without steps."""
     sections: tuple[str, ...]
@@ -80,7 +88,21 @@ TRAINING = Kind(
     headline=("p_core", "token/p/s", "mfu"),
     mfu_duration={"samples": "core", "tokens": "train"},
     mfu_formulas={"mfu_nominal-6n": "nominal-6n", "mfu_nominal-2n": "nominal-2n", "mfu_palm": "palm"},
-    speeds=("p_whole", "p_train", "p_core", "token/p/s"),
+    summary=(
+        "e2e_time",
+        "p_whole",
+        "p_train",
+        "p_core",
+        "token/p/s",
+        "step_time",
+        "qualities",
+        "loss",
+        "mem",
+        "mfu",
+        *POWER,
+    ),
+    details=("padding_ratio", "steps_kept", "steps_dropped", "cpu_others"),
+    phases=("init_time", "train_time"),
     timed="p_core",
     sections=("downloads", "subject", "environment", "strategies", *RESULTS),
     loop={"en": "training", "zh": "训练"},
@@ -96,7 +118,19 @@ INFERENCE = Kind(
     headline=("p_val_core", "p_infer_core", "mfu"),
     mfu_duration={"samples": "core", "tokens": "core"},
     mfu_formulas={"mfu_nominal-2n": "nominal-2n", "mfu_palm": "palm-infer"},
-    speeds=("p_infer_whole", "p_infer_core", "p_infer_padded"),
+    summary=(
+        "e2e_time",
+        "p_val_core",
+        "p_infer_whole",
+        "p_infer_core",
+        "p_infer_padded",
+        "step_time",
+        "qualities",
+        "mem",
+        "mfu",
+        *POWER,
+    ),
+    details=("padding_ratio", "steps_kept", "steps_dropped", "cpu_others"),
     timed="p_infer_core",
     sections=("dataset", "weights", "machine", "strategies", "environment", "engine", *RESULTS),
     loop={"en": "inference", "zh": "推理"},
@@ -120,6 +154,7 @@ BASE = Kind(
     name="base",
     values="measure",
     metrics=("job", "memory", "power", "host"),
+    summary=("e2e_time", "mem", *POWER),
     has_steps=False,
     sections=(
         "subject",
@@ -145,6 +180,7 @@ OPERATORS = Kind(
     name="operators",
     values="measure",
     metrics=("job", "memory", "power", "host"),
+    summary=("e2e_time", "mem", *POWER),
     has_steps=False,
     replays=True,
     sections=(

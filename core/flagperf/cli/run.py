@@ -40,6 +40,7 @@ from flagperf.plan.settings import layout_text
 from flagperf.plugins.installed import load_plugins
 from flagperf.report.run_json import to_json
 from flagperf.report.screens import comparison_report, repeats_report, run_report
+from flagperf.report.summary import summarise
 from flagperf.run import Session, open_session, other_setting
 from flagperf.spec.job import RunSpec
 from flagperf.text import flagperf_command
@@ -161,7 +162,9 @@ def make_runs(session: Session, repeat: int, detached_in: str | None) -> list[Re
         for recorded in session.group(repeat, watch):
             done.append(recorded)
             if planned > 1:
-                note(_outcome(recorded))
+                found = summarise(recorded)
+                result = f", {found.result.in_line}" if found.result else ""
+                note(f"{recorded.run.id}: {found.status}{result}")
     finally:
         if len(done) < planned and planned > 1:
             with_results = sum(recorded.run.has_results for recorded in done)
@@ -190,14 +193,6 @@ def announce(plan: Plan) -> None:
     if 0 < values.get("max_steps", 0) <= values.get("warmup_steps", 0):
         group = KINDS[job.kind].values
         note(f"note: {group}.max_steps is not above {group}.warmup_steps: no throughput will be measured")
-
-
-def _outcome(recorded: RecordedRun) -> str:
-    run = recorded.run
-    assert run.ending is not None
-    speed = run.metric(KINDS[run.manifest.kind].timed)
-    figure = f", {speed.name} {speed.value:.6g} {speed.unit}" if speed and speed.value is not None else ""
-    return f"{run.id}: {run.ending.status}{figure}"
 
 
 def print_runs(done: Sequence[RecordedRun], directory: Path, no_published: bool, as_json: bool) -> None:

@@ -65,9 +65,11 @@ def headline_names(kind: str, figures: Iterable[RowFigure], columns: Collection[
 
 def main_entries(manifest: Manifest) -> list[MetricEntry]:
     """Return the metrics to show first: headlines, speeds, memory, energy, and the case's own."""
-    headlines, speeds = headline_names(manifest.kind, manifest.figures), KINDS[manifest.kind].speeds
-    named = dict.fromkeys((*headlines, *speeds, "e2e_time", *BESIDE_SPEED, *manifest.own_metrics))
     entries = {entry.name: entry for entry in entries_of(manifest)}
+    summary = [entries[name] for name in KINDS[manifest.kind].summary if name in entries]
+    speeds = [entry.name for entry in summary if entry.better == "faster"]
+    headlines = headline_names(manifest.kind, manifest.figures)
+    named = dict.fromkeys((*headlines, *speeds, "e2e_time", *BESIDE_SPEED, *manifest.own_metrics))
     return [entries[name] for name in named if name in entries]
 
 

@@ -13,14 +13,14 @@ from flagperf.report.document import Document
 from flagperf.report.sections.alignment_blocks import alignment_blocks
 from flagperf.report.sections.case_blocks import Contents, case_blocks
 from flagperf.report.sections.comparison_blocks import comparison_blocks
-from flagperf.report.sections.overview import card
+from flagperf.report.sections.overview import overview
 from flagperf.report.sections.run_table import comparison, repeats
 from flagperf.spec.manifest import Manifest
 
 
 def run_report(runs: Sequence[RecordedRun], *, published: bool = True) -> Document:
-    """The card of a single run, or a table of several runs."""
-    blocks = card(runs[0], published=published) if len(runs) == 1 else comparison(runs, published=published)
+    """Show the overview of a single run, or a table of several runs."""
+    blocks = overview(runs[0], published=published) if len(runs) == 1 else comparison(runs, published=published)
     return Document("en", tuple(blocks))
 
 

@@ -17,7 +17,8 @@ from flagperf.messages import Lang, choose, usable, words
 from flagperf.metrics.registry import entry_of, headline_names, main_entries
 from flagperf.report.document import Link, Value
 from flagperf.report.sections.published_tables import link_to
-from flagperf.report.wording import has_published_profile, measured_cell, overrides, vendor_word
+from flagperf.report.summary import identity_of
+from flagperf.report.wording import has_published_profile, measured_cell
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.published import Grade, PublishedResult
 from flagperf.text import one_line
@@ -81,20 +82,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Row:
     """`problems` are those that `runs verify` finds."""
-    run, job = recorded.run, recorded.run.job
-    ending = run.ending
+    run, ending, about = recorded.run, recorded.run.ending, identity_of(recorded.run, lang)
     row = Row(
-        name=run.id,
-        case=job.case,
-        vendor=vendor_word(run),
-        card=job.device_model.short_name,
-        shape=job.shape,
-        precision=job.precision.name,
-        profile=job.profile,
+        name=about.run,
+        case=about.case,
+        vendor=about.vendor,
+        card=about.card,
+        shape=about.shape,
+        precision=about.precision,
+        profile=about.profile,
         status=ending.status if ending else "none",
         grade="logged" if problems else "recomputable",
-        created=run.created,
-        changes=overrides(run),
+        created=about.created,
+        changes=about.changes,
         labels=tuple(_labels(run, problems)),
         reason=words(usable(ending.message, ending.reason), lang) if ending else "",
         problem=problems[0] if problems else "",
@@ -102,7 +102,7 @@ def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Row
         note=recorded.labels.note,
         is_published=has_published_profile(run),
         figures=dict(_figures(run)) if run.has_results else {},
-        identity={"case": job.case, **identity(run), **_data_files(run)},
+        identity={"case": about.case, **identity(run), **_data_files(run)},
         setup={"/".join(name): text for name, text in conditions(Side("", "", (recorded,))).items()},
     )
     return _shown(row, Row)
