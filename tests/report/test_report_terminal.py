@@ -115,9 +115,9 @@ def test_color_paints_the_status_and_loses_no_figure():
 
 
 def test_a_verdict_is_a_fact_of_the_card():
-    verdict = metric("loss_aligned", None, reason="not_measured", detail="no common step")
+    verdict = metric("loss_aligned", None, reason="not_applicable", detail="another experiment")
     found = facts(recorded(figures={**metrics(), "loss_aligned": verdict}))
-    assert found["loss aligned"][1].endswith("no common step")
+    assert found["loss aligned"][1].endswith("another experiment")
 
 
 def test_table_of_runs_has_reason_codes_in_place_of_empty_cells():

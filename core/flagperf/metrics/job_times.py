@@ -210,7 +210,6 @@ HOST_LOAD = (
         scope="job",
         formula=cpu_others,
         format=units.percent,
-        head="cpu others",
         title={"en": "Cores used by others", "zh": "其他进程的核心占用"},
         remark={"en": "share of all cores while the workers ran", "zh": "工作进程运行期间占全部核心的比例"},
     ),

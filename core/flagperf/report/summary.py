@@ -99,7 +99,7 @@ class Summary(msgspec.Struct, frozen=True):
     cautions: tuple[str, ...]
     """What a reader must know before comparing any figure. Empty for an unchanged published configuration."""
     figures: tuple[SummaryFigure, ...]
-    """Without those that do not apply; of a run without results, only those that were measured."""
+    """Figures that do not apply are left out; a run without results has only those that were measured."""
     result: SummaryFigure | None = None
     """The first headline with a value, of those that the page of the case has."""
 
@@ -116,7 +116,7 @@ def summarise(recorded: RecordedRun, lang: Lang = "en") -> Summary:
         reason = say("no_ending", lang)
     else:
         reason = say(recorded.unfinished, lang, host=recorded.host)
-    figures = [each for each in _figures(run, lang) if _is_shown(each.cell, run)]
+    figures = [each for each in _figures(run, lang) if _is_shown(each, run)]
     by_name = {each.name: each for each in figures if isinstance(each.cell, Value)}
     manifest = run.manifest
     headlines = headline_names(manifest.kind, manifest.figures, manifest.page.columns) if run.has_results else ()
@@ -159,8 +159,11 @@ def _cautions(run: Run, lang: Lang) -> Iterator[str]:
         yield profile_sentence(run, lang)
 
 
-def _is_shown(cell: TableCell, run: Run) -> bool:
-    return not isinstance(cell, Empty) or (run.has_results and cell.reason != "not_applicable")
+def _is_shown(figure: SummaryFigure, run: Run) -> bool:
+    """Somebody asked for the verdict on the loss, so it is shown too where it does not apply."""
+    if not isinstance(figure.cell, Empty):
+        return True
+    return run.has_results and (figure.cell.reason != "not_applicable" or figure.name == LOSS_ALIGNED.name)
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -276,8 +279,9 @@ def _described_figure(run: Run, entry: MetricEntry, lang: Lang, *, is_detail: bo
     """A figure that its title and its remark explain."""
     unit, title = shown_unit(run, entry), choose(entry.title, lang)
     cell = measured_cell(run, entry.name, entry.format, "" if unit == "steps" else unit)
+    label = title.lower() if entry.noted else entry.name.replace("_", " ")
     remark = "" if isinstance(cell, Empty) else choose(entry.remark, lang)
-    return SummaryFigure(entry.name, entry.head or title.lower(), title, cell, detail=remark, is_detail=is_detail)
+    return SummaryFigure(entry.name, label, title, cell, detail=remark, is_detail=is_detail)
 
 
 def _has_value(run: Run, name: str) -> bool:
