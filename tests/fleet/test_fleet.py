@@ -214,10 +214,10 @@ def test_a_node_that_goes_while_another_is_asked_is_not_the_failure_of_that_one(
         ("os.kill(os.getpid(), 9)", "ended (killed by SIGKILL, often because"),
         ("sys.exit(4)", "ended (exit code 4)"),
         ("sys.stderr.write('x' * 3_000_000 + '\\nlost the disk\\n'); sys.exit(4)", "ended: lost the disk"),
-        ("os.write(1, b'Segmentation fault\\n'); rest()", "sends what is no message (JSON is malformed"),
-        ("os.write(1, b'\\xff' * 3_000_000); rest()", "sends what is no message"),
-        ("say('data', size=-1); rest()", "sends what is no message (Expected `int` >= 0"),
-        ("say('dance'); rest()", "sends what is no message (Invalid value 'dance'"),
+        ("os.write(1, b'Segmentation fault\\n'); rest()", "sent an invalid message (JSON is malformed"),
+        ("os.write(1, b'\\xff' * 3_000_000); rest()", "sent an invalid message"),
+        ("say('data', size=-1); rest()", "sent an invalid message (Expected `int` >= 0"),
+        ("say('dance'); rest()", "sent an invalid message (Invalid value 'dance'"),
     ],
 )
 def test_an_agent_that_ends_or_raves_is_lost_with_what_is_known(end: str, words: str) -> None:

@@ -48,7 +48,7 @@ def parts(bundle: Path) -> BundleParts:
 )
 def test_a_node_writes_its_own_files_and_nothing_else(parts: BundleParts, bundle: Path, path: str) -> None:
     before = set(bundle.parent.rglob("*"))
-    with pytest.raises(NodeFailed, match="which is no file of its own"):
+    with pytest.raises(NodeFailed, match="which is not a file of its own"):
         parts.take(0, FilePart(path, 0, b"content"))
     assert set(bundle.parent.rglob("*")) == before
 
@@ -104,5 +104,5 @@ def test_recorded_operators_are_a_file_of_a_node_that_was_to_record(bundle: Path
     job = make_run("a").job
     part = FilePart("events/operators-00000.json", 0, b"{}")
     BundleParts(msgspec.structs.replace(job, record_steps=3), bundle).take(0, part)
-    with pytest.raises(NodeFailed, match="no file of its own"):
+    with pytest.raises(NodeFailed, match="not a file of its own"):
         BundleParts(job, bundle).take(0, part)

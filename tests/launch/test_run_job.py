@@ -215,7 +215,7 @@ COMPLAIN = "print('one\\nOSError: no room', file=sys.stderr, flush=True)"
 @pytest.mark.parametrize(
     ("last", "why"),
     [
-        ("tell('this is no message'); rest()", "it sent what is no message (JSON is malformed: "),
+        ("tell('this is no message'); rest()", "it sent an invalid message (JSON is malformed: "),
         ("sys.exit(3)", "the agent on node 0 (host0) ended: OSError: no room; "),
         ("close(1, 'Traceback\\nOSError: no memory'); rest()", "OSError: no memory; "),
         ("close(-9); rest()", "killed by SIGKILL"),
@@ -339,7 +339,7 @@ def test_a_file_that_is_not_the_nodes_own_ends_the_run_and_is_not_written(tmp_pa
     good = sending(FIRST, f"told(300); tell({ended(None)!r}); COMPLETE; close()")
     bad = sending({**SECOND, "run.json": "{}"}, "told(300)")
     finished = FinishedJob(tmp_path, good, bad, share_host=False)
-    assert finished.ending.reason.startswith("node 1 (host1) was lost: it sent 'run.json', which is no file of its own")
+    assert finished.ending.reason.startswith("node 1 (host1) was lost: it sent 'run.json', which is not a file of its own")
     assert (finished.bundle / "run.json").read_text() != "{}"
 
 

@@ -12,7 +12,7 @@ from flagperf.fleet.signals import signals_restored
 
 RUN = """
 import os, signal, sys
-from flagperf.launch import raise_on_signals
+from flagperf.fleet.signals import raise_on_signals
 {before}
 raise_on_signals()
 number = signal.Signals[sys.argv[1]]
@@ -44,7 +44,7 @@ PYTHONS_OWN = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a sh
 
 HELD_BACK = """
 import os, signal
-from flagperf.launch import raise_on_signals
+from flagperf.fleet.signals import raise_on_signals
 from flagperf.fleet.signals import held_back
 {before}
 try:

@@ -1,5 +1,5 @@
-"""Channel: the connection to the agent of one node. It never blocks; the fleet's loop says when there is something to
-read or room to write."""
+"""The connection to the agent of one node. It never blocks: the fleet's loop says when there is something to read or
+room to write."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from flagperf.units import exit_status
 CHUNK_BYTES = 1 << 18
 MAX_LINE_BYTES = 1 << 20
 MAX_ERROR_BYTES = 1 << 20
-"""Of stderr, the last part is kept."""
+"""How much of stderr is kept: its last part."""
 
 KILL_SECONDS = 5.0
-"""For a cluster's own command to end after SIGTERM."""
+"""How long a cluster's own command gets to end after SIGTERM."""
+
+HINT = "--help' for more information"
+"""What docker says after the reason."""
 
 _HELLO = b'{"flagperf":'
 _decoder: msgspec.json.Decoder[AgentLine] = msgspec.json.Decoder(AgentLine)
 
 
-HINT = "--help' for more information"
-"""What docker says after the reason."""
-
-
 class Channel:
-    """The process is the cluster's own command (ssh, srun), or the agent itself on this machine."""
+    """A process and its three streams: the cluster's own command (ssh, srun), or the agent itself on this machine."""
 
     def __init__(self, index: int, node: Node, command: Sequence[str], clock: Callable[[], float]) -> None:
         self.index, self.node, self.command, self._clock = index, node, command, clock
         self.is_greeted = self.had_time = False
         self.heard_at = self.started_at = clock()
         self.refusal: Message | None = None
-        """Why nothing that it says is read: it is of another flagperf version."""
+        """Why nothing more is read: the agent has another flagperf version."""
         self.errors = b""
         self._waiting = bytearray(hello_line(version()))
         self._received = bytearray()
@@ -66,8 +65,6 @@ class Channel:
     def name(self) -> str:
         return node_name(self.index, self.node)
 
-    # --- sending ----------------------------------------------------------------------------------------------------
-
     @property
     def has_to_send(self) -> bool:
         return bool(self._waiting)
@@ -76,7 +73,7 @@ class Channel:
         self._waiting += encode_line(line)
 
     def send(self) -> None:
-        """An agent that has died is noticed by the end of its stdout."""
+        """Write what there is room for. Ignore that the agent has died: the end of its stdout tells that."""
         try:
             while self._waiting:
                 del self._waiting[: os.write(self.stdin, self._waiting[:CHUNK_BYTES])]
@@ -85,10 +82,9 @@ class Channel:
         except OSError:
             self._waiting.clear()
 
-    # --- receiving --------------------------------------------------------------------------------------------------
-
     def receive(self) -> Iterator[AgentLine | bytes | None]:
-        """What has arrived: lines, the bytes of Data, and None at the end. Raises NodeFailed, VersionMismatch."""
+        """Yield what has arrived: lines, the bytes of Data, and None at the end. Raise NodeFailed for what is not of
+        the protocol, VersionMismatch for another version."""
         try:
             content = os.read(self.stdout, CHUNK_BYTES)
         except BlockingIOError:
@@ -103,7 +99,7 @@ class Channel:
             yield None
 
     def _greet(self, is_end: bool) -> None:
-        """What a login shell printed before it is skipped."""
+        """Look for the agent's hello. Skip what a login shell prints before it."""
         while (end := self._received.find(b"\n")) >= 0:
             line = bytes(self._received[: end + 1])
             del self._received[: end + 1]
@@ -132,23 +128,20 @@ class Channel:
             end = self._received.find(b"\n")
             if end < 0:
                 if len(self._received) > MAX_LINE_BYTES:
-                    raise NodeFailed(f"the agent on {self.name} sends what is no message")
+                    raise NodeFailed(f"the agent on {self.name} sent an invalid message")
                 return
-            line = self._decoded(bytes(self._received[:end]))
+            try:
+                line = _decoder.decode(bytes(self._received[:end]))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise NodeFailed(f"the agent on {self.name} sent an invalid message ({error})") from None
             del self._received[: end + 1]
             if isinstance(line, Data):
                 self._payload_bytes = line.size
             else:
                 yield line
 
-    def _decoded(self, line: bytes) -> AgentLine:
-        try:
-            return _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NodeFailed(f"the agent on {self.name} sends what is no message ({error})") from None
-
     def receive_errors(self) -> bool:
-        """Whether stderr goes on."""
+        """Read from stderr. Return whether it goes on."""
         try:
             content = os.read(self.stderr, CHUNK_BYTES)
         except BlockingIOError:
@@ -157,7 +150,7 @@ class Channel:
         return bool(content)
 
     def discard(self) -> None:
-        """Read what a process that is to end still prints. Its last words are kept."""
+        """Read what an ending process still prints. Keep what it prints on stderr."""
         self.receive_errors()
         with contextlib.suppress(BlockingIOError):
             os.read(self.stdout, CHUNK_BYTES)
@@ -171,22 +164,20 @@ class Channel:
         code = self.process.poll()
         return "its connection was closed" if code is None else exit_status(code)
 
-    # --- ending -----------------------------------------------------------------------------------------------------
-
     def close_stdin(self) -> None:
-        """Tells the agent to stop everything and end."""
+        """Tell the agent to stop everything and end."""
         self._waiting.clear()
         assert self.process.stdin
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     def terminate(self) -> None:
-        """srun takes its step with it on SIGTERM alone."""
+        """Send SIGTERM. On this signal alone srun also ends its step."""
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
 
     def kill(self) -> None:
-        """With its whole session."""
+        """Kill the process and its whole session."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -199,5 +190,5 @@ class Channel:
 
 
 def node_name(index: int, node: Node) -> str:
-    """As messages name it."""
+    """Return what messages call the node."""
     return f"node {index} ({node.name})"

@@ -1,5 +1,4 @@
-"""The command that runs an agent in a container image. It is a prefix of the agent's own command, so that it goes with
-every cluster.
+"""The command that runs an agent in a container image: a prefix of the agent's own command, which fits every cluster.
 
 Nothing is privileged, only what the user names is writable, and the channel is stdin and stdout, without a terminal.
 The agent is the container's first process: it has a handler for SIGTERM, and when it ends, the kernel ends all others.
@@ -20,7 +19,6 @@ import msgspec
 
 from flagperf.api import ContainerNeeds
 from flagperf.errors import BadInput, FlagPerfError, NodeFailed, PluginFailed, UnknownLayout, unknown_name
-from flagperf.fleet.channel import node_name
 from flagperf.fleet.fleet import Fleet
 from flagperf.text import visible
 from flagperf.units import exit_status
@@ -64,7 +62,7 @@ class Mount(msgspec.Struct, frozen=True):
 
     @property
     def with_commas(self) -> str:
-        """In the CSV of docker and apptainer, which carries every character."""
+        """Return the mount in the CSV of docker and apptainer, which carries every character."""
         row = ["type=bind", f"source={self.source}", f"target={self.target}", *["readonly"] * (not self.is_writable)]
         written = io.StringIO()
         csv.writer(written, lineterminator="").writerow(row)
@@ -93,9 +91,10 @@ ON_THE_NODE = (
     '@user) set -- "$@" "--user=$(id -u):$(id -g)";; '
     '*) set -- "$@" "$w";; esac; done; exec "$@"'
 )
-"""What only the node knows is filled in there, by any POSIX shell, because flagperf may be in the image alone: patterns
-become the files that exist, groups and the user become numbers. Every value is a parameter, never text of the script;
-words that begin with `@` are ours alone. It has neither line ends nor `!`, which some login shells change in quotes."""
+"""A script for any POSIX shell on the node, because flagperf may be in the image alone. It fills in what only the node
+knows: patterns become the files that exist, groups and the user become numbers. Every value is a parameter, never text
+of the script; words that begin with `@` are ours alone. It has neither line ends nor `!`: some login shells change them
+in quotes."""
 
 
 def container_command(
@@ -107,18 +106,22 @@ def container_command(
     name: str,
     variables: Iterable[str] = (),
 ) -> list[str]:
-    """What runs `command` in a container of its own, as an argument list for the node. For pyxis it begins with options
+    """Return the arguments that run `command` on the node in a container of its own. For pyxis they begin with options
     of srun.
 
-    The data folder is read-only, at its own path. `name` is the container's, one for each agent. `variables` enter the
-    container if they are set on the node, such as those that say which cards a scheduler gave.
+    The data folder is mounted read-only, at its own path. `name` is the container's, one for each agent. `variables`
+    enter the container if they are set on the node, such as those that say which cards a scheduler gave.
     """
     check_needs(needs)
     _check(container)
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
         raise BadInput(f"{name!r} cannot be a container's name: use letters, digits, `.`, `_` and `-`")
     mounts = _mounts(container, needs, data_dir)
-    patterns = tuple(path for path in needs.mounts if _is_pattern(path) and not _is_mounted(path, mounts))
+    patterns = tuple(
+        path
+        for path in needs.mounts
+        if _is_pattern(path) and not any(fnmatch.fnmatchcase(mount.target, path) for mount in mounts)
+    )
     start = Start(container, needs, mounts, patterns, name, tuple(variables))
     words = [*_OPTIONS[container.engine](start), *command]
     if any(word.startswith("@") for word in words):
@@ -127,9 +130,10 @@ def container_command(
 
 
 def check_needs(needs: ContainerNeeds) -> None:
-    """Raises PluginFailed for what no engine could be told."""
+    """Raise PluginFailed for what no engine could be told."""
     for device in needs.devices:
-        if not _is_cdi_name(device) and (not _is_absolute(device) or ":" in device):
+        is_cdi_name = re.fullmatch(r"[A-Za-z][\w.-]*/[A-Za-z][\w-]+=[\w.:-]+", device, re.ASCII)
+        if not is_cdi_name and (not _is_absolute(device) or ":" in device):
             raise PluginFailed(
                 f"container_needs() names the device {device!r}: give an absolute path or a CDI name, vendor/class=name"
             )
@@ -141,7 +145,7 @@ def check_needs(needs: ContainerNeeds) -> None:
             raise PluginFailed(f"container_needs() names the group {group!r}, which is not the name of a group")
     for option in (*needs.security_options, *needs.apptainer_options):
         if not option or option.startswith("@") or visible(option) != option:
-            raise PluginFailed(f"container_needs() gives the option {option!r}, which is not one")
+            raise PluginFailed(f"container_needs() gives the option {option!r}, which is not valid")
 
 
 class ContainerImage(msgspec.Struct, frozen=True):
@@ -153,9 +157,13 @@ class ContainerImage(msgspec.Struct, frozen=True):
     """`name@sha256:...`, by which registries know it. Empty for an image that was made on the node."""
 
 
+_SHA256 = "[0-9a-f]{64}"
+
+
 def image_question(container: Container) -> list[str]:
-    """The command that asks a node for the image's identity, once the agent runs: before, the image may have to be
-    pulled. Empty where nobody can tell: apptainer and pyxis know only files by more than a name."""
+    """Return the command that asks a node for the image's identity once the agent runs; before that, the image may have
+    to be pulled. Return an empty list where nothing can tell: apptainer and pyxis know only files by more than a name.
+    """
     if container.engine in ("podman", "docker"):
         template = "{{.Id}}{{range .RepoDigests}} {{.}}{{end}}"
         return [*_engine(container), "image", "inspect", f"--format={template}", container.image]
@@ -163,7 +171,7 @@ def image_question(container: Container) -> list[str]:
 
 
 def read_image(container: Container, answer: str) -> ContainerImage:
-    """From what that command printed. Raises UnknownLayout."""
+    """Read what the command of `image_question` printed. Raise UnknownLayout for anything else."""
     if container.engine in ("podman", "docker"):
         found = re.fullmatch(rf"(?:sha256:)?({_SHA256})((?: [^ @]+@sha256:{_SHA256})*) *\n?", answer)
         digests = tuple(found[2].split()) if found else ()
@@ -174,69 +182,55 @@ def read_image(container: Container, answer: str) -> ContainerImage:
     return ContainerImage(f"sha256:{found[1]}", digests)
 
 
-_SHA256 = "[0-9a-f]{64}"
+def _engine(container: Container) -> list[str]:
+    return [container.engine, *container.engine_arguments]
 
-# --- the engines ----------------------------------------------------------------------------------------------------
 
-
-def _podman(start: Start) -> list[str]:
+def _podman_or_docker(start: Start) -> list[str]:
+    container, needs = start.container, start.needs
+    if container.engine == "podman":
+        own = [
+            # Root of the container is the user who starts it: root only if that is root. keep-id would do the same
+            # with the user's own number, and copy all of the image when it first runs.
+            "--user=0:0",
+            *["--group-add=keep-groups"] * bool(needs.groups),  # by number; names are those of the image
+            *(f"--volume={mount.with_colons}" for mount in start.mounts),  # --mount: quotes differ by version
+        ]
+    else:
+        own = [
+            "@user",
+            # The image does not know this user: programs that ask for a name or write to the home folder would fail.
+            "--env=USER=flagperf",
+            "--env=HOME=/tmp",
+            "--ulimit=memlock=-1:-1",  # for RDMA. In podman a user's own limits hold, which only root can raise
+            *(f"@group={group}" for group in needs.groups),
+            *(f"--mount={mount.with_commas}" for mount in start.mounts),  # --volume makes missing folders
+        ]
+    security = ("label=disable", "no-new-privileges", *needs.security_options)
+    devices = (*needs.devices, RDMA_DEVICES) if needs.devices else ()
     return [
-        *_run(start),
-        # Root of the container is the user who starts it: root only if that is root. keep-id would do the same with
-        # the user's own number, and copy all of the image when it first runs.
-        "--user=0:0",
-        *["--group-add=keep-groups"] * bool(start.needs.groups),  # by number; names are those of the image
-        *(f"--volume={mount.with_colons}" for mount in start.mounts),  # --mount: quotes differ by version
-        *_ending(start),
-    ]
-
-
-def _docker(start: Start) -> list[str]:
-    return [
-        *_run(start),
-        "@user",
-        # The image does not know this user: programs that ask for a name or write to the home folder would fail.
-        "--env=USER=flagperf",
-        "--env=HOME=/tmp",
-        "--ulimit=memlock=-1:-1",  # for RDMA. In podman a user's own limits hold, which nobody but root can raise
-        *(f"@group={group}" for group in start.needs.groups),
-        *(f"--mount={mount.with_commas}" for mount in start.mounts),  # --volume makes missing folders
-        *_ending(start),
-    ]
-
-
-def _run(start: Start) -> list[str]:
-    """What podman and docker have in common."""
-    shared_memory = f"--shm-size={start.container.shm_size}" if start.container.shm_size else "--ipc=host"
-    security = ("label=disable", "no-new-privileges", *start.needs.security_options)
-    return [
-        *_engine(start.container),
+        *_engine(container),
         "run",
         "--rm",
         "--interactive",
         f"--name={start.name}",
         "--network=host",
-        shared_memory,
+        f"--shm-size={container.shm_size}" if container.shm_size else "--ipc=host",
         "--pids-limit=-1",  # podman's 2048 are fewer than the threads of eight workers
         "--log-driver=none",  # otherwise all that goes over stdout is also kept on the node's disk
         "--entrypoint=",  # the agent itself gets the signals
         *(f"--security-opt={option}" for option in security),  # SELinux keeps containers from what is mounted
         *(f"--env={name}" for name in start.variables),
-    ]
-
-
-def _ending(start: Start) -> list[str]:
-    devices = (*start.needs.devices, RDMA_DEVICES) if start.needs.devices else ()
-    return [
+        *own,
         *(f"{'@' * _is_pattern(device)}--device={device}" for device in devices),
         *(f"@--volume={pattern}" for pattern in start.mount_patterns),
-        *start.container.arguments,
-        start.container.image,
+        *container.arguments,
+        container.image,
     ]
 
 
 def _apptainer(start: Start) -> list[str]:
-    """The user, the network, the shared memory, the devices and the environment are the node's anyway."""
+    """Return few options: user, network, shared memory, devices and environment are the node's anyway."""
     return [
         *_engine(start.container),
         "exec",
@@ -249,7 +243,7 @@ def _apptainer(start: Start) -> list[str]:
 
 
 def _pyxis(start: Start) -> list[str]:
-    """As apptainer. srun takes these options before the command; it runs where no node is, so nothing is filled in."""
+    """Return options of srun, which come before the command. Nothing is filled in: srun does not run on the node."""
     if start.mount_patterns:
         raise BadInput(
             f"pyxis cannot mount {start.mount_patterns[0]}, of which only a node knows what it stands for: "
@@ -264,58 +258,42 @@ def _pyxis(start: Start) -> list[str]:
 
 
 _OPTIONS: dict[str, Callable[[Start], list[str]]] = {
-    "podman": _podman,
-    "docker": _docker,
+    "podman": _podman_or_docker,
+    "docker": _podman_or_docker,
     "apptainer": _apptainer,
     "pyxis": _pyxis,
 }
 
 
-def _engine(container: Container) -> list[str]:
-    return [container.engine, *container.engine_arguments]
-
-
-# --- mounts ---------------------------------------------------------------------------------------------------------
-
-
 def _mounts(container: Container, needs: ContainerNeeds, data_dir: str | None) -> tuple[Mount, ...]:
-    """One for each place in the container; the user's own win."""
-    of_launcher = [Mount(path, path) for path in needs.mounts if not _is_pattern(path)]
-    of_data = [Mount(data_dir, data_dir)] if data_dir else []
-    of_user = [_read_mount(text) for text in container.mounts]
-    mounts = {mount.target: mount for mount in (*of_launcher, *of_data, *of_user)}
-    for mount in mounts.values():
-        _check_mount(mount, container.engine)
+    """Return one mount for each place in the container; the user's own win."""
+    found = [Mount(path, path) for path in needs.mounts if not _is_pattern(path)]
+    if data_dir:
+        found.append(Mount(data_dir, data_dir))
+    for text in container.mounts:
+        source, *others = text.split(":")
+        mode = others.pop() if others and others[-1] in ("ro", "rw") else "ro"
+        if len(others) > 1:
+            raise BadInput(
+                f"the container's mount {text!r} has too many parts: write /path:/in/the/container:ro (or :rw)"
+            )
+        found.append(Mount(source, others[0] if others else source, mode == "rw"))
+    mounts = {mount.target: mount for mount in found}
+    separators = {"podman": ":", "pyxis": ":,"}.get(container.engine, "")
+    for path in (path for mount in mounts.values() for path in (mount.source, mount.target)):
+        if not _is_absolute(path):
+            raise BadInput(f"{path!r} cannot be mounted into a container: give an absolute path of the node")
+        if separator := next((letter for letter in separators if letter in path), ""):
+            raise BadInput(
+                f"{path!r} cannot be mounted by {container.engine}, to which {separator!r} separates paths: rename it"
+            )
     return tuple(mounts.values())
 
 
-def _is_mounted(pattern: str, mounts: Iterable[Mount]) -> bool:
-    return any(fnmatch.fnmatchcase(mount.target, pattern) for mount in mounts)
-
-
-def _read_mount(text: str) -> Mount:
-    source, *others = text.split(":")
-    mode = others.pop() if others and others[-1] in ("ro", "rw") else "ro"
-    if len(others) > 1:
-        raise BadInput(f"the container's mount {text!r} has too many parts: write /path:/in/the/container:ro (or :rw)")
-    return Mount(source, others[0] if others else source, mode == "rw")
-
-
-def _check_mount(mount: Mount, engine: str) -> None:
-    separators = {"podman": ":", "pyxis": ":,"}.get(engine, "")
-    for path in (mount.source, mount.target):
-        if not _is_absolute(path):
-            raise BadInput(f"{path!r} cannot be mounted into a container: give an absolute path of the node")
-        if found := [letter for letter in separators if letter in path]:
-            raise BadInput(f"{path!r} cannot be mounted by {engine}, to which {found[0]!r} separates paths: rename it")
-
-
-# --- bad input ------------------------------------------------------------------------------------------------------
-
-
 def _check(container: Container) -> None:
-    if container.engine not in _OPTIONS:
-        raise unknown_name("container engine", container.engine, _OPTIONS)
+    """Raise BadInput for what the engine would not take, or what would cut off the agent."""
+    if container.engine not in ENGINES:
+        raise unknown_name("container engine", container.engine, ENGINES)
     if not re.fullmatch(r"[^\s@-]\S*", container.image) or visible(container.image) != container.image:
         raise BadInput(
             f"{container.image!r} is not a container image: give its name, without spaces and leading - or @"
@@ -333,80 +311,57 @@ def _check(container: Container) -> None:
             f"the container's python {container.python!r} is not a command: give a name or a path of the image"
         )
     for argument in (*container.engine_arguments, *container.arguments):
-        _check_argument(argument)
-
-
-def _check_argument(argument: str) -> None:
-    if not argument or argument.startswith("@") or visible(argument) != argument:
-        raise BadInput(
-            f"the container's argument {argument!r} is not one: it is empty, or begins with @ or has controls"
-        )
-    if re.fullmatch(r"--privileged(=true)?", argument):
-        raise BadInput(
-            f"the container's argument {argument!r} would give it the whole machine; containers here are never "
-            f"privileged: name the devices, groups and capabilities that it needs"
-        )
-    if re.fullmatch(r"-[itd]*[td][itd]*|--(tty|detach)(=true)?", argument):
-        raise BadInput(
-            f"the container's argument {argument!r} would cut off the agent, which speaks over stdin and stdout "
-            f"without a terminal: leave it out"
-        )
+        what = f"the container's argument {argument!r}"
+        if not argument or argument.startswith("@") or visible(argument) != argument:
+            raise BadInput(f"{what} is not valid: it is empty, begins with @ or has control characters")
+        if re.fullmatch(r"--privileged(=true)?", argument):
+            raise BadInput(
+                f"{what} would give it the whole machine; containers here are never privileged: name the devices, "
+                f"groups and capabilities that it needs"
+            )
+        if re.fullmatch(r"-[itd]*[td][itd]*|--(tty|detach)(=true)?", argument):
+            raise BadInput(
+                f"{what} would cut off the agent, which speaks over stdin and stdout without a terminal: leave it out"
+            )
 
 
 def _is_pattern(path: str) -> bool:
     return path.startswith("/") and any(letter in path for letter in "*?[")
 
 
-def _is_cdi_name(device: str) -> bool:
-    return re.fullmatch(r"[A-Za-z][\w.-]*/[A-Za-z][\w-]+=[\w.:-]+", device, re.ASCII) is not None
-
-
 def _is_absolute(path: str) -> bool:
     return path.startswith("/") and visible(path) == path
 
 
-# What a short command prints on each node, outside of containers and without an agent.
-
-
 def outputs(fleet: Fleet, command: Sequence[str], timeout_seconds: float) -> dict[int, str | NodeFailed]:
+    """Return what a short command prints on each node, outside of containers and without an agent."""
     found: dict[int, str | NodeFailed] = {}
     at_once = max(1, fleet.allocation.max_starts)
     for first in range(0, len(fleet.nodes), at_once):
-        indexes = range(first, min(first + at_once, len(fleet.nodes)))
-        started = {index: _start(fleet, index, command) for index in indexes}
+        started: dict[int, subprocess.Popen[str]] = {}
+        for index in range(first, min(first + at_once, len(fleet.nodes))):
+            try:
+                started[index] = subprocess.Popen(
+                    fleet.allocation.agent_command(fleet.nodes[index], list(command)),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                )
+            except (OSError, FlagPerfError) as error:
+                found[index] = NodeFailed(f"{fleet.name(index)}: {error}")
         deadline = time.monotonic() + timeout_seconds
         for index, process in started.items():
-            if isinstance(process, NodeFailed):
-                found[index] = process
-            else:
-                found[index] = _output(fleet, index, process, max(0.1, deadline - time.monotonic()))
+            seconds = max(0.1, deadline - time.monotonic())
+            try:
+                stdout, stderr = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                found[index] = NodeFailed(f"{fleet.name(index)} did not answer within {seconds:.0f} s")
+                continue
+            said = stderr.strip().splitlines()[-1:] or [exit_status(process.returncode)]
+            found[index] = NodeFailed(f"{fleet.name(index)}: {said[0]}") if process.returncode else stdout
     return found
-
-
-def _start(fleet: Fleet, index: int, command: Sequence[str]) -> subprocess.Popen[str] | NodeFailed:
-    try:
-        return subprocess.Popen(
-            fleet.allocation.agent_command(fleet.nodes[index], list(command)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-    except (OSError, FlagPerfError) as error:
-        return NodeFailed(f"{node_name(index, fleet.nodes[index])}: {error}")
-
-
-def _output(fleet: Fleet, index: int, process: subprocess.Popen[str], seconds: float) -> str | NodeFailed:
-    name = node_name(index, fleet.nodes[index])
-    try:
-        stdout, stderr = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return NodeFailed(f"{name} did not answer within {seconds:.0f} s")
-    if process.returncode:
-        said = stderr.strip().splitlines()[-1:] or [exit_status(process.returncode)]
-        return NodeFailed(f"{name}: {said[0]}")
-    return stdout

@@ -32,18 +32,23 @@ from flagperf.spec.protocol import (
     Leaving,
     Request,
     Stop,
-    VersionMismatch,
 )
 from flagperf.units import exit_status
 
-# What the agents of a fleet say, as its callers get it.
+START_SECONDS = 60.0
+"""From the start of a cluster's command to the agent's hello."""
 
+END_SECONDS = 20.0
+"""How long an agent gets to end after its stdin was closed, before its command is told to end, and then killed."""
+
+EXPLAIN_SECONDS = 5.0
+"""How long a cluster is asked about lost nodes, all questions together: many at once do not delay the end."""
 
 T = TypeVar("T")
 
 
 class FleetEvent(msgspec.Struct, frozen=True):
-    """What a node's agent said. One of the four is given."""
+    """What a node's agent said: one of the four."""
 
     index: int
     content: bytes = b""
@@ -57,58 +62,25 @@ class FleetEvent(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, Generic[T], frozen=True):
-    """Of all nodes that were asked, by their index."""
+    """The answers of all nodes that were asked, by their index."""
 
     given: dict[int, T]
     failed: dict[int, NodeFailed]
 
     def all(self) -> list[T]:
-        """Raises one message that names every node that has none."""
+        """Return the answers in the order of the nodes. Raise one NodeFailed that names every node without one."""
         if self.failed:
             raise combined(self.failed)
         return [self.given[index] for index in sorted(self.given)]
 
 
 def combined(failed: Mapping[int, NodeFailed], limit: int = 10) -> NodeFailed:
-    """The same words of several nodes are said once."""
+    """Return one error for all nodes. It says once what several nodes said."""
     texts = list(dict.fromkeys(str(error) for _, error in sorted(failed.items())))
     if len(texts) == 1:
         return next(iter(failed.values()))
     shown = texts[:limit] + ([f"and {len(texts) - limit} more nodes"] if len(texts) > limit else [])
     return NodeFailed(f"{len(failed)} nodes failed: {'; '.join(shown)}")
-
-
-# What a cluster says about nodes that were lost.
-
-
-EXPLAIN_SECONDS = 5.0
-"""Once so much time was spent on questions, the cluster is asked no more: many nodes that are lost at once do not delay
-the end."""
-
-
-class Explanations:
-    def __init__(self, allocation: Allocation, clock: Callable[[], float]) -> None:
-        self._allocation, self._clock = allocation, clock
-        self._said: dict[int, str] = {}
-        self._seconds = 0.0
-
-    def of(self, index: int) -> str:
-        """A sentence, or empty; what was said before, where the cluster was asked long enough."""
-        if self._seconds < EXPLAIN_SECONDS:
-            began = self._clock()
-            try:
-                self._said[index] = self._allocation.explain(self._allocation.nodes[index])
-            except FlagPerfError as error:
-                self._said[index] = str(error)
-            self._seconds += self._clock() - began
-        return self._said.get(index, "")
-
-
-START_SECONDS = 60.0
-"""From the start of a cluster's command to the agent's hello."""
-
-END_SECONDS = 20.0
-"""For an agent to end after its stdin was closed, before its command is told to, and then killed."""
 
 
 class Wrapping(msgspec.Struct, frozen=True):
@@ -117,14 +89,14 @@ class Wrapping(msgspec.Struct, frozen=True):
     python: str
     """The image's."""
     command: Callable[[int, Sequence[str]], Sequence[str]]
-    """Of a node's index and the agent's command, what runs that in a container."""
+    """Returns what runs an agent's command in a container, from the node's index and that command."""
 
 
 @contextlib.contextmanager
 def open_fleet(
     allocation: Allocation, wrapping: Wrapping | None = None, waiting: Waiting | None = None
 ) -> Iterator[Fleet]:
-    """The agents of all nodes, started as they are needed."""
+    """Yield the agents of all nodes, which start as they are needed, and end them."""
     fleet = Fleet(allocation, wrapping, waiting)
     try:
         yield fleet
@@ -138,7 +110,7 @@ class Fleet:
     ) -> None:
         self.allocation, self._wrapping = allocation, wrapping
         self.waiting = waiting or Waiting()
-        """Limits that its callers keep while they poll are of the same clock."""
+        """The clock of all limits, also of those that callers keep while they poll."""
         self.nodes = tuple(allocation.nodes)
         self.nodes_share_host = bool(allocation.nodes_share_host)
         self.writes_here = self.nodes_share_host and wrapping is None
@@ -151,15 +123,20 @@ class Fleet:
         """Those with something to send. To look at every node each time would cost nodes times messages."""
         self._leaving: dict[int, str] = {}
         """Nodes whose agent somebody else has told to stop -> the signal."""
-        self._explanations = Explanations(allocation, self.waiting.now)
+        self._explanations: dict[int, str] = {}
+        self._explaining_seconds = 0.0
         self._selector = selectors.DefaultSelector()
         self._beat_at = self._silence_at = 0.0
-        _allow_files(3 * len(self.nodes) + 256)
+        # The usual soft limit of 1,024 files would end at node 337. It stays where it suffices: workers inherit it.
+        num_files = 3 * len(self.nodes) + 256
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < num_files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(num_files, hard), hard))
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
     def command(self, index: int) -> list[str]:
-        """What reaches a node's agent; a person can paste it."""
+        """Return the command that reaches a node's agent; a person can paste it."""
         without = os.environ.get(WITHOUT)
         command = (*module_command(self.python(index), "flagperf.agent"), "serve", *([without] if without else []))
         wrapped = command if self._wrapping is None else self._wrapping.command(index, command)
@@ -169,8 +146,8 @@ class Fleet:
         return self._wrapping.python if self._wrapping else self.nodes[index].python or sys.executable
 
     def start(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
-        """Start the agents of these nodes that have none, so many at once as the cluster allows. Returns why some did
-        not greet."""
+        """Start the agents of these nodes that have none, as many at once as the cluster allows. Return the reason for
+        each one that did not greet."""
         wanted = set(indexes)
         waiting = [index for index in sorted(wanted) if index not in self._channels]
         failed: dict[int, NodeFailed] = {}
@@ -188,7 +165,8 @@ class Fleet:
                     failed[event.index] = event.lost
             starting -= set(failed)
             starting = {index for index in starting if not self._channels[index].is_greeted}
-            for index in [each for each in starting if self._is_late(each)]:
+            latest = self.waiting.now() - START_SECONDS
+            for index in [each for each in starting if self._channels[each].started_at < latest]:
                 failed[index] = NodeFailed(f"{self.name(index)} did not answer within {START_SECONDS:g} s")
                 starting.discard(index)
                 self.drop(index, had_time=True)
@@ -211,9 +189,6 @@ class Fleet:
         self._selector.register(channel.stderr, selectors.EVENT_READ, (channel, "stderr"))
         return None
 
-    def _is_late(self, index: int) -> bool:
-        return self.waiting.now() - self._channels[index].started_at > START_SECONDS
-
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def ask_all(
@@ -224,7 +199,7 @@ class Fleet:
         timeout_seconds: float,
         take: Callable[[int, bytes], None] | None = None,
     ) -> Answers[T]:
-        """With `take`, the content goes there as it comes, and the answer is None."""
+        """Ask these nodes at once. With `take`, hand the content over as it comes; the answer is then None."""
         failed = self.start(requests)
         open_ones = {index for index in requests if index not in failed}
         for index in open_ones:
@@ -234,7 +209,7 @@ class Fleet:
         deadline = self.waiting.now() + timeout_seconds
         while open_ones:
             for event in self.poll(max(0.0, deadline - self.waiting.now())):
-                if event.index not in requests:  # one that has gone meanwhile is started anew when it is asked
+                if event.index not in requests:  # one that has gone meanwhile is started again when it is asked
                     continue
                 if event.lost is not None:
                     failed[event.index] = event.lost
@@ -264,7 +239,7 @@ class Fleet:
         return Answers(given, failed)
 
     def _leavers(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
-        """Of these, the nodes whose agent somebody else has told to stop. Nothing more is wanted of it."""
+        """Drop those of these nodes whose agent somebody else has told to stop. Return the reason for each."""
         found = {}
         for index in sorted(self._leaving.keys() & set(indexes)):
             why = NodeFailed(f"the agent on {self.name(index)} was told to stop by {self._leaving[index]}")
@@ -281,14 +256,14 @@ class Fleet:
         try:
             return msgspec.json.decode(content, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"answered `{verb}` with what is no answer ({error})"
+            what = f"gave an invalid answer to `{verb}` ({error})"
             raise NodeFailed(f"the agent on {self.name(index)} {what}") from None
 
     def request(self, index: int, verb: str, body: Any) -> None:
         self._say(self._channels[index], Request(verb, msgspec.Raw(msgspec.json.encode(body))))
 
     def stop(self, index: int) -> None:
-        """The verb at work on a node is to end; its Ended follows."""
+        """Tell a node to end the verb at work. Its Ended follows."""
         if index in self._channels:
             self._say(self._channels[index], Stop())
 
@@ -299,10 +274,22 @@ class Fleet:
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_seconds: float) -> list[FleetEvent]:
-        """What has arrived, after at most this time (a second where there is none)."""
-        self._beat()
+        """Send what there is room for, and return what has arrived, after at most this time, and at most a second."""
+        now = self.waiting.now()
+        if not self.nodes_share_host and now >= self._beat_at:  # on this machine the end of stdin always arrives
+            self._beat_at = now + BEAT_SECONDS
+            for channel in self._channels.values():
+                if channel.is_greeted and not channel.has_to_send:
+                    self._say(channel, Beat())
         for channel in list(self._speaking.values()):
-            self._send(channel)
+            channel.send()
+            is_watched = channel.stdin in self._selector.get_map()
+            if channel.has_to_send and not is_watched:
+                self._selector.register(channel.stdin, selectors.EVENT_WRITE, (channel, "stdin"))
+            elif not channel.has_to_send:
+                del self._speaking[channel.index]
+                if is_watched:
+                    self._selector.unregister(channel.stdin)
         events: list[FleetEvent] = []
         ready, now = self.waiting.select(self._selector, min(timeout_seconds, 1.0)), self.waiting.now()
         for key, _ in ready:
@@ -318,17 +305,6 @@ class Fleet:
                 events += self._received(channel)
         return events + self._silent(now)
 
-    def _send(self, channel: Channel) -> None:
-        """Its stdin is watched while there is no room in it."""
-        channel.send()
-        is_watched = channel.stdin in self._selector.get_map()
-        if channel.has_to_send and not is_watched:
-            self._selector.register(channel.stdin, selectors.EVENT_WRITE, (channel, "stdin"))
-        elif not channel.has_to_send:
-            del self._speaking[channel.index]
-            if is_watched:
-                self._selector.unregister(channel.stdin)
-
     def _received(self, channel: Channel) -> list[FleetEvent]:
         events = []
         try:
@@ -342,24 +318,13 @@ class Fleet:
                 elif isinstance(line, Leaving):
                     self._leaving[channel.index] = line.signal
                     events.append(FleetEvent(channel.index, leaving=line.signal))
-        except VersionMismatch as error:
-            events.append(self._lose(channel, error))
         except NodeFailed as error:
             events.append(self._lose(channel, error))
         return events
 
-    def _beat(self) -> None:
-        """Agents on this machine need none: the end of stdin always reaches them."""
-        now = self.waiting.now()
-        if self.nodes_share_host or now < self._beat_at:
-            return
-        self._beat_at = now + BEAT_SECONDS
-        for channel in self._channels.values():
-            if channel.is_greeted and not channel.has_to_send:
-                self._say(channel, Beat())
-
     def _silent(self, now: float) -> list[FleetEvent]:
-        """As of the last look at all of them: what came in while one of them was served is not read yet."""
+        """Lose the nodes that were silent for too long at `now`, the last look at all of them: what came in while one
+        was served is not read yet."""
         if self.nodes_share_host or now < self._silence_at:
             return []
         self._silence_at = now + 1.0
@@ -381,12 +346,27 @@ class Fleet:
         return NodeFailed(f"{why}. {explained}") if explained else why
 
     def explained(self, index: int) -> str:
-        """What the cluster knows about a node that was lost."""
-        return self._explanations.of(index)
+        """Return what the cluster knows about a lost node, or an empty text. Return what it said before once
+        EXPLAIN_SECONDS were spent on questions."""
+        if self._explaining_seconds < EXPLAIN_SECONDS:
+            began = self.waiting.now()
+            try:
+                self._explanations[index] = self.allocation.explain(self.nodes[index])
+            except FlagPerfError as error:
+                self._explanations[index] = str(error)
+            self._explaining_seconds += self.waiting.now() - began
+        return self._explanations.get(index, "")
 
     def _why_ended(self, channel: Channel) -> NodeFailed:
-        """Its stderr tells, which may end a moment later, or else its exit code."""
-        self._drain_errors(channel)
+        """Return the reason that its stderr gives, which may end a moment later, or else its exit code."""
+        # On this machine stderr is read to its end: the agent's watchdog holds it open while it works. A cluster's own
+        # command has said all once it has ended; others may hold its stderr open for hours (a shared connection).
+        deadline = self.waiting.now() + (END_SECONDS if self.nodes_share_host else KILL_SECONDS)
+        while self.waiting.now() < deadline and channel.stderr in self._selector.get_map():
+            has_said_all = not self.nodes_share_host and channel.process.poll() is not None
+            if not channel.receive_errors() or has_said_all:
+                break
+            self.waiting.sleep(0.02)
         words = channel.last_words(1 if channel.is_greeted else 2)  # after the reason srun says that its task has ended
         if not words:
             self._await_ends([channel], 1.0)  # a process ends a moment after its streams
@@ -395,16 +375,6 @@ class Fleet:
             return NodeFailed(f"{channel.name} {what}: {words or channel.how_it_ended()}")
         how = f": {words}" if words else f" ({channel.how_it_ended()})"
         return NodeFailed(f"the agent on {channel.name} ended{how}")
-
-    def _drain_errors(self, channel: Channel) -> None:
-        """To its end: on this machine the agent's watchdog holds it open while it works. A cluster's own command has
-        said all once it has ended; others may hold its stderr open for hours (a shared connection)."""
-        deadline = self.waiting.now() + (END_SECONDS if self.nodes_share_host else KILL_SECONDS)
-        while self.waiting.now() < deadline and channel.stderr in self._selector.get_map():
-            has_said_all = not self.nodes_share_host and channel.process.poll() is not None
-            if not channel.receive_errors() or has_said_all:
-                return
-            self.waiting.sleep(0.02)
 
     def _forget(self, channel: Channel) -> None:
         for stream in (channel.stdin, channel.stdout, channel.stderr):
@@ -416,14 +386,14 @@ class Fleet:
         channel.close_stdin()
 
     def drop(self, index: int, *, had_time: bool = False) -> None:
-        """Nothing more is wanted of this node's agent. `had_time`: it was told to stop before, and did not."""
+        """End the agent of this node. `had_time`: it was told to stop before, and did not."""
         if index in self._channels:
             channel = self._channels[index]
             channel.had_time = had_time
             self._forget(channel)
 
     def close(self) -> None:
-        """All agents stop what they started, and end."""
+        """End all agents, which stop what they started; kill the ones that do not end."""
         for channel in list(self._channels.values()):
             channel.had_time = not channel.is_greeted  # it has started nothing that could end in order
             self._forget(channel)
@@ -451,25 +421,19 @@ class Fleet:
             left = [channel for channel in left if channel.process.poll() is None]
 
     def reached(self) -> list[int]:
-        """The nodes whose agents are there."""
+        """Return the nodes whose agents are there."""
         return sorted(self._channels)
 
     def errors(self, index: int) -> bytes:
-        """What a node's agent printed on stderr."""
+        """Return the end of what a node's agent printed on stderr."""
         channel = self._channels.get(index) or self._lost.get(index)
         return channel.errors if channel else b""
 
     def refusal(self, index: int) -> Message | None:
+        """Return why this command and a node's agent do not understand each other: their versions differ."""
         channel = self._channels.get(index) or self._lost.get(index)
         return channel.refusal if channel else None
 
     def name(self, index: int) -> str:
-        """As messages name it."""
+        """Return what messages call the node."""
         return node_name(index, self.nodes[index])
-
-
-def _allow_files(num_files: int) -> None:
-    """The usual soft limit of 1,024 would end at node 337. Left alone where it suffices: workers inherit it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < num_files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(num_files, hard), hard))

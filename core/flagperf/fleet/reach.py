@@ -1,4 +1,4 @@
-"""reach_nodes: the nodes of a request, with an agent on each, for as long as a command needs them."""
+"""The nodes of a request, with an agent on each, for as long as a command needs them; and questions to all of them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,29 @@ from flagperf.spec.protocol import CheckAnswer, CheckRequest, DescribeRequest, R
 from flagperf.spec.user_file import read_user_file
 from flagperf.spec.values import Values, parse_assignment
 
+ADAPTER_SECONDS = 30.0
+"""Time limit of an adapter's search for its cards."""
+
+DESCRIBE_SECONDS = 60.0
+"""Time limit of `describe`: longer than that of any adapter."""
+
+MEETING_SECONDS = 60.0
+
+CHECK_SECONDS = 3600.0
+"""Time limit of `check`: hashing a large checkpoint is slow."""
+
 IMAGE_SECONDS = 60.0
 
 CARDS_OPTION = "gres"
 """The option of a cluster by which it is asked for cards, as a word and their number."""
 
 SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")
-"""That a container is part of an allocation is not known inside otherwise."""
+"""Tell what runs in a container that it is part of an allocation."""
 
 
 @contextlib.contextmanager
 def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
+    """Yield the nodes of a request; give them back at the end. Raise BadInput before any node is asked for."""
     wrapping = check_reach(spec, plugins)
     with (
         plugins.allocation(spec.cluster, spec.nodes, given_cluster_options(spec, plugins)) as allocation,
@@ -44,42 +56,9 @@ def reach_nodes(spec: RunSpec, plugins: Plugins) -> Iterator[Fleet]:
 
 
 def check_reach(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
-    """Raises BadInput for what is wrong with the number of nodes or the container, before nodes are asked for."""
+    """Return how the agents are put into containers, if they are. Raise BadInput for a wrong number of nodes or a wrong
+    container, before any node is asked for."""
     check_counts(spec)
-    return _wrapping(spec, plugins)
-
-
-def count_nodes(spec: RunSpec, plugins: Plugins) -> int:
-    """How many the cluster's options name, for a request that does not say."""
-    return plugins.num_nodes(spec.cluster, given_cluster_options(spec, plugins))
-
-
-def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:
-    """Where a scheduler has to be asked for cards and the user does not say how, the launcher knows the word."""
-    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
-    kind = plugins.cluster(spec.cluster).options
-    given = _given(from_file, spec.cluster_options, "--cluster-option", kind)
-    asks_for_cards = CARDS_OPTION in kind.__struct_fields__
-    if asks_for_cards and CARDS_OPTION not in given and spec.vendor is not None:
-        word = plugins.launcher(plugins.vendor_word(spec.vendor)).gres_word
-        return {**given, CARDS_OPTION: f"{word}:{spec.devices}"} if word else given
-    return given
-
-
-def _given(from_file: Values, assignments: Sequence[str], option: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The user's file, and the command line over it. There, an option that is a text takes every value as it is."""
-    texts = {field.name for field in msgspec.structs.fields(kind) if field.type is str}
-    given = dict(from_file)
-    for text in assignments:
-        name, value = parse_assignment(text, option)
-        given[name] = text.partition("=")[2].strip() if name in texts else value
-    return given
-
-
-# --- containers -----------------------------------------------------------------------------------------------------
-
-
-def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
     if spec.container is None:
         if spec.container_options:
             raise BadInput("--container-option needs --container IMAGE")
@@ -102,8 +81,36 @@ def _wrapping(spec: RunSpec, plugins: Plugins) -> Wrapping | None:
         name = f"flagperf-{token}-{index}"
         return container_command(container, needs, data_dir, command, name=name, variables=variables)
 
-    wrap(0, ())  # what is wrong with the request is said before anything is asked for
+    wrap(0, ())  # raises for what is wrong with the request
     return Wrapping(container.python, wrap)
+
+
+def count_nodes(spec: RunSpec, plugins: Plugins) -> int:
+    """Return how many nodes the cluster's options name, for a request that does not say."""
+    return plugins.num_nodes(spec.cluster, given_cluster_options(spec, plugins))
+
+
+def given_cluster_options(spec: RunSpec, plugins: Plugins) -> dict[str, Any]:
+    """Return the options of the user's file and of the command line. Where a scheduler has to be asked for cards and
+    they do not say how, add the launcher's word for them."""
+    from_file = read_user_file(spec.config).clusters.get(spec.cluster, {})
+    kind = plugins.cluster(spec.cluster).options
+    given = _given(from_file, spec.cluster_options, "--cluster-option", kind)
+    asks_for_cards = CARDS_OPTION in kind.__struct_fields__
+    if asks_for_cards and CARDS_OPTION not in given and spec.vendor is not None:
+        word = plugins.launcher(plugins.vendor_word(spec.vendor)).gres_word
+        return {**given, CARDS_OPTION: f"{word}:{spec.devices}"} if word else given
+    return given
+
+
+def _given(from_file: Values, assignments: Sequence[str], option: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the values of the user's file, with those of the command line over them. There, a text needs no quotes."""
+    texts = {field.name for field in msgspec.structs.fields(kind) if field.type is str}
+    given = dict(from_file)
+    for text in assignments:
+        name, value = parse_assignment(text, option)
+        given[name] = text.partition("=")[2].strip() if name in texts else value
+    return given
 
 
 def _container(spec: RunSpec) -> Any:
@@ -123,7 +130,7 @@ def _container(spec: RunSpec) -> Any:
 
 
 def with_image(facts: Sequence[NodeFacts], spec: RunSpec, fleet: Fleet) -> tuple[NodeFacts, ...]:
-    """What image it was, as each node's engine knows it."""
+    """Return the facts with each node's image, as the engine there knows it."""
     if spec.container is None:
         return tuple(facts)
     from flagperf.fleet.containers import image_question, outputs, read_image
@@ -143,43 +150,27 @@ def with_image(facts: Sequence[NodeFacts], spec: RunSpec, fleet: Fleet) -> tuple
             return absent_fact("environment.image_unreadable", image=named)
         return Fact(" ".join([named, image.id, *image.digests]))
 
-    found = [fact(0 if fleet.nodes_share_host else index) for index in range(len(facts))]
-    return tuple(_with_fact(node, each) for node, each in zip(facts, found, strict=True))
-
-
-def _with_fact(node: NodeFacts, fact: Fact) -> NodeFacts:
-    environment = msgspec.structs.replace(node.environment, facts={**node.environment.facts, "container": fact})
-    return msgspec.structs.replace(node, environment=environment)
-
-
-# Asking nodes. Every question is answered in a process of its own with a time limit, so that a driver that hangs does
-# not hang the command.
-
-
-ADAPTER_SECONDS = 30.0
-"""Time limit of an adapter's search for its cards."""
-
-DESCRIBE_SECONDS = 60.0
-"""Time limit of `describe`: longer than that of any adapter."""
-
-MEETING_SECONDS = 60.0
-
-CHECK_SECONDS = 3600.0
-"""Time limit of `check`: hashing a large checkpoint is slow."""
+    found = []
+    for index, node in enumerate(facts):
+        known = {**node.environment.facts, "container": fact(0 if fleet.nodes_share_host else index)}
+        environment = msgspec.structs.replace(node.environment, facts=known)
+        found.append(msgspec.structs.replace(node, environment=environment))
+    return tuple(found)
 
 
 def describe_nodes(
     fleet: Fleet, *, vendor: str | None = None, with_memory: bool = False, requires: tuple[str, ...] = ()
 ) -> tuple[NodeFacts, ...]:
-    """With `vendor`, only that adapter is asked. Nodes that share a host have the same facts."""
+    """Ask every node what it is and has; with `vendor`, about the cards of that adapter alone. Nodes that share a host
+    have the same facts."""
     request = DescribeRequest(ADAPTER_SECONDS, vendor, with_memory, requires)
     facts = fleet.ask_all("describe", dict.fromkeys(asked_nodes(fleet), request), NodeFacts, DESCRIBE_SECONDS).all()
     return tuple(facts * len(fleet.nodes) if fleet.nodes_share_host else facts)
 
 
 def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
-    """Every node must have the case's data. The files of the first node are recorded. Of several nodes, a problem says
-    which ones have it."""
+    """Check the case's data on every node. Return the files of the first one, or a problem that says which nodes have
+    it."""
     requests = dict.fromkeys(asked_nodes(fleet), request)
     answers = fleet.ask_all("check", requests, CheckAnswer, CHECK_SECONDS).all()
     found = {index: answer.problem for index, answer in enumerate(answers) if answer.problem}
@@ -192,7 +183,7 @@ def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
 
 
 def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
-    """The job with the address and port where its ranks meet, chosen on the first node right before the start."""
+    """Return the job with the address and port where its ranks meet. The first node chooses them right before the start."""
     place = meeting_place(fleet, interface)
     return msgspec.structs.replace(job, master_address=place.address, master_port=place.port)
 
@@ -203,7 +194,7 @@ def meeting_place(fleet: Fleet, interface: str | None) -> RendezvousAnswer:
 
 
 def describe_machine(plugins: Plugins, with_memory: bool = False) -> NodeFacts:
-    """This machine, for `devices`, `env` and `vendors list`."""
+    """Describe this machine, for `devices`, `env` and `vendors list`."""
     with plugins.allocation("local", 1) as allocation, open_fleet(allocation) as fleet:
         return describe_nodes(fleet, with_memory=with_memory)[0]
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CTRL_C = "Ctrl-C"
-"""What SIGINT is called: a person has pressed it."""
+"""The name of SIGINT in messages: a person has pressed it."""
 
 
 def raise_on_signals() -> None:
-    """From now on the first of them raises KeyboardInterrupt; the ones after it are ignored."""
+    """Raise KeyboardInterrupt at the first of the signals, and ignore the ones after it."""
     for number in SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, _raise_once)
 
 
 def ignore_signals() -> None:
-    """Nothing interrupts the orderly end of a run. Not with SIG_IGN: children would inherit it."""
+    """Ignore the signals from now on, for the orderly end of a run. Not with SIG_IGN: children would inherit it."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -30,7 +30,7 @@ def ignore_signals() -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """What a signal would raise in here is raised at its end: nothing that has arrived is lost halfway."""
+    """Raise what a signal would raise in the block at its end: nothing that has arrived is lost halfway."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}
@@ -49,8 +49,8 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_restored() -> Iterator[None]:
-    """For a run inside another program, which has signal handlers of its own. One that ignores SIGCHLD does not do so
-    meanwhile: no child would have an exit code."""
+    """Restore the signal handlers of the program around a run. In the block SIGCHLD is not ignored: no child would
+    have an exit code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,7 @@
-"""Supervision: follows what the agents of a run say until each of them has ended its part, was stopped or is gone."""
+"""Follow what the agents of a run say until each of them has ended its part, was stopped or is gone."""
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from flagperf.bundle.bundle import writing
+from flagperf.bundle.bundle import sha256_of, writing
 from flagperf.bundle.paths import node_log, node_samples, rank_events, rank_log, rank_operators
 from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
@@ -27,22 +26,42 @@ from flagperf.spec.protocol import (
 )
 from flagperf.units import exit_status
 
-# BundleParts: what the nodes send of their files goes into the bundle as it arrives. Other machines are not trusted:
-# a node can write its own files of a bundle and nothing else.
+STOP_SECONDS = 20.0
+"""How long agents get to stop their workers before they are given up."""
+
+CAUSE_SECONDS = 5.0
+"""How long the other nodes get, after one whose ranks only report errors, to find that one of their ranks died."""
+
+OnProgress = Callable[[int, Progress], None]
+
+_decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
 
 class BundleParts:
+    """Writes what the nodes send of their files into the bundle as it arrives. Other machines are not trusted: a node
+    can write its own files of a bundle and nothing else."""
+
     def __init__(self, job: Job, bundle: Path) -> None:
         self._bundle = bundle
-        self._own = _own_files(job)
+        self._own: dict[int, set[str]] = {}
         self._sizes: dict[str, int] = {}
         self.complete: set[int] = set()
         """Nodes all of whose files are here."""
+        first = 0
+        for node in job.nodes:
+            ranks = range(first, first + len(node.devices))
+            first += len(node.devices)
+            paths = [path for rank in ranks for path in (rank_events(rank), rank_log(rank))]
+            if job.record_steps:
+                paths += map(rank_operators, ranks)
+            # not the agent's log, which is written here
+            paths += [node_samples(node.index), node_log("launcher", node.index), node_log("probe", node.index)]
+            self._own[node.index] = set(map(str, paths))
 
     def take(self, index: int, part: FilePart) -> None:
-        """Raises NodeFailed for what the node may not send, BundleFailed where it cannot be written."""
+        """Write a part. Raise NodeFailed for what the node may not send, BundleFailed where it cannot be written."""
         if part.path not in self._own[index]:
-            raise NodeFailed(f"it sent {part.path!r}, which is no file of its own")
+            raise NodeFailed(f"it sent {part.path!r}, which is not a file of its own")
         size = self._sizes.get(part.path, 0)
         if not 0 <= part.offset <= size:
             raise NodeFailed(f"it sent {part.path} from byte {part.offset} on, but {size} have arrived")
@@ -56,47 +75,19 @@ class BundleParts:
         self._sizes[part.path] = part.offset + len(part.content)
 
     def finish(self, index: int, files: FilesComplete) -> None:
-        """Raises NodeFailed where what has arrived is not what the node has."""
+        """Compare what has arrived with the node's digests. Raise NodeFailed where it differs."""
         for path, digest in files.digests.items():
-            if path not in self._own[index] or path not in self._sizes or self._digest(path) != digest:
-                raise NodeFailed(f"{path} did not arrive as it is on the node")
+            if path in self._own[index] and path in self._sizes:
+                with writing(self._bundle):
+                    if sha256_of(self._bundle / path) == digest:
+                        continue
+            raise NodeFailed(f"{path} did not arrive as it is on the node")
         self.complete.add(index)
-
-    def _digest(self, path: str) -> str:
-        digest = hashlib.sha256()
-        with writing(self._bundle), (self._bundle / path).open("rb") as file:
-            while content := file.read(1 << 20):
-                digest.update(content)
-        return digest.hexdigest()
-
-
-def _own_files(job: Job) -> dict[int, set[str]]:
-    """By node. The agent's log is written here."""
-    found, first = {}, 0
-    for node in job.nodes:
-        ranks = range(first, first + len(node.devices))
-        first += len(node.devices)
-        paths = [path for rank in ranks for path in (rank_events(rank), rank_log(rank))]
-        if job.record_steps:
-            paths += map(rank_operators, ranks)
-        paths += [node_samples(node.index), node_log("launcher", node.index), node_log("probe", node.index)]
-        found[node.index] = set(map(str, paths))
-    return found
-
-
-STOP_SECONDS = 20.0
-"""How long agents get to stop their workers before they are given up."""
-
-CAUSE_SECONDS = 5.0
-"""How long the other nodes get, after one whose ranks only report errors, to find that one of their ranks died."""
-
-OnProgress = Callable[[int, Progress], None]
-
-_decoder: msgspec.json.Decoder[AgentMessage] = msgspec.json.Decoder(AgentMessage)
 
 
 class Supervision:
-    """Phases: `working`, `listening` (one node failed, another may know the cause), `stopping`."""
+    """Follows all agents in three phases: `working`, `listening` (one node failed, another may know the cause) and
+    `stopping`."""
 
     def __init__(
         self,
@@ -123,19 +114,15 @@ class Supervision:
         self._deadline = None if timeout_seconds is None else self._fleet.waiting.now() + timeout_seconds
 
     def wait_for_all(self) -> None:
-        """Until every agent has ended its part, or is gone."""
+        """Return when every agent has ended its part, or is gone."""
         while self._open:
-            with held_back():
-                self._follow()
-
-    def _follow(self) -> None:
-        """For a second at most."""
-        left = 1.0 if self._deadline is None else max(0.0, self._deadline - self._fleet.waiting.now())
-        for event in self._fleet.poll(left):
-            self._apply(event)
-        if self._deadline is not None and self._fleet.waiting.now() >= self._deadline:
-            self._on_timeout()
-        self._react_to_failure()
+            with held_back():  # for a second at most
+                left = 1.0 if self._deadline is None else max(0.0, self._deadline - self._fleet.waiting.now())
+                for event in self._fleet.poll(left):
+                    self._apply(event)
+                if self._deadline is not None and self._fleet.waiting.now() >= self._deadline:
+                    self._on_timeout()
+                self._react_to_failure()
 
     def _apply(self, event: FleetEvent) -> None:
         if event.index not in self._open:
@@ -157,7 +144,7 @@ class Supervision:
             self.lost[index] = str(why)
 
     def _read(self, index: int, content: bytes) -> None:
-        """A line that is no message ends the conversation."""
+        """Read the lines that are complete. Give the node up for a line that is not valid."""
         partial = self._partial[index]
         partial += content
         while (end := partial.find(b"\n")) >= 0:
@@ -165,24 +152,29 @@ class Supervision:
             del partial[: end + 1]
             try:
                 self._take(index, _decoder.decode(line))
+                continue
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                self._give_up(index, NodeFailed(f"it sent what is no message ({error})"))
-                return
+                why = NodeFailed(f"it sent an invalid message ({error})")
             except NodeFailed as error:
-                self._give_up(index, error)
-                return
-
-    def _give_up(self, index: int, why: NodeFailed) -> None:
-        self._fleet.drop(index)
-        self.ended.pop(index, None)
-        self._close(index, why)
+                why = error
+            self._fleet.drop(index)
+            self.ended.pop(index, None)
+            self._close(index, why)
+            return
 
     def _take(self, index: int, message: AgentMessage) -> None:
         now_ns = time.monotonic_ns()
         if isinstance(message, Progress):
             self._on_progress(index, message)
         elif isinstance(message, WorkersLaunchedMessage):
-            self._note(_launched(index, message, now_ns))
+            launched = WorkersLaunched(
+                now_ns,
+                node_index=index,
+                node_t_ns=message.t_ns,
+                command=message.command,
+                env_script=message.env_script,
+            )
+            self._note(launched)
         elif isinstance(message, FilePart):
             self._parts.take(index, message)
         elif isinstance(message, FilesComplete):
@@ -208,32 +200,18 @@ class Supervision:
         self.stop()
 
     def _react_to_failure(self) -> None:
-        if self._phase == "stopping" or not self._has_failure():
+        """Stop the run once the cause is known: a rank died, an agent ended without reporting how its workers ended, or
+        all have reported. Before that, listen to the other nodes."""
+        failures = [message.failure for message in self.ended.values() if message.failure]
+        is_agent_gone = bool(self.lost or self.told_to_stop)
+        if self._phase == "stopping" or not (failures or is_agent_gone):
             return
-        if self._knows_the_cause():
+        if is_agent_gone or any(failure.died for failure in failures) or len(self.ended) == self._num_nodes:
             self.stop()
         elif self._phase == "working":
             self._phase, self._deadline = "listening", self._fleet.waiting.now() + CAUSE_SECONDS
-
-    def _has_failure(self) -> bool:
-        """A node whose workers failed, or whose agent ended without reporting how they ended."""
-        return any(message.failure for message in self.ended.values()) or bool(self.lost or self.told_to_stop)
-
-    def _knows_the_cause(self) -> bool:
-        died = any(message.failure and message.failure.died for message in self.ended.values())
-        return died or bool(self.lost or self.told_to_stop) or len(self.ended) == self._num_nodes
 
     def stop(self) -> None:
         self._phase, self._deadline = "stopping", self._fleet.waiting.now() + STOP_SECONDS
         for index in self._open:
             self._fleet.stop(index)
-
-
-def _launched(node_index: int, message: WorkersLaunchedMessage, now_ns: int) -> WorkersLaunched:
-    return WorkersLaunched(
-        now_ns,
-        node_index=node_index,
-        node_t_ns=message.t_ns,
-        command=message.command,
-        env_script=message.env_script,
-    )
