@@ -116,9 +116,9 @@ def test_a_process_that_cannot_be_killed_is_named(
 WATCHED = """
 import sys
 import msgspec
-from flagperf.agent import processes
+from flagperf.agent import leftovers
 from flagperf.agent.leftovers import Watchdog
-processes.GRACE_SECONDS = 600.0
+leftovers.GRACE_SECONDS = 600.0
 with Watchdog() as watchdog:
     watchdog.tell(msgspec.Raw(msgspec.json.encode({"job": {"run_id": sys.argv[1]}, "node_index": 0})))
     print("up", flush=True)

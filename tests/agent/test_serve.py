@@ -41,9 +41,9 @@ RUN_ID = f"20260101T000000Z-demo-{os.getpid():06d}"
 ORDER = {"job": {"run_id": RUN_ID}, "node_index": 3}
 SERVE = """
 import functools, os, subprocess, sys, time, types
-from flagperf.agent import processes, serve
+from flagperf.agent import leftovers, serve
 from flagperf.agent.__main__ import main
-processes.GRACE_SECONDS = 600.0
+leftovers.GRACE_SECONDS = 600.0
 CLOCK = {clock!r}
 def clock():
     return float(open(CLOCK).read())
@@ -54,7 +54,7 @@ def verb(function):
     module = types.ModuleType(function.__name__)
     module.main = function
     sys.modules["flagperf.agent." + function.__name__] = module
-    serve.VERBS += (function.__name__,)
+    serve.VERBS[function.__name__] = f"flagperf.agent.{{function.__name__}}:main"
 {code}
 sys.exit(main(["serve"]))
 """
@@ -322,7 +322,7 @@ def test_what_is_no_request_stops_the_agent(serve: Serve, line: bytes) -> None:
     agent.stdin.flush()
     code, said = agent.left()
     assert code == 0
-    assert said.startswith("the command sends what is no request (") and said.endswith("): stopping\n")
+    assert said.startswith("the command sent an invalid request (") and said.endswith("): stopping\n")
 
 
 BYTES = 5_000_000

@@ -176,7 +176,7 @@ def test_a_machine_without_slurm_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize("job", ["", "-1", "7 8", "--user=root", "٧"])
 def test_what_is_no_job_is_refused(job: str) -> None:
     for ask in (SlurmCluster().job_state, SlurmCluster().cancel):
-        with pytest.raises(BadInput, match="is no number of a job of Slurm"):
+        with pytest.raises(BadInput, match="is not the number of a Slurm job"):
             ask(job)
 
 

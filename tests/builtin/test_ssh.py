@@ -77,13 +77,13 @@ def test_lists_of_hosts_in_the_order_in_which_they_are_written(hosts: str, expec
     "host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "`x`", "user@a", "@group", "a'b", "ü", "*", "a/b"]
 )
 def test_what_is_no_host_name_is_refused(host: str) -> None:
-    with pytest.raises(BadInput, match="is no host name"):
+    with pytest.raises(BadInput, match="is not a host name"):
         allocate(hosts=host)
 
 
 @pytest.mark.parametrize("hosts", ["n[1-3", "n[3-1]", "[2001:db8::1]", "n[a-b]"])
 def test_what_is_no_list_of_hosts_is_refused_with_the_reason(hosts: str) -> None:
-    with pytest.raises(BadInput, match=r"is no list of hosts: (bad range|missing bracket)"):
+    with pytest.raises(BadInput, match=r"is not a list of hosts: (bad range|missing bracket)"):
         allocate(hosts=hosts)
 
 
@@ -105,7 +105,7 @@ def test_hosts_of_a_file(tmp_path: Path) -> None:
     path.write_text("# ours\nnode[3-4]  # rack 1\n\nalpha,node3\n")
     assert names(hosts_file=str(path)) == ["node3", "node4", "alpha"]
     path.write_text("alpha\nbeta slots=8\n")
-    with pytest.raises(BadInput, match=r"hosts, line 2: 'beta slots=8' is no host name"):
+    with pytest.raises(BadInput, match=r"hosts, line 2: 'beta slots=8' is not a host name"):
         allocate(hosts_file=str(path))
     with pytest.raises(BadInput, match=r"cannot read .*absent"):
         allocate(hosts_file=str(tmp_path / "absent"))

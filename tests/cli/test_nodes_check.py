@@ -157,7 +157,7 @@ def test_hosts_are_an_option_of_ssh(command: str, capfd: pytest.CaptureFixture[s
     assert run_cli([*command.split(), "--hosts", " "]) == 2
     assert "--hosts names no host" in capfd.readouterr().err
     assert run_cli([*command.split(), "--hosts", "n[1-"]) == 2
-    assert "option hosts of cluster ssh: 'n[1-' is no list of hosts" in capfd.readouterr().err
+    assert "option hosts of cluster ssh: 'n[1-' is not a list of hosts" in capfd.readouterr().err
     assert run_cli([*command.split(), "--hosts", "n[1-100001]"]) == 2
     assert "names more than 100,000 hosts" in capfd.readouterr().err
 

@@ -339,7 +339,9 @@ def test_a_file_that_is_not_the_nodes_own_ends_the_run_and_is_not_written(tmp_pa
     good = sending(FIRST, f"told(300); tell({ended(None)!r}); COMPLETE; close()")
     bad = sending({**SECOND, "run.json": "{}"}, "told(300)")
     finished = FinishedJob(tmp_path, good, bad, share_host=False)
-    assert finished.ending.reason.startswith("node 1 (host1) was lost: it sent 'run.json', which is not a file of its own")
+    assert finished.ending.reason.startswith(
+        "node 1 (host1) was lost: it sent 'run.json', which is not a file of its own"
+    )
     assert (finished.bundle / "run.json").read_text() != "{}"
 
 

@@ -1,5 +1,6 @@
-"""`serve` is what a command starts on each node, `probe` what a run starts beside its workers, `sweep` what a command
-starts on its own machine after an agent there was lost.
+"""What a command starts: `serve` on each node, `probe` beside the workers of a run, `sweep` on its own machine after an
+agent there was lost. `sweep` takes that share of a run, a line of JSON, does the watchdog's work and says on stderr
+what was left behind.
 
 PLUGINS are those that the command starts without (FLAGPERF_WITHOUT), also on other machines.
 The first line in each direction is a hello with the flagperf version (`flagperf.spec.protocol`): a command of another
@@ -9,12 +10,10 @@ version is refused before its request is decoded.
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import signal
 import socket
 import sys
-from typing import IO
 
 import msgspec
 
@@ -39,9 +38,13 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     try:
         stdin = os.fdopen(0, "rb", buffering=0, closefd=False)  # what follows the hello stays in the pipe
-        _exchange_hellos(stdin, answer)
+        answer.write(hello_line(version()))
+        answer.flush()
+        own = f"this agent on {socket.gethostname()}"
+        check_hello(stdin.readline(), other="the command that started it", own=own, own_version=version())
         if arguments[0] == "sweep":
-            return sweep(stdin, answer)
+            clean_up(msgspec.json.decode(stdin.readline(), type=RunShare))
+            return 0
         module = importlib.import_module(f"flagperf.agent.{arguments[0]}")
         return int(module.main(stdin, answer))
     except FlagPerfError as error:
@@ -51,20 +54,5 @@ def main(arguments: list[str]) -> int:
         answer.close()
 
 
-def _exchange_hellos(stdin: io.FileIO, answer: IO[bytes]) -> None:
-    answer.write(hello_line(version()))
-    answer.flush()
-    own = f"this agent on {socket.gethostname()}"
-    check_hello(stdin.readline(), other="the command that started it", own=own, own_version=version())
-
-
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-# `agent sweep`: does the watchdog's work on this machine where that was killed too. Takes the share of a run that was
-# lost, a line of JSON; says on stderr what was left behind.
-
-
-def sweep(stdin: IO[bytes], _stdout: IO[bytes]) -> int:
-    clean_up(msgspec.json.decode(stdin.readline(), type=RunShare))
-    return 0

@@ -1,4 +1,4 @@
-"""The verb `describe`: what this node is and has. Takes a DescribeRequest, prints NodeFacts."""
+"""The verb `describe`: what this node is and has. It takes a DescribeRequest and prints NodeFacts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 from flagperf.agent.leftovers import kill_group
 from flagperf.agent.node_environment import capture_environment, is_simulated, node_machine
 from flagperf.agent.probe import choose_probe
-from flagperf.api import Device, DeviceBackend, Machine, Reading
+from flagperf.api import DeviceBackend, Machine, Reading
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.kit import allowed_cores, memory_limit_bytes, memory_used_bytes
 from flagperf.plugins.installed import Plugins, Provided, load_plugins
@@ -29,12 +29,69 @@ from flagperf.spec.node_facts import Fact, MissingRequirement, NodeFacts, Vendor
 from flagperf.spec.protocol import DescribeRequest
 from flagperf.units import exit_status
 
-# What one installed adapter finds on this node. It is asked in a process of its own, so that an adapter whose library
-# hangs, crashes or prints affects no other adapter.
+PACKAGES = (
+    "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "sentencepiece",
+    "datasets", "numpy", "pluggy", "psutil", "triton",
+)  # fmt: skip
+
+
+def answer_describe(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    request = msgspec.json.decode(request_text, type=DescribeRequest)
+    stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
+    return 0
+
+
+def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> NodeFacts:
+    """Ask all adapters at once, each in its own process, and capture the environment meanwhile."""
+    backends = plugins.device_backends()
+    visibility = [name for given in backends for name in given.value.visibility_variables]
+    packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
+    asked = [given for given in backends if request.vendor in (None, given.value.vendor)]
+    deadline = time.monotonic() + request.adapter_seconds
+    queries = [
+        start_query(given, machine, plugins, request.with_memory)
+        if given.plugin.distribution != OWN_DISTRIBUTION
+        else None  # our own looks for no hardware and needs no process
+        for given in asked
+    ]
+    environment = capture_environment(machine, packages, extra_variables=visibility)
+    vendors = tuple(
+        query_adapter(given, machine, plugins, request.with_memory)
+        if query is None
+        else finish_query(query, deadline - time.monotonic())
+        for given, query in zip(asked, queries, strict=True)
+    )
+    versions = [f"{facts.vendor} {facts.versions['driver']}" for facts in vendors if "driver" in facts.versions]
+    if versions:
+        environment.facts["driver"] = Fact(", ".join(versions))
+    return NodeFacts(
+        host=socket.gethostname(),
+        environment=environment,
+        vendors=vendors,
+        allowed_cores=allowed_cores(machine),
+        missing_requirements=tuple(missing_requirements(request.requires)),
+    )
+
+
+def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement]:
+    """Return each requirement that this Python does not meet, with what was found."""
+    from packaging.requirements import Requirement
+
+    missing = []
+    for text in requirements:
+        requirement = Requirement(text)
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(MissingRequirement(text))
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            missing.append(MissingRequirement(text, version))
+    return missing
 
 
 def query_adapter(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> VendorFacts:
-    """Whatever the adapter raises, or returns against the contract, is recorded as its error."""
+    """Return what one adapter finds on this node. Whatever it raises, or returns against the contract, is its error."""
     backend: DeviceBackend = given.value
     facts = _no_findings(given)
     try:
@@ -67,8 +124,11 @@ class AdapterQuery(msgspec.Struct, frozen=True):
 
 
 def start_query(given: Provided, machine: Machine, plugins: Plugins, with_memory: bool) -> AdapterQuery:
-    """`query_adapter` in a fork of this process, which has loaded the adapter already: a new interpreter for each of
-    several adapters would take most of the time of a command. This process has no other thread."""
+    """Run `query_adapter` in a process of its own: an adapter whose library hangs, crashes or prints affects no other.
+
+    It is a fork of this process, which has loaded the adapter already and has no other thread. New interpreters would
+    take most of the time of a command.
+    """
     reading, writing = os.pipe()
     errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
     pid = os.fork()
@@ -79,7 +139,7 @@ def start_query(given: Provided, machine: Machine, plugins: Plugins, with_memory
 
 
 def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) -> NoReturn:
-    """The child's side, in a session of its own so that the tools it starts can be stopped with it."""
+    """Answer in the child. Its session is its own, so that the tools it starts can be stopped with it."""
     code = 1
     try:
         os.setsid()
@@ -98,7 +158,11 @@ def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) ->
 
 def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:
     deadline = time.monotonic() + max(0.0, timeout_seconds)
-    output, has_ended = _read_until(query.answer, deadline)
+    output, has_ended = b"", False
+    while not has_ended and select.select([query.answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(query.answer, 1 << 16)
+        output += part
+        has_ended = not part
     kill_group(query.pid)  # orphaned tools
     os.kill(query.pid, signal.SIGKILL)  # where it has no group yet; not reaped so far, so the pid is still its own
     status = os.waitstatus_to_exitcode(os.waitpid(query.pid, 0)[1])
@@ -111,17 +175,6 @@ def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:
         return _failed(query.given, f"its process was {exit_status(status)}")
     query.errors.seek(0)
     return _failed(query.given, query.errors.read().decode(errors="replace").strip() or f"exit code {status}")
-
-
-def _read_until(answer: int, deadline: float) -> tuple[bytes, bool]:
-    """What was read, and whether the other end was closed in time."""
-    output = b""
-    while select.select([answer], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        part = os.read(answer, 1 << 16)
-        if not part:
-            return output, True
-        output += part
-    return output, False
 
 
 def _no_findings(given: Provided) -> VendorFacts:
@@ -140,94 +193,20 @@ def _failed(given: Provided, error: str) -> VendorFacts:
 
 
 def _with_memory(facts: VendorFacts, backend: DeviceBackend, machine: Machine, plugins: Plugins) -> VendorFacts:
-    """Where the adapter cannot name its probes, its cards are known all the same."""
+    """Add the memory use of the cards, or the reason why it is not known."""
+    if backend.memory_scope == "host":  # all slots share it: that pool is all there is to read without workers
+        pool = Reading(facts.devices[0].id, memory_used_bytes(machine), memory_limit_bytes(machine))
+        return msgspec.structs.replace(facts, probe="host", readings=(pool,))
     try:
-        probe, readings = _memory_now(backend, facts.devices, machine, plugins)
+        choice = choose_probe(plugins.memory_probes(backend.vendor), machine)
     except PluginFailed as error:
         return msgspec.structs.replace(facts, probe=str(error), has_failed=True)
-    return msgspec.structs.replace(facts, probe=probe, readings=readings)
-
-
-def _memory_now(
-    backend: DeviceBackend, devices: Sequence[Device], machine: Machine, plugins: Plugins
-) -> tuple[str, tuple[Reading, ...]]:
-    """Where all slots share the host's memory, that pool is all there is to read without workers."""
-    if backend.memory_scope == "host":
-        return "host", (Reading(devices[0].id, memory_used_bytes(machine), memory_limit_bytes(machine)),)
-    choice = choose_probe(plugins.memory_probes(backend.vendor), machine)
     if choice.probe is None:
-        return "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items()), ()
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in choice.not_used.items())
+        return msgspec.structs.replace(facts, probe=reasons)
     try:
-        return choice.probe.name, tuple(choice.probe.sample(devices, None))
+        readings = tuple(choice.probe.sample(facts.devices, None))
     except BaseException as error:  # noqa: BLE001  a plugin boundary: the cards are there, their memory is not known
-        return f"{choice.probe.name}: {type(error).__name__}: {error}", ()
-
-
-PACKAGES = (
-    "flagperf", "torch", "accelerate", "transformers", "peft", "tokenizers", "safetensors", "sentencepiece",
-    "datasets", "numpy", "pluggy", "psutil", "triton",
-)  # fmt: skip
-
-
-def answer_describe(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    request = msgspec.json.decode(request_text, type=DescribeRequest)
-    stdout.write(msgspec.json.encode(describe(request, node_machine(), load_plugins())))
-    return 0
-
-
-def describe(request: DescribeRequest, machine: Machine, plugins: Plugins) -> NodeFacts:
-    backends = plugins.device_backends()
-    visibility = [name for given in backends for name in given.value.visibility_variables]
-    packages = [*PACKAGES, *(name for given in backends for name in given.value.packages)]
-    asked = [given for given in backends if request.vendor in (None, given.value.vendor)]
-    deadline = time.monotonic() + request.adapter_seconds
-    queries = _start_queries(asked, machine, plugins, request)
-    environment = capture_environment(machine, packages, extra_variables=visibility)  # while the adapters search
-    vendors = tuple(
-        query_adapter(given, machine, plugins, request.with_memory)
-        if query is None
-        else finish_query(query, deadline - time.monotonic())
-        for given, query in zip(asked, queries, strict=True)
-    )
-    environment.facts.update(_driver(vendors))
-    return NodeFacts(
-        host=socket.gethostname(),
-        environment=environment,
-        vendors=vendors,
-        allowed_cores=allowed_cores(machine),
-        missing_requirements=tuple(missing_requirements(request.requires)),
-    )
-
-
-def missing_requirements(requirements: Sequence[str]) -> list[MissingRequirement]:
-    """Each requirement that this Python does not meet, with what was found."""
-    from packaging.requirements import Requirement
-
-    missing = []
-    for text in requirements:
-        requirement = Requirement(text)
-        try:
-            version = importlib.metadata.version(requirement.name)
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(MissingRequirement(text))
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            missing.append(MissingRequirement(text, version))
-    return missing
-
-
-def _start_queries(
-    backends: Sequence[Provided], machine: Machine, plugins: Plugins, request: DescribeRequest
-) -> list[AdapterQuery | None]:
-    """All adapters in parallel, each in its own process. Our own looks for no hardware and needs no process."""
-    return [
-        None
-        if given.plugin.distribution == OWN_DISTRIBUTION
-        else start_query(given, machine, plugins, request.with_memory)
-        for given in backends
-    ]
-
-
-def _driver(vendors: Sequence[VendorFacts]) -> dict[str, Fact]:
-    versions = [f"{facts.vendor} {facts.versions['driver']}" for facts in vendors if "driver" in facts.versions]
-    return {"driver": Fact(", ".join(versions))} if versions else {}
+        why = f"{choice.probe.name}: {type(error).__name__}: {error}"
+        return msgspec.structs.replace(facts, probe=why)
+    return msgspec.structs.replace(facts, probe=choice.probe.name, readings=readings)

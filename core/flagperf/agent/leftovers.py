@@ -1,4 +1,5 @@
-"""Markers, killing, watchdog, how a process ended."""
+"""Ending every process that a node's share of a job started, orphans included; and the watchdog, which does that where
+the agent was killed."""
 
 from __future__ import annotations
 
@@ -21,9 +22,6 @@ import psutil
 from flagperf.messages import Message, message
 from flagperf.processes import name_process
 
-# Stopping every process that a node's share of a job started, orphans included.
-
-
 MARKER = "FLAGPERF_WORKERS_OF"
 """Set to run id, node and part (workers, probe) in the environment of the launcher and of the probe. All their
 descendants inherit it, re-parented ones too."""
@@ -32,12 +30,12 @@ GRACE_SECONDS = 5.0
 
 
 def node_marker(run_id: str, node_index: int) -> str:
-    """What all processes of a node's share carry, each with its part behind it."""
+    """Return what all processes of a node's share carry, each with its part behind it."""
     return f"{run_id}/{node_index}"
 
 
 def set_when_closed(stream: IO[bytes]) -> threading.Event:
-    """An event that is set when the other end closes the stream."""
+    """Return an event that is set when the other end closes the stream."""
     closed = threading.Event()
 
     def wait() -> None:
@@ -51,10 +49,10 @@ def set_when_closed(stream: IO[bytes]) -> threading.Event:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """In a fork of the agent: its streams must not stay open here, as their end tells that the agent is gone."""
+    """Close all other files in a fork of the agent: the end of its streams tells that the agent is gone."""
     for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if number not in kept:
-            with contextlib.suppress(OSError):  # the one that listed them
+            with contextlib.suppress(OSError):  # the folder that listed them
                 os.close(number)
 
 
@@ -75,9 +73,11 @@ def stop_workers(launcher: subprocess.Popen[bytes], marker: str) -> None:
 
 
 def kill_marked(marker: str, clock: Callable[[], float] = time.monotonic) -> tuple[int, tuple[int, ...]]:
-    """Kill whatever carries this marker, or one below it; stopped processes too. Gives how many are gone, and the pids
-    of those that are still there after GRACE_SECONDS (a driver may hold them), which are printed too.
-    psutil compares a process's start time before it kills: a pid that was given away meanwhile is left alone."""
+    """Kill whatever carries this marker, or one below it; stopped processes too. Return how many are gone, and the pids
+    of those that are still there after GRACE_SECONDS (a driver may hold them); print these too.
+
+    psutil compares a process's start time before it kills: a pid that was given away meanwhile is left alone.
+    """
     found: set[psutil.Process] = set()
     left: list[psutil.Process] = []
     deadline, num_empty_scans = clock() + GRACE_SECONDS, 0
@@ -99,25 +99,18 @@ def kill_marked(marker: str, clock: Callable[[], float] = time.monotonic) -> tup
 
 
 def marked_processes(marker: str) -> list[psutil.Process]:
-    """Of this user, without this process itself."""
-    others = (process for process in psutil.process_iter() if process.pid != os.getpid())
-    return [process for process in others if _carries(process, marker)]
-
-
-def _carries(process: psutil.Process, marker: str) -> bool:
-    try:
-        if not f"{process.environ().get(MARKER, '')}/".startswith(f"{marker}/"):
-            return False
-        return process.uids().real == os.getuid() and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, OSError):
-        return False
-
-
-# The watchdog: a fork of the agent that outlives it. Where the agent was killed, it ends every process that carries
-# the marker of this node's share of a run, also stopped ones and ones that ignore SIGTERM, and removes the temporary
-# folders. It works without the command that started the agent, which may be dead or cut off.
-#
-# It keeps stderr open: whoever reads the agent's stderr to its end has waited for it, and has what it says.
+    """Return this user's processes that carry the marker, or one below it, without this process itself."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # it has ended, or is somebody else's
+            if (
+                process.pid != os.getpid()
+                and f"{process.environ().get(MARKER, '')}/".startswith(f"{marker}/")
+                and process.uids().real == os.getuid()
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
+                found.append(process)
+    return found
 
 
 _ORDERLY_END = b"."
@@ -128,7 +121,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class RunShare(msgspec.Struct, frozen=True):
-    """Of a work order, what tells whose processes and folders they are."""
+    """The part of a work order that tells whose processes and folders they are."""
 
     job: _Job
     node_index: int
@@ -139,7 +132,13 @@ class RunShare(msgspec.Struct, frozen=True):
 
 
 class Watchdog:
-    """Entered before there are threads. The block stops what it starts, unless it is killed."""
+    """A fork of the agent that outlives it. The agent stops what it starts, unless it is killed. Then the watchdog ends
+    every process that carries the marker of this node's share of a run, also stopped ones and ones that ignore SIGTERM,
+    and removes the temporary folders. It needs no command: that may be dead or cut off.
+
+    It keeps stderr open: whoever reads the agent's stderr to its end has waited for it, and has what it says. It is
+    entered before there are threads.
+    """
 
     def __init__(self) -> None:
         self._told: list[RunShare] = []
@@ -153,18 +152,18 @@ class Watchdog:
         return self
 
     def tell(self, order: msgspec.Raw) -> None:
-        """Of a run that is about to start."""
+        """Tell it of a run that is about to start."""
         share = msgspec.json.decode(order, type=RunShare)
         self._told.append(share)
         with contextlib.suppress(BrokenPipeError):  # it was killed
             os.write(self._pipe, msgspec.json.encode(share) + b"\n")
 
     def clean_up(self) -> None:
-        """After a run whose own process was killed."""
+        """Clean up after a run whose own process was killed."""
         clean_up(self._told[-1])
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """After an error of the agent's own, the watchdog does its work as if it had been killed."""
+        """End the watchdog. After an error of the agent's own it does its work, as if the agent had been killed."""
         if error is None:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._pipe, _ORDERLY_END)
@@ -173,13 +172,13 @@ class Watchdog:
 
 
 def folder_prefix(run_id: str, node_index: int) -> str:
-    """Of the temporary folder of a run. Short, with the random end of the id alone: workers open sockets below it, and
-    the path of a socket has at most 107 bytes."""
+    """Return the start of the name of a run's temporary folder. It has the random end of the id alone: workers open
+    sockets below it, and the path of a socket has at most 107 bytes."""
     return f"flagperf-{run_id[-6:]}-{node_index}-"
 
 
 def _watch(reading: int) -> NoReturn:
-    """In the fork, in a session of its own: what kills the agent with its session leaves it alone."""
+    """Wait in the fork for the agent's end. The session is its own: what kills the agent with its session leaves it."""
     try:
         os.setsid()
         name_process("flagperf-watch")
@@ -196,8 +195,13 @@ def _watch(reading: int) -> NoReturn:
 
 
 def clean_up(share: RunShare) -> None:
+    """End and remove what a node's share of a run left behind, and print what that was."""
     num_killed, _ = kill_marked(node_marker(share.run_id, share.node_index))
-    folders = _remove_folders(folder_prefix(share.run_id, share.node_index))
+    folders = []
+    for path in Path(tempfile.gettempdir()).glob(f"{folder_prefix(share.run_id, share.node_index)}*"):
+        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
+            shutil.rmtree(path, ignore_errors=True)
+            folders.append(path)
     if num_killed or folders:
         removed = ", ".join(map(str, folders)) or "no folder"
         print(
@@ -207,22 +211,8 @@ def clean_up(share: RunShare) -> None:
         )
 
 
-def _remove_folders(prefix: str) -> list[Path]:
-    found = [path for path in Path(tempfile.gettempdir()).glob(f"{prefix}*") if _is_own_folder(path)]
-    for folder in found:
-        shutil.rmtree(folder, ignore_errors=True)
-    return found
-
-
-def _is_own_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid()
-
-
-# How a process ended, as a message.
-
-
 def exit_message(code: int) -> Message:
-    """`code` as subprocess has it: negative for a signal."""
+    """Say how a process ended. `code` is as subprocess has it: negative for a signal."""
     if code >= 0:
         return message("exit.code", code=code)
     if -code == signal.SIGKILL:

@@ -1,4 +1,5 @@
-"""Verbs `inspect`, `rendezvous`, `check`."""
+"""The verbs `rendezvous` (where the ranks meet), `inspect` (can this node be part of a run?) and `check` (is the data
+here?)."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ from flagperf.spec.protocol import (
     RendezvousRequest,
 )
 
-# The verb `rendezvous`: where the ranks of a run meet. Takes a RendezvousRequest on the first node right before the
-# run, prints a RendezvousAnswer: an IP address and a port that is free now. Names are not used: other nodes may not
-# know them, and torch waits for minutes before it says so.
+RDMA_FOLDER = Path("/sys/class/infiniband")
 
 
 def answer_rendezvous(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    """Print where the ranks of a run meet: an IP address and a port that is free now. The first node is asked, right
+    before the run. Names are not used: other nodes may not know them, and torch waits for minutes before it says so."""
     request = msgspec.json.decode(request_text, type=RendezvousRequest)
-    address = _address(request)
+    address = meeting_address(request)
     stdout.write(msgspec.json.encode(RendezvousAnswer(address, free_port(address))))
     return 0
 
 
-def _address(request: RendezvousRequest) -> str:
-    """By the interface that the user gave, else as the cluster says, else the address that the command itself came by,
-    else the only one that there is."""
+def meeting_address(request: RendezvousRequest) -> str:
+    """Return the address of the interface that the user gave, else the one that the cluster says, else the one that the
+    command itself came by, else the only one that there is. Raise NodeFailed where that is not clear."""
     if request.interface:
         return address_of(request.interface)
     if _is_ip(request.address):
@@ -60,8 +61,8 @@ def _address(request: RendezvousRequest) -> str:
 
 
 def interface_to(address: str) -> str:
-    """The name of the interface by which this node reaches an address; empty on the loopback interface, which gloo
-    finds by itself."""
+    """Return the interface by which this node reaches an address, or an empty name for the loopback interface, which
+    gloo finds by itself."""
     own = own_address_to(address)
     if ipaddress.ip_address(own).is_loopback:
         return ""
@@ -69,7 +70,7 @@ def interface_to(address: str) -> str:
 
 
 def own_address_to(address: str) -> str:
-    """This node's address as the other one would see it. Nothing is sent."""
+    """Return this node's address as the other one would see it. Send nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -91,12 +92,12 @@ def free_port(address: str) -> int:
         try:
             listener.bind((address, 0))
         except OSError as error:
-            raise NodeFailed(f"{address} is no address of this node: {error.strerror}") from None
+            raise NodeFailed(f"{address} is not an address of this node: {error.strerror}") from None
         return int(listener.getsockname()[1])
 
 
 def _addresses() -> dict[str, list[str]]:
-    """Of each interface that is up, IPv4 first; no link-local ones."""
+    """Return the addresses of each interface that is up, IPv4 first, without link-local ones."""
     import psutil
 
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
@@ -121,14 +122,9 @@ def _listed(found: dict[str, list[str]]) -> str:
     return ", ".join(f"{name} ({given[0]})" for name, given in found.items()) or "none"
 
 
-# The verb `inspect`: whether this node can be part of a run. Takes an InspectRequest; prints its clock at once, so
-# that the way there and back is all that makes the time inexact, then a NodeState.
-
-
-RDMA_FOLDER = Path("/sys/class/infiniband")
-
-
 def answer_inspect(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
+    """Print this node's clock, then its NodeState. The clock comes first: the way there and back is all that makes it
+    inexact."""
     stdout.write(b"%d\n" % time.time_ns())
     stdout.flush()
     request = msgspec.json.decode(request_text, type=InspectRequest)
@@ -137,26 +133,7 @@ def answer_inspect(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) ->
 
 
 def inspect(request: InspectRequest) -> NodeState:
-    plugins = load_plugins()
-    interface, address, network_problem = _network(request)
-    return NodeState(
-        facts=describe(request.describe, node_machine(), plugins),
-        python=sys.executable,
-        broken_adapters=tuple(plugins.broken_adapters()),
-        interface=interface,
-        address=address,
-        network_problem=network_problem,
-        data_problem=_data_problem(request.data_dir),
-        shm_bytes=_shm_bytes(),
-        locked_bytes=_limit(resource.RLIMIT_MEMLOCK),
-        max_files=_limit(resource.RLIMIT_NOFILE),
-        has_rdma=RDMA_FOLDER.is_dir() and any(RDMA_FOLDER.iterdir()),
-    )
-
-
-def _network(request: InspectRequest) -> tuple[str, str, str]:
-    """Interface, own address, and what is wrong with them."""
-    interface = address = ""
+    interface = address = network_problem = data_problem = ""
     try:
         if request.interface:
             interface, address = request.interface, address_of(request.interface)
@@ -166,36 +143,37 @@ def _network(request: InspectRequest) -> tuple[str, str, str]:
         if address:
             free_port(address)
     except NodeFailed as error:
-        return interface, address, str(error)
-    return interface, address, ""
-
-
-def _data_problem(data_dir: str | None) -> str:
-    """Listing is trying: root may read everything but what a network file system refuses."""
-    if data_dir is None:
-        return ""
+        network_problem = str(error)
     try:
-        os.listdir(data_dir)  # noqa: PTH208
+        if request.data_dir is not None:
+            os.listdir(request.data_dir)  # noqa: PTH208  root may read all but what a network file system refuses
     except OSError as error:
-        return f"the data folder {data_dir} cannot be read: {error.strerror}"
-    return ""
-
-
-def _shm_bytes() -> int:
+        data_problem = f"the data folder {request.data_dir} cannot be read: {error.strerror}"
     try:
-        state = os.statvfs("/dev/shm")
+        shm = os.statvfs("/dev/shm")
+        shm_bytes = shm.f_blocks * shm.f_frsize
     except OSError:
-        return 0
-    return state.f_blocks * state.f_frsize
+        shm_bytes = 0
+    plugins = load_plugins()
+    return NodeState(
+        facts=describe(request.describe, node_machine(), plugins),
+        python=sys.executable,
+        broken_adapters=tuple(plugins.broken_adapters()),
+        interface=interface,
+        address=address,
+        network_problem=network_problem,
+        data_problem=data_problem,
+        shm_bytes=shm_bytes,
+        locked_bytes=_limit(resource.RLIMIT_MEMLOCK),
+        max_files=_limit(resource.RLIMIT_NOFILE),
+        has_rdma=RDMA_FOLDER.is_dir() and any(RDMA_FOLDER.iterdir()),
+    )
 
 
 def _limit(which: int) -> int | None:
-    """The soft one, which processes start with."""
+    """Return the soft limit, which processes start with."""
     soft, _ = resource.getrlimit(which)
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-# The verb `check`: the case checks its values and the data on this node, before any process starts.
 
 
 def answer_check(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> int:
@@ -205,9 +183,12 @@ def answer_check(request_text: bytes, _stdin: IO[bytes], stdout: IO[bytes]) -> i
 
 
 def check(request: CheckRequest) -> CheckAnswer:
-    """Whatever the case's function raises becomes the answer, with the line where it happened."""
+    """Have the case check its values and the data on this node, before any process starts. Whatever its function raises
+    becomes the answer, with the line where it happened."""
     try:
-        files = _function(request.check_files)(Path(request.data_dir) if request.data_dir else None, request.values)
+        module, _, name = request.check_files.partition(":")
+        check_files: CheckFiles = getattr(importlib.import_module(module), name)
+        files = check_files(Path(request.data_dir) if request.data_dir else None, request.values)
         return CheckAnswer(typed(files, tuple[DataFile, ...]))
     except BadInput as error:
         return CheckAnswer(problem=str(error))
@@ -215,9 +196,3 @@ def check(request: CheckRequest) -> CheckAnswer:
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error} ({place.filename} line {place.lineno})"
         return CheckAnswer(problem=f"{request.check_files}, the case's check of its data, failed: {what}")
-
-
-def _function(reference: str) -> CheckFiles:
-    module, _, name = reference.partition(":")
-    function: CheckFiles = getattr(importlib.import_module(module), name)
-    return function

@@ -1,4 +1,9 @@
-"""Machine, CPUs, network, software, variables; simulation."""
+"""What a node is and runs on apart from its cards: machine, CPUs, network, software, variables that change results; and
+the simulated machine of tests.
+
+Nothing here raises, guesses, uses the network or imports torch. Hardware is read from the kernel's own files. A fact
+that cannot be found is absent, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,11 +28,6 @@ from flagperf.files import is_folder
 from flagperf.messages import Message, message
 from flagperf.spec.node_facts import Environment, Fact, absent_fact
 
-# What a node is built of apart from its cards: the model of the machine, its CPUs, its network.
-#
-# Everything is read from the kernel's own files. What they do not say is absent, with the reason.
-
-
 _PLACEHOLDERS = frozenset({
     "", "-", "0", "default string", "empty", "invalid", "n/a", "none", "not applicable", "not specified", "o.e.m.",
     "oem", "product name", "system manufacturer", "system name", "system product name", "system vendor",
@@ -37,7 +37,7 @@ _PLACEHOLDERS = frozenset({
 
 
 def machine_model(machine: Machine) -> Fact:
-    """Maker and product by DMI; the device tree's model where there is no usable DMI, as on ARM boards."""
+    """Return maker and product by DMI, or the device tree's model where there is no usable DMI, as on ARM boards."""
     maker = _one_line(machine.read("/sys/class/dmi/id/sys_vendor") or "")
     product = machine.read("/sys/class/dmi/id/product_name")
     if product is not None and not _is_placeholder(product):
@@ -53,14 +53,23 @@ def machine_model(machine: Machine) -> Fact:
 
 
 def cpu_model(machine: Machine) -> Fact:
-    """`2 x AMD EPYC 7742 64-Core Processor (128 cores)`; the number of logical CPUs where cores are not told apart."""
-    cpus = _cpuinfo_blocks(machine.read("/proc/cpuinfo") or "")
-    named = [cpu for cpu in cpus if not _is_placeholder(cpu.get("model name", ""))]
-    return Fact(_describe_cpus(named)) if named else _cpu_by_lscpu(machine)
+    """Return `2 x AMD EPYC 7742 64-Core Processor (128 cores)`, or with the number of logical CPUs where the
+    cores are not told apart."""
+    blocks = [_fields(block) for block in re.split(r"\n\s*\n", machine.read("/proc/cpuinfo") or "")]
+    cpus = [block for block in blocks if not _is_placeholder(block.get("model name", ""))]
+    if not cpus:
+        return _cpu_by_lscpu(machine)
+    sockets = {cpu.get("physical id", ""): cpu for cpu in cpus}
+    per_socket = [_number(cpu.get("cpu cores")) for cpu in sockets.values()]
+    if "" in sockets or not all(per_socket):
+        return Fact(f"{' + '.join(_unique(cpu['model name'] for cpu in cpus))} ({_count(len(cpus), 'logical CPU')})")
+    models = Counter(cpu["model name"] for cpu in sockets.values())
+    num_cores = sum(filter(None, per_socket))
+    return Fact(f"{' + '.join(_times(num, model) for model, num in models.items())} ({_count(num_cores, 'core')})")
 
 
 def network_links(machine: Machine) -> Fact:
-    """The active InfiniBand or RoCE ports; where there are none, the fastest physical Ethernet interfaces."""
+    """Return the active InfiniBand or RoCE ports, or the fastest physical Ethernet interfaces where there are none."""
     fabric, fabric_problems = _fabric_ports(machine)
     if fabric:
         return Fact(_describe_links(fabric))
@@ -72,28 +81,14 @@ def network_links(machine: Machine) -> Fact:
     return absent_fact("environment.links", links=problems) if problems else absent_fact("environment.no_interface")
 
 
-def _cpuinfo_blocks(text: str) -> list[dict[str, str]]:
-    """One dictionary per logical CPU. Keys in lower case: some architectures write `Model Name`."""
-    return [_fields(block) for block in re.split(r"\n\s*\n", text)]
-
-
 def _fields(text: str) -> dict[str, str]:
+    """Return the values by their keys in lower case: some architectures write `Model Name`."""
     pairs = (line.partition(":") for line in text.splitlines())
     return {key.strip().lower(): _one_line(value) for key, colon, value in pairs if colon}
 
 
-def _describe_cpus(cpus: Sequence[dict[str, str]]) -> str:
-    sockets = {cpu.get("physical id", ""): cpu for cpu in cpus}
-    per_socket = [_number(cpu.get("cpu cores")) for cpu in sockets.values()]
-    num_cores = sum(filter(None, per_socket))
-    if "" in sockets or not all(per_socket):
-        return f"{' + '.join(_unique(cpu['model name'] for cpu in cpus))} ({_count(len(cpus), 'logical CPU')})"
-    models = Counter(cpu["model name"] for cpu in sockets.values())
-    return f"{' + '.join(_times(num, model) for model, num in models.items())} ({_count(num_cores, 'core')})"
-
-
 def _cpu_by_lscpu(machine: Machine) -> Fact:
-    """ARM kernels give part numbers, which lscpu knows the names of."""
+    """Ask lscpu, which knows the names of the part numbers that ARM kernels give."""
     output = machine.run_tool(["lscpu"], timeout_seconds=2.0)
     if not output.ok:
         why = output.problem or message("tool.ended", tool="lscpu", code=output.returncode)
@@ -120,7 +115,8 @@ class _Link(NamedTuple):
 
 
 def _fabric_ports(machine: Machine) -> tuple[list[_Link], list[Message]]:
-    """The active RDMA ports, and what is wrong with the others. An adapter without `device` is emulated in software."""
+    """Return the active RDMA ports, and what is wrong with the others. An adapter without `device` is emulated in
+    software."""
     physical = {path.parent.name for path in machine.glob("/sys/class/infiniband/*/device")}
     links: list[_Link] = []
     problems: list[Message] = []
@@ -137,23 +133,18 @@ def _fabric_ports(machine: Machine) -> tuple[list[_Link], list[Message]]:
             problems.append(message("environment.port_rate", adapter=adapter, port=path.name))
         else:
             is_virtual = bool(machine.glob(f"/sys/class/infiniband/{adapter}/device/physfn"))
-            links.append(_Link(_fabric_kind(machine, adapter, port), float(rate[1]), is_virtual))
+            layer = machine.read(f"{port}/link_layer")
+            kind = "InfiniBand" if layer == "InfiniBand" else "RDMA"
+            if layer == "Ethernet":
+                node_type = machine.read(f"/sys/class/infiniband/{adapter}/node_type") or ""
+                kind = "iWARP" if "RNIC" in node_type else "RoCE"
+            links.append(_Link(kind, float(rate[1]), is_virtual))
     return _one_per_wire(links), problems
 
 
-def _fabric_kind(machine: Machine, adapter: str, port: str) -> str:
-    layer = machine.read(f"{port}/link_layer")
-    if layer == "Ethernet":
-        node_type = machine.read(f"/sys/class/infiniband/{adapter}/node_type") or ""
-        return "iWARP" if "RNIC" in node_type else "RoCE"
-    return "InfiniBand" if layer == "InfiniBand" else "RDMA"
-
-
 def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[Message], list[Message]]:
-    """The interfaces of known speed, those that are down, and those that are up at an unknown speed.
-
-    One of the last kind could be the fastest, so the fastest is then unknown.
-    """
+    """Return the interfaces of known speed, those that are down, and those that are up at an unknown speed. One of the
+    last could be the fastest, so the fastest is then unknown."""
     links: list[_Link] = []
     down: list[Message] = []
     unknown: list[Message] = []
@@ -172,15 +163,11 @@ def _ethernet_ports(machine: Machine) -> tuple[list[_Link], list[Message], list[
         elif megabits and megabits < 2**32 - 1:
             is_virtual = bool(machine.glob(f"{interface}/device/physfn"))
             links.append(_Link("Ethernet", megabits / 1000, is_virtual))
+        elif speed is None:
+            unknown.append(message("environment.speed_unreadable", name=name))
         else:
-            unknown.append(_unknown_speed(name, speed))
+            unknown.append(message("environment.speed", name=name, speed=repr(speed)))
     return _one_per_wire(links), down, unknown
-
-
-def _unknown_speed(name: str, speed: str | None) -> Message:
-    if speed is None:
-        return message("environment.speed_unreadable", name=name)
-    return message("environment.speed", name=name, speed=repr(speed))
 
 
 def _one_per_wire(links: list[_Link]) -> list[_Link]:
@@ -188,7 +175,7 @@ def _one_per_wire(links: list[_Link]) -> list[_Link]:
 
 
 def _describe_links(links: Sequence[_Link]) -> str:
-    """`InfiniBand, 2 x 200 Gb/s`, the fastest kind first."""
+    """Return `InfiniBand, 2 x 200 Gb/s`, the fastest kind first."""
     kinds = Counter((link.kind, link.gigabits) for link in links)
     fastest_first = sorted(kinds.items(), key=lambda item: (-item[0][1], item[0][0]))
     return "; ".join(f"{kind}, {_times(num, f'{gigabits:g} Gb/s')}" for (kind, gigabits), num in fastest_first)
@@ -217,12 +204,6 @@ def _count(num: int, what: str) -> str:
 
 def _unique(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-# What a node runs on, captured by its agent: hardware without the cards, software, and variables that change results.
-#
-# Nothing here raises, guesses, uses the network or imports torch. A fact that cannot be found is absent, with the
-# reason.
 
 
 RESULT_VARIABLES = (
@@ -260,13 +241,16 @@ _SECRET_VALUE = re.compile(
 
 
 def capture_environment(machine: Machine, packages: Sequence[str], extra_variables: Sequence[str] = ()) -> Environment:
-    """`packages` are distributions that a run uses; `extra_variables` are the names that adapters add to the list."""
+    """Return the facts of a node, the versions of `packages` and the variables that change results: RESULT_VARIABLES
+    and the `extra_variables` that adapters name. A secret is shown as set, without its value."""
+    release = machine.read("/proc/sys/kernel/osrelease")
+    unreadable = absent_fact("environment.unreadable", path="/proc/sys/kernel/osrelease")
     facts = {
         "machine": machine_model(machine),
         "cpu": cpu_model(machine),
         "network": network_links(machine),
         "os": _os(machine),
-        "kernel": _kernel(machine),
+        "kernel": Fact(release) if release else unreadable,
         "container": _container(machine),
         "docker": _docker(machine),
         "driver": absent_fact("environment.no_driver"),
@@ -275,46 +259,39 @@ def capture_environment(machine: Machine, packages: Sequence[str], extra_variabl
         "commit": source_commit(machine, Path(__file__).resolve().parent.parent),
     }
     versions = {name: version for name in packages if (version := _version(name)) is not None}
-    return Environment(facts, versions, _variables(machine.environ, extra_variables))
+    variables = {
+        name: machine.environ[name] for name in (*RESULT_VARIABLES, *extra_variables) if name in machine.environ
+    }
+    for name, value in variables.items():
+        if not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or _SECRET_VALUE.search(value):
+            variables[name] = "(redacted)"
+    return Environment(facts, versions, variables)
 
 
 def source_commit(machine: Machine, source: Path) -> Fact:
-    """The commit of the package at `source`: of the work tree that tracks it, else of what pip installed it from.
+    """Return the commit of the package at `source`: of the work tree that tracks it, else of what pip installed. It
+    ends in `+changes` for a changed work tree, in `+unknown` where git cannot say."""
 
-    Asking whether git tracks the file keeps out the commit of a project that merely has the virtual environment in it.
-    """
-    tracked = _git(machine, source, "ls-files", "--error-unmatch", "--", "__init__.py")
-    if tracked.ok:
-        head = _git(machine, source, "rev-parse", "--verify", "HEAD")
-        if head.ok and _is_commit(head.stdout.strip()):
-            return Fact(head.stdout.strip() + _changes(machine, source))
+    def git(*arguments: str) -> CommandOutput:
+        """Take no lock in the work tree and start no monitor that its configuration may name."""
+        safe = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(source))
+        return machine.run_tool(["git", *safe, *arguments], timeout_seconds=_TOOL_SECONDS)
+
+    # Tracked: a project that merely has the virtual environment in it has another commit.
+    tracked = git("ls-files", "--error-unmatch", "--", "__init__.py")
+    if not tracked.ok:
+        installed = _installed_commit(source)
+        if installed is not None:
+            return Fact(installed)
+        return absent_fact("environment.not_tracked", path=str(source), why=_problem("git", tracked))
+    head = git("rev-parse", "--verify", "HEAD")
+    if not head.ok or not _is_commit(head.stdout.strip()):
         return absent_fact("environment.no_commit", path=str(source), why=_problem("git", head))
-    installed = _installed_commit(source)
-    if installed is not None:
-        return Fact(installed)
-    return absent_fact("environment.not_tracked", path=str(source), why=_problem("git", tracked))
-
-
-def _git(machine: Machine, source: Path, *arguments: str) -> CommandOutput:
-    """Takes no lock in the work tree and starts no monitor that its configuration may name."""
-    safe = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(source))
-    return machine.run_tool(["git", *safe, *arguments], timeout_seconds=_TOOL_SECONDS)
-
-
-def _changes(machine: Machine, source: Path) -> str:
-    """`+changes`, `+unknown` where git cannot say, else nothing.
-
-    Single files at the top of the work tree that git does not track, such as a flagperf.toml, are no change of code.
-    An untracked folder may hold a case, so it counts.
-    """
-    status = _git(machine, source, "status", "--porcelain", "--untracked-files=normal")
-    if not status.ok:
-        return "+unknown"
-    for line in status.stdout.splitlines():
-        is_file_at_the_top = "/" not in line[3:]
-        if not (line.startswith("??") and is_file_at_the_top):
-            return "+changes"
-    return ""
+    status = git("status", "--porcelain", "--untracked-files=normal")
+    # Single files at the top of the work tree that git does not track, such as a flagperf.toml, do not change code. An
+    # untracked folder may hold a case, so it counts.
+    changed = [line for line in status.stdout.splitlines() if not line.startswith("??") or "/" in line[3:]]
+    return Fact(head.stdout.strip() + ("+unknown" if not status.ok else "+changes" if changed else ""))
 
 
 class _VcsInfo(msgspec.Struct):
@@ -322,7 +299,7 @@ class _VcsInfo(msgspec.Struct):
 
 
 class _DirectUrl(msgspec.Struct):
-    """The part of PEP 610's direct_url.json that is of use here; its URL may hold credentials and is not read."""
+    """The used part of PEP 610's direct_url.json. Its URL is not read: it may hold credentials."""
 
     vcs_info: _VcsInfo | None = None
 
@@ -350,50 +327,37 @@ def _os(machine: Machine) -> Fact:
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         named = re.search(r"^PRETTY_NAME=(.+)$", machine.read(path) or "", re.MULTILINE)
         if named:
-            return Fact(_unquoted(named[1]))
+            try:
+                return Fact(" ".join(shlex.split(named[1])))
+            except ValueError:
+                return Fact(named[1].strip("\"' "))
     return absent_fact("environment.no_os_name")
 
 
-def _unquoted(text: str) -> str:
-    try:
-        return " ".join(shlex.split(text))
-    except ValueError:
-        return text.strip("\"' ")
-
-
-def _kernel(machine: Machine) -> Fact:
-    release = machine.read("/proc/sys/kernel/osrelease")
-    return Fact(release) if release else absent_fact("environment.unreadable", path="/proc/sys/kernel/osrelease")
-
-
 def _container(machine: Machine) -> Fact:
-    """The kind of container; `none` only where process 1 is an init system and there is no sign of a container."""
-    kind = _container_kind(machine)
-    if kind:
-        return Fact(kind)
+    """Return the kind of container, or `none` where process 1 is an init system and there is no sign of a container."""
+    if "KUBERNETES_SERVICE_HOST" in machine.environ:
+        return Fact("kubernetes")
+    if "APPTAINER_CONTAINER" in machine.environ or "SINGULARITY_CONTAINER" in machine.environ:
+        return Fact("apptainer")
+    if machine.glob("/run/.containerenv"):
+        return Fact("podman")
+    if machine.glob("/.dockerenv"):
+        return Fact("docker")
+    first_environ = re.search(r"(?:^|\x00)container=([^\x00]+)", machine.read("/proc/1/environ") or "")
+    declared = machine.read("/run/systemd/container") or (first_environ[1] if first_environ else "")
+    if re.fullmatch(r"[\w.-]{1,40}", declared):
+        return Fact(declared)
+    groups = machine.read("/proc/1/cgroup") or ""
+    for hint, kind in _CGROUP_HINTS.items():
+        if hint in groups:
+            return Fact(kind)
     first_process = machine.read("/proc/1/comm")
     if first_process in _INIT_SYSTEMS:
         return Fact("none")
     if first_process:
         return absent_fact("environment.no_init_system", name=repr(first_process))
     return absent_fact("environment.no_first_process")
-
-
-def _container_kind(machine: Machine) -> str | None:
-    if "KUBERNETES_SERVICE_HOST" in machine.environ:
-        return "kubernetes"
-    if "APPTAINER_CONTAINER" in machine.environ or "SINGULARITY_CONTAINER" in machine.environ:
-        return "apptainer"
-    if machine.glob("/run/.containerenv"):
-        return "podman"
-    if machine.glob("/.dockerenv"):
-        return "docker"
-    first_environ = re.search(r"(?:^|\x00)container=([^\x00]+)", machine.read("/proc/1/environ") or "")
-    declared = machine.read("/run/systemd/container") or (first_environ[1] if first_environ else "")
-    if re.fullmatch(r"[\w.-]{1,40}", declared):
-        return declared
-    groups = machine.read("/proc/1/cgroup") or ""
-    return next((kind for hint, kind in _CGROUP_HINTS.items() if hint in groups), None)
 
 
 def _docker(machine: Machine) -> Fact:
@@ -427,16 +391,6 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _variables(environ: Mapping[str, str], extra: Sequence[str]) -> dict[str, str]:
-    return {name: _shown(name, environ[name]) for name in (*RESULT_VARIABLES, *extra) if name in environ}
-
-
-def _shown(name: str, value: str) -> str:
-    """A secret is shown as set, without its value."""
-    is_secret = not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or _SECRET_VALUE.search(value)
-    return "(redacted)" if is_secret else value
-
-
 def _problem(tool: str, output: CommandOutput) -> Message:
     if os.strerror(errno.ENOENT) in output.problem:
         return message("tool.not_found", tool=tool)
@@ -452,15 +406,11 @@ def _first_line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")[:200]
 
 
-# Tests without cards: FLAGPERF_SIMULATE=1, read by the agent alone.
-#
-# The adapter's code is the real one. It reads a machine laid out in the folder FLAGPERF_SIMULATE_ROOT, runs the tools
-# and loads the libraries that the test put on PATH and LD_LIBRARY_PATH, and the worker computes on a torch device for
-# tests. All output of such a run is marked as simulated.
-
-
+# Tests without cards: FLAGPERF_SIMULATE=1, read by the agent alone. The adapter's code is the real one. It reads a
+# machine laid out in the folder FLAGPERF_SIMULATE_ROOT, runs the tools and loads the libraries that the test put on
+# PATH and LD_LIBRARY_PATH, and the worker computes on a torch device for tests. All output of such a run is marked as
+# simulated.
 SIMULATE = "FLAGPERF_SIMULATE"
-
 ROOT = "FLAGPERF_SIMULATE_ROOT"
 
 
@@ -472,7 +422,7 @@ def is_simulated() -> bool:
 
 
 def node_machine() -> Machine:
-    """This machine as adapters see it."""
+    """Return this machine as adapters see it."""
     if not is_simulated():
         return Machine()
     root = Path(os.environ.get(ROOT, "/"))

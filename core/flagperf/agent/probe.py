@@ -1,6 +1,6 @@
 """`agent probe`: samples memory in a process of its own, so that it costs the workers nothing but its CPU time.
 
-Reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's pid, then samples until stdin ends.
+It reads a ProbeRequest, takes the baseline, prints `ready`, reads the launcher's pid, then samples until stdin ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -40,18 +40,23 @@ from flagperf.plugins.loading import typed
 from flagperf.processes import die_with_parent
 from flagperf.spec.protocol import ProbeRequest
 
-# How busy the cores are that a run may use, and how much of that the run itself uses.
+MAX_COST = 0.008
+"""Share of a core that sampling may take, so that the whole probe stays below 1 %: after an expensive sample the pause
+is longer."""
 
+MAX_STRETCH = 10
+"""Intervals; no pause is longer, whatever a sample costs."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 _BUSY = (0, 1, 2, 5, 6, 7)
-"""Of a cpu line of /proc/stat: user (guests included), nice, system, irq, softirq, steal; not idle, not iowait."""
+"""Columns of a cpu line of /proc/stat: user (guests included), nice, system, irq, softirq, steal; not idle, iowait."""
 
 
 def cpu_use(launcher_pid: int, machine: Machine) -> CpuUse | None:
-    """Seconds since an arbitrary start, to be subtracted from a later answer. None where the kernel does not say, and
-    once the launcher has ended: its and its children's use is no longer known."""
+    """Return how busy the cores are that a run may use, and how much of that the run itself uses: seconds since an
+    arbitrary start, to be subtracted from a later answer. Return None where the kernel does not say, and once the
+    launcher has ended: its and its children's use is no longer known."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     all_seconds = busy_seconds(machine.read("/proc/stat") or "", cores)
     try:
@@ -68,7 +73,7 @@ def cpu_use(launcher_pid: int, machine: Machine) -> CpuUse | None:
 
 
 def busy_seconds(stat: str, cores: Iterable[int]) -> float | None:
-    """Of all processes on these cores."""
+    """Return the seconds of all processes on these cores, or None where the kernel does not say."""
     lines = {
         words[0]: words[1:] for line in stat.splitlines() if (words := line.split()) and words[0].startswith("cpu")
     }
@@ -79,16 +84,8 @@ def busy_seconds(stat: str, cores: Iterable[int]) -> float | None:
 
 
 def _process_cpu_seconds(pid: int) -> float:
-    """Of a process and of its children that have ended: what they used becomes its own when they are waited for."""
+    """Return the seconds of a process and of its children that have ended: they become its own once awaited."""
     return float(sum(psutil.Process(pid).cpu_times()[:4]))
-
-
-MAX_COST = 0.008
-"""Share of a core that sampling may take, so that the whole probe stays below 1 %: after an expensive sample the pause
-is longer."""
-
-MAX_STRETCH = 10
-"""Intervals; no pause is longer, whatever a sample costs."""
 
 
 class ProbeChoice(msgspec.Struct, frozen=True):
@@ -98,7 +95,7 @@ class ProbeChoice(msgspec.Struct, frozen=True):
 
 
 def choose_probe(probes: Sequence[MemoryProbe], machine: Machine) -> ProbeChoice:
-    """The first available one, in the vendor's order."""
+    """Return the first available probe in the vendor's order, and why the ones before it are not used."""
     reasons: dict[str, str] = {}
     for probe in probes:
         try:
@@ -121,7 +118,9 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         return _give_up(request, message("tool.words", words=str(error)))
     choice = choose_probe(probes, node_machine())
     if choice.probe is None:
-        return _give_up(request, _none_available(request.vendor, choice.not_used))
+        listed = [f"{name}: {reason}" for name, reason in choice.not_used.items()]
+        none_available = message("probe.none_available", vendor=request.vendor, reasons=listed)
+        return _give_up(request, none_available if listed else message("probe.none", vendor=request.vendor))
     interval = max(request.interval_seconds, choice.probe.minimum_interval_seconds)
     with _writing(request), EventWriter(Path(request.path)) as writer:
         writer.write(
@@ -144,7 +143,10 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         stdout.flush()
         _sample_until_closed(choice.probe, request, interval, stdin, writer)
         _list_processes(choice.probe, request, writer)
-        _close(choice.probe)
+        try:
+            choice.probe.close()
+        except BaseException as error:  # noqa: BLE001  a plugin boundary: by now every figure is written
+            print(f"close: {type(error).__name__}: {error}", file=sys.stderr)
         cpu_seconds, wall_seconds = _cpu_seconds() - began_cpu, time.monotonic() - began
         writer.end(ProbeEnded(time.monotonic_ns(), cpu_seconds=cpu_seconds, wall_seconds=wall_seconds))
     return 0
@@ -152,18 +154,11 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 @contextlib.contextmanager
 def _writing(request: ProbeRequest) -> Iterator[None]:
-    """The last line that it prints is what the agent reports."""
+    """Raise BundleFailed where the file cannot be written. The agent reports the last line that the probe prints."""
     try:
         yield
     except OSError as error:
         raise BundleFailed(f"cannot write {request.path}: {error.strerror}") from None
-
-
-def _none_available(vendor: str, reasons: Mapping[str, str]) -> Message:
-    if not reasons:
-        return message("probe.none", vendor=vendor)
-    listed = [f"{name}: {reason}" for name, reason in reasons.items()]
-    return message("probe.none_available", vendor=vendor, reasons=listed)
 
 
 def _give_up(request: ProbeRequest, why: Message) -> int:
@@ -188,18 +183,18 @@ def _sample_until_closed(
 
 
 def pause_seconds(interval: float, sample_cpu_seconds: float) -> float:
-    """From one sample to the next: the interval, or longer where sampling is expensive."""
+    """Return the time from one sample to the next: the interval, or longer where sampling is expensive."""
     return min(max(interval, sample_cpu_seconds / MAX_COST), MAX_STRETCH * interval)
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the tools that it ran."""
+    """Return the seconds of this process and of the tools that it ran."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWriter) -> None:
-    """Who else is on the cards. Only at the start and at the end: it costs more than a sample."""
+    """Record who else is on the cards. Only at the start and at the end: it costs more than a sample."""
     try:
         processes = typed(probe.processes(request.devices), tuple[ProcessReading, ...])
     except BaseException as error:  # noqa: BLE001  a plugin boundary
@@ -209,16 +204,8 @@ def _list_processes(probe: MemoryProbe, request: ProbeRequest, writer: EventWrit
         writer.write(ProcessesListed(time.monotonic_ns(), processes))
 
 
-def _close(probe: MemoryProbe) -> None:
-    """By now every figure is written: what happens here is for the log alone."""
-    try:
-        probe.close()
-    except BaseException as error:  # noqa: BLE001  a plugin boundary
-        print(f"close: {type(error).__name__}: {error}", file=sys.stderr)
-
-
 def declared(reading: Reading, probe: MemoryProbe) -> Reading:
-    """Only the figures that the probe declares: any other is unsupported, whatever number came with it."""
+    """Return the figures that the probe declares. Any other is unsupported, whatever number came with it."""
     undeclared = [figure for figure in FIGURES if figure not in probe.figures]
     unsupported = [figure for figure in undeclared if figure in MemoryProbe.figures]  # others need no reason
     missing = {**reading.missing, **dict.fromkeys(unsupported, "unsupported")}
@@ -228,7 +215,7 @@ def declared(reading: Reading, probe: MemoryProbe) -> Reading:
 def _sample(
     probe: MemoryProbe, request: ProbeRequest, launcher_pid: int | None, writer: EventWriter, baseline: bool = False
 ) -> None:
-    """A sample that fails is a recorded gap: it never stops a run."""
+    """Record a sample. Record one that fails as a gap: it never stops a run."""
     try:
         given = typed(probe.sample(request.devices, launcher_pid), tuple[Reading, ...])
         readings = tuple(declared(reading, probe) for reading in given)

@@ -1,4 +1,4 @@
-"""ProbeProcess: the agent starts the probe, waits for its baseline before the workers start, and notices its death.
+"""The agent's side of the probe: start it, wait for its baseline before the workers start, notice its death.
 
 What the probe cannot report itself (it died, it hangs) the agent writes into the same file of samples, so that the
 memory figures can be judged from the raw files alone.
@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -36,7 +35,7 @@ POLL_SECONDS = 0.2
 
 @contextlib.contextmanager
 def running_probe(request: ProbeRequest, log: Path, marker: str) -> Iterator[ProbeProcess]:
-    """The probe until the block ends. It is starting: `await_ready` comes before the workers."""
+    """Yield the probe, and end it with the block. It is starting: `await_ready` comes before the workers."""
     probe = ProbeProcess(request, log, marker)
     try:
         yield probe
@@ -66,10 +65,18 @@ class ProbeProcess:
         return self._process.pid
 
     def await_ready(self, stop: threading.Event) -> None:
-        """Until its baseline is taken. A probe that is not ready in time is killed: its baseline would be taken while
-        the workers run. `stop` cuts the wait short."""
-        assert self._process.stdout
-        ready, deadline = _set_when_ready(self._process.stdout), time.monotonic() + READY_SECONDS
+        """Wait until its baseline is taken, or `stop` is set. Kill a probe that is not ready in time: it would take its
+        baseline while the workers run."""
+        ready = threading.Event()
+
+        def read() -> None:
+            assert self._process.stdout
+            self._process.stdout.readline()  # its hello
+            self._process.stdout.readline()  # `ready`, unless it has ended
+            ready.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        deadline = time.monotonic() + READY_SECONDS
         while not ready.wait(POLL_SECONDS) and not stop.is_set():
             if time.monotonic() > deadline:
                 self._kill()
@@ -99,7 +106,7 @@ class ProbeProcess:
                 self._record(message("probe.died", how=exit_message(returncode)))
 
     def _kill(self) -> None:
-        """With the vendor's tools that it runs."""
+        """Kill it with the vendor's tools that it runs."""
         self._process.kill()
         kill_marked(self._marker)
         self._process.wait()
@@ -111,59 +118,29 @@ class ProbeProcess:
             self._process.stdin.flush()
 
     def _record(self, what: Message) -> None:
-        """Called only after its end, when nobody else writes to the file. Once, also where the probe said why."""
+        """Record why the probe failed, once, after its end, when nobody else writes to the file."""
         if self._is_recorded:
             return
         self._is_recorded = True
-        last_line = _last_line(self._log)
-        why = message("probe.because", what=what, why=last_line) if last_line else what
+        lines: list[str] = []
+        with contextlib.suppress(OSError):  # the log was removed during the run
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        why = message("probe.because", what=what, why=lines[-1].strip()) if lines else what
         try:
-            _refuse_other_than_file(self._samples)
-            _cut_torn_line(self._samples)
-            if not _has_failed_by_itself(self._samples):
+            if not self._has_failed_by_itself():
                 with EventWriter(self._samples) as writer:
                     writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
         except OSError as error:  # no reason to end the run: the parent records it
             self.unrecorded = message("probe.unrecorded", what=why, why=str(error.strerror))
 
-
-def _set_when_ready(stream: IO[bytes]) -> threading.Event:
-    """Set by `ready`, the line after the hello, and also when the stream ends before that."""
-    ready = threading.Event()
-
-    def read() -> None:
-        stream.readline()
-        stream.readline()
-        ready.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    return ready
-
-
-def _refuse_other_than_file(path: Path) -> None:
-    """Opening a pipe, which somebody may have put there, might never end."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a regular file")
-
-
-def _has_failed_by_itself(samples: Path) -> bool:
-    last_line = samples.read_bytes().rstrip().rpartition(b"\n")[2] if samples.exists() else b""
-    return last_line.startswith(b'{"type":"probe_failed"')
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Remove what the probe was writing when it died, so that the next event starts a new line."""
-    if path.exists():
-        content = path.read_bytes()
+    def _has_failed_by_itself(self) -> bool:
+        """Cut the line that the probe was writing when it died. Return whether the last one says why it failed."""
+        if not self._samples.exists():
+            return False
+        if not self._samples.is_file():  # opening a pipe, which somebody may have put there, might never end
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        content = self._samples.read_bytes()
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
-            with path.open("r+b") as file:
-                file.truncate(whole)
-
-
-def _last_line(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:  # removed during the run
-        return ""
-    return lines[-1].strip() if lines else ""
+            os.truncate(self._samples, whole)
+        return content[:whole].rstrip().rpartition(b"\n")[2].startswith(b'{"type":"probe_failed"')

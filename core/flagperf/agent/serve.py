@@ -43,10 +43,10 @@ VERBS = {
     "rendezvous": "flagperf.agent.node_checks:answer_rendezvous",
     "run": "flagperf.agent.node_run:answer_run",
 }
-"""What answers a request, by its verb. It is imported in the fork alone."""
+"""The function that answers a request, by its verb. It is imported in the fork alone."""
 
 GRACE_SECONDS = 15.0
-"""For a run to end by itself once it was told to, and for what it has to say to reach the command."""
+"""How long a run gets to end by itself once it was told to, and its last words to reach the command."""
 
 PASSING_SECONDS = 0.5
 """How long the streams of a verb are read after its end: a tool that it left behind may hold them open."""
@@ -66,7 +66,7 @@ def main(stdin: IO[bytes], stdout: IO[bytes], clock: Callable[[], float] = time.
 
 
 class _Verb:
-    """The forked process of a verb, at work."""
+    """The forked process of a verb."""
 
     def __init__(self, request: Request, clock: Callable[[], float]) -> None:
         self.name, self._clock = request.verb, clock
@@ -85,19 +85,19 @@ class _Verb:
         self._ended_at = 0.0
 
     def stop(self) -> None:
-        """The end of its stdin tells a run to stop; others have nothing to stop in order."""
+        """Close its stdin, which tells a run to stop. Other verbs have nothing to stop in order."""
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
             self.kill_at = self._clock() + (GRACE_SECONDS if self.name == "run" else 0.0)
 
     def kill(self) -> None:
-        """With the tools that it runs."""
+        """Kill it with the tools that it runs."""
         self.kill_at = None
         kill_tree(self.pid)
 
     def code(self) -> int | None:
-        """Its exit code, once all that it printed was read."""
+        """Return its exit code, once all that it printed was read."""
         now = self._clock()
         if self._code is None:
             pid, status = os.waitpid(self.pid, 0 if not self.open_streams else os.WNOHANG)
@@ -114,7 +114,7 @@ class _Verb:
 
 
 def _work(request: Request, reading: int, writing: int, complaining: int) -> NoReturn:
-    """In the fork. It dies with the agent; the watchdog then ends what it has started."""
+    """Answer a request in the fork. It dies with the agent; the watchdog then ends what it has started."""
     code = 1
     try:
         die_with_parent(signal.SIGKILL)
@@ -150,13 +150,19 @@ class _Server:
         self._leave_at: float | None = None
         self._is_over = False
         os.set_blocking(stdout, False)
-        self._signals = _signal_pipe()
+        # SIGTERM wakes the loop, also where it comes between two waits.
+        self._signals, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, lambda *_: None)
 
     def serve(self) -> int:
         while not self._is_over or self._verb is not None:
             readers = self._readers()
             writers = [self._stdout] if self._waiting else []
-            readable, writable, _ = select.select(list(readers), writers, [], self._pause())
+            # The end of a verb is noticed by its streams; where one was closed before, by looking.
+            pause = 1.0 if self._verb is None or len(self._verb.open_streams) == 2 else 0.05
+            readable, writable, _ = select.select(list(readers), writers, [], pause)
             for stream in readable:
                 readers[stream]()
             if writable:
@@ -176,12 +182,6 @@ class _Server:
             readers[verb.stderr] = self._on_error
         return readers
 
-    def _pause(self) -> float:
-        """The end of a verb is noticed by its streams, else by looking."""
-        return 1.0 if self._verb is None or len(self._verb.open_streams) == 2 else 0.05
-
-    # --- the command ------------------------------------------------------------------------------------------------
-
     def _on_request(self) -> None:
         content = os.read(self._stdin, CHUNK_BYTES)
         if not content:
@@ -193,29 +193,27 @@ class _Server:
             line = bytes(self._received[:end])
             del self._received[: end + 1]
             try:
-                self._obey(_decoder.decode(line))
+                asked = _decoder.decode(line)
+                if isinstance(asked, Beat):
+                    self._has_beats = True
+                elif isinstance(asked, Stop):
+                    self._stop_verb()
+                elif self._verb is not None:
+                    self._say(Ended(2, f"asked for {asked.verb!r} while {self._verb.name!r} is at work"))
+                elif asked.verb not in VERBS:
+                    self._say(Ended(2, f"unknown verb {asked.verb!r}"))
+                else:
+                    if asked.verb == "run":
+                        self._watchdog.tell(asked.body)
+                    self._verb = _Verb(asked, self._clock)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                _pass_on(f"the command sends what is no request ({error}): stopping\n".encode())
+                _pass_on(f"the command sent an invalid request ({error}): stopping\n".encode())
                 self._finish()
                 return
 
-    def _obey(self, line: CommandLine) -> None:
-        if isinstance(line, Beat):
-            self._has_beats = True
-        elif isinstance(line, Stop):
-            self._stop_verb()
-        elif self._verb is not None:
-            self._say(Ended(2, f"asked for {line.verb!r} while {self._verb.name!r} is at work"))
-        elif line.verb not in VERBS:
-            self._say(Ended(2, f"unknown verb {line.verb!r}"))
-        else:
-            if line.verb == "run":
-                self._watchdog.tell(line.body)
-            self._verb = _Verb(line, self._clock)
-
     def _on_signal(self) -> None:
-        """The command is told; what there is to say still reaches it. Then the agent leaves by itself: where a cluster
-        takes the node back, it does not say why before all processes are gone."""
+        """Tell the command, stop, and leave once everything was said. A cluster that takes the node back does not say
+        why before all processes are gone."""
         os.read(self._signals, 64)
         if self._leave_at is None:
             self._leave_at = self._clock() + 2 * GRACE_SECONDS
@@ -223,15 +221,13 @@ class _Server:
             self._stop_verb()
 
     def _finish(self) -> None:
-        """The command is gone."""
+        """Stop everything: the command is gone."""
         self._is_over = True
         self._stop_verb()
 
     def _stop_verb(self) -> None:
         if self._verb is not None:
             self._verb.stop()
-
-    # --- the verb ---------------------------------------------------------------------------------------------------
 
     def _on_output(self) -> None:
         assert self._verb is not None
@@ -243,7 +239,7 @@ class _Server:
             self._verb.open_streams.discard(self._verb.stdout)
 
     def _on_error(self) -> None:
-        """Passed on as it is; the end of it is also how the verb says why it failed."""
+        """Pass it on as it is, and keep the end, which says why a verb failed."""
         assert self._verb is not None
         content = os.read(self._verb.stderr, select.PIPE_BUF)
         if content:
@@ -262,8 +258,6 @@ class _Server:
         if verb.name == "run" and code < 0:  # it was killed, and has stopped nothing
             self._watchdog.clean_up()
         self._say(Ended(code, verb.error.decode(errors="replace").strip() if code else ""))
-
-    # --- what goes out, and time ------------------------------------------------------------------------------------
 
     def _say(self, line: ChannelLine) -> None:
         self._waiting += encode_line(line)
@@ -298,17 +292,8 @@ class _Server:
 
 
 def _pass_on(content: bytes) -> None:
-    """To stderr, at most PIPE_BUF bytes, for which there is room or not: behind a cut connection nobody reads it, and
-    an agent that waits there would not notice the silence."""
+    """Write at most PIPE_BUF bytes to stderr, if there is room: behind a cut connection nobody reads it, and an agent
+    that waits there would not notice the silence."""
     with contextlib.suppress(OSError):
         if select.select([], [2], [], 0)[1]:
             os.write(2, content)
-
-
-def _signal_pipe() -> int:
-    """SIGTERM wakes the loop, also where it comes between two waits."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    return reading

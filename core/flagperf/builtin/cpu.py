@@ -54,7 +54,7 @@ class CpuBackend(DeviceBackend):
         return Activation("cpu", devices[local_rank].id, "slot")
 
     def set_precision(self, precision: Precision) -> None:
-        """fp32 never computes in TF32 or bfloat16."""
+        """Keep fp32 from computing in TF32 or bfloat16."""
         import torch
 
         torch.set_float32_matmul_precision("highest")
@@ -65,10 +65,10 @@ class CpuBackend(DeviceBackend):
         return {"float32_matmul_precision": torch.get_float32_matmul_precision()}
 
     def synchronize(self) -> None:
-        """Operators on the CPU have finished when they return."""
+        """Do nothing: operators on the CPU have finished when they return."""
 
     def cache_bytes(self) -> int | None:
-        """The largest that sysfs lists for the first core: `32768K`."""
+        """Return the largest cache that sysfs lists for the first core, as `32768K`."""
         sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
         return max((int(size[:-1]) << 10 for size in sizes if size.endswith("K")), default=None)
 
@@ -93,14 +93,9 @@ def _model(machine: Machine) -> str:
     return "CPU"
 
 
-# Host memory of the workers: what each rank's processes hold, out of one pool.
-#
-# The proportional set size counts a page that n processes share as 1/n in each, so that the sum over a rank's
-# processes (a worker and the data loaders that it forked) has every page once. Resident memory would count it n
-# times.
-
-
 class HostMemoryProbe(MemoryProbe):
+    """Reads the host memory of the workers: what each rank's processes hold, out of one pool."""
+
     vendor = "cpu"
     minimum_interval_seconds = 0.1
 
@@ -113,26 +108,10 @@ class HostMemoryProbe(MemoryProbe):
         return Availability(True)
 
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
-        """Slot i is local rank i. Before the launcher starts nothing is theirs, so the baseline is 0 by definition; a
-        rank without a process later on has no figure, which is not 0."""
+        """Return a reading for each slot; slot i is local rank i. Before the launcher starts nothing is theirs, so the
+        baseline is 0 by definition. A rank without a process later on has no figure, which is not 0."""
         if launcher_pid is None:
             return [Reading(device.id, used_bytes=0, total_bytes=self._pool_bytes) for device in devices]
-        used_bytes = self._used_by_local_rank(launcher_pid)
-        return [self._reading(device.id, rank, used_bytes[rank]) for rank, device in enumerate(devices)]
-
-    @abc.abstractmethod
-    def used_bytes(self, process: psutil.Process) -> int:
-        """Of one process. Raises psutil.NoSuchProcess or ProcessLookupError where it has ended."""
-
-    def _reading(self, device_id: str, local_rank: int, used_bytes: int) -> Reading:
-        """A process that holds no page is a zombie."""
-        if used_bytes:
-            return Reading(device_id, used_bytes=used_bytes, total_bytes=self._pool_bytes)
-        has_been = local_rank in self._rank_of_process.values()
-        why = "worker_ended" if has_been else "worker_not_started"
-        return Reading(device_id, total_bytes=self._pool_bytes, missing={"used_bytes": why})
-
-    def _used_by_local_rank(self, launcher_pid: int) -> Counter[int]:
         used: Counter[int] = Counter()
         for pid in (launcher_pid, *descendants(launcher_pid)):  # a single worker is its own launcher
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
@@ -140,11 +119,24 @@ class HostMemoryProbe(MemoryProbe):
                 local_rank = self._local_rank(process)
                 if local_rank is not None:
                     used[local_rank] += self.used_bytes(process)
-        return used
+        readings = []
+        for local_rank, device in enumerate(devices):
+            if used[local_rank]:  # a process that holds no page is a zombie
+                reading = Reading(device.id, used_bytes=used[local_rank], total_bytes=self._pool_bytes)
+            else:
+                has_been = local_rank in self._rank_of_process.values()
+                why = "worker_ended" if has_been else "worker_not_started"
+                reading = Reading(device.id, total_bytes=self._pool_bytes, missing={"used_bytes": why})
+            readings.append(reading)
+        return readings
+
+    @abc.abstractmethod
+    def used_bytes(self, process: psutil.Process) -> int:
+        """Return the bytes of one process. Raise psutil.NoSuchProcess or ProcessLookupError where it has ended."""
 
     def _local_rank(self, process: psutil.Process) -> int | None:
-        """From the process's environment, which its own children (data loaders) inherit. A process without one may get
-        it later: a wrapper script that calls exec keeps its pid."""
+        """Read it from the process's environment, which its own children (data loaders) inherit. A process without one
+        may get it later: a wrapper script that calls exec keeps its pid."""
         key = (process.pid, process.create_time())
         if key not in self._rank_of_process:
             rank = process.environ().get("LOCAL_RANK")
@@ -155,6 +147,9 @@ class HostMemoryProbe(MemoryProbe):
 
 
 class ProportionalMemoryProbe(HostMemoryProbe):
+    """Counts a page that n processes share as 1/n in each: the sum over a rank's processes (a worker and the data
+    loaders that it forked) has every page once."""
+
     name = "pss"
 
     def available(self, machine: Machine) -> Availability:
@@ -168,7 +163,7 @@ class ProportionalMemoryProbe(HostMemoryProbe):
 
 
 class ResidentMemoryProbe(HostMemoryProbe):
-    """The fallback where the proportional figure cannot be read. Too high for a rank whose processes share pages."""
+    """The fallback where the proportional figure cannot be read: it counts a page that n processes share n times."""
 
     name = "rss"
 

@@ -26,21 +26,25 @@ from flagperf.errors import BadInput, NodeFailed, ToolFailed
 from flagperf.kit import run_tool
 from flagperf.processes import die_with_parent
 
-# What Slurm says of its jobs and nodes.
-
-
 QUESTION_SECONDS = 5.0
-"""For one question to Slurm's controller."""
+"""Time limit of one question to Slurm's controller."""
 
 EXPLAIN_SECONDS = 5.0
-"""For all questions about a node that was lost."""
+"""Time limit of all questions about a node that was lost."""
 
 ENDING_SECONDS = 4.0
-"""For a job that Slurm is ending: how it ended, Slurm says once the last process has."""
+"""How long a job that Slurm is ending is waited for: Slurm says how it ended once the last process has."""
+
+SUBMIT_SECONDS = 60.0
+
+QUEUE_SECONDS = 30.0
+"""Between two questions why a job is still in the queue."""
+
+RELEASE_SECONDS = 10.0
 
 
 def explain(job: str, node: str) -> str:
-    """Why a node of a job may have been lost; empty where Slurm knows of nothing."""
+    """Return why a node of a job may have been lost, or an empty text where Slurm knows of nothing."""
     deadline = time.monotonic() + EXPLAIN_SECONDS
     try:
         return "; ".join(filter(None, [_job_trouble(job, deadline), _node_trouble(node, deadline)]))
@@ -79,7 +83,7 @@ _SAID = {
 
 
 class QueueEntry(msgspec.Struct, frozen=True):
-    """As squeue shows a job."""
+    """A job as squeue shows it."""
 
     state: str
     time_limit: str
@@ -94,20 +98,18 @@ class QueueEntry(msgspec.Struct, frozen=True):
         return "running" if self.state in _AT_WORK else "ended"
 
     def sentence(self, job: str, was_running: bool = False) -> str:
-        return f"Slurm's job {job} {self._words(was_running)}"
-
-    def _words(self, was_running: bool) -> str:
+        words = _SAID.get(self.state, f"is in the state {self.state}")
         if self.phase == "queued":
             why = f"{self.state}, {self.reason}" if self.reason != "None" else self.state
-            return f"{'was put back into' if was_running else 'is in'} the queue ({why})"
-        if self.state == "TIMEOUT":
-            return f"reached its time limit of {self.time_limit}"
-        return _SAID.get(self.state, f"is in the state {self.state}")
+            words = f"{'was put back into' if was_running else 'is in'} the queue ({why})"
+        elif self.state == "TIMEOUT":
+            words = f"reached its time limit of {self.time_limit}"
+        return f"Slurm's job {job} {words}"
 
 
 def queue_entry(job: str, seconds: float = QUESTION_SECONDS) -> QueueEntry | None:
-    """None where the controller has forgotten the job, as it does some minutes after its end. Raises ToolFailed where
-    there is no answer."""
+    """Return None where the controller has forgotten the job, as it does some minutes after its end. Raise ToolFailed
+    where there is no answer."""
     command = ["squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T|%l|%B|%r"]
     output = run_tool(command, seconds)
     if not output.ok and "invalid job id" not in output.stderr.lower():
@@ -117,8 +119,8 @@ def queue_entry(job: str, seconds: float = QUESTION_SECONDS) -> QueueEntry | Non
 
 
 def lost_command(job: str, entry: QueueEntry) -> str:
-    """Of a job whose nodes failed: what Slurm says of it where the node of its command is down. Such a job is still
-    completing while Slurm ends what is left on the other nodes. Empty where the command may be at work."""
+    """Return what Slurm says of a job whose command is on a node that is down. Such a job is still completing while
+    Slurm ends what is left on the other nodes. Return an empty text where the command may be at work."""
     if entry.state != "NODE_FAIL" and (entry.state, entry.reason) != ("COMPLETING", "NodeDown"):
         return ""
     trouble = _node_trouble(entry.first_node, time.monotonic() + QUESTION_SECONDS)
@@ -127,8 +129,8 @@ def lost_command(job: str, entry: QueueEntry) -> str:
 
 
 def _job_trouble(job: str, deadline: float) -> str:
-    """Empty where the job goes on. How it ended, Slurm says when all of its processes have ended; one of these asks
-    itself in vain, and learns only what Slurm does with the job meanwhile."""
+    """Return how the job ended, or an empty text where it goes on. Slurm says how when all of its processes have ended;
+    one of these learns only what Slurm does with the job meanwhile."""
     completed_by = min(deadline, time.monotonic() + ENDING_SECONDS)
     while (found := queue_entry(job, _left(deadline))) and found.state in ("COMPLETING", "CONFIGURING", "RUNNING"):
         if state := _coming_state(job, found.reason, deadline):
@@ -142,8 +144,8 @@ def _job_trouble(job: str, deadline: float) -> str:
 
 
 def _coming_state(job: str, reason: str, deadline: float) -> str:
-    """Of a job that Slurm ends: as which it will be listed, as far as its fields tell. Empty: it goes on, or was
-    cancelled."""
+    """Return the state in which a job that Slurm ends will be listed, as far as its fields tell. Return an empty text
+    where it goes on, or was cancelled."""
     if reason in _COMING:
         return _COMING[reason]
     output = run_tool(["scontrol", "show", "job", "--oneliner", job], _left(deadline))
@@ -158,7 +160,7 @@ _COMING = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}
 
 
 def _node_trouble(name: str, deadline: float) -> str:
-    """`*` after the state: it does not respond."""
+    """Return what Slurm says of a node that does not work. `*` after its state: it does not respond."""
     output = run_tool(["sinfo", "--noheader", f"--nodes={name}", "--format=%T|%E"], _left(deadline))
     state, _, reason = output.stdout.strip().partition("\n")[0].partition("|")
     if not output.ok or not re.match(r"down|fail|error|unknown|.*\*$", state):
@@ -173,14 +175,6 @@ def _has_node_as(name: str, state: str) -> str:
 
 def _left(deadline: float) -> float:
     return max(0.5, deadline - time.monotonic())
-
-
-SUBMIT_SECONDS = 60.0
-
-QUEUE_SECONDS = 30.0
-"""Between two questions why a job is still in the queue."""
-
-RELEASE_SECONDS = 10.0
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -217,8 +211,8 @@ class SlurmAllocation(Allocation):
         self._step_arguments, self._held = step_arguments, held
 
     def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
-        """One step for each node: in one step of all nodes their lines would be cut and mixed. Not unbuffered: that
-        gives the agent a terminal in place of pipes."""
+        """Return srun with a step of this node alone: in one step of all nodes their lines would be cut and mixed. Not
+        unbuffered: that gives the agent a terminal in place of pipes."""
         return [
             "srun",
             *self._step_arguments,
@@ -250,7 +244,12 @@ class SlurmCluster(Cluster):
         _check(self.name, options)
         own_job = os.environ.get("SLURM_JOB_ID", "")
         if own_job:
-            _check_running(own_job)
+            found = queue_entry(_checked_job(own_job))
+            if found is None or found.phase != "running":
+                what = found.sentence(own_job) if found else f"Slurm knows no job {own_job}"
+                raise BadInput(
+                    f"SLURM_JOB_ID is {own_job}, but {what}; leave that shell, or unset SLURM_JOB_ID to ask for nodes"
+                )
             return _allocation(own_job, os.environ.get("SLURM_JOB_NODELIST", ""), num_nodes, options, None)
         held = HeldJob(_request(num_nodes, options))
         try:
@@ -261,12 +260,12 @@ class SlurmCluster(Cluster):
             raise
 
     def num_nodes(self, options: SlurmOptions) -> int:
-        """Inside an allocation all of it is there."""
+        """Return the nodes of the allocation that this command is in, or one."""
         given = os.environ.get("SLURM_JOB_NUM_NODES", "")
         return int(given) if given.isdecimal() else 1
 
     def submit(self, command: Sequence[str], num_nodes: int, options: SlurmOptions, log: str) -> str:
-        """Needs a folder that the nodes share: what the command writes is written on the first node."""
+        """Submit a job. It needs a folder that the nodes share: its command writes on the first node."""
         _check(self.name, options)
         with tempfile.NamedTemporaryFile("w", prefix="flagperf-", suffix=".sh") as script:
             script.write(f"#!/bin/sh\nexec {shlex.join(command)}\n")
@@ -313,7 +312,7 @@ _ASKED = ("partition", "account", "gres", "time", "constraint", "reservation", "
 
 
 def _request(num_nodes: int, options: SlurmOptions) -> list[str]:
-    """What salloc and sbatch are asked for. The user's words come first, so that they cannot change ours."""
+    """Return what salloc and sbatch are asked for. The user's words come first, so that they cannot change ours."""
     asked = {name: getattr(options, name) for name in _ASKED}
     if asked["gres"] == "none":
         asked["gres"] = ""
@@ -326,20 +325,13 @@ def _allocation(
     job: str, node_list: str, num_nodes: int, options: SlurmOptions, held: HeldJob | None
 ) -> SlurmAllocation:
     names = first_names(_answer("scontrol", "show", "hostnames", node_list).split(), num_nodes, f"Slurm's job {job}")
-    addresses = _addresses(node_list)
+    addresses: dict[str, str] = {}
+    for line in _answer("sinfo", "--Node", "--noheader", f"--nodes={node_list}", "--format=%N|%o").splitlines():
+        name, _, address = line.strip().partition("|")
+        with contextlib.suppress(ValueError):  # a name: it often resolves on the nodes alone, or nowhere
+            addresses[name] = str(ipaddress.ip_address(address))
     nodes = [Node(name, addresses.get(name, ""), options.python) for name in names]
     return SlurmAllocation(job, nodes, options.step_arguments, held)
-
-
-def _addresses(node_list: str) -> dict[str, str]:
-    """By node, those that are IP addresses. Names of nodes often resolve on the nodes alone, or nowhere."""
-    lines = _answer("sinfo", "--Node", "--noheader", f"--nodes={node_list}", "--format=%N|%o").splitlines()
-    found = {}
-    for line in lines:
-        name, _, address = line.strip().partition("|")
-        with contextlib.suppress(ValueError):
-            found[name] = str(ipaddress.ip_address(address))
-    return found
 
 
 class HeldJob:
@@ -362,18 +354,22 @@ class HeldJob:
         )
 
     def wait(self) -> tuple[str, str]:
-        """The job and its nodes, as soon as Slurm gives them."""
+        """Return the job and its nodes as soon as Slurm gives them. Raise BadInput or NodeFailed if it never will."""
         assert self._process.stdout
         told, seconds = "", 2.0
         while not select.select([self._process.stdout], [], [], seconds)[0]:
             told, seconds = self._tell_why(told), QUEUE_SECONDS
         self._granted, _, node_list = self._process.stdout.readline().strip().partition(" ")
-        if not self._granted:
-            raise self._failure()
-        return self._granted, node_list
+        if self._granted:
+            return self._granted, node_list
+        said = self._said().strip().splitlines() or ["salloc said nothing"]
+        words = next((line for line in said if "error" in line.lower()), said[-1])
+        if job := self._job():
+            raise NodeFailed(f"Slurm's job {job} gave no nodes: {words}")
+        raise BadInput(f"no nodes: {words}")
 
     def end(self) -> None:
-        """Gives the nodes back, or takes the job out of the queue. scancel only after salloc has ended, in case that it
+        """Give the nodes back, or take the job out of the queue. scancel comes after salloc has ended, in case that it
         was killed: told by both at once, salloc (22.05) may never end."""
         job = self._job()
         with self._process:  # closes its streams
@@ -390,7 +386,7 @@ class HeldJob:
         self._errors.close()
 
     def _tell_why(self, told: str) -> str:
-        """Whoever waits wants to know for what. A job that can never start is not waited for."""
+        """Print why the job waits, unless that was told. Raise BadInput for a job that can never start."""
         job = self._job()
         found = None
         with contextlib.suppress(ToolFailed):  # asked again later
@@ -402,12 +398,6 @@ class HeldJob:
         print(f"flagperf: {found.sentence(job)}", file=sys.stderr)
         return found.reason
 
-    def _failure(self) -> BadInput | NodeFailed:
-        said = self._said().strip().splitlines() or ["salloc said nothing"]
-        words = next((line for line in said if "error" in line.lower()), said[-1])
-        job = self._job()
-        return NodeFailed(f"Slurm's job {job} gave no nodes: {words}") if job else BadInput(f"no nodes: {words}")
-
     def _job(self) -> str:
         if self._granted:
             return self._granted
@@ -415,7 +405,7 @@ class HeldJob:
         return found[1] if found else ""
 
     def _said(self) -> str:
-        """At an offset of its own: salloc goes on writing at the shared one."""
+        """Read at an offset of its own: salloc goes on writing at the shared one."""
         return os.pread(self._errors.fileno(), 1 << 16, 0).decode(errors="replace")
 
 
@@ -426,16 +416,9 @@ def _never(reason: str) -> BadInput:
     return BadInput(words)
 
 
-def _check_running(job: str) -> None:
-    found = queue_entry(_checked_job(job))
-    if found is None or found.phase != "running":
-        what = found.sentence(job) if found else f"Slurm knows no job {job}"
-        raise BadInput(f"SLURM_JOB_ID is {job}, but {what}; leave that shell, or unset SLURM_JOB_ID to ask for nodes")
-
-
 def _checked_job(job: str) -> str:
     if not job.isascii() or not job.isdigit():
-        raise BadInput(f"{job!r} is no number of a job of Slurm")
+        raise BadInput(f"{job!r} is not the number of a Slurm job")
     return job
 
 

@@ -20,16 +20,13 @@ from flagperf.api import Allocation, Cluster, CommandOutput, Node, NoOptions
 from flagperf.errors import BadInput, MissingPart
 from flagperf.kit import run_tool
 
-# What nodes elsewhere have in common, however they are reached.
-
-
 SHOWN_NAMES = 20
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def first_names(names: Sequence[str], num_nodes: int, where: str) -> Sequence[str]:
-    """`where` says in words what has them."""
+    """Return as many of the names as are asked for. Raise BadInput if there are fewer; `where` says what has them."""
     if len(names) < num_nodes:
         listed = ", ".join([*names[:SHOWN_NAMES], *["..."] * (len(names) > SHOWN_NAMES)]) or "none"
         raise BadInput(f"{num_nodes} nodes are asked for, and {where} has {len(names)}: {listed}")
@@ -37,7 +34,7 @@ def first_names(names: Sequence[str], num_nodes: int, where: str) -> Sequence[st
 
 
 def check_options(cluster: str, options: msgspec.Struct) -> None:
-    """What no text of an option may have, whoever reads it later."""
+    """Raise BadInput for control characters, which no option may have, whoever reads it later."""
     for name, value in msgspec.structs.asdict(options).items():
         for text in [value] if isinstance(value, str) else value if isinstance(value, tuple) else ():
             if CONTROL_CHARACTER.search(text):
@@ -45,7 +42,7 @@ def check_options(cluster: str, options: msgspec.Struct) -> None:
 
 
 def check_python(cluster: str, python: str) -> None:
-    """A path that means the same wherever the command starts."""
+    """Raise BadInput for a path that does not mean the same wherever the command starts."""
     if python and not python.startswith("/") and ("/" in python or python.startswith(("-", "~"))):
         raise BadInput(
             f"option python of cluster {cluster}: {python!r} is neither an absolute path nor the name of a command"
@@ -58,7 +55,7 @@ def check_installed(program: str, package: str) -> None:
 
 
 def last_words(output: CommandOutput) -> str:
-    """Why a command failed: its own last line."""
+    """Return why a command failed: its own last line."""
     lines = (output.problem or output.stderr or output.stdout).strip().splitlines()
     return lines[-1].strip() if lines else f"it ended with {output.returncode} and said nothing"
 
@@ -125,7 +122,12 @@ class SshCluster(Cluster):
         hosts = first_names(_hosts(options), num_nodes, "the list of hosts")
         nodes = [Node(host, _address(host), options.python) for host in hosts]
         ssh = _ssh(options)
-        safe_starts = _safe_starts(ssh, hosts[0])
+        # `ssh -G` connects to nothing. It reads all settings, so that mistakes in them are found here.
+        output = run_tool([*ssh, "-G", "--", hosts[0]])
+        if not output.ok:
+            raise BadInput(f"ssh cannot read its settings for {hosts[0]}: {last_words(output)}")
+        jump = re.search(r"^(proxyjump|proxycommand) (?!none$)", output.stdout, re.MULTILINE)
+        safe_starts = JUMP_HOST_STARTS if jump else SshAllocation.max_starts
         return SshAllocation(nodes, ssh, options.max_starts or safe_starts)
 
     def num_nodes(self, options: SshOptions) -> int:
@@ -133,44 +135,26 @@ class SshCluster(Cluster):
 
 
 def _ssh(options: SshOptions) -> list[str]:
-    """ssh with all that comes before the host."""
+    """Return ssh with all that comes before the host."""
+    for setting in options.settings:
+        name, equals, _ = setting.partition("=")
+        if not equals or not name.isalnum():
+            raise BadInput(f"option settings of cluster ssh: {setting!r} is not of the form Name=value")
+        if name.lower() in NOT_TO_BE_SET:
+            raise BadInput(
+                f"option settings of cluster ssh: {name} cannot be set, because flagperf relies on its value for the "
+                "check of host keys or for its connection"
+            )
     fixed = {**FIXED_SETTINGS, "ConnectTimeout": str(options.connect_timeout)}
-    settings = [*(f"{name}={value}" for name, value in fixed.items()), *map(_permitted, options.settings)]
+    settings = [*(f"{name}={value}" for name, value in fixed.items()), *options.settings]
     config = ["-F", str(Path(options.config).absolute())] if options.config else []
     return ["ssh", "-T", *config, *(word for setting in settings for word in ("-o", setting))]
 
 
-def _permitted(setting: str) -> str:
-    name, equals, _ = setting.partition("=")
-    if not equals or not name.isalnum():
-        raise BadInput(f"option settings of cluster ssh: {setting!r} is not of the form Name=value")
-    if name.lower() in NOT_TO_BE_SET:
-        raise BadInput(
-            f"option settings of cluster ssh: {name} cannot be set, because flagperf relies on its value for the check "
-            "of host keys or for its connection"
-        )
-    return setting
-
-
-def _safe_starts(ssh: Sequence[str], host: str) -> int:
-    """`ssh -G` connects to nothing. It reads all settings, so that mistakes in them are found here."""
-    output = run_tool([*ssh, "-G", "--", host])
-    if not output.ok:
-        raise BadInput(f"ssh cannot read its settings for {host}: {last_words(output)}")
-    jump = re.search(r"^(proxyjump|proxycommand) (?!none$)", output.stdout, re.MULTILINE)
-    return JUMP_HOST_STARTS if jump else SshAllocation.max_starts
-
-
-# --- hosts ------------------------------------------------------------------------------------------------------------
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
 _ADDRESS = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
-
 _BETWEEN_SETS = re.compile(r",(?![^\[]*\])")
-
 _OPERATOR = re.compile(r"[!&^]")
-
 _RANGE = re.compile(r"(?<=[\[,])(\d+)-(\d+)")
 
 MAX_HOSTS = 100_000
@@ -185,20 +169,19 @@ def _hosts(options: SshOptions) -> list[str]:
         )
     if options.hosts:
         return list(dict.fromkeys(_names("option hosts of cluster ssh", options.hosts)))
-    return list(dict.fromkeys(_names_in_file(Path(options.hosts_file))))
-
-
-def _names_in_file(path: Path) -> Iterator[str]:
+    path = Path(options.hosts_file)
     try:
-        text = path.read_text()
+        lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"option hosts_file of cluster ssh: cannot read {path}: {error}") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        yield from _names(f"{path}, line {number}", line.partition("#")[0].strip())
+    names: dict[str, None] = {}
+    for number, line in enumerate(lines, start=1):
+        names.update(dict.fromkeys(_names(f"{path}, line {number}", line.partition("#")[0].strip())))
+    return list(names)
 
 
 def _names(where: str, text: str) -> Iterator[str]:
-    """In the order in which they are written. Only where a set is taken from another, in that of ClusterShell."""
+    """Yield the names in the order in which they are written, or in ClusterShell's for sets taken from others."""
     # Not at the top: it takes 30 ms, and other commands need none of it.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -211,22 +194,18 @@ def _names(where: str, text: str) -> Iterator[str]:
             if len(names) > MAX_HOSTS:
                 raise too_many
             for name in names:
-                yield _checked(where, name)
+                if not _NAME.fullmatch(name) and not _address(name, with_scope=True):
+                    raise BadInput(
+                        f"{where}: {name!r} is not a host name; list names and IP addresses, and put user and port "
+                        "into the configuration of ssh"
+                    )
+                yield name
     except NodeSetException as error:
-        raise BadInput(f"{where}: {text!r} is no list of hosts: {error}") from None
-
-
-def _checked(where: str, name: str) -> str:
-    if not _NAME.fullmatch(name) and not _address(name, with_scope=True):
-        raise BadInput(
-            f"{where}: {name!r} is no host name; names and IP addresses can be listed, user and port belong in the "
-            "configuration of ssh"
-        )
-    return name
+        raise BadInput(f"{where}: {text!r} is not a list of hosts: {error}") from None
 
 
 def _address(host: str, with_scope: bool = False) -> str:
-    """The host where it is an IP address. One with a scope means something on this machine only."""
+    """Return the host if it is an IP address. One with a scope means something on this machine only."""
     if not _ADDRESS.fullmatch(host) or ("%" in host and not with_scope):
         return ""
     try:
@@ -235,15 +214,13 @@ def _address(host: str, with_scope: bool = False) -> str:
         return ""
 
 
-# --- the remote command -----------------------------------------------------------------------------------------------
-
 _READ_DIFFERENTLY = re.compile(r"^[=%]|[!\\]")
 
 
 def _carried(word: str) -> str:
-    """sshd gives the command to the user's login shell, which may be any. Quoted as for sh, these words would not
-    arrive as they are: csh looks for `!` in quotes and ends at a newline, fish reads a backslash there, and zsh and csh
-    expand a word that begins with `=` or `%`."""
+    """Raise BadInput for a word that would not arrive as it is. sshd gives the command to the user's login shell, which
+    may be any, quoted as for sh: csh looks for `!` in quotes and ends at a newline, fish reads a backslash there, and
+    zsh and csh expand a word that begins with `=` or `%`."""
     if _READ_DIFFERENTLY.search(word) or CONTROL_CHARACTER.search(word):
         raise BadInput(
             f"cluster ssh cannot carry {word!r} to a host: login shells differ in what they make of `!`, `\\`, control "
@@ -252,10 +229,9 @@ def _carried(word: str) -> str:
     return word
 
 
-# The site of one machine: every node is this one.
-
-
 class LocalAllocation(Allocation):
+    """The site of one machine: every node is this one."""
+
     nodes_share_host = True
 
     def __init__(self, num_nodes: int) -> None:

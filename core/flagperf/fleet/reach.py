@@ -183,7 +183,7 @@ def check_nodes(fleet: Fleet, request: CheckRequest) -> CheckAnswer:
 
 
 def with_meeting_place(job: Job, fleet: Fleet, interface: str | None) -> Job:
-    """Return the job with the address and port where its ranks meet. The first node chooses them right before the start."""
+    """Return the job with the address and port where its ranks meet. The first node chooses them before the run."""
     place = meeting_place(fleet, interface)
     return msgspec.structs.replace(job, master_address=place.address, master_port=place.port)
 

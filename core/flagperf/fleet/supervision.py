@@ -9,10 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from flagperf.bundle.bundle import sha256_of, writing
+from flagperf.bundle.bundle import writing
 from flagperf.bundle.paths import node_log, node_samples, rank_events, rank_log, rank_operators
 from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
+from flagperf.files import sha256_of
 from flagperf.fleet.fleet import Fleet, FleetEvent
 from flagperf.fleet.signals import held_back
 from flagperf.spec.job import Job
