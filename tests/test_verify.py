@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from recorded_bundles import recorded_bundle
@@ -28,6 +29,7 @@ from flagperf.bundle.paths import OPERATORS_FILE
 from flagperf.bundle.run_record import Ending, gated
 from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import run_cli
+from flagperf.cli.options import warn_unless_verified
 from flagperf.event_files import EventWriter
 from flagperf.events import (
     EVENT_SCHEMA,
@@ -461,6 +463,23 @@ def test_a_report_of_a_bundle_that_does_not_hold_is_printed_with_a_warning(
     assert f"runs verify {bundle}`" in printed.err
     assert run_cli(["report", str(bundle), "-q"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_a_report_of_a_large_bundle_compares_digests_and_says_so(
+    bundle: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change(bundle, lambda run: metric(run, "p_core").update(value=9.5))
+    found = verify_bundle(bundle, recomputed_bytes=100)
+    assert (found.problems, found.recomputed) == ((), False)
+    with click.Context(click.Command("report")):
+        warn_unless_verified(bundle, 100)
+        assert capfd.readouterr().err.startswith(f"{bundle.name} is not recomputed: `")
+        warn_unless_verified(bundle, 1 << 20)
+        assert "p_core: stored 9.5, recomputed 8.0" in capfd.readouterr().err
+        with (bundle / "samples" / "node-000.jsonl").open("a") as samples:
+            samples.write("\n")
+        warn_unless_verified(bundle, 100)
+        assert "node-000.jsonl has changed since the run" in capfd.readouterr().err
 
 
 def test_a_run_of_another_version_may_explain_a_missing_value_differently(bundle: Path) -> None:

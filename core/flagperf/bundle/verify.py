@@ -1,5 +1,5 @@
-"""Verify a bundle: its files against MANIFEST, its metrics and ending against those recomputed from the raw files, and
-the planned job against what the processes of the run recorded."""
+"""Verify a bundle: compare its files with MANIFEST, its metrics and ending with what is recomputed from the raw files,
+and the planned job with what the processes of the run recorded."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ from flagperf.bundle.bundle import (
 )
 from flagperf.bundle.operator_file import decode_operators, summary
 from flagperf.bundle.paths import (
+    EVENTS,
     MANIFEST_FILE,
     OPERATORS_FILE,
     PARENT_EVENTS,
     REDACTION_FILE,
     RUN_FILE,
+    SAMPLES,
     SIGNATURE_FILE,
 )
 from flagperf.bundle.run_record import Ending, Run, Status, gated
 from flagperf.bundle.signature import Signature, check_signature
 from flagperf.errors import BadInput, FlagPerfError
-from flagperf.event_files import EventFile
+from flagperf.event_files import EventFile, read_events
 from flagperf.event_files import of_type as of
-from flagperf.events import RunEnded, RunStarted, WorkerStarted
+from flagperf.events import RunEnded, RunStarted
 from flagperf.metrics.entry import Metric
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.registry import compute_metrics
@@ -49,6 +51,9 @@ from flagperf.text import flagperf_command
 TOLERANCE = 1e-12
 """Relative, of derived floats: another C library or Python may round their last bits otherwise."""
 
+RECOMPUTED_BYTES = 64 << 20
+"""Of a bundle with more raw files than this, which take about a second, commands that show it compare digests only."""
+
 
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
@@ -57,35 +62,45 @@ class Verification(msgspec.Struct, frozen=True):
     num_metrics: int
     num_files: int
     signer: str = ""
-    """Whose signature was found good. Empty if none was asked for."""
+    """Who signed the bundle. Empty if no signature was asked for, or it is not good."""
     redacted: bool = False
     """The bundle does not show that its names are real, see docs/passing-on.md."""
+    recomputed: bool = True
+    """False if only digests were compared."""
 
 
-def verify_bundle(path: Path, signers: Path | None = None) -> Verification:
-    """With `signers`, a file of allowed signers, the bundle has to be signed by one of them."""
+def verify_bundle(path: Path, signers: Path | None = None, *, recomputed_bytes: int | None = None) -> Verification:
+    """Verify a bundle. With `signers`, a file of allowed signers, it has to be signed by one of them. With more raw
+    files than `recomputed_bytes`, only digests are compared."""
     num_files = sum(file.is_file() for file in path.rglob("*"))
     unreadable = unreadable_files(path)
     if unreadable:
         return Verification(tuple(unreadable), (), 0, num_files)
     signature = check_signature(path, signers) if signers is not None else Signature()
-    problems, run = _compared(path)
-    problems += [signature.problem] if signature.problem else []
-    num_metrics = len(run.metrics) if run else 0
-    notes = [*(_unchecked_signature(path) if signers is None else []), *_redaction_notes(path)]
+    recomputes = recomputed_bytes is None or _raw_bytes(path) <= recomputed_bytes
+    problems, run = _compared(path, recomputes)
+    notes = []
+    if signers is None and (path / SIGNATURE_FILE).exists():
+        notes.append(f"{SIGNATURE_FILE} was not checked; --signers FILE does")
+    with contextlib.suppress(BadInput):  # it is a problem already
+        redaction = read_redaction(path)
+        if redaction is not None:
+            replaced = f"pseudonyms for {redaction.summary}"
+            notes.append(f"it is redacted ({replaced}): its hashes were made over these, and do not witness the run")
     return Verification(
-        tuple(dict.fromkeys(problems)),
+        tuple(dict.fromkeys([*problems, signature.problem] if signature.problem else problems)),
         tuple(notes),
-        num_metrics,
+        len(run.metrics) if run else 0,
         num_files,
         signature.signer,
         redacted=run is not None and run.redacted,
+        recomputed=recomputes,
     )
 
 
-def trouble_of(path: Path) -> str:
-    """What is wrong with a bundle, in one sentence. Empty if it is verified."""
-    problems = verify_bundle(path).problems
+def trouble_of(path: Path, verification: Verification) -> str:
+    """Return what is wrong with a bundle, in one sentence. Empty if nothing is."""
+    problems = verification.problems
     if not problems:
         return ""
     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -95,20 +110,24 @@ def trouble_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def damage_explains(paths: Sequence[Path]) -> Iterator[None]:
-    """An error nobody foresaw is the bundle's fault if the bundle is not verified, else a bug in flagperf."""
+    """Turn an error that nobody foresaw into BadInput if a bundle is not verified. If all are, it is our bug."""
     try:
         yield
     except (FlagPerfError, MemoryError):
         raise
     except Exception as error:
-        trouble = next(filter(None, map(trouble_of, paths)), "")
+        trouble = next(filter(None, (trouble_of(path, verify_bundle(path)) for path in paths)), "")
         if not trouble:
             raise
         raise BadInput(f"cannot show what is damaged: {trouble}") from error
 
 
-def _compared(path: Path) -> tuple[list[str], Run | None]:
-    """The problems as far as the files can be read, and the run where it can."""
+def _raw_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for folder in (EVENTS, SAMPLES) for file in (path / folder).glob("*.jsonl"))
+
+
+def _compared(path: Path, recomputes: bool) -> tuple[list[str], Run | None]:
+    """Return the problems as far as the files can be read, and the run if it can."""
     problems: list[str] = []
     run = None
     try:
@@ -117,7 +136,7 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
         if not (path / RUN_FILE).exists():
             return [f"{RUN_FILE} is missing", *problems], None
         run = read_bundle(path).run
-        problems.extend(_problems(path, run, digests))  # keeps those before an error
+        problems.extend(_problems(path, run, digests, recomputes))  # keeps those before an error
     except BadInput as error:
         problems.append(str(error))
     except OSError as error:
@@ -129,9 +148,13 @@ def _compared(path: Path) -> tuple[list[str], Run | None]:
     return problems, run
 
 
-def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]:
+def _problems(path: Path, run: Run, digests: Mapping[str, str], recomputes: bool) -> Iterator[str]:
     if (read_redaction(path) is not None) != run.redacted:
         yield f"{REDACTION_FILE} and {RUN_FILE} do not say the same of what was redacted"
+    if not recomputes:
+        if run.ending is not None:
+            yield from witness_problems(path, read_events(path / PARENT_EVENTS), digests)
+        return
     observed = Observed(run.job, run.manifest, read_record(path))
     observed.read_files()
     parent = observed.record.parent
@@ -142,62 +165,44 @@ def _problems(path: Path, run: Run, digests: Mapping[str, str]) -> Iterator[str]
     yield from witness_problems(path, parent, digests)
     yield from _metric_problems(run, observed)
     yield from _row_problems(run, observed)
-    yield from _ending_problems(run, observed)
-    yield from _plan_problems(path, parent)
-    yield from _command_problems(run, parent)
+    yield from _ending_problems(run, run.ending, observed)
+    yield from _plan_problems(path, run, parent)
     yield from _worker_problems(job_fingerprints(path), observed)
     yield from _probe_problems(observed)
-    yield from _recording_problems(path, run)
+    yield from _operator_problems(path, run)
 
 
-def _unchecked_signature(path: Path) -> list[str]:
-    return [f"{SIGNATURE_FILE} was not checked; --signers FILE does"] if (path / SIGNATURE_FILE).exists() else []
-
-
-# --- metrics and ending ---------------------------------------------------------------------------------------------
+# --- metrics, rows and ending ---------------------------------------------------------------------------------------
 
 
 def _metric_problems(run: Run, observed: Observed) -> Iterator[str]:
-    """Recompute each stored metric. A run does not need metrics that a later flagperf added."""
+    """Recompute each stored metric. A run needs exactly the metrics that were recorded when it began, and none that a
+    later flagperf added.
+
+    Another flagperf may explain a missing value differently, so `message` is compared only for runs of this version.
+    `detail` is its English wording, which reports make from the message again.
+    """
     stored = {metric.name: metric for metric in run.metrics}
     if len(stored) != len(run.metrics):
         yield f"run.json: {len(run.metrics) - len(stored)} metrics are duplicates"
-    yield from _version_problems(run.metric_versions, stored)
-    again = {metric.name: metric for metric in compute_metrics(observed)}
+    for name in sorted({*run.metric_versions, *stored}):
+        began, now = run.metric_versions.get(name), stored[name].version if name in stored else None
+        if began != now:
+            said = (f"version {each} of it" if each is not None else "no such metric" for each in (now, began))
+            yield "{}: run.json has {}, but the run began with {}".format(name, *said)
+    recomputed = {metric.name: metric for metric in compute_metrics(observed)}
+    apart = {"value", "reason", "detail"} | (set() if run.flagperf_version == version() else {"message"})
     for name, metric in stored.items():
-        if name in again and again[name].version == metric.version:
-            yield from _field_problems(metric, again[name], _compared_fields(run))
-        else:
+        again = recomputed.get(name)
+        if again is None or again.version != metric.version:
             yield f"{name}: this flagperf has no version {metric.version} of its formula; install the latest flagperf"
-
-
-def _version_problems(expected: Mapping[str, int], stored: Mapping[str, Metric]) -> Iterator[str]:
-    """A run has exactly the metrics and versions that were recorded when it began."""
-    for name in sorted(set(expected) | set(stored)):
-        before, now = expected.get(name), stored[name].version if name in stored else None
-        if before != now:
-            yield f"{name}: run.json has {_version(now)}, but the run began with {_version(before)}"
-
-
-def _version(version: int | None) -> str:
-    return "no such metric" if version is None else f"version {version} of it"
-
-
-def _compared_fields(run: Run) -> list[str]:
-    """Another flagperf version may explain a missing value differently, so `message` is compared only for runs of this
-    version. `detail` is its English wording, which reports make from the message again. Values, reasons, marks and
-    inputs are always compared."""
-    ignored = ("detail",) if run.flagperf_version == version() else ("detail", "message")
-    return [field for field in Metric.__struct_fields__ if field not in ignored]
-
-
-def _field_problems(stored: Metric, recomputed: Metric, fields: Sequence[str]) -> Iterator[str]:
-    if not (_is_same(stored.value, recomputed.value) and stored.reason == recomputed.reason):
-        yield f"{stored.name}: stored {_value(stored)}, recomputed {_value(recomputed)}"
-    for field in fields:
-        before, again = (msgspec.to_builtins(getattr(metric, field)) for metric in (stored, recomputed))
-        if field not in ("value", "reason") and not _is_same(before, again):
-            yield f"{stored.name}: stored {field} {_text(before)}, recomputed {_text(again)}"
+            continue
+        if not (_is_same(metric.value, again.value) and metric.reason == again.reason):
+            yield f"{name}: stored {_value(metric)}, recomputed {_value(again)}"
+        for field in Metric.__struct_fields__:
+            before, now = (msgspec.to_builtins(getattr(each, field)) for each in (metric, again))
+            if field not in apart and not _is_same(before, now):
+                yield f"{name}: stored {field} {_text(before)}, recomputed {_text(now)}"
 
 
 def _row_problems(run: Run, observed: Observed) -> Iterator[str]:
@@ -225,9 +230,7 @@ def _is_same(stored: Any, recomputed: Any) -> bool:
     return bool(stored == recomputed)
 
 
-def _value(metric: Metric | None) -> str:
-    if metric is None:
-        return "nothing"
+def _value(metric: Metric) -> str:
     return f"n/a ({metric.reason})" if metric.value is None else str(metric.value)
 
 
@@ -236,31 +239,23 @@ def _text(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
-def _ending_problems(run: Run, observed: Observed) -> Iterator[str]:
-    assert run.ending is not None
-    raw = of(observed.record.parent.events, RunEnded)
-    if len(raw) != 1:
-        yield f"ending: {PARENT_EVENTS} has {len(raw)} endings, a finished run has one"
+def _ending_problems(run: Run, stored: Ending, observed: Observed) -> Iterator[str]:
+    """Another flagperf may explain an ending that it derives from metrics (a missed target) differently."""
+    events = of(observed.record.parent.events, RunEnded)
+    if len(events) != 1:
+        yield f"ending: {PARENT_EVENTS} has {len(events)} endings, a finished run has one"
         return
-    ending = gated(Ending(cast("Status", raw[0].status), raw[0].reason, raw[0].message), run)
-    if not _is_same_ending(run, ending):
-        yield f"ending: stored {_ending(run.ending)}, recomputed {_ending(ending)}"
-    unhappy = observed.failure
-    if unhappy is not None and run.ending.status in ("succeeded", "target_missed"):
-        yield f"ending: stored {run.ending.status}, but {unhappy.detail}"
-
-
-def _is_same_ending(run: Run, raw: Ending) -> bool:
-    """An ending derived from metrics (a missed target) may be explained differently by another flagperf version."""
-    stored = run.ending
-    assert stored is not None
-    if stored.status != raw.status:
-        return False
+    raw = gated(Ending(cast("Status", events[0].status), events[0].reason, events[0].message), run)
     if raw.status == "target_missed":
-        is_of_another_version = run.flagperf_version != version()
-        messages = (msgspec.to_builtins(each.message) for each in (stored, raw))
-        return is_of_another_version or _is_same(*messages)
-    return (stored.reason, stored.message) == (raw.reason, raw.message)
+        messages = [msgspec.to_builtins(each.message) for each in (stored, raw)]
+        is_same = run.flagperf_version != version() or _is_same(*messages)
+    else:
+        is_same = (stored.reason, stored.message) == (raw.reason, raw.message)
+    if stored.status != raw.status or not is_same:
+        yield f"ending: stored {_ending(stored)}, recomputed {_ending(raw)}"
+    unhappy = observed.failure
+    if unhappy is not None and stored.status in ("succeeded", "target_missed"):
+        yield f"ending: stored {stored.status}, but {unhappy.detail}"
 
 
 def _ending(ending: Ending) -> str:
@@ -270,51 +265,41 @@ def _ending(ending: Ending) -> str:
 # --- what was run ---------------------------------------------------------------------------------------------------
 
 
-def _plan_problems(path: Path, parent: EventFile) -> Iterator[str]:
+def _plan_problems(path: Path, run: Run, parent: EventFile) -> Iterator[str]:
     started = of(parent.events, RunStarted)
     if not started or not started[0].planned:
         yield f"{PARENT_EVENTS} does not record what was planned"
-        return
-    before = started[0].planned
-    now = planned_fields(path)
-    for name in sorted(set(before) | set(now)):
-        if before.get(name) != now.get(name):
-            yield f"run.json: {name} has changed since the run began"
-    if started[0].environment != environment_fingerprint(path):
-        yield "environment.json has changed since the run began"
-
-
-def _command_problems(run: Run, parent: EventFile) -> Iterator[str]:
+    else:
+        before, now = started[0].planned, planned_fields(path)
+        changed = (name for name in sorted({*before, *now}) if before.get(name) != now.get(name))
+        yield from (f"run.json: {name} has changed since the run began" for name in changed)
+        if started[0].environment != environment_fingerprint(path):
+            yield "environment.json has changed since the run began"
     if run.commands != launched_commands(parent):
         yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
 def _worker_problems(fingerprints: Mapping[int, str], observed: Observed) -> Iterator[str]:
     job, nodes = observed.job, _planned_nodes(observed.job)
-    planned = {"precision": job.precision.name, "batch size": job.batch_size, "world size": job.world_size}
-    for rank in observed.ranks:
-        started = rank.started
-        named = list(_named_differences(planned, nodes.get(started.node_index), started))
-        yield from (f"rank {started.rank}: {difference}" for difference in named)
-        if started.job != fingerprints.get(started.node_index) and not named:
-            yield f"rank {started.rank}: the job that it received differs from the one in run.json"
-
-
-def _named_differences(
-    planned: Mapping[str, object], node: PlannedNode | None, started: WorkerStarted
-) -> Iterator[str]:
-    said = {"precision": started.precision, "batch size": started.batch_size, "world size": started.world_size}
-    for name, value in planned.items():
-        if said[name] != value:
-            yield f"run.json has {name} {value}, but the worker used {said[name]}"
-    if node is None or started.local_rank >= len(node.devices):
-        yield f"run.json has no device for local rank {started.local_rank} of node {started.node_index}"
-        return
-    if started.clock.host != node.host:
-        yield f"run.json has host {node.host}, but the worker ran on {started.clock.host}"
-    devices = [device.id for device in node.devices]
-    if started.mapping != "none" and started.device_id not in devices:
-        yield f"run.json has devices {', '.join(devices)}, but the worker used {started.device_id}"
+    for started in (rank.started for rank in observed.ranks):
+        seen = [
+            ("precision", job.precision.name, started.precision),
+            ("batch size", job.batch_size, started.batch_size),
+            ("world size", job.world_size, started.world_size),
+        ]
+        found = [f"run.json has {name} {ours}, but the worker used {its}" for name, ours, its in seen if ours != its]
+        node = nodes.get(started.node_index)
+        if node is None or started.local_rank >= len(node.devices):
+            found.append(f"run.json has no device for local rank {started.local_rank} of node {started.node_index}")
+        else:
+            if started.clock.host != node.host:
+                found.append(f"run.json has host {node.host}, but the worker ran on {started.clock.host}")
+            devices = [device.id for device in node.devices]
+            if started.mapping != "none" and started.device_id not in devices:
+                found.append(f"run.json has devices {', '.join(devices)}, but the worker used {started.device_id}")
+        if not found and started.job != fingerprints.get(started.node_index):
+            found.append("the job that it received differs from the one in run.json")
+        yield from (f"rank {started.rank}: {difference}" for difference in found)
 
 
 def _probe_problems(observed: Observed) -> Iterator[str]:
@@ -325,13 +310,18 @@ def _probe_problems(observed: Observed) -> Iterator[str]:
             if node is None or started.vendor != job.vendor:
                 yield f"node {started.node_index}: its probe read cards of {started.vendor}, not those of this job"
                 continue
-            known = {device.id for device in node.devices}
-            if record.read_ids - known:
-                yield f"node {node.index}: run.json has no device {', '.join(sorted(record.read_ids - known))}"
+            unknown = record.read_ids - {device.id for device in node.devices}
+            if unknown:
+                yield f"node {node.index}: run.json has no device {', '.join(sorted(unknown))}"
 
 
-def _recording_problems(path: Path, run: Run) -> Iterator[str]:
-    """Its content is witnessed like that of every file. The ranks' own files are gone, so it is not made again."""
+def _planned_nodes(job: Job) -> dict[int, PlannedNode]:
+    """Return the nodes by their index, and of several with one index the first."""
+    return {node.index: node for node in reversed(job.nodes)}
+
+
+def _operator_problems(path: Path, run: Run) -> Iterator[str]:
+    """Compare operators.json with run.json. It cannot be made again: the ranks' own files are gone."""
     stored, has_file = run.recorded, (path / OPERATORS_FILE).exists()
     if stored is None or not stored.steps:
         if has_file:
@@ -345,20 +335,3 @@ def _recording_problems(path: Path, run: Run) -> Iterator[str]:
         yield f"{OPERATORS_FILE} is of run {recording.run_id}"
     if summary(recording, stored.problem) != stored:
         yield f"{OPERATORS_FILE} does not have what run.json says of it"
-
-
-def _redaction_notes(path: Path) -> list[str]:
-    """How far a redacted copy can be verified."""
-    try:
-        redaction = read_redaction(path)
-    except BadInput:
-        return []  # it is a problem already
-    if redaction is None:
-        return []
-    replaced = f"pseudonyms for {redaction.summary}"
-    return [f"it is redacted ({replaced}): hashes over these were made anew, so they do not witness the run"]
-
-
-def _planned_nodes(job: Job) -> dict[int, PlannedNode]:
-    """By their index. Of several with one index, the first."""
-    return {node.index: node for node in reversed(job.nodes)}

@@ -12,7 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from flagperf.bundle import listing
-from flagperf.bundle.verify import trouble_of
+from flagperf.bundle.verify import RECOMPUTED_BYTES, trouble_of, verify_bundle
 from flagperf.cli.completers import (
     complete_assignment,
     complete_case,
@@ -333,7 +333,11 @@ def _tell(latest: listing.Latest) -> None:
 # Bundles that are not verified, in commands that print what a bundle says.
 
 
-def warn_unless_verified(path: Path) -> None:
-    trouble = trouble_of(path)
+def warn_unless_verified(path: Path, recomputed_bytes: int = RECOMPUTED_BYTES) -> None:
+    """Verify a bundle whose figures are shown. Of one with more raw files than this, only digests are compared."""
+    verification = verify_bundle(path, recomputed_bytes=recomputed_bytes)
+    trouble = trouble_of(path, verification)
     if trouble:
         note(f"warning: {trouble}")
+    elif not verification.recomputed:
+        note(f"{path.name} is not recomputed: `{flagperf_command('runs', 'verify', path)}`")
