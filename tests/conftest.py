@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,23 +7,21 @@ from typing import Any
 import pytest
 
 from browser import browser
+from flagperf.testing import shared_file
 
-REPOSITORY = Path(__file__).parents[1]
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of real data are not collected where there is none."""
+    for item in items:
+        if "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.shared("data"))
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Small real data sets, which are not part of the repository. A test that needs them skips where there are none.
-
-    In CI on a machine that is meant to have them, their absence is a failure.
-    """
-    folder = Path(os.environ.get("FLAGPERF_TEST_DATA") or REPOSITORY / "../shared/data").resolve()
-    if not folder.is_dir():
-        message = f"no real data at {folder} (FLAGPERF_TEST_DATA names another place)"
-        if os.environ.get("CI") == "true" and (REPOSITORY / "../shared").is_dir():
-            pytest.fail(message)
-        pytest.skip(message)
-    return folder
+    """Small real data sets, which are not part of the repository."""
+    return shared_file(__file__, "data")
 
 
 @pytest.fixture(scope="session")

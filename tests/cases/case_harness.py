@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,15 @@ from flagperf_cases import flagperf_cases
 
 Changes = dict[str, Any]
 """Changes of a profile's values. In a key two underscores stand for the dot: training__seed."""
+
+
+QUICK_ROWS: Changes = {
+    "measure__seconds": 0.001,
+    "measure__min_samples": 10,
+    "measure__warmup_seconds": 0.0,
+    "measure__warmup_cap_seconds": 0.001,
+}
+"""For cases that time rows."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,12 @@ class CaseHarness:
             data_dir=data_dir,
         )
         module, _, function = self._reference().target.partition(":")
-        getattr(import_module(module), function)(context)
+        case = getattr(import_module(module), function)
+        gc.freeze()  # timed rows collect garbage: what pytest has imported is then not searched again and again
+        try:
+            case(context)
+        finally:
+            gc.unfreeze()
         return recorder.events
 
     def run_ranks(
@@ -103,7 +118,7 @@ class CaseHarness:
 
         changes, data_dir = item
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
-        return self.run(self.values(devices=world_size, **changes), data_dir, rank, world_size)
+        return self.run(self.values(devices=world_size, **changes), data_dir, rank, world_size, memory_bytes=8 << 30)
 
     def _reference(self) -> CaseReference:
         return next(case for case in flagperf_cases() if case.manifest.parent.name == self.name)

@@ -30,7 +30,7 @@ class DataFolder:
     def values(self) -> Values:
         return CaseHarness(self.case).values(self.profile, **self.changes)
 
-    def check(self, folder: Path) -> Any:
+    def check(self, folder: Path | None) -> Any:
         return import_module(f"flagperf_cases.{self.case}.data").check_files(folder, self.values())
 
 

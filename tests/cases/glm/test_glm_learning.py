@@ -23,6 +23,7 @@ CHANCE = 0.29
 SHORT = {"data__rows": 40, "data__eval_rows": 9, "model__width": 16, "training__batch_size": 4}
 
 
+@pytest.mark.full
 def test_tiny_reaches_its_target_and_stops_there() -> None:
     events = CASE.run(CASE.values("tiny"))
     found = [report["acc"] for report in reports(events)]
@@ -34,6 +35,7 @@ def test_tiny_reaches_its_target_and_stops_there() -> None:
     assert reports(events)[-1]["em"] == found[-1] <= reports(events)[-1]["f1"]
 
 
+@pytest.mark.full
 def test_with_the_passages_of_others_nothing_is_learnt() -> None:
     found = reports(CASE.run(CASE.values("tiny", data__swap_passages=True, training__max_samples=1600)))
     assert found[-1]["acc"] == pytest.approx(CHANCE, abs=0.1)
@@ -87,12 +89,6 @@ def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []  # nothing is left in the working directory
 
 
-def test_max_steps_ends_the_run_with_an_evaluation() -> None:
-    events = CASE.run(CASE.values("tiny", **SHORT, training__max_steps=3))
-    assert len(steps(events)) == 3
-    assert moments(events).count("evaluation ended") == 2
-
-
 def test_the_learning_rate_rises_falls_and_stays() -> None:
     from flagperf_cases.glm.case import rate_factor
 
@@ -119,6 +115,7 @@ def test_biases_and_norms_do_not_decay() -> None:
     assert len(decayed["params"]) + len(plain["params"]) == len(names)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_other_precisions_learn_too(precision: str) -> None:
     short = {**SHORT, "data__rows": 16, "training__batch_size": 8, "training__schedule_steps": 20}
@@ -179,6 +176,7 @@ def real_data(shared_data: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_real_passages_go_all_the_way_and_can_be_learnt_by_heart(real_data: Path) -> None:
     config = CASE.values(
         "tiny",
