@@ -9,17 +9,10 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-from case_harness import CaseHarness
+from case_harness import QUICK_ROWS, CaseHarness
 
 from flagperf.events import RowMeasured
 from flagperf.worker import rank_sync
-
-SHORT = {
-    "measure__seconds": 0.001,
-    "measure__min_samples": 10,
-    "measure__warmup_seconds": 0.0,
-    "measure__warmup_cap_seconds": 0.001,
-}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -33,7 +26,7 @@ def measured_rows(work: Work) -> list[RowMeasured]:
     from torch import distributed
 
     harness, rank, world_size = CaseHarness(work.case), distributed.get_rank(), distributed.get_world_size()
-    config = harness.values(devices=world_size, **SHORT, **work.changes)
+    config = harness.values(devices=world_size, **QUICK_ROWS, **work.changes)
     with FAULTS[work.fault](rank) if work.fault else contextlib.nullcontext():
         events = harness.run(config, rank=rank, world_size=world_size, per_node=work.per_node)
     return [event for event in events if isinstance(event, RowMeasured)]

@@ -41,7 +41,7 @@ QUICK: dict[str, Changes] = {
     },
     "memory_bandwidth": {"memory_bandwidth__headline": "1MiB", "memory_bandwidth__sizes": ["4KiB"]},
     "memory_capacity": {},
-    "operators": {"operators__only": ["relu", "mm"], "operators__dtypes": ["fp32"]},
+    "operators": {"operators__only": ["relu", "mm"], "operators__dtypes": ["fp32"], "operators__libraries": ["eager"]},
     "peer_to_peer": {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": []},
 }  # fmt: skip
 

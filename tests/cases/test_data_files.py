@@ -37,13 +37,6 @@ def test_text_that_cannot_be_taken_as_it_is(tmp_path: Path, content: bytes, word
     assert words.format(path=path) in str(caught.value) and "get it" in str(caught.value)
 
 
-def test_the_way_out_of_windows_line_ends_is_a_command(tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b"good\r\n")
-    with pytest.raises(BadInput, match=r"`sed -i 's/\\r\$//' "):
-        read_lines(path, "get it")
-
-
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="none: No such file or directory; get it"):
         require_file(tmp_path / "none", "get it")

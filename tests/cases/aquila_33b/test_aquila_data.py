@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from case_harness import CaseHarness
 
-from flagperf.errors import BadInput
-from flagperf.plan.settings import find_tuning
 from flagperf_cases.aquila_33b.data import (
     Sample,
     Tokenizer,
@@ -32,12 +29,6 @@ WORDS = Tokenizer(lambda text: [len(word) for word in text.split()], 90, 91)
 def test_standard_is_the_published_model() -> None:
     shape = shape_of(CASE.manifest().values["model"])
     assert (shape.parameters, shape.matmul_parameters) == (33_693_554_688, 33_078_362_112)
-
-
-def test_the_published_row_has_its_layout() -> None:
-    folder = Path(__file__).parents[3] / "plugins/nvidia/src/flagperf_nvidia/tuning"
-    tuning = find_tuning(folder, "aquila_33b", "A100-SXM4-40GB", 1, 8, "standard")
-    assert tuning is not None and tuning.values["parallel"] == {"tp": 8, "pp": 1, "dp": 1}
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
@@ -90,11 +81,6 @@ def test_special_tokens_take_the_ids_after_the_vocabulary(tmp_path: Path) -> Non
     assert (tokenizer.begin, tokenizer.end, list(tokenizer.encode("ab ba"))) == (5, 6, [2, 3, 1, 0])
 
 
-def test_special_tokens_without_begin_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"has no line \[CLS\]"):
-        open_tokenizer(small_tokenizer(tmp_path / "tokenizer", "</s>\n"), 64)
-
-
 def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data: Path, tmp_path: Path) -> None:
     folder, texts = shared_data / "tokenizers/aquila", shared_data / "lambada/lambada_test.jsonl"
     ids = special_ids(folder / "vocab.json", folder / "special_tokens.txt")
@@ -109,48 +95,3 @@ def test_the_published_tokenizer_and_texts_give_the_published_counts(shared_data
     padded = make_batches(samples.rows, 1, multiple=8, pad_to=4096)
     computed = sum(batch.num_real + batch.num_padding for batch in padded)
     assert (computed, computed / 425_013) == (21_106_688, pytest.approx(49.661, abs=0.001)), "as the original counts"
-
-
-def folder_with(tmp_path: Path, line: str) -> Path:
-    small_tokenizer(tmp_path / "tokenizer")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/lambada_test.jsonl").write_text(line)
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"text": "ab"}\n{"words": "ab"}\n', "line 2 is not a JSON object with the key `text`"),
-        ('{"text": " "}\n', "line 1 has no text"),
-        ('{"text": "' + "ab " * 80 + '"}\n', "line 1 has 161 tokens, above model.sequence=64"),
-    ],
-)
-def test_texts_that_cannot_be_scored_are_refused(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
-        check_files(folder_with(tmp_path, line), CASE.values(data__source="lambada"))
-
-
-def test_files_are_recorded_with_their_hashes(tmp_path: Path) -> None:
-    found = check_files(folder_with(tmp_path, '{"text": "ab ba"}\n'), CASE.values(data__source="lambada"))
-    assert [file.path for file in found] == [
-        "data/lambada_test.jsonl",
-        "tokenizer/vocab.json",
-        "tokenizer/merges.txt",
-        "tokenizer/special_tokens.txt",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"parallel__tp": 2, "parallel__dp": 2}, "use --parallel TP4PP1DP1"),
-        ({"parallel__tp": 4, "model__kv_heads": 2}, "parallel.tp=4 does not divide model.kv_heads=2"),
-        ({"parallel__tp": 4, "inference__multiple": 6}, "parallel.tp=4 does not divide inference.multiple=6"),
-        ({"parallel__tp": 4, "inference__pad_to": 32}, "inference.pad_to=32 is below model.sequence=64"),
-        ({"parallel__tp": 4, "data__samples": 0}, "generates data.samples samples, and that is 0"),
-    ],
-)
-def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInput, match=message.replace(".", r"\.")):
-        check_files(None, CASE.values(devices=4, **changes))

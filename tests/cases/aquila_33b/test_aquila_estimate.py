@@ -36,14 +36,6 @@ def test_the_published_configuration_is_weights_for_the_most_part() -> None:
     assert parts["activations"] == head
 
 
-def test_longer_padding_and_larger_batches_need_more_activations_alone() -> None:
-    one, two, padded = (
-        estimate(CASE.values("standard", devices=8, **changes))
-        for changes in ({}, {"inference__batch_size": 2}, {"inference__pad_to": 8192})
-    )
-    assert two == padded == {"parameters": one["parameters"], "activations": 2 * one["activations"]}
-
-
 def test_a_layout_that_the_case_does_not_have_is_refused() -> None:
     with pytest.raises(BadInput, match="supports tensor parallelism only"):
         estimate(CASE.values("standard", devices=16, parallel__pp=2))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from case_harness import CaseHarness, refusal
+from case_harness import CaseHarness
 from linked_ranks import Work, measured_rows
 from rank_processes import answers_of_ranks
 
 from flagperf.events import RowMeasured
 from flagperf.worker import WrongOutput
-from flagperf_cases.collectives.data import OPERATIONS, check_files
+from flagperf_cases.collectives.data import OPERATIONS
 from flagperf_cases.number_cycle import check_message, message, number_cycle, shifted, summed
 
 SMALL = {"collectives__headline": "24KiB", "collectives__sizes": []}
@@ -100,18 +100,3 @@ def test_a_message_in_the_wrong_place_is_noticed() -> None:
         check_message(received, [shifted(cycle, 1), cycle])
     with pytest.raises(WrongOutput, match=r"^60,000 of"):
         check_message(torch.full_like(received, torch.nan), [cycle, cycle])
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"collectives__operations": ["all_reduze"]}, "all_reduze"),
-        ({"collectives__operations": []}, "collectives.operations is empty"),
-        ({"collectives__precisions": ["fp8"]}, "fp8"),
-        ({"collectives__headline": "4 GB"}, "collectives.headline: '4 GB' is no size"),
-        ({"collectives__sizes": ["2048GiB"]}, "collectives.sizes: '2048GiB' is no size"),
-        ({"collectives__sizes": ["4B"]}, "from 8B to 1024GiB"),
-    ],
-)
-def test_values_that_cannot_be_measured_are_refused(changes: dict[str, object], problem: str) -> None:
-    assert problem in refusal(check_files, None, HARNESS.values(**changes))

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
 import torch
-from case_harness import CaseHarness, refusal, rows
+from case_harness import QUICK_ROWS, CaseHarness, rows
 
-from flagperf_cases.gemm.data import Shape, check_files, planned_shapes
+from flagperf_cases.gemm.data import Shape, planned_shapes
 
 CASE = CaseHarness("gemm")
 QUICK: dict[str, Any] = {
-    "measure__seconds": 0.01,
-    "measure__min_samples": 10,
-    "measure__warmup_seconds": 0.0,
-    "measure__warmup_cap_seconds": 0.01,
+    **QUICK_ROWS,
     "gemm__headline": "64x96x256",
     "gemm__shapes": [],
 }
@@ -80,41 +75,3 @@ def test_a_tuned_shape_says_so_and_is_never_the_headline() -> None:
     found = {row.labels["shape"]: row.labels["class"] for row in rows(CASE.run(CASE.values(**changes)))}
     assert found == {"64x96x256": "headline", "32x32x32": "tuned"}
     assert {figure.where["class"] for figure in CASE.manifest().figures} == {"headline"}
-
-
-def test_no_profile_has_a_shape_twice() -> None:
-    for profile in CASE.manifest().profiles:
-        given = CASE.values(profile)["gemm"]
-        texts = [given["headline"], *given["shapes"], *given["tuned_shapes"]]
-        assert len(set(texts)) == len(texts)
-
-
-def test_two_ranks_measure_alone_and_together(tmp_path: Path) -> None:
-    (ranks,) = CASE.run_ranks(tmp_path / "ranks", 2, [{**QUICK, "gemm__precisions": ["fp32"]}])
-    for events in ranks:
-        assert [row.labels["devices"] for row in rows(events)] == ["single", "all"]
-
-
-def test_every_precision_has_a_figure_of_one_device_and_one_of_all() -> None:
-    figures = {(figure.where["precision"], figure.where["devices"]): figure for figure in CASE.manifest().figures}
-    for precision in CASE.values()["gemm"]["precisions"]:
-        assert figures[precision, "single"].unit == figures[precision, "all"].unit
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"gemm__headline": "8192x8192"}, "gemm: '8192x8192' is no shape"),
-        ({"gemm__headline": "0x1x1"}, "gemm: '0x1x1' is no shape"),
-        ({"gemm__shapes": ["1x1x1", "1x1x-1"]}, "gemm: '1x1x-1' is no shape"),
-        ({"gemm__tuned_shapes": ["99999999x1x1"]}, "gemm: '99999999x1x1' is no shape"),
-        ({"gemm__precisions": []}, "gemm.precisions is empty"),
-    ],
-)
-def test_bad_values_are_refused_before_a_worker_starts(changes: dict[str, Any], words: str) -> None:
-    assert words in refusal(check_files, None, CASE.values(**changes))
-
-
-def test_an_unknown_precision_is_refused_with_near_ones() -> None:
-    message = refusal(check_files, None, CASE.values(gemm__precisions=["fp61"]))
-    assert "unknown precision of gemm 'fp61'" in message and "fp64" in message and "fp16" in message

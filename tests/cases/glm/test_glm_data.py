@@ -26,7 +26,6 @@ from flagperf_cases.glm.data import (
 )
 from flagperf_cases.glm.record import (
     MAX_POSITIONS,
-    NUM_MENTIONS,
     Cloze,
     Record,
     entity_texts,
@@ -38,7 +37,6 @@ from flagperf_cases.glm.record import (
     problems,
     read_records,
     synthetic_records,
-    text_at,
     training_clozes,
 )
 from flagperf_cases.sampler import MicroBatch, TrainingSampler
@@ -98,12 +96,6 @@ def test_training_has_nine_wrong_candidates_at_most_drawn_for_every_sample_and_a
     assert list(training_clozes([crowd(30)])) == [first, second]
 
 
-def test_evaluation_has_a_sample_for_every_query_with_all_entities() -> None:
-    (sample,) = evaluation_clozes([crowd(30)])
-    assert len(sample.candidates) == 30
-    assert sample.right == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -157,18 +149,6 @@ def test_stories_are_faultless_records_and_always_the_same() -> None:
     stories = synthetic_records("train", 200)
     assert stories == synthetic_records("train", 200) != synthetic_records("eval", 200)
     assert [problem for story in stories for problem in problems(story)] == []
-
-
-def test_a_story_tells_most_often_of_its_answer_wherever_that_stands() -> None:
-    stories = synthetic_records("train", 500)
-    places = set()
-    for story in stories:
-        people = [text_at(story.passage.text, entity) for entity in story.passage.entities]
-        (answer,) = {answer.text for answer in story.qas[0].answers}
-        assert people.count(answer) == NUM_MENTIONS
-        assert all(people.count(other) == 1 for other in set(people) - {answer})
-        places.add(people.index(answer))
-    assert len(places) >= 3
 
 
 def test_a_query_says_nothing_of_its_answer() -> None:
@@ -256,11 +236,6 @@ def test_swapped_passages_leave_query_and_candidates(tokenizer: WordPieceTokeniz
     assert samples.sha256 != swapped.sha256
 
 
-def test_samples_of_one_passage_share_it(tokenizer: WordPieceTokenizer) -> None:
-    samples = samples_of(tokenizer, CLOZE, Cloze(CLOZE.passage, "@placeholder ran", ("Anna",), frozenset([0])))
-    assert samples.samples[0].passage is samples.samples[1].passage
-
-
 # --- tensors --------------------------------------------------------------------------------------------------------
 
 
@@ -299,11 +274,6 @@ def test_missing_candidates_and_repeated_rows_count_as_padding(tokenizer: WordPi
 @pytest.fixture(scope="module")
 def bert(shared_data: Path) -> WordPieceTokenizer:
     return WordPieceTokenizer.from_file(shared_data / "tokenizers/bert-base-uncased/vocab.txt")
-
-
-def test_marks_follow_the_vocabulary(bert: WordPieceTokenizer) -> None:
-    assert (bert.pad, bert.cls, bert.mask, bert.start, bert.end) == (0, 101, 103, 30522, 30523)
-    assert bert.end < CASE.values("standard")["model"]["vocabulary"]
 
 
 def test_official_files_are_read_whole(shared_data: Path, bert: WordPieceTokenizer) -> None:
@@ -423,25 +393,6 @@ def test_shapes_are_known_without_the_model() -> None:
     assert weight_shapes(model_values(layers=2)) == {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
-def test_names_of_weights_are_the_published_ones() -> None:
-    names = set(build(layers=1).state_dict())
-    parts = [
-        "input_layernorm",
-        "post_attention_layernorm",
-        "attention.query_key_value",
-        "attention.dense",
-        "mlp.dense_h_to_4h",
-        "mlp.dense_4h_to_h",
-    ]
-    assert names == {
-        "word_embeddings.weight",
-        "transformer.position_embeddings.weight",
-        "transformer.block_position_embeddings.weight",
-        *(f"transformer.final_layernorm.{kind}" for kind in ("weight", "bias")),
-        *(f"transformer.layers.0.{part}.{kind}" for part in parts for kind in ("weight", "bias")),
-    }
-
-
 def test_a_smaller_model_takes_the_first_layers_and_positions(folder: Path, original: Any) -> None:
     model = build(layers=1, sequence=36)
     check_checkpoint(folder, model_values(layers=1, sequence=36))
@@ -470,9 +421,3 @@ def test_a_checkpoint_that_does_not_fit_is_refused(folder: Path) -> None:
 def test_a_file_without_weights_is_refused(tmp_path: Path, content: Any) -> None:
     save_checkpoint(tmp_path, content)
     assert "has no weights under the key `module`" in problem(tmp_path)
-
-
-def test_what_was_allowed_for_one_file_is_not_kept_for_the_next(folder: Path) -> None:
-    before = set(torch.serialization.get_safe_globals())
-    load_checkpoint(build(layers=3, sequence=40), folder)
-    assert set(torch.serialization.get_safe_globals()) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from case_harness import CaseHarness, moments, reports, steps
@@ -46,23 +45,6 @@ def test_a_frozen_model_stays_as_it_was() -> None:
     first, last = reports(events)
     assert first == last
     assert len(steps(events)) == 10
-
-
-def test_evaluations_are_in_evaluation_mode_and_steps_in_training_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    from flagperf_cases.glm.case import Glm
-
-    modes: dict[bool, set[bool]] = {True: set(), False: set()}
-    forward = Glm.forward
-
-    def noting(model: Any, **inputs: Any) -> Any:
-        modes[torch.is_grad_enabled()] |= {part.training for part in model.modules()}
-        return forward(model, **inputs)
-
-    monkeypatch.setattr(Glm, "forward", noting)
-    CASE.run(CASE.values("tiny", **SHORT, training__max_steps=2))
-    assert modes == {True: {True}, False: {False}}
 
 
 def test_the_events_tell_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,13 +172,6 @@ def test_layers_are_computed_again_in_the_backward_pass(
     assert [after_forward, len(computed)] == expected
 
 
-def test_dropout_is_on_in_training_alone(batch: dict[str, Any]) -> None:
-    model = small_model(dropout=0.5, attention_dropout=0.5)
-    assert not torch.equal(model(**batch["inputs"]), model(**batch["inputs"]))
-    model.eval()
-    assert torch.equal(model(**batch["inputs"]), model(**batch["inputs"]))
-
-
 def test_output_layers_start_smaller_the_more_layers_there_are() -> None:
     torch.manual_seed(0)
     model = Glm(model_values(layers=2, width=64))

@@ -5,23 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from case_harness import CaseHarness, refusal, rows
+from case_harness import QUICK_ROWS, CaseHarness, rows
 
 from flagperf.worker import WrongOutput
 from flagperf_cases.host_to_device import case
-from flagperf_cases.host_to_device.data import check_files
 
 CASE = CaseHarness("host_to_device")
 QUICK: dict[str, Any] = {
-    "measure__seconds": 0.01,
-    "measure__min_samples": 10,
-    "measure__warmup_seconds": 0.0,
-    "measure__warmup_cap_seconds": 0.01,
+    **QUICK_ROWS,
     "host_to_device__headline": "64KiB",
     "host_to_device__sizes": [],
 }
@@ -82,22 +77,3 @@ def test_directions_of_pageable_memory_are_under_way_at_the_same_time() -> None:
     meeting = threading.Barrier(2, timeout=10)
     call = case._both_in_threads(Spy(), meeting.wait, meeting.wait)
     assert sorted(call()) == [0, 1]
-
-
-def test_two_ranks_measure_alone_and_together(tmp_path: Path) -> None:
-    (ranks,) = CASE.run_ranks(tmp_path / "ranks", 2, [{**QUICK, "host_to_device__memories": ["pageable"]}])
-    for events in ranks:
-        found = [row.labels["devices"] for row in rows(events) if row.status == "ok"]
-        assert found == ["single"] * 2 + ["all"] * 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"host_to_device__directions": ["h2h"]}, "unknown value of host_to_device.directions 'h2h'"),
-        ({"host_to_device__memories": []}, "host_to_device.memories is empty"),
-        ({"host_to_device__sizes": ["-4B"]}, "host_to_device.sizes: '-4B' is no size"),
-    ],
-)
-def test_bad_values_are_refused_before_a_worker_starts(changes: dict[str, Any], words: str) -> None:
-    assert words in refusal(check_files, None, CASE.values(**changes))

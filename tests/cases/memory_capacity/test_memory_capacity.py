@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from case_harness import CaseHarness, refusal, rows
+from case_harness import CaseHarness, rows
 
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.errors import Unsupported
 from flagperf_cases.memory_capacity import case
-from flagperf_cases.memory_capacity.data import check_files
 from flagperf_cases.sizes import GIB, MIB
 
 CASE = CaseHarness("memory_capacity")
@@ -94,15 +92,3 @@ def test_the_host_is_not_filled() -> None:
 def test_a_device_that_does_not_report_its_size_has_no_share() -> None:
     capacity, share = rows(CASE.run(CASE.values(**LIMIT)))
     assert capacity.status == "ok" and (share.values, share.status) == ((), "error")
-
-
-def test_two_ranks_fill_their_memory_alone_and_together(tmp_path: Path) -> None:
-    (ranks,) = CASE.run_ranks(tmp_path / "ranks", 2, [LIMIT])
-    for events in ranks:
-        found = [row for row in rows(events) if row.name == "memory_capacity"]
-        assert [row.labels["devices"] for row in found] == ["single", "all"]
-        assert {row.values for row in found} == {(5 * MIB,)}
-
-
-def test_a_bound_below_the_smallest_chunk_is_refused() -> None:
-    assert "less than the smallest chunk" in refusal(check_files, None, CASE.values(memory_capacity__limit_bytes=4096))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from case_harness import CaseHarness, refusal
+from case_harness import CaseHarness
 from linked_ranks import Work, measured_rows
 from rank_processes import answers_of_ranks
 
 from flagperf.events import RowMeasured
-from flagperf_cases.peer_to_peer.data import check_files, planned_transfers
+from flagperf_cases.peer_to_peer.data import planned_transfers
 
 SMALL = {"peer_to_peer__headline": "24KiB", "peer_to_peer__sizes": ["4KiB"]}
 IMPORTS = ["flagperf_cases.peer_to_peer.case", "case_harness"]
@@ -65,9 +65,3 @@ def test_what_is_planned_for_eight_devices() -> None:
     assert len([each for each in headline if each.direction == "both"]) == 28
     assert {each.pairs for each in planned if each.kind == "sweep"} == {((0, 1),)}
     assert sorted({each.size for each in planned})[:: len({each.size for each in planned}) - 1] == [4 << 10, 1 << 30]
-
-
-def test_a_size_that_is_none_is_refused() -> None:
-    assert "peer_to_peer.sizes: '1 MB' is no size" in refusal(
-        check_files, None, HARNESS.values(**SMALL | {"peer_to_peer__sizes": ["1 MB"]})
-    )
