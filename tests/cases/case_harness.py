@@ -124,6 +124,13 @@ class CaseHarness:
         return next(case for case in flagperf_cases() if case.manifest.parent.name == self.name)
 
 
+class SmallCache(CpuBackend):
+    """The CPU with a cache that small buffers flush."""
+
+    def cache_bytes(self) -> int | None:
+        return 1 << 17
+
+
 def moments(events: Sequence[Event]) -> list[str]:
     """`training began`, `evaluation ended`, `StepFinished`."""
     return [_moment(event) for event in events]

@@ -37,7 +37,7 @@ def answers_of_ranks(
     (folder / "imports").write_bytes(pickle.dumps(list(imports)))
     (folder / "work").write_bytes(pickle.dumps((function, items)))
     code = _run_to_the_end(folder, world_size)
-    assert code == 0, (folder / "log").read_text()[-5000:]
+    assert code == 0, (folder / "log").read_text()[-50_000:]
     ranks = [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(world_size)]
     return [list(answers) for answers in zip(*ranks, strict=True)]
 

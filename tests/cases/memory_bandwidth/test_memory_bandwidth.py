@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from case_harness import QUICK_ROWS, CaseHarness, rows
+from case_harness import QUICK_ROWS, CaseHarness, SmallCache, rows
 
-from flagperf.builtin.cpu import CpuBackend
 from flagperf.worker import WrongOutput
 from flagperf_cases.memory_bandwidth.case import PATTERNS
 from flagperf_cases.sizes import MIB
@@ -20,11 +19,6 @@ QUICK: dict[str, Any] = {
     "memory_bandwidth__sizes": ["4KiB"],
 }
 LENGTH = 5000
-
-
-class SmallCache(CpuBackend):
-    def cache_bytes(self) -> int | None:
-        return MIB // 8
 
 
 def test_every_pattern_counts_the_bytes_that_it_moves() -> None:
