@@ -16,6 +16,7 @@ import msgspec
 from flagperf.errors import BadInput
 from flagperf.events import EVENT_SCHEMA, AnyEvent, Clock, Event, ProbeEnded, WorkerEnded
 from flagperf.files import read_regular
+from flagperf.units import SECOND_NS
 
 # Append-only event files: one JSON object per line. A truncated last line (torn write) is flagged and skipped.
 
@@ -187,3 +188,7 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def length_ns(self) -> int:
         return self.ended_ns - self.began_ns
+
+    @property
+    def seconds(self) -> float:
+        return self.length_ns / SECOND_NS

@@ -28,7 +28,7 @@ NAME = "slowest_step"
 def slowest_step(run: Observed) -> Finding:
     if isinstance(run.window, Absent):
         return run.window
-    return Found(max(run.window.step_computes_ns) / units.SECOND_NS)
+    return Found(max(run.window.compute_ns) / units.SECOND_NS)
 
 
 ENTRY = MetricEntry(

@@ -24,7 +24,6 @@ from flagperf.api import Reading
 from flagperf.event_files import EventFile
 from flagperf.events import Sampled
 from flagperf.kinds import TRAINING
-from flagperf.metrics.rank_record import rank_events
 from flagperf_publish.pages.timeline import (
     PARTS,
     RankCourse,
@@ -37,9 +36,7 @@ from flagperf_publish.pages.timeline import (
 
 
 def course_of(*events, rank: int = 0, launched: float = 0.0, **more) -> RankCourse:
-    found = rank_events(rank_file(*events, rank=rank, **more), TRAINING)
-    assert found is not None
-    course = rank_course(found, ns(launched))
+    course = rank_course(rank_file(*events, rank=rank, **more), TRAINING, ns(launched))
     assert course is not None
     return course
 
@@ -80,15 +77,12 @@ def test_the_parts_make_up_the_whole_time() -> None:
 
 def test_a_rank_that_died_has_steps_but_no_parts() -> None:
     file = rank_file(began(10), step(1, 10, 12), step(2, 12, 14))
-    events = rank_events(EventFile(file.events[:-1]), TRAINING)
-    assert events is not None
-    course = rank_course(events, 0)
+    course = rank_course(EventFile(file.events[:-1]), TRAINING, 0)
     assert course is not None and list(course.ends) == [12, 14] and course.parts == {}
 
 
 def test_a_rank_that_never_began_has_no_course() -> None:
-    events = rank_events(rank_file(), TRAINING)
-    assert events is not None and rank_course(events, 0) is None
+    assert rank_course(rank_file(), TRAINING, 0) is None
 
 
 def test_work_is_summed_over_ranks_and_the_slowest_decides_the_time() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from flagperf.api import Reading
 from flagperf.events import RowMeasured, RowTiming
-from flagperf.metrics.node_record import CardReadings, row_powers, with_power
+from flagperf.metrics.node_record import CardReadings, row_power, with_power
 from flagperf.metrics.rows import measured_row
 from flagperf.units import SECOND_NS
 
@@ -30,7 +30,7 @@ def readings(watts, times, joules=None):
 
 
 def powered(row, read):
-    return with_power(row, CARD, row_powers(CARD, read, {CARD: [row.window]}, 1.0))
+    return with_power(row, CARD, {(CARD, row.window): row_power(CARD, read, row.window, 1.0)})
 
 
 @pytest.mark.parametrize("joules", [None, 1000.0])

@@ -395,7 +395,7 @@ def test_requirements_of_every_form_are_read(path: Path, requirement: str) -> No
 def test_plain_requirements_are_read_without_an_import_that_costs_time(path: Path) -> None:
     path.write_text(GOOD.replace('model = "none"', 'model = "none"\nrequires = ["torch>=2.0,<3", "peft"]', 1))
     script = (
-        "import sys; from pathlib import Path; from flagperf.spec import read_manifest; "
+        "import sys; from pathlib import Path; from flagperf.spec.manifest_reading import read_manifest; "
         "from flagperf.metrics.registry import vocabulary; "
         "read_manifest(Path(sys.argv[1]), vocabulary()); sys.exit('packaging' in sys.modules)"
     )

@@ -214,4 +214,4 @@ def step_times(recorded: RecordedRun) -> list[float]:
     if window is None or isinstance(window, Absent):
         return []
     work = window.per_step(run.manifest.counts)
-    return [time / count for time, count in zip(window.step_computes_ns, work, strict=True) if count > 0]
+    return [time / count for time, count in zip(window.compute_ns, work, strict=True) if count > 0]

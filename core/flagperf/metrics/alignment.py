@@ -10,9 +10,9 @@ import msgspec
 
 from flagperf.messages import Message, message
 from flagperf.metrics.entry import Absent, Finding, Found, Metric, MetricEntry, absent
-from flagperf.metrics.observed import Loop, Observed
+from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import global_loss
-from flagperf.metrics.rank_record import RankRecord
+from flagperf.metrics.rank_record import RankRecord, Steps
 from flagperf.spec.job import Job
 
 # LossCurve: the loss of every step of a run, with the conditions that affect it.
@@ -68,13 +68,12 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
     job = run.job
     if "losses" not in run.kind.metrics:
         return absent("not_applicable", "kind.not_measured", kind=run.kind.name)
-    if isinstance(run.loop, Absent):
-        return run.loop
-    loop = run.loop
-    if not loop.num_steps:
+    if isinstance(run.steps, Absent):
+        return run.steps
+    if not run.steps[0].num_steps:
         return absent("not_measured", "quality.no_step")
-    points = tuple(curve_point(loop, index) for index in range(loop.num_steps))
-    has_diverged = any(rank.diverged for rank in loop.ranks)
+    points = tuple(curve_point(run.steps, index) for index in range(run.steps[0].num_steps))
+    has_diverged = any(rank.diverged for rank in run.steps)
     if not has_diverged and all(point.loss is None for point in points):
         return absent("not_measured", "quality.no_loss_at_any_step")
     return LossCurve(
@@ -92,10 +91,10 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
     )
 
 
-def curve_point(loop: Loop, index: int) -> CurvePoint:
-    """Of the step at this place in the loop, from 0."""
-    number, samples = loop.first_step + index, sum(rank.samples[index] for rank in loop.ranks)
-    finding = global_loss(loop, index)
+def curve_point(ranks: Sequence[Steps], index: int) -> CurvePoint:
+    """Return the point of the step at this place in the loop, from 0."""
+    number, samples = ranks[0].first + index, sum(rank.samples[index] for rank in ranks)
+    finding = global_loss(ranks, index)
     if isinstance(finding, Absent):
         return CurvePoint(number, None, samples, finding.detail)
     return CurvePoint(number, float(finding.value), samples)

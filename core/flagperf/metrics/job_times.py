@@ -59,7 +59,7 @@ def _node_init_seconds(
 ) -> float | Absent:
     if start is None:
         return absent("run_failed", "times.no_launch", nodes=named("node", [node_index]))
-    began = [record.began_ns[0] for record in ranks if record.began_ns]
+    began = [record.began_ns for record in ranks if record.began_ns is not None]
     if len(began) < num_ranks:
         return absent("run_failed", "times.few_began", count=len(began), all=num_ranks, node=node_index)
     boots = {record.started.clock.boot_id for record in ranks}
@@ -72,10 +72,10 @@ def _node_init_seconds(
 
 
 def train_time(run: Observed) -> Finding:
-    if isinstance(run.loop, Absent):
-        return run.loop
-    longest = max(run.loop.ranks, key=lambda rank: rank.span.length_ns)
-    return Found(longest.span.length_ns / SECOND_NS, {"rank": longest.rank})
+    if isinstance(run.steps, Absent):
+        return run.steps
+    longest = max(run.steps, key=lambda rank: rank.loop.length_ns)
+    return Found(longest.loop.seconds, {"rank": longest.rank})
 
 
 METRICS = (

@@ -148,10 +148,10 @@ def _since_training_seconds(device: DeviceSamples, ranks: Sequence[RankRecord]) 
     """Time of the peak relative to the first start of the measured span on that node; negative if before it. None if no
     rank started the span on that machine's clock: clocks of two machines are never compared."""
     began_ns = [
-        t_ns
+        record.began_ns
         for record in ranks
-        if record.started.node_index == device.card[0] and record.started.clock.boot_id == device.boot_id
-        for t_ns in record.began_ns
+        if record.began_ns is not None
+        and (record.started.node_index, record.started.clock.boot_id) == (device.card[0], device.boot_id)
     ]
     return (device.peak_ns - min(began_ns)) / SECOND_NS if began_ns else None
 

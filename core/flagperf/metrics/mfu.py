@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,12 +13,8 @@ from flagperf.messages import message
 from flagperf.metrics.entry import CARD, SPEED, Absent, Finding, Formula, Found, Mark, MetricEntry, absent
 from flagperf.metrics.flops import FORMULAS, utilisation
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.throughput import of_window
 from flagperf.spec.job import Job
 from flagperf.units import SECOND_NS
-
-if TYPE_CHECKING:
-    from flagperf.metrics.observed import Window
 
 TERA = 1e12
 
@@ -36,45 +31,39 @@ class Work(msgspec.Struct, frozen=True):
         return self.tokens_per_second * self.flops_per_token
 
 
-def tflops_per_device(window: Window, run: Observed) -> Finding:
-    work = _work(run, run.manifest.mfu_formula, _per_device(window, run, window.positions))
+def tflops_per_device(run: Observed) -> Finding:
+    work = model_work(run, run.manifest.mfu_formula)
     if isinstance(work, Absent):
         return work
-    headline = _share(run.job, work)
-    if isinstance(headline, Absent) and headline.reason == "invalid_telemetry":
-        return headline
+    share = peak_share(run.job, work)
+    if isinstance(share, Absent) and share.reason == "invalid_telemetry":
+        return share
     return Found(work.flops_per_second / TERA, work.inputs)
 
 
-def mfu(window: Window, run: Observed) -> Finding:
-    return _share(run.job, _work(run, run.manifest.mfu_formula, _per_device(window, run, window.positions)))
+def mfu(run: Observed) -> Finding:
+    return peak_share(run.job, model_work(run, run.manifest.mfu_formula))
 
 
-def mfu_useful(window: Window, run: Observed) -> Finding:
-    headline = mfu(window, run)
+def mfu_useful(run: Observed) -> Finding:
+    """Return MFU without padding."""
+    headline = mfu(run)
     if isinstance(headline, Absent):
         return headline
-    return _share(run.job, _work(run, run.manifest.mfu_formula, _per_device(window, run, window.tokens)))
+    return peak_share(run.job, model_work(run, run.manifest.mfu_formula, with_padding=False))
 
 
-def by_formula(name: str) -> Callable[[Window, Observed], Finding]:
-    """MFU by another formula, for comparison with published figures. The kind of the case names the formula."""
-
-    def formula(window: Window, run: Observed) -> Finding:
-        return _share(run.job, _work(run, run.kind.mfu_formulas[name], _per_device(window, run, window.positions)))
-
-    return formula
+def mfu_by(name: str) -> Formula:
+    """Return MFU by another formula, for comparison with published figures. The kind of the case names the formula."""
+    return lambda run: peak_share(run.job, model_work(run, run.kind.mfu_formulas[name]))
 
 
-def _per_device(window: Window, run: Observed, tokens: int) -> float:
-    """Tokens per second and device. The kind decides the duration: in training, cases that count tokens use that of
-    p_train, others that of p_core."""
-    is_core = run.kind.mfu_duration[run.manifest.counts] == "core"
-    return tokens / ((window.core_ns if is_core else window.train_ns) / SECOND_NS) / run.job.world_size
-
-
-def _work(run: Observed, formula: str | None, tokens_per_second: float) -> Work | Absent:
-    model = run.model
+def model_work(run: Observed, formula: str | None, *, with_padding: bool = True) -> Work | Absent:
+    """Return the FLOPs of the tokens, or positions, that one device computes in a second. The kind decides the
+    duration: in training, cases that count tokens use that of p_train, others that of p_core."""
+    window, model = run.window, run.model
+    if isinstance(window, Absent):
+        return window
     if formula is None:
         return absent("not_applicable", "flops.no_formula")
     if formula not in FORMULAS:
@@ -83,9 +72,12 @@ def _work(run: Observed, formula: str | None, tokens_per_second: float) -> Work 
         return model
     if formula == "exact-lora" and model.lora_parameters is None:
         return absent("not_measured", "flops.no_adapters")
-    if not tokens_per_second:
+    tokens = sum(window.positions if with_padding else window.tokens)
+    if not tokens:
         return absent("not_measured", "flops.no_tokens")
-    flops = FORMULAS[formula](model)
+    is_core = run.kind.mfu_duration[run.manifest.counts] == "core"
+    seconds = max(window.core_ns if is_core else window.train_ns) / SECOND_NS
+    tokens_per_second, flops = tokens / seconds / run.job.world_size, FORMULAS[formula](model)
     inputs = {
         "formula": formula,
         **msgspec.structs.asdict(model),
@@ -95,10 +87,10 @@ def _work(run: Observed, formula: str | None, tokens_per_second: float) -> Work 
     return Work(tokens_per_second, flops, inputs)
 
 
-def _share(job: Job, work: Work | Absent) -> Finding:
+def peak_share(job: Job, work: Work | Absent) -> Finding:
     if isinstance(work, Absent):
         return work
-    peak = _peak(job)
+    peak = usable_peak(job)
     if isinstance(peak, Absent):
         return msgspec.structs.replace(peak, inputs={**work.inputs, **peak.inputs})
     inputs = {**work.inputs, **_peak_inputs(peak)}
@@ -109,7 +101,7 @@ def _share(job: Job, work: Work | Absent) -> Finding:
     return Found(value, inputs, marks=peak_marks(peak))
 
 
-def _peak(job: Job) -> Peak | Absent:
+def usable_peak(job: Job) -> Peak | Absent:
     device = job.device_model
     model = f"{device.model} ({device.slice})" if device.slice else device.model
     wanted = message("flops.wanted_peak", vendor=job.vendor, model=model, row=job.precision.peak_row)
@@ -159,7 +151,7 @@ def _by_formula_entry(name: str, group: str = "flops") -> MetricEntry:
     formula = name.removeprefix("mfu_")
     return _mfu_entry(
         name,
-        of_window(by_formula(name)),
+        mfu_by(name),
         {"en": f"MFU by formula {formula}", "zh": f"计算使用率（公式{formula}）"},
         {"en": "for comparison with figures of that formula only", "zh": "只可与同一公式的数值比较"},
         group=group,
@@ -172,7 +164,7 @@ METRICS = (
         unit="TFLOP/s",
         group="flops",
         scope="device",
-        formula=of_window(tflops_per_device),
+        formula=tflops_per_device,
         format=units.four_digits,
         shown_unit="TFLOP/s",
         marks=SPEED,
@@ -182,7 +174,7 @@ METRICS = (
     ),
     _mfu_entry(
         "mfu",
-        of_window(mfu),
+        mfu,
         {"en": "MFU", "zh": "计算使用率"},
         {
             "en": "formula {formula}; N, peak and the peak's source are in the notes",
@@ -192,7 +184,7 @@ METRICS = (
     ),
     _mfu_entry(
         "mfu_useful",
-        of_window(mfu_useful),
+        mfu_useful,
         {"en": "MFU of real tokens", "zh": "计算使用率（只计真实token）"},
         {"en": "without padding and repeats", "zh": "不含填充与重复"},
     ),

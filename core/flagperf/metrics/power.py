@@ -81,7 +81,7 @@ def energy_per(amount: str) -> Formula:
             return joules
         if isinstance(run.window, Absent):  # a kind without steps
             return absent("not_applicable", f"power.no_{amount}")
-        count = run.window.samples if amount == "samples" else run.window.tokens
+        count = sum(run.window.per_step(amount))
         if not count:
             return absent("not_applicable", f"power.no_{amount}")
         inputs = {"energy": joules.value, "count": count, "grade": joules.inputs["grade"]}

@@ -4,48 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flagperf import units
 from flagperf.metrics.entry import Absent, Finding, Found, MetricEntry, absent, named
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.throughput import of_loop
-from flagperf.spec.manifest import Manifest, Quality
-
-if TYPE_CHECKING:
-    from flagperf.metrics.observed import Loop
-    from flagperf.metrics.rank_record import RankRecord
+from flagperf.metrics.rank_record import Steps
+from flagperf.spec.manifest import Quality
 
 
-def loss(loop: Loop) -> Finding:
-    """Loss of the last step."""
-    return _loss_of(loop, loop.num_steps - 1)
+def loss(run: Observed) -> Finding:
+    """Return the loss of the last step."""
+    return loss_at(run, -1)
 
 
-def loss_first(loop: Loop) -> Finding:
-    return _loss_of(loop, 0)
+def loss_first(run: Observed) -> Finding:
+    return loss_at(run, 0)
 
 
-def _loss_of(loop: Loop, index: int) -> Finding:
-    return global_loss(loop, index) if loop.num_steps else absent("not_measured", "quality.no_step")
+def loss_at(run: Observed, place: int) -> Finding:
+    if isinstance(run.steps, Absent):
+        return run.steps
+    num_steps = run.steps[0].num_steps
+    return global_loss(run.steps, place % num_steps) if num_steps else absent("not_measured", "quality.no_step")
 
 
-def global_loss(loop: Loop, index: int) -> Finding:
-    """Loss of one step: the mean over all real samples of all ranks. Ranks without samples are ignored."""
-    number = loop.first_step + index
-    counted = [
-        (rank, one.losses[index], one.samples[index]) for rank, one in enumerate(loop.ranks) if one.samples[index]
-    ]
+def global_loss(ranks: Sequence[Steps], index: int) -> Finding:
+    """Return the loss of one step: the mean over all real samples of all ranks. Ranks without samples are ignored."""
+    number = ranks[0].first + index
+    counted = [(rank, one.losses[index], one.samples[index]) for rank, one in enumerate(ranks) if one.samples[index]]
     silent = [rank for rank, loss, _ in counted if not math.isfinite(loss)]
-    if silent or not counted:
-        return _no_loss(loop, number, silent)
-    total = sum((loss or 0.0) * samples for _, loss, samples in counted)
-    samples = sum(samples for _, _, samples in counted)
-    return Found(total / samples, {"step": number, "samples": samples})
-
-
-def _no_loss(loop: Loop, number: int, silent: Sequence[int]) -> Absent:
-    if any(number in rank.diverged for rank in loop.ranks):
+    if counted and not silent:
+        total = sum(loss * samples for _, loss, samples in counted)
+        samples = sum(samples for _, _, samples in counted)
+        return Found(total / samples, {"step": number, "samples": samples})
+    if any(number in rank.diverged for rank in ranks):
         return absent("not_measured", "quality.diverged", step=number)
     if not silent:
         return absent("not_measured", "quality.no_loss_anywhere", step=number)
@@ -53,10 +46,10 @@ def _no_loss(loop: Loop, number: int, silent: Sequence[int]) -> Absent:
 
 
 def quality(wanted: Quality, run: Observed) -> Finding:
-    """The last value that rank 0 reported."""
+    """Return the last value that the case reported. Records have the reports of rank 0 only."""
     if run.failure is not None:
         return run.failure
-    reports = [report for record in run.ranks if record.rank == 0 for report in record.reports]
+    reports = [report for record in run.ranks for report in record.reports]
     report = next((report for report in reversed(reports) if wanted.name in report.values), None)
     if report is None:
         return absent("not_measured", "quality.not_reported", name=wanted.name)
@@ -66,20 +59,17 @@ def quality(wanted: Quality, run: Observed) -> Finding:
     if not (math.isfinite(value) and low <= value <= high):
         limits = {"low": f"{low:g}", "high": f"{high:g}"}
         return absent("invalid_telemetry", "quality.out_of_range", name=wanted.name, value=str(value), **limits)
-    evaluated = report.values.get("evaluated")
-    rows = {} if evaluated is None else {"evaluated": int(evaluated)}
-    inputs = {"definition": wanted.definition, "step": report.step, **rows, **_parts(wanted.name, run.ranks)}
+    inputs: dict[str, Any] = {"definition": wanted.definition, "step": report.step}
+    if "evaluated" in report.values:
+        inputs["evaluated"] = int(report.values["evaluated"])
+    parts = [parts for record in run.ranks for parts in record.parts if parts.name == wanted.name]
+    if parts:  # of each breakdown, the last report counts
+        inputs["parts"] = {each.by: each.values for each in parts}
     return Found(value, inputs)
 
 
-def _parts(name: str, ranks: Sequence[RankRecord]) -> dict[str, dict[str, dict[str, float]]]:
-    """The parts of the value, for each breakdown that rank 0 reported. The last report counts."""
-    reported = [parts for record in ranks if record.rank == 0 for parts in record.parts if parts.name == name]
-    return {"parts": {parts.by: parts.values for parts in reported}} if reported else {}
-
-
 def target(run: Observed, findings: Mapping[str, Finding]) -> Finding:
-    """1 if the value reaches the target, else 0. Lower is better for losses, higher for all other values."""
+    """Return 1 if the value reaches the target, else 0. Lower is better for losses, higher for all other values."""
     manifest = run.manifest
     if manifest.target is None:
         return absent("not_applicable", "quality.no_target")
@@ -92,13 +82,10 @@ def target(run: Observed, findings: Mapping[str, Finding]) -> Finding:
         inputs = {"metric": name, "target": goal}
         why = absent(finding.reason, "quality.target_without_value", metric=name, why=finding.message)
         return Absent(why.reason, why.message, inputs)
-    reached = finding.value <= goal if _falls(manifest, name) else finding.value >= goal
-    return Found(int(reached), {"metric": name, "target": goal, "got": finding.value})
-
-
-def _falls(manifest: Manifest, name: str) -> bool:
     formats = {entry.name: entry.format for entry in manifest.qualities}
-    return formats.get(name, name) in ("loss", "loss_first")
+    falls = formats.get(name, name) in ("loss", "loss_first")
+    reached = finding.value <= goal if falls else finding.value >= goal
+    return Found(int(reached), {"metric": name, "target": goal, "got": finding.value})
 
 
 FORMATS = {
@@ -119,14 +106,9 @@ def quality_entry(wanted: Quality) -> MetricEntry:
         formula=lambda run: quality(wanted, run),
         format=FORMATS[wanted.format],
         title={"en": wanted.name},
-        remark={"en": _literal(wanted.definition)},
+        remark={"en": wanted.definition.replace("{", "{{").replace("}", "}}")},  # it has no fields
         heading="quality",
     )
-
-
-def _literal(text: str) -> str:
-    """Escape braces, so that the remark has no fields."""
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def target_entry(findings: Mapping[str, Finding]) -> MetricEntry:
@@ -148,7 +130,7 @@ METRICS = (
         unit="",
         group="losses",
         scope="system",
-        formula=of_loop(loss),
+        formula=loss,
         format=units.loss,
         title={"en": "Loss", "zh": "训练损失"},
         remark={"en": "training loss of the last step", "zh": "训练最后一步的损失"},
@@ -158,7 +140,7 @@ METRICS = (
         unit="",
         group="losses",
         scope="system",
-        formula=of_loop(loss_first),
+        formula=loss_first,
         format=units.loss,
         title={"en": "Loss of the first step", "zh": "首步训练损失"},
     ),

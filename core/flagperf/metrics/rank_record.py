@@ -1,4 +1,4 @@
-"""One rank's file, checked and reduced to columns: RankRecord."""
+"""RankRecord: one rank's file, checked and reduced to columns. A large run has millions of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from operator import add, itemgetter, sub
+from operator import add, attrgetter, sub
 from typing import Any
 
 import msgspec
@@ -32,13 +32,236 @@ from flagperf.messages import Message, message
 from flagperf.metrics.entry import Absent, DeviceKey, absent, named
 from flagperf.metrics.rows import MeasuredRow, measured_rows
 from flagperf.spec.job import Job
-from flagperf.spec.values import flatten
 
-# Columns: numbers of one kind in as few bytes as they need. A large run has millions of steps.
+DRIFT = 1e-3
+"""Maximum relative drift between the clocks of device and host. Crystals drift by about 20 ppm, so a larger difference
+is not drift."""
+
+ROUNDING_NS = 1000
+"""Tolerance for the resolution of device timing events, which is below a microsecond."""
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """The measured loop of one rank, and its steps: one column per quantity."""
+
+    rank: int
+    loop: Span
+    """From SpanBegan to SpanEnded."""
+    window: Span
+    """From the end of warm-up to the end of the loop."""
+    first: int
+    """Number of the first step; numbers increase by one. 0 if there are no steps."""
+    dropped: int
+    """Steps of warm-up."""
+    samples: Sequence[int]
+    """Of each step, including warm-up, like `losses`."""
+    losses: Sequence[float]
+    """NaN where a step has no finite loss."""
+    diverged: frozenset[int]
+    """Numbers of the steps that diverged."""
+    train_ns: int
+    """Length of the window without evaluation and logging. What follows is of the steps in the window, too."""
+    core_ns: int
+    wait_ns: int
+    work: Mapping[str, Sequence[int]]
+    """Amount of work (a key of WORK) -> its count in each step, for those that a step has."""
+    compute_ns: Sequence[int]
+    period_ns: Sequence[int]
+    """From the end of the previous step to the end of this one, without evaluation and logging."""
+    problem: Absent | None
+    """Why the times in the window contradict each other."""
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.samples)
+
+    @property
+    def num_kept(self) -> int:
+        return self.num_steps - self.dropped
+
+
+class RankRecord(msgspec.Struct, frozen=True):
+    started: WorkerStarted
+    ended: WorkerEnded | None
+    began_ns: int | None
+    """Start of the measured loop, also where the loop cannot be used."""
+    last_step: int | None
+    steps: Steps | Absent
+    """The measured loop, or why it cannot be used."""
+    models: tuple[ModelDescribed, ...]
+    data: tuple[DataDescribed, ...]
+    rows: tuple[MeasuredRow, ...]
+    reports: tuple[Reported, ...]
+    """Only those of rank 0, like `parts`: nobody uses the reports of other ranks."""
+    parts: tuple[PartsReported, ...]
+
+    @property
+    def rank(self) -> int:
+        return self.started.rank
+
+    @property
+    def card(self) -> DeviceKey:
+        return self.started.node_index, self.started.device_id
+
+
+def read_rank(file: EventFile, kind: Kind, warmup_steps: int) -> RankRecord | None:
+    """Check one file and reduce it to columns. Return None if its worker had not started."""
+    events = EventsByType(file.events)
+    if not events[WorkerStarted]:
+        return None
+    started, ended, steps = events[WorkerStarted][0], events[WorkerEnded], events[StepFinished]
+    is_first = started.rank == 0
+    return RankRecord(
+        started=started,
+        ended=ended[-1] if ended else None,
+        began_ns=next((span.t_ns for span in events[SpanBegan] if span.name == kind.name), None),
+        last_step=steps[-1].step if steps else None,
+        steps=read_steps(started.rank, events, kind, warmup_steps),
+        models=tuple(events[ModelDescribed]),
+        data=tuple(events[DataDescribed]),
+        rows=measured_rows(started.rank, events[RowMeasured]),
+        reports=tuple(events[Reported]) if is_first else (),
+        parts=tuple(events[PartsReported]) if is_first else (),
+    )
+
+
+def read_steps(rank: int, events: EventsByType, kind: Kind, warmup_steps: int) -> Steps | Absent:
+    loop = measured_loop(rank, events, kind)
+    if isinstance(loop, Absent):
+        return loop
+    steps, warmups = events[StepFinished], events[WarmupEnded]
+    problem = check_steps(rank, steps, loop) or check_warmup(rank, steps, warmups, kind, warmup_steps)
+    if problem:
+        return problem
+    if warmups:
+        window, dropped = Span(warmups[0].t_ns, loop.ended_ns), warmup_steps
+    elif warmup_steps:  # the loop ended within warm-up
+        window, dropped = Span(loop.ended_ns, loop.ended_ns), len(steps)
+    else:
+        window, dropped = loop, 0
+    pauses = pauses_in(window, [span for span in events[SpanEnded] if span.name in kind.pauses])
+    train_ns = window.length_ns - sum(pause.length_ns for pause in pauses)
+    kept, works = steps[dropped:], [step.work for step in steps]
+    compute_ns, wait_ns = [step.compute_ns for step in kept], sum(step.wait_ns for step in kept)
+    return Steps(
+        rank=rank,
+        loop=loop,
+        window=window,
+        first=steps[0].step if steps else 0,
+        dropped=dropped,
+        samples=integers(work.get("samples", 0) for work in works),
+        losses=floats(math.nan if step.loss is None else step.loss for step in steps),
+        diverged=frozenset(step.step for step in steps if step.diverged),
+        train_ns=train_ns,
+        core_ns=min(train_ns, sum(compute_ns)),
+        wait_ns=wait_ns,
+        work={
+            amount: integers(work.get(amount, 0) for work in works[dropped:]) for amount in sorted(set().union(*works))
+        },
+        compute_ns=integers(compute_ns),
+        period_ns=integers(periods_ns(window.began_ns, [step.t_ns for step in kept], pauses)),
+        problem=check_times(rank, window, pauses, train_ns, sum(compute_ns), wait_ns),
+    )
+
+
+# Checks: a case runs on one thread and one clock, so timestamps increase, steps do not overlap and follow each other.
+
+
+def measured_loop(rank: int, events: EventsByType, kind: Kind) -> Span | Absent:
+    """Return the one span that is named like the kind, or what is wrong with its beginning, its end or its pauses."""
+    began = [span for span in events[SpanBegan] if span.name == kind.name]
+    ended = [span for span in events[SpanEnded] if span.name == kind.name]
+    warmups = events[WarmupEnded]
+    if not began or not ended:
+        return absent("not_measured", "loop.missing", rank=rank)
+    counts = {"loop.many_beginnings": len(began), "loop.many_ends": len(ended), "loop.many_warmups": len(warmups)}
+    for code, count in counts.items():
+        if count > 1:
+            return invalid(rank, code, count=count)
+    moments = [began[0].t_ns, *(warmup.t_ns for warmup in warmups), ended[0].t_ns]
+    if any(later < earlier for earlier, later in pairwise(moments)):
+        return invalid(rank, "loop.out_of_order", moments=moments)
+    for span in events[SpanEnded]:
+        if span.name in kind.pauses and span.t_ns < span.began_ns:
+            return invalid(rank, "loop.pause_ends_first", ended=span.t_ns)
+    return Span(moments[0], moments[-1])
+
+
+def check_steps(rank: int, steps: Sequence[StepFinished], loop: Span) -> Absent | None:
+    previous_ns, before = loop.began_ns, None
+    for step in steps:
+        if not previous_ns <= step.began_ns <= step.t_ns <= loop.ended_ns:
+            return invalid(rank, "loop.step_out_of_order", step=step.step, began=step.began_ns, ended=step.t_ns)
+        if before is not None and step.step != before + 1:
+            return invalid(rank, "loop.step_after_step", step=step.step, before=before)
+        if min(step.compute_ns, step.wait_ns, *step.work.values()) < 0:
+            return invalid(rank, "loop.negative", step=step.step)
+        previous_ns, before = step.t_ns, step.step
+    return None
+
+
+def check_warmup(
+    rank: int, steps: Sequence[StepFinished], warmups: Sequence[WarmupEnded], kind: Kind, configured: int
+) -> Absent | None:
+    """Compare the warm-up with the configuration: it is configured, never detected. Needs steps in order."""
+    if not warmups:
+        if configured and len(steps) > configured:
+            return invalid(rank, "loop.warmup_missing", count=len(steps), warmup=configured)
+        return None
+    at_ns = warmups[0].t_ns
+    dropped = bisect_right(steps, warmups[0].step, key=attrgetter("step"))
+    if dropped != configured:
+        key = f"{kind.values}.warmup_steps"
+        return invalid(rank, "loop.warmup_differs", count=dropped, key=key, warmup=configured)
+    if any(step.t_ns > at_ns for step in steps[:dropped]) or any(step.began_ns < at_ns for step in steps[dropped:]):
+        return invalid(rank, "loop.step_across_warmup", at=at_ns)
+    return None
+
+
+def check_times(
+    rank: int, window: Span, pauses: Sequence[Span], train_ns: int, compute_ns: int, wait_ns: int
+) -> Absent | None:
+    """Check that pauses do not overlap and that computing and waiting fit into what they leave of the window."""
+    for one, other in pairwise(pauses):
+        if other.began_ns < one.ended_ns:
+            times = {"began": other.began_ns, "ended": one.ended_ns}
+            return invalid(rank, "window.pauses_overlap", **times)
+    parts = message("window.parts", whole=window.length_ns, train=train_ns)
+    for code, part_ns in (("window.compute_too_long", compute_ns), ("window.wait_too_long", wait_ns)):
+        if part_ns > train_ns * (1 + DRIFT) + ROUNDING_NS:
+            return invalid(rank, code, part=part_ns, parts=parts)
+    if min(train_ns, compute_ns) <= 0:
+        return invalid(rank, "window.no_compute", part=compute_ns, parts=parts)
+    return None
+
+
+def invalid(rank: int, code: str, **params: Any) -> Absent:
+    return absent("invalid_telemetry", code, rank=rank, **params)
+
+
+# Pauses and columns.
+
+
+def pauses_in(window: Span, spans: Iterable[SpanEnded]) -> list[Span]:
+    """Return the parts of the spans that are inside the window, in order."""
+    clipped = (Span(max(span.began_ns, window.began_ns), min(span.t_ns, window.ended_ns)) for span in spans)
+    return sorted((pause for pause in clipped if pause.length_ns > 0), key=attrgetter("began_ns"))
+
+
+def periods_ns(began_ns: int, ended_ns: Sequence[int], pauses: Sequence[Span]) -> list[int]:
+    """Return the time from each end to the next without the pauses, from `began_ns` on."""
+    starts = [pause.began_ns for pause in pauses]
+    before = [0, *accumulate(pause.length_ns for pause in pauses)]
+    running = []
+    for moment in (began_ns, *ended_ns):
+        index = bisect_right(starts, moment)
+        rest = pauses[index - 1].ended_ns - moment if index else 0  # of a pause that goes on
+        running.append(moment - before[index] + max(0, rest))
+    return list(map(sub, running[1:], running))
 
 
 def integers(values: Iterable[int]) -> Sequence[int]:
-    """Eight bytes each; numbers that do not fit are kept all the same."""
+    """Return a column of eight bytes each, or a tuple if a number does not fit."""
     listed = list(values)
     try:
         return array("q", listed)
@@ -51,7 +274,7 @@ def floats(values: Iterable[float]) -> Sequence[float]:
 
 
 def sums(columns: Iterable[Sequence[int]]) -> list[int]:
-    """Row by row over columns of one length."""
+    """Add columns of one length row by row."""
     found: list[int] = []
     for column in columns:
         found = list(map(add, found, column)) if found else list(column)
@@ -59,378 +282,18 @@ def sums(columns: Iterable[Sequence[int]]) -> list[int]:
 
 
 def maxima(columns: Iterable[Sequence[int]]) -> list[int]:
-    """Row by row over columns of one length."""
+    """Return the largest of each row of columns of one length."""
     found: list[int] = []
     for column in columns:
         found = list(map(max, found, column)) if found else list(column)
     return found
 
 
-# Steps: the steps of one rank as columns of equal length. They exist only while the rank's file is read.
-
-
-class Steps(msgspec.Struct, frozen=True):
-    numbers: Sequence[int]
-    began_ns: Sequence[int]
-    ended_ns: Sequence[int]
-    computes_ns: Sequence[int]
-    waits_ns: Sequence[int]
-    work: dict[str, Sequence[int]]
-    """Amount of work (a key of WORK) -> its column, for those that a step has."""
-    losses: Sequence[float | None]
-    diverged: Sequence[int]
-    """Not a column: the numbers of the steps that diverged."""
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-
-def steps_of(events: Sequence[StepFinished]) -> Steps:
-    works = [step.work for step in events]
-    return Steps(
-        numbers=[step.step for step in events],
-        began_ns=[step.began_ns for step in events],
-        ended_ns=[step.t_ns for step in events],
-        computes_ns=[step.compute_ns for step in events],
-        waits_ns=[step.wait_ns for step in events],
-        work={amount: [work.get(amount, 0) for work in works] for amount in sorted(set().union(*works))},
-        losses=[step.loss for step in events],
-        diverged=[step.step for step in events if step.diverged],
-    )
-
-
-# RankEvents: the events of one rank by type. They exist only while the rank's file is read.
-
-
-class RankEvents(msgspec.Struct, frozen=True):
-    started: WorkerStarted
-    models: Sequence[ModelDescribed]
-    data: Sequence[DataDescribed]
-    loop_began: Sequence[SpanBegan]
-    """Start of the measured span; `loop_ended` is its end. A valid record has one of each."""
-    warmups: Sequence[WarmupEnded]
-    steps: Steps
-    pauses: Sequence[SpanEnded]
-    loop_ended: Sequence[SpanEnded]
-    rows: Sequence[RowMeasured]
-    reports: Sequence[Reported]
-    parts: Sequence[PartsReported]
-    ended: WorkerEnded | None
-
-    @property
-    def rank(self) -> int:
-        return self.started.rank
-
-
-def rank_events(file: EventFile, kind: Kind) -> RankEvents | None:
-    """None for a file without a WorkerStarted event."""
-    events = EventsByType(file.events)
-    started, ended, spans = events[WorkerStarted], events[WorkerEnded], events[SpanEnded]
-    if not started:
-        return None
-    return RankEvents(
-        started=started[0],
-        models=events[ModelDescribed],
-        data=events[DataDescribed],
-        loop_began=[span for span in events[SpanBegan] if span.name == kind.name],
-        warmups=events[WarmupEnded],
-        steps=steps_of(events[StepFinished]),
-        pauses=[span for span in spans if span.name in kind.pauses],
-        loop_ended=[span for span in spans if span.name == kind.name],
-        rows=events[RowMeasured],
-        reports=events[Reported],
-        parts=events[PartsReported],
-        ended=ended[-1] if ended else None,
-    )
-
-
-# RankWindow: the durations and counts of one rank after warm-up, made while its file is read. A record whose
-# durations do not nest is rejected.
-
-
-DRIFT = 1e-3
-"""Maximum relative drift between the clocks of device and host. Crystals drift by about 20 ppm, so a larger difference
-is not drift."""
-
-ROUNDING_NS = 1000
-"""Tolerance for the resolution of device timing events, which is below a microsecond."""
-
-
-class RankWindow(msgspec.Struct, frozen=True):
-    """`core_ns <= train_ns <= whole_ns`."""
-
-    rank: int
-    whole_ns: int
-    train_ns: int
-    core_ns: int
-    wait_ns: int
-    work: Mapping[str, Sequence[int]]
-    """Amount of work (a key of WORK) -> its count in each kept step, for those that a step has."""
-    computes_ns: Sequence[int]
-    """Per kept step: its compute time."""
-    periods_ns: Sequence[int]
-    """Per kept step: from the end of the previous step to the end of this one, without evaluation and logging."""
-
-
-Pauses = Sequence[tuple[int, int]]
-"""Start and end of each, in nanoseconds."""
-
-
-def rank_window(rank: int, window: Span, steps: Steps, dropped: int, spans: Sequence[SpanEnded]) -> RankWindow | Absent:
-    """All steps but the first, which are dropped. `spans` are the pauses of the rank, in the window and outside."""
-    pauses = _pauses(spans, window)
-    computes_ns = steps.computes_ns[dropped:]
-    train_ns = window.length_ns - sum(ended_ns - began_ns for began_ns, ended_ns in pauses)
-    found = RankWindow(
-        rank=rank,
-        whole_ns=window.length_ns,
-        train_ns=train_ns,
-        core_ns=min(train_ns, sum(computes_ns)),
-        wait_ns=sum(steps.waits_ns[dropped:]),
-        work={amount: integers(column[dropped:]) for amount, column in steps.work.items()},
-        computes_ns=integers(computes_ns),
-        periods_ns=integers(periods_ns(window.began_ns, steps.ended_ns[dropped:], pauses)),
-    )
-    return _overlap(rank, pauses) or _broken_nesting(found, sum(computes_ns)) or found
-
-
-def _pauses(spans: Sequence[SpanEnded], window: Span) -> Pauses:
-    """Evaluation and logging inside the window, in order."""
-    first_ns, last_ns = window.began_ns, window.ended_ns
-    clipped = [(max(span.began_ns, first_ns), min(span.t_ns, last_ns)) for span in spans]
-    return sorted((pause for pause in clipped if pause[0] < pause[1]), key=itemgetter(0))
-
-
-def periods_ns(began_ns: int, ended_ns: Sequence[int], pauses: Pauses) -> list[int]:
-    moments = [began_ns, *ended_ns]
-    running = list(map(sub, moments, _paused_until(pauses, moments)))
-    return list(map(sub, running[1:], running))
-
-
-def _paused_until(pauses: Pauses, moments: Sequence[int]) -> list[int]:
-    """For each moment, the total time paused before it."""
-    began, ended = [pause[0] for pause in pauses], [pause[1] for pause in pauses]
-    before = [0, *accumulate(map(sub, ended, began))]
-    paused: list[int] = []
-    for moment in moments:
-        index = bisect_right(began, moment)
-        is_paused = index > 0 and moment < ended[index - 1]
-        paused.append(before[index] - (ended[index - 1] - moment if is_paused else 0))
-    return paused
-
-
-def _overlap(rank: int, pauses: Pauses) -> Absent | None:
-    for (_, ended_ns), (began_ns, _) in pairwise(pauses):
-        if began_ns < ended_ns:
-            return absent("invalid_telemetry", "window.pauses_overlap", rank=rank, began=began_ns, ended=ended_ns)
-    return None
-
-
-def _broken_nesting(window: RankWindow, compute_ns: int) -> Absent | None:
-    parts = message("window.parts", whole=window.whole_ns, train=window.train_ns)
-    for code, part_ns in (("window.compute_too_long", compute_ns), ("window.wait_too_long", window.wait_ns)):
-        if part_ns > window.train_ns * (1 + DRIFT) + ROUNDING_NS:
-            return absent("invalid_telemetry", code, rank=window.rank, part=part_ns, parts=parts)
-    if window.core_ns <= 0:
-        return absent("invalid_telemetry", "window.no_compute", rank=window.rank, part=compute_ns, parts=parts)
-    return None
-
-
-# RankLoop: the measured span of one rank, validated while its file is read, with its steps as columns.
-
-
-class Warmup(msgspec.Struct, frozen=True):
-    """The number of warm-up steps in the configuration, and its key there."""
-
-    key: str
-    steps: int
-
-
-class RankLoop(msgspec.Struct, frozen=True):
-    rank: int
-    timing: str
-    span: Span
-    """From SpanBegan to SpanEnded."""
-    window: Span
-    """From the end of warm-up to the end of the span."""
-    first_step: int
-    """Numbers increase by one. 0 if there are no steps."""
-    steps_dropped: int
-    """Warm-up."""
-    samples: Sequence[int]
-    """Of each step, including warm-up, like `losses`."""
-    losses: Sequence[float]
-    """NaN where a step has no finite loss."""
-    diverged: frozenset[int]
-    """Numbers of the steps that diverged."""
-    kept: RankWindow | Absent
-    """The steps after warm-up. Absent if their times contradict each other."""
-
-    @property
-    def num_steps(self) -> int:
-        return len(self.samples)
-
-    @property
-    def steps_kept(self) -> int:
-        return self.num_steps - self.steps_dropped
-
-
-def warmup_of(job: Job, values: str) -> Warmup:
-    """`values` is the group of the configuration."""
-    key = f"{values}.warmup_steps"
-    return Warmup(key, dict(flatten(job.config.values)).get(key, 0))
-
-
-def rank_loop(events: RankEvents, warmup: Warmup) -> RankLoop | Absent:
-    problem = _unusable(events) or _disorder(events) or _warmup_mismatch(events, warmup)
-    if problem:
-        return problem
-    span, steps = Span(events.loop_began[0].t_ns, events.loop_ended[0].t_ns), events.steps
-    if events.warmups:
-        opened_ns, dropped = events.warmups[0].t_ns, bisect_right(steps.numbers, events.warmups[0].step)
-    elif warmup.steps:
-        opened_ns, dropped = span.ended_ns, len(steps)
-    else:
-        opened_ns, dropped = span.began_ns, 0
-    window = Span(opened_ns, span.ended_ns)
-    return RankLoop(
-        rank=events.rank,
-        timing=events.started.timing,
-        span=span,
-        window=window,
-        first_step=steps.numbers[0] if steps else 0,
-        steps_dropped=dropped,
-        samples=integers(steps.work.get("samples") or [0] * len(steps)),
-        losses=floats(math.nan if loss is None else loss for loss in steps.losses),
-        diverged=frozenset(steps.diverged),
-        kept=rank_window(events.rank, window, steps, dropped, events.pauses),
-    )
-
-
-def _unusable(events: RankEvents) -> Absent | None:
-    if not events.loop_began or not events.loop_ended:
-        return absent("not_measured", "loop.missing", rank=events.rank)
-    for code, found in (
-        ("loop.many_beginnings", events.loop_began),
-        ("loop.many_ends", events.loop_ended),
-        ("loop.many_warmups", events.warmups),
-    ):
-        if len(found) > 1:
-            return invalid(events.rank, code, count=len(found))
-    return None
-
-
-def _disorder(events: RankEvents) -> Absent | None:
-    """A case runs on one thread and one clock: timestamps increase, steps do not overlap, and step numbers increase by
-    one."""
-    moments = [events.loop_began[0].t_ns, *(warmup.t_ns for warmup in events.warmups), events.loop_ended[0].t_ns]
-    if any(later < earlier for earlier, later in pairwise(moments)):
-        return invalid(events.rank, "loop.out_of_order", moments=moments)
-    for pause in events.pauses:
-        if pause.t_ns < pause.began_ns:
-            return invalid(events.rank, "loop.pause_ends_first", ended=pause.t_ns)
-    return _step_disorder(events, moments[0], moments[-1])
-
-
-def _step_disorder(events: RankEvents, began_ns: int, ended_ns: int) -> Absent | None:
-    steps, previous_ns, before = events.steps, began_ns, None
-    lowest = map(min, steps.computes_ns, steps.waits_ns, *steps.work.values())
-    for number, start_ns, end_ns, low in zip(steps.numbers, steps.began_ns, steps.ended_ns, lowest, strict=True):
-        if not previous_ns <= start_ns <= end_ns <= ended_ns:
-            return invalid(events.rank, "loop.step_out_of_order", step=number, began=start_ns, ended=end_ns)
-        if before is not None and number != before + 1:
-            return invalid(events.rank, "loop.step_after_step", step=number, before=before)
-        if low < 0:
-            return invalid(events.rank, "loop.negative", step=number)
-        previous_ns, before = end_ns, number
-    return None
-
-
-def _warmup_mismatch(events: RankEvents, configured: Warmup) -> Absent | None:
-    """Warm-up is configured, never detected: the record must have as many warm-up steps as the configuration. Requires
-    that step numbers increase."""
-    rank, steps = events.rank, events.steps
-    if not events.warmups:
-        if configured.steps and len(steps) > configured.steps:
-            return invalid(rank, "loop.warmup_missing", count=len(steps), warmup=configured.steps)
-        return None
-    warmup = events.warmups[0]
-    dropped = bisect_right(steps.numbers, warmup.step)
-    if dropped != configured.steps:
-        return invalid(rank, "loop.warmup_differs", count=dropped, key=configured.key, warmup=configured.steps)
-    late = any(t_ns > warmup.t_ns for t_ns in steps.ended_ns[:dropped])
-    early = any(t_ns < warmup.t_ns for t_ns in steps.began_ns[dropped:])
-    if late or early:
-        return invalid(rank, "loop.step_across_warmup", at=warmup.t_ns)
-    return None
-
-
-def invalid(rank: int, code: str, **params: Any) -> Absent:
-    return absent("invalid_telemetry", code, rank=rank, **params)
-
-
-# RankRecord: what is kept of a rank's events. Also checks that all ranks of a job are present and succeeded.
-
-
-class RankRecord(msgspec.Struct, frozen=True):
-    started: WorkerStarted
-    models: tuple[ModelDescribed, ...]
-    data: tuple[DataDescribed, ...]
-    began_ns: tuple[int, ...]
-    """Start of the measured span. A valid record has one."""
-    loop: RankLoop | Absent
-    """The measured span, or why it cannot be used."""
-    last_step: int | None
-    rows: tuple[MeasuredRow, ...]
-    reports: tuple[Reported, ...]
-    """Of rank 0 only, like `parts`: the reports of others are not used."""
-    parts: tuple[PartsReported, ...]
-    ended: WorkerEnded | None
-
-    @property
-    def rank(self) -> int:
-        return self.started.rank
-
-    @property
-    def card(self) -> DeviceKey:
-        return self.started.node_index, self.started.device_id
-
-
-class RankFile(msgspec.Struct, frozen=True):
-    """`record` is None for a file without a WorkerStarted event."""
-
-    record: RankRecord | None
-    torn: bool
-
-
-def rank_files(files: Iterable[EventFile], kind: Kind, warmup: Warmup) -> tuple[RankFile, ...]:
-    """Each file is reduced to what the metrics need before the next one is read."""
-    return tuple(_rank_file(file, kind, warmup) for file in files)
-
-
-def _rank_file(file: EventFile, kind: Kind, warmup: Warmup) -> RankFile:
-    events = rank_events(file, kind)
-    return RankFile(None if events is None else _rank_record(events, warmup), file.torn)
-
-
-def _rank_record(events: RankEvents, warmup: Warmup) -> RankRecord:
-    is_first = events.rank == 0
-    return RankRecord(
-        started=events.started,
-        models=tuple(events.models),
-        data=tuple(events.data),
-        began_ns=tuple(span.t_ns for span in events.loop_began),
-        loop=rank_loop(events, warmup),
-        last_step=events.steps.numbers[-1] if events.steps else None,
-        rows=measured_rows(events.rank, events.rows),
-        reports=tuple(events.reports) if is_first else (),
-        parts=tuple(events.parts) if is_first else (),
-        ended=events.ended,
-    )
+# All ranks.
 
 
 def failure_of(job: Job, ranks: Sequence[RankRecord]) -> Absent | None:
-    """Why these ranks did not finish the job, or None if all are present and succeeded."""
+    """Return why these ranks did not finish the job, or None if all are present and succeeded."""
     counts, world_size = Counter(record.rank for record in ranks), job.world_size
     strange = [rank for rank, count in counts.items() if count > 1 or not 0 <= rank < world_size]
     if strange:
@@ -441,11 +304,11 @@ def failure_of(job: Job, ranks: Sequence[RankRecord]) -> Absent | None:
     unhappy = [record for record in ranks if record.ended is None or record.ended.status != "succeeded"]
     if unhappy:
         who = named("rank", [record.rank for record in unhappy])
-        return absent("run_failed", "rank.unsuccessful", who=who, why=_end(unhappy[0]))
+        return absent("run_failed", "rank.unsuccessful", who=who, why=how_it_ended(unhappy[0]))
     return None
 
 
-def _end(record: RankRecord) -> Message:
+def how_it_ended(record: RankRecord) -> Message:
     if record.ended is not None and record.ended.reason:
         return message("rank.ended_because", rank=record.rank, status=record.ended.status, reason=record.ended.reason)
     if record.ended is not None:
@@ -453,3 +316,19 @@ def _end(record: RankRecord) -> Message:
     if record.last_step is not None:
         return message("rank.stops_after_step", rank=record.rank, step=record.last_step)
     return message("rank.stops_after_start", rank=record.rank)
+
+
+def unequal_steps(ranks: Sequence[Steps]) -> Absent | None:
+    """Check that all ranks recorded the same steps: an optimizer step involves all of them."""
+
+    def numbers(one: Steps) -> Message:
+        if not one.num_steps:
+            return message("loop.no_steps")
+        return message("loop.steps", first=one.first, last=one.first + one.num_steps - 1)
+
+    first = ranks[0]
+    for one in ranks:
+        if (one.first, one.num_steps) != (first.first, first.num_steps):
+            steps, others = numbers(one), numbers(first)
+            return invalid(one.rank, "loop.unequal_steps", steps=steps, other=first.rank, others=others)
+    return None

@@ -223,12 +223,10 @@ step before to the end of this one, without evaluation and logging."""
 def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
     """None for a run without steps, or one whose steps cannot be used: `no_curve` says why."""
     observed = each.observed()
-    loop, window, run = observed.loop, observed.window, each.run
-    if isinstance(loop, Absent):
+    steps, window, run = observed.steps, observed.window, each.run
+    if isinstance(steps, Absent):
         return
-    computes_ns, periods_ns = (
-        ((), ()) if isinstance(window, Absent) else (window.step_computes_ns, window.step_periods_ns)
-    )
+    computes_ns, periods_ns = ((), ()) if isinstance(window, Absent) else (window.compute_ns, window.period_ns)
     job = run.job
     head = {
         "run": run.id,
@@ -238,8 +236,8 @@ def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
         "shape": job.shape,
         "precision": job.precision.name,
     }
-    for index in range(loop.num_steps):
-        point, kept = curve_point(loop, index), index - loop.steps_dropped
+    for index in range(steps[0].num_steps):
+        point, kept = curve_point(steps, index), index - steps[0].dropped
         is_timed = 0 <= kept < len(computes_ns)
         yield {
             **head,
@@ -255,10 +253,10 @@ def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
 
 def no_curve(each: Exported) -> str:
     """Why a run has no lines. Empty if it has some."""
-    loop = each.observed().loop
-    if isinstance(loop, Absent):
-        return f"{loop.reason}, {loop.detail}"
-    if loop.num_steps:
+    steps = each.observed().steps
+    if isinstance(steps, Absent):
+        return f"{steps.reason}, {steps.detail}"
+    if steps[0].num_steps:
         return ""
     return "it made none" if KINDS[each.run.manifest.kind].has_steps else "its case measures rows"
 

@@ -14,13 +14,23 @@ import msgspec
 from flagperf.bundle.paths import PARENT_EVENTS, node_samples, rank_events
 from flagperf.bundle.run_record import Run
 from flagperf.errors import BadInput
-from flagperf.event_files import EventFile, of_type, read_events
-from flagperf.events import ProbeStarted, Sampled, WorkersLaunched
-from flagperf.kinds import KINDS
+from flagperf.event_files import EventFile, EventsByType, Span, of_type, read_events
+from flagperf.events import (
+    ProbeStarted,
+    Reported,
+    Sampled,
+    SpanBegan,
+    SpanEnded,
+    StepFinished,
+    WarmupEnded,
+    WorkerEnded,
+    WorkersLaunched,
+    WorkerStarted,
+)
+from flagperf.kinds import KINDS, Kind
 from flagperf.metrics.entry import DeviceKey
 from flagperf.metrics.node_record import readings_by_card
-from flagperf.metrics.rank_record import RankEvents, floats, periods_ns, sums
-from flagperf.metrics.rank_record import rank_events as events_of_rank
+from flagperf.metrics.rank_record import floats, periods_ns, sums
 from flagperf.report.page_runs import PageRuns
 from flagperf.stats import median
 from flagperf.units import SECOND_NS
@@ -60,59 +70,57 @@ class RankCourse(msgspec.Struct, frozen=True):
     """Part of PARTS -> its seconds. Empty for a rank that did not finish its measured span."""
 
 
-def rank_course(events: RankEvents, launched_ns: int) -> RankCourse | None:
-    """None if no measured span began."""
-    if not events.loop_began:
+def rank_course(file: EventFile, kind: Kind, launched_ns: int | None) -> RankCourse | None:
+    """Return None if no measured loop began. Without a launch, times count from the first event."""
+    events = EventsByType(file.events)
+    started, ended = events[WorkerStarted], events[WorkerEnded]
+    steps, warmups = events[StepFinished], events[WarmupEnded]
+    began = [span for span in events[SpanBegan] if span.name == kind.name]
+    ends = [span for span in events[SpanEnded] if span.name == kind.name]
+    pauses = [span for span in events[SpanEnded] if span.name in kind.pauses]
+    if not started or not began:
         return None
-    steps, began_ns = events.steps, events.loop_began[0].t_ns
-    last_ns = events.loop_ended[0].t_ns if events.loop_ended else max([began_ns, *steps.ended_ns])
-    warm_ns = events.warmups[0].t_ns if events.warmups else began_ns
-    pauses = sorted((span.began_ns, span.t_ns) for span in events.pauses)
+    zero_ns = file.events[0].t_ns if launched_ns is None else launched_ns
+    began_ns, steps_ns = began[0].t_ns, [step.t_ns for step in steps]
+    ended_ns = ends[0].t_ns if ends else max([began_ns, *steps_ns])
+    warm_ns = warmups[0].t_ns if warmups else began_ns
+    parts: dict[str, float] = {}
+    if ends and ended:  # `other` is what is left, and clocks of device and host differ a little: nothing is negative
+        late = steps[bisect_right(steps_ns, warm_ns) :]
+        inside = {"data_wait": sum(step.wait_ns for step in late), "compute": sum(step.compute_ns for step in late)}
+        for name in ("evaluation", "logging"):
+            own = [span for span in pauses if span.name == name]
+            inside[name] = sum(max(0, min(span.t_ns, ended_ns) - max(span.began_ns, warm_ns)) for span in own)
+        found = {
+            "start_up": began_ns - zero_ns,
+            "warm_up": warm_ns - began_ns,
+            **inside,
+            "other": ended_ns - warm_ns - sum(inside.values()),
+            "end": ended[-1].t_ns - ended_ns,
+        }
+        parts = {name: max(0, found[name]) / SECOND_NS for name in PARTS}
 
     def seconds(t_ns: int) -> float:
-        return (t_ns - launched_ns) / SECOND_NS
+        return (t_ns - zero_ns) / SECOND_NS
 
+    spans = sorted((Span(span.began_ns, span.t_ns) for span in pauses), key=attrgetter("began_ns", "ended_ns"))
+    amounts = sorted({amount for step in steps for amount in step.work})
     return RankCourse(
-        rank=events.rank,
+        rank=started[0].rank,
         began=seconds(began_ns),
         measured=seconds(warm_ns),
-        ended=seconds(last_ns),
-        evaluations=tuple(
-            (seconds(span.began_ns), seconds(span.t_ns)) for span in events.pauses if span.name == "evaluation"
-        ),
-        first_step=steps.numbers[0] if steps else 0,
-        num_dropped=bisect_right(steps.numbers, events.warmups[0].step) if events.warmups else 0,
-        ends=floats(map(seconds, steps.ended_ns)),
-        periods=floats(period / SECOND_NS for period in periods_ns(began_ns, steps.ended_ns, pauses)),
-        computes=floats(compute / SECOND_NS for compute in steps.computes_ns),
-        losses=floats(math.nan if loss is None else loss for loss in steps.losses),
-        work=steps.work,
-        reports=[(report.step, report.values) for report in events.reports],
-        parts=_rank_parts(events, launched_ns, warm_ns) if events.loop_ended and events.ended else {},
+        ended=seconds(ended_ns),
+        evaluations=tuple((seconds(span.began_ns), seconds(span.t_ns)) for span in pauses if span.name == "evaluation"),
+        first_step=steps[0].step if steps else 0,
+        num_dropped=bisect_right([step.step for step in steps], warmups[0].step) if warmups else 0,
+        ends=floats(map(seconds, steps_ns)),
+        periods=floats(period / SECOND_NS for period in periods_ns(began_ns, steps_ns, spans)),
+        computes=floats(step.compute_ns / SECOND_NS for step in steps),
+        losses=floats(math.nan if step.loss is None else step.loss for step in steps),
+        work={amount: [step.work.get(amount, 0) for step in steps] for amount in amounts},
+        reports=[(report.step, report.values) for report in events[Reported]],
+        parts=parts,
     )
-
-
-def _rank_parts(events: RankEvents, launched_ns: int, warm_ns: int) -> dict[str, float]:
-    """`other` is what is left of the measured time. Nothing is negative: clocks of device and host differ a little."""
-    assert events.ended is not None
-    began_ns, ended_ns = events.loop_began[0].t_ns, events.loop_ended[0].t_ns
-    first = bisect_right(events.steps.ended_ns, warm_ns)
-    found = {
-        "start_up": began_ns - launched_ns,
-        "warm_up": warm_ns - began_ns,
-        "data_wait": sum(events.steps.waits_ns[first:]),
-        "compute": sum(events.steps.computes_ns[first:]),
-        **{name: _inside(events, name, warm_ns, ended_ns) for name in ("evaluation", "logging")},
-        "end": events.ended.t_ns - ended_ns,
-    }
-    measured = sum(found[name] for name in ("data_wait", "compute", "evaluation", "logging"))
-    found["other"] = ended_ns - warm_ns - measured
-    return {name: max(0, found[name]) / SECOND_NS for name in PARTS}
-
-
-def _inside(events: RankEvents, name: str, low_ns: int, high_ns: int) -> int:
-    spans = [span for span in events.pauses if span.name == name]
-    return sum(max(0, min(span.t_ns, high_ns) - max(span.began_ns, low_ns)) for span in spans)
 
 
 # Many values as few points: each point has the middle of its values and their extremes, so that no spike is lost.
@@ -353,10 +361,9 @@ def _ranks(
     chosen = _chosen(_ranks_first(run), run.job.world_size)
     for name in _within(path, (rank_events(rank) for rank in chosen), missing, read_bytes):
         file = _read(path, name, missing)
-        events = events_of_rank(file, kind) if file else None
-        if file and events:
-            node = events.started.node_index
-            course = rank_course(events, launched_ns.get(node, _first_ns(file)))
+        started = of_type(file.events, WorkerStarted) if file else ()
+        if file and started:
+            course = rank_course(file, kind, launched_ns.get(started[0].node_index))
             if course:
                 yield course
 
