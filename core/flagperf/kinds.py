@@ -61,6 +61,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the measured span in sentences."""
     step: str = "step"
     """Name of a step in progress output."""
+    work: str = "samples"
+    """What progress output counts per second."""
     replays: bool = False
     """Its cases can measure the recorded operators of another run."""
     words: dict[str, Text] = {}

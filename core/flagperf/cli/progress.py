@@ -48,7 +48,7 @@ def describe(progress: Progress, kind: Kind) -> str:
     if progress.evaluation is not None:
         return "  ".join([*parts, evaluation_text(progress.evaluation)])
     if progress.samples_per_second is not None:
-        parts.append(f"{per_second(progress.samples_per_second)} samples/s")
+        parts.append(f"{per_second(progress.samples_per_second)} {kind.work}/s")
     if progress.loss is not None:
         parts.append(f"loss {loss_text(progress.loss)}")
     if progress.used_bytes is not None:

@@ -140,7 +140,7 @@ def _figures(now: RunNow) -> Iterator[Any]:
     if now.median_step_seconds is not None:
         words.append(f"{KINDS[now.kind].step} time {_duration(now.median_step_seconds)}")
     if now.samples_per_second is not None:
-        words.append(f"{per_second(now.samples_per_second)} samples/s")
+        words.append(f"{per_second(now.samples_per_second)} {KINDS[now.kind].work}/s")
     if now.loss is not None:
         words.append(f"loss {loss_text(now.loss)}")
     if now.power_watts is not None:
