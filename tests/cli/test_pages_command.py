@@ -149,9 +149,10 @@ def test_imported_results_stand_beside_runs(page: Path, tmp_path: Path):
     shutil.copytree(BUNDLE, tmp_path / BUNDLE.name)
     flagperf("import", page, "--runs-dir", tmp_path)
     for command in (("report", "latest"), ("runs", "show", "latest")):
-        assert "(old.md:" in flagperf(*command, "--runs-dir", tmp_path).stdout
+        assert "(old.md:" in flagperf(*command, "--runs-dir", tmp_path, "--published").stdout
     for lang, grade in (("en", "(typed by hand)"), ("zh", "（手工填写）")):
-        text = flagperf("report", "latest", "--runs-dir", tmp_path, "--format", "md", "--lang", lang).stdout
+        command = ("report", "latest", "--runs-dir", tmp_path, "--published", "--format", "md", "--lang", lang)
+        text = flagperf(*command).stdout
         assert grade in text
         assert "3999.9" in text
     assert "3999.9" not in flagperf("report", "latest", "--runs-dir", tmp_path, "--no-published").stdout
@@ -163,7 +164,7 @@ def test_a_result_that_the_case_has_already_is_shown_once(tmp_path: Path):
     row = ("A100单机8卡（1x8）", "fp32", "/", "361", "1764.0", "1861.9", "1942.6", "0.915", "13.9/40.0")
     (tmp_path / "same.md").write_text(result_text(row))
     assert flagperf("import", tmp_path / "same.md", "--runs-dir", tmp_path).return_value == 0
-    assert flagperf("report", "latest", "--runs-dir", tmp_path).stdout.count("1942.6") == 1
+    assert flagperf("report", "latest", "--runs-dir", tmp_path, "--published").stdout.count("1942.6") == 1
 
 
 def test_a_base_page_becomes_a_figure(tmp_path: Path):

@@ -129,7 +129,7 @@ def test_a_folder_that_may_not_be_written_stays_empty(
     def write(path: Path, content: bytes) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("flagperf.files.write_atomically", write)  # root may write everywhere
+    monkeypatch.setattr("flagperf_publish.site.site_folder.write_atomically", write)  # root may write everywhere
     assert run_cli(["site", "site"]) == 2
     assert "cannot write the site site: Permission denied; choose another folder" in said(capfd)
     assert not (folder / "site").exists()

@@ -191,7 +191,7 @@ def published_run(*tables, **job):
 
 
 def test_an_operator_stands_beside_what_was_published_of_it():
-    _, table = operator_blocks(published_run(PUBLISHED), "en")
+    _, table = operator_blocks(published_run(PUBLISHED), "en", published=True)
     shown = {line[0].text: line[-1] for line in table.rows}
     assert table.heads[-1].title == "published"
     assert isinstance(shown["abs"], Link) and shown["abs"].text == "3 ms (A1)"
@@ -201,13 +201,13 @@ def test_an_operator_stands_beside_what_was_published_of_it():
 
 def test_what_was_published_of_such_a_card_goes_before_that_of_others():
     own = msgspec.structs.replace(PUBLISHED, vendor="cpu", device="CPU", values=(("abs", 7e-3),))
-    _, table = operator_blocks(published_run(PUBLISHED, own), "en")
+    _, table = operator_blocks(published_run(PUBLISHED, own), "en", published=True)
     assert {line[0].text: line[-1].text for line in table.rows}["abs"] == "7 ms (CPU)"
 
 
 def test_other_labels_are_another_problem():
     other = msgspec.structs.replace(PUBLISHED, where={"dtype": "fp16"})
-    _, table = operator_blocks(published_run(other), "en")
+    _, table = operator_blocks(published_run(other), "en", published=True)
     assert "published" not in [head.title for head in table.heads]
 
 

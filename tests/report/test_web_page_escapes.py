@@ -70,7 +70,7 @@ def test_only_http_addresses_are_links() -> None:
     )
     manifest = msgspec.structs.replace(recorded.run.manifest, references=references)
     run = msgspec.structs.replace(recorded.run, manifest=manifest)
-    page = page_of(msgspec.structs.replace(recorded, run=run))
+    page = page_of(msgspec.structs.replace(recorded, run=run), published=True)
     assert 'href="https://example.com/plain"' in page
     assert 'href="javascript' not in page and 'href="data' not in page and "'2'\"" not in page
 

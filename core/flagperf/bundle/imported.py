@@ -110,17 +110,16 @@ def _toml(value: Any) -> str:
 # Imported results beside runs. With --no-published, no file of them is opened.
 
 
-def beside_imported(recorded: Sequence[RecordedRun], directory: Path, no_published: bool) -> list[RecordedRun]:
-    if no_published:
+def beside_imported(recorded: Sequence[RecordedRun], directory: Path, published: bool | None) -> list[RecordedRun]:
+    if published is False:
         return list(recorded)
     with _advised():
         return [with_imported(each, directory) for each in recorded]
 
 
-def check_imported(directory: Path, no_published: bool) -> None:
-    """A file that is broken is said before a run, not after it."""
-
-    if not no_published:
+def check_imported(directory: Path, published: bool | None) -> None:
+    """Raise BadInput for a broken file before a run, not after it."""
+    if published is not False:
         with _advised():
             imported_pages(directory)
 

@@ -216,8 +216,12 @@ def run_spec(request: dict[str, Any], runs_dir: Path) -> RunSpec:
     return msgspec.convert({**request, **found}, RunSpec)
 
 
-def no_published_option(function: F) -> F:
-    return click.option("--no-published", is_flag=True, help="Leave out the published results of the case.")(function)
+def published_option(function: F) -> F:
+    return click.option(
+        "--published/--no-published",
+        default=None,
+        help="Show or leave out the published results of the case.",
+    )(function)
 
 
 def run_request(function: F) -> F:

@@ -18,8 +18,8 @@ from flagperf.cli.options import (
     RunRequestCommand,
     common,
     echo_json,
-    no_published_option,
     note,
+    published_option,
     run_request,
     run_spec,
     runs_dir_option,
@@ -79,7 +79,7 @@ WORST_FIRST: tuple[Status, ...] = (
     shell_complete=complete_assignment,
     help="With --repeat: take turns with this other setting (A B, B A, ...), N runs of each; repeatable.",
 )
-@no_published_option
+@published_option
 @common
 def run(
     runs_dir: str | None,
@@ -88,7 +88,7 @@ def run(
     detached_in: str | None,
     repeat: int,
     changes: tuple[str, ...],
-    no_published: bool,
+    published: bool | None,
     as_json: bool,
     **request: Any,
 ) -> int:
@@ -99,7 +99,7 @@ def run(
     """
     raise_on_signals()
     directory = runs_directory(runs_dir)
-    check_imported(directory, no_published)
+    check_imported(directory, published)
     spec = run_spec(request, directory)
     if changes and repeat < 2:
         raise BadInput("--interleave-with needs --repeat N, at least 2: how many runs of each setting")
@@ -116,7 +116,7 @@ def run(
             if repeat > 1:
                 note(f"{repeat} runs of this plan")
         else:
-            print_runs(done, directory, no_published, as_json)
+            print_runs(done, directory, published, as_json)
             note(f"next: {flagperf_command(*next_command(done, runs_dir))}")
         code.append(worst_exit_code(done))
     return code[0]
@@ -195,15 +195,15 @@ def announce(plan: Plan) -> None:
         note(f"note: {group}.max_steps is not above {group}.warmup_steps: no throughput will be measured")
 
 
-def print_runs(done: Sequence[RecordedRun], directory: Path, no_published: bool, as_json: bool) -> None:
+def print_runs(done: Sequence[RecordedRun], directory: Path, published: bool | None, as_json: bool) -> None:
     """Print a single run; of a group, what the runs say together, and how two settings compare."""
     is_group = done[0].run.group is not None
     if not is_group:
-        done = beside_imported(done, directory, no_published)
+        done = beside_imported(done, directory, published)
     if as_json:
         echo_json_text(to_json(done))
     elif not is_group:
-        show(run_report(done, published=not no_published))
+        show(run_report(done, published=published))
     else:
         by_name: dict[str, list[Run]] = {}
         for recorded in done:

@@ -26,7 +26,7 @@ from flagperf.bundle.listing import (
 from flagperf.bundle.run_record import Labels, checked_note, checked_tag, read_labels, write_labels
 from flagperf.cli import CommandGroup
 from flagperf.cli.completers import complete_case, complete_file, complete_run, complete_status, complete_vendor
-from flagperf.cli.options import common, echo_json, find_bundle, find_run, no_published_option, note, runs_dir_option
+from flagperf.cli.options import common, echo_json, find_bundle, find_run, note, published_option, runs_dir_option
 from flagperf.cli.output import echo, echo_columns, echo_json_text, echo_path, echo_text, shortened
 from flagperf.errors import BadInput, unknown_name
 from flagperf.files import exists
@@ -102,10 +102,10 @@ def list_command(
 
 @runs.command()
 @click.argument("run", shell_complete=complete_run)
-@no_published_option
+@published_option
 @runs_dir_option
 @common
-def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> None:
+def show(run: str, published: bool | None, runs_dir: str | None, as_json: bool) -> None:
     """Show one run: how it ended and its main metrics; --json has all metrics."""
     from flagperf.bundle.verify import damage_explains
     from flagperf.cli.output import show as show_document
@@ -116,11 +116,11 @@ def show(run: str, no_published: bool, runs_dir: str | None, as_json: bool) -> N
     directory = runs_directory(runs_dir)
     found = find_run(run, directory)
     with damage_explains([found]):
-        recorded = beside_imported(read_marked([found]), directory, no_published)
+        recorded = beside_imported(read_marked([found]), directory, published)
         if as_json:
             echo_json_text(to_json(recorded))
         else:
-            show_document(run_report(recorded, published=not no_published))
+            show_document(run_report(recorded, published=published))
 
 
 @runs.command()

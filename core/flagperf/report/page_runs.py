@@ -26,6 +26,8 @@ class PageRuns(msgspec.Struct, frozen=True):
     lang: Lang
     reference: LossCurve | None = None
     """The loss curve that the runs are compared with."""
+    published: bool | None = None
+    """Whether published results stand beside the runs; None: beside those of the published profile."""
 
     def mark(self, number: int) -> str:
         """`row 2`, where the page has several."""
@@ -72,7 +74,9 @@ class PageRuns(msgspec.Struct, frozen=True):
         return listed(list(map(str, rows)), self.lang)
 
 
-def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool) -> PageRuns:
+def page_runs(
+    runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool, published: bool | None = None
+) -> PageRuns:
     """Raises BadInput if these runs do not belong on one page."""
     if not runs:
         raise BadInput("a page needs at least one run")
@@ -85,7 +89,7 @@ def page_runs(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool)
             "use --allow-simulated to write the page anyway, marked as simulated"
         )
     newest = max(runs, key=lambda recorded: recorded.run.created)
-    return PageRuns(tuple(sorted(runs, key=_row_order)), newest.run.manifest, lang)
+    return PageRuns(tuple(sorted(runs, key=_row_order)), newest.run.manifest, lang, published=published)
 
 
 def _row_order(recorded: RecordedRun) -> tuple[object, ...]:

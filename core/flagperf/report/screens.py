@@ -18,7 +18,7 @@ from flagperf.report.sections.run_table import comparison, repeats
 from flagperf.spec.manifest import Manifest
 
 
-def run_report(runs: Sequence[RecordedRun], *, published: bool = True) -> Document:
+def run_report(runs: Sequence[RecordedRun], *, published: bool | None = None) -> Document:
     """Show the overview of a single run, or a table of several runs."""
     blocks = overview(runs[0], published=published) if len(runs) == 1 else comparison(runs, published=published)
     return Document("en", tuple(blocks))

@@ -18,7 +18,7 @@ from flagperf.bundle.run_record import RecordedRun
 from flagperf.bundle.verify import damage_explains
 from flagperf.cli.align import ADVICE, chosen_rule, complete_curve, named_curve, rule_options
 from flagperf.cli.completers import complete_run
-from flagperf.cli.options import common, find_run, no_published_option, note, runs_dir_option, warn_unless_verified
+from flagperf.cli.options import common, find_run, note, published_option, runs_dir_option, warn_unless_verified
 from flagperf.cli.output import echo, echo_text, show
 from flagperf.errors import BadInput
 from flagperf.files import cannot_write, write_atomically
@@ -52,7 +52,7 @@ from flagperf_publish.pages.timeline import read_course
     help="Compare the loss of every RUN with this one, as `flagperf align` does.",
 )
 @rule_options
-@no_published_option
+@published_option
 @runs_dir_option
 @common
 def report(
@@ -65,7 +65,7 @@ def report(
     reference: str | None,
     rule_id: str | None,
     tolerance: float | None,
-    no_published: bool,
+    published: bool | None,
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
@@ -91,12 +91,12 @@ def report(
     paths = _different([find_run(run, directory) for run in runs])
     curve: LossCurve | None = None
     with damage_explains(paths):
-        recorded = beside_imported(read_marked(paths), directory, no_published)
+        recorded = beside_imported(read_marked(paths), directory, published)
         if reference is not None:
             curve, name = named_curve(reference, directory), Path(reference).name
             verdicts = [loss_aligned(find_curve(path), curve, rule, curve.run or name) for path in paths]
             recorded = _with_verdicts(recorded, verdicts, reference)
-        wanted = Wanted(cast(Literal["en", "zh"], lang), allow_simulated, not no_published, curve)
+        wanted = Wanted(cast(Literal["en", "zh"], lang), allow_simulated, published, curve)
         if form == "table":
             show(run_report(recorded, published=wanted.published))
         else:
@@ -110,7 +110,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     lang: Literal["en", "zh"]
     allow_simulated: bool
-    published: bool
+    published: bool | None
     reference: LossCurve | None
 
 

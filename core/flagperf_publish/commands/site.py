@@ -18,8 +18,8 @@ from flagperf.cli.options import (
     find_bundle,
     find_run,
     find_several,
-    no_published_option,
     note,
+    published_option,
     runs_dir_option,
 )
 from flagperf.cli.output import echo
@@ -43,7 +43,7 @@ MAX_NAMED = 20
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of the site.")
 @click.option("--open", "show_page", is_flag=True, help="Open the site in the browser.")
 @click.option("--allow-simulated", is_flag=True, help="Also show simulated runs; they are marked.")
-@no_published_option
+@published_option
 @runs_dir_option
 @common
 def site(
@@ -53,7 +53,7 @@ def site(
     lang: str,
     show_page: bool,
     allow_simulated: bool,
-    no_published: bool,
+    published: bool | None,
     runs_dir: str | None,
     as_json: bool,
 ) -> int:
@@ -73,7 +73,7 @@ def site(
     if not is_utf8(title):
         raise BadInput("--title is not UTF-8")
     directory = runs_directory(runs_dir)
-    wanted = Wanted(title, cast(Lang, lang), allow_simulated, not no_published)
+    wanted = Wanted(title, cast(Lang, lang), allow_simulated, published is not False)
     built = build_site(Path(out), _paths(runs, directory), wanted, directory, _installed_cases, _progress())
     if as_json:
         echo_json(built)

@@ -71,20 +71,22 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def page(runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool = True) -> str:
+def page(
+    runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool | None = None
+) -> str:
     """The page as Markdown."""
     return to_markdown(page_document(runs, lang, allow_simulated=allow_simulated, published=published))
 
 
 def page_document(
-    runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool = True
+    runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool | None = None
 ) -> Document:
     """Raises BadInput if the runs do not belong on one page, figures contradict each other, or the case's page layout
     uses an unknown name."""
-    content = page_runs(runs, lang, allow_simulated=allow_simulated)
+    content = page_runs(runs, lang, allow_simulated=allow_simulated, published=published)
     check_layout(content.manifest)
     refuse_contradictions(content.runs)
-    names = [name for name in KINDS[content.manifest.kind].sections if published or name != "published"]
+    names = KINDS[content.manifest.kind].sections
     return Document(lang, tuple(block for name in names for block in SECTIONS[name](content)))
 
 
@@ -122,20 +124,20 @@ def web_document(
     courses: Mapping[str, RunCourse],
     reference: LossCurve | None = None,
     allow_simulated: bool = False,
-    published: bool = True,
+    published: bool | None = None,
 ) -> Document:
     """`courses` by run id. Raises BadInput as page_document does."""
-    content = page_runs(runs, lang, allow_simulated=allow_simulated)
+    content = page_runs(runs, lang, allow_simulated=allow_simulated, published=published)
     check_layout(content.manifest)
     refuse_contradictions(content.runs)
-    content = ChartedRuns(content.runs, content.manifest, lang, reference, courses)
+    content = ChartedRuns(content.runs, content.manifest, lang, reference, published, courses)
     blocks = [
         *headlines(content),
         *_titled("course" if KINDS[content.manifest.kind].has_steps else "charts", content, _charts),
         *_titled("results", content, *_sections(content, "performance", "figures")),
         *_titled("rows", content, _row_tables),
         *_titled("devices", content, *_spread(content)),
-        *(_titled("published", content, _published) if published else ()),
+        *_titled("published", content, _published),
         *caveats(content),
         *_titled("configuration", content, settings, *_sections(content, "strategies", "engine", "batch_sizes")),
         *_titled("environment", content, *_sections(content, "environment")),

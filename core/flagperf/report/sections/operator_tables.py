@@ -16,7 +16,7 @@ from flagperf.metrics.row_figures import StepBreakdown, StepShare, step_breakdow
 from flagperf.metrics.rows import MeasuredRow, holm
 from flagperf.report.document import Block, Empty, Head, Paragraph, Table, TableCell, Text, Value
 from flagperf.report.page_runs import PageRuns
-from flagperf.report.sections.published_tables import PublishedOf, PublishedRow, link_to
+from flagperf.report.sections.published_tables import PublishedOf, PublishedRow, is_compared, link_to
 from flagperf.report.sections.row_tables import (
     RowGroup,
     interval_cell,
@@ -60,18 +60,17 @@ class Judged(msgspec.Struct, frozen=True):
 
 def operators(page: PageRuns) -> Iterator[Block]:
     for number, recorded in enumerate(page.runs, start=1):
-        yield from operator_blocks(recorded.run, page.lang, page.mark(number))
+        yield from operator_blocks(recorded.run, page.lang, page.mark(number), published=page.published)
 
 
-def operator_blocks(run: Run, lang: Lang, mark: str = "") -> Iterator[Block]:
+def operator_blocks(run: Run, lang: Lang, mark: str = "", *, published: bool | None = None) -> Iterator[Block]:
     """What was replayed has tables of its own."""
     if run.job.recording is not None:
         return
-    published = PublishedOf(run)
-    lines = [
-        msgspec.structs.replace(line, published=published.of(line.group.rows[0]))
-        for line in _judged([group for group in row_groups(run.rows) if "operator" in group.labels])
-    ]
+    lines = _judged([group for group in row_groups(run.rows) if "operator" in group.labels])
+    if is_compared(run, published):
+        found = PublishedOf(run)
+        lines = [msgspec.structs.replace(line, published=found.of(line.group.rows[0])) for line in lines]
     if not lines:
         return
     lines.sort(key=lambda line: -(line.group.middle.median or 0.0) if line.group.middle else 0.0)

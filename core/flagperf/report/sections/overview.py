@@ -16,7 +16,7 @@ from flagperf.report.summary import summarise
 from flagperf.report.wording import card_problems, doubts, recorded_operators, vendor_and_device
 
 
-def overview(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block]:
+def overview(recorded: RecordedRun, *, published: bool | None = None) -> Iterator[Block]:
     run, found, labels = recorded.run, summarise(recorded), recorded.labels
     about = found.identity
     device = vendor_and_device(about.vendor, about.card)
@@ -38,10 +38,11 @@ def overview(recorded: RecordedRun, *, published: bool = True) -> Iterator[Block
     yield from (Paragraph(problem) for problem in card_problems(recorded, "en"))
     yield from (Paragraph(sentence) for sentence in recorded_operators(recorded, "en"))
     yield from figure_table(run, "en")
-    tables = operator_blocks if "operator_rows" in KINDS[run.manifest.kind].sections else measured_tables
-    yield from tables(run, "en")
+    if "operator_rows" in KINDS[run.manifest.kind].sections:
+        yield from operator_blocks(run, "en", published=published)
+    else:
+        yield from measured_tables(run, "en")
     yield from replayed_blocks(run, "en")
     yield from spread_blocks(run, "en")
-    if published:
-        yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en")
+    yield from published_results([run.manifest], [OwnRun(run, say("this_run", "en"))], "en", asked=published)
     yield Paragraph(f"bundle: {recorded.path}")

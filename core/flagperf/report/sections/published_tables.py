@@ -11,7 +11,7 @@ import msgspec
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, label, listed, say
 from flagperf.metrics.rows import MeasuredRow
-from flagperf.report.document import NOTHING, Block, Head, Link, Links, Table, TableCell, Text
+from flagperf.report.document import NOTHING, Block, Head, Link, Links, Paragraph, Table, TableCell, Text
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.result_tables import COLUMNS, UNPUBLISHED, Column, columns
 from flagperf.report.wording import run_configuration, short_configuration
@@ -43,29 +43,49 @@ def published(page: PageRuns) -> Iterator[Block]:
         say("this_run" if len(page.runs) == 1 else "this_row", page.lang, row=row + 1) for row in range(len(page.runs))
     ]
     own = [OwnRun(recorded.run, mark) for recorded, mark in zip(page.runs, marks, strict=True)]
-    yield from published_results([page.manifest], own, page.lang, sources=True)
+    yield from published_results([page.manifest], own, page.lang, sources=True, asked=page.published)
+
+
+def is_compared(_run: Run, asked: bool | None) -> bool:
+    """Whether published results stand beside a run: as the user `asked`."""
+    return True if asked is None else asked
 
 
 def published_results(
-    manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool = False
+    manifests: Sequence[Manifest],
+    own: Sequence[OwnRun],
+    lang: Lang,
+    *,
+    sources: bool = False,
+    asked: bool | None = None,
 ) -> Iterator[Block]:
-    """One table for all cases with the same columns, which cases of one kind have. No table if nothing is published, or
-    if `own` has runs but none of them has results to compare."""
+    """Give one table for all cases with the same columns, which cases of one kind have, beside the runs of `own` that
+    have results and are compared, and one line about those that are not. No table if nothing is published, or if none
+    of the runs is compared."""
+    if asked is False:
+        return
+    with_results = [each for each in own if each.run.has_results]
+    left_out = [each.run for each in with_results if not is_compared(each.run, asked)]
+    profiles = dict.fromkeys(
+        run.job.profile for run in left_out if any(each.values for each in run.manifest.references)
+    )
+    if profiles:
+        yield Paragraph(say("published_left_out", lang, profiles=listed(list(profiles), lang)))
     families: dict[tuple[str, ...], list[Manifest]] = {}
     for manifest in manifests:
         families.setdefault(manifest.page.columns, []).append(manifest)
     for family in families.values():
         names = {manifest.name for manifest in family}
-        of_family = [each for each in own if each.run.manifest.name in names]
-        yield from _table(family, of_family, lang, sources=sources, cases=len(manifests) > 1)
+        compared = [each for each in with_results if each.run.manifest.name in names and each.run not in left_out]
+        if compared or all(each.run.manifest.name not in names for each in own):
+            yield from _table(family, compared, lang, sources=sources, cases=len(manifests) > 1)
 
 
 def _table(
-    manifests: Sequence[Manifest], own: Sequence[OwnRun], lang: Lang, *, sources: bool, cases: bool
+    manifests: Sequence[Manifest], compared: Sequence[OwnRun], lang: Lang, *, sources: bool, cases: bool
 ) -> Iterator[Block]:
-    compared = [each for each in own if each.run.has_results]
     found = [(manifest.name, each) for manifest in manifests for each in _joined(manifest.references)]
-    if not found or (own and not compared):
+    if not found:
         return
     shown = _worth_showing(manifests, compared, [line.reference for _, line in found], lang)
     rows = [

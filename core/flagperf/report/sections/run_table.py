@@ -18,7 +18,7 @@ from flagperf.report.wording import doubts, short_ids, with_unit
 from flagperf.stats import median
 
 
-def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> Iterator[Block]:
+def comparison(recorded: Sequence[RecordedRun], *, published: bool | None = None) -> Iterator[Block]:
     """Show runs in the order given, with the columns of the pages of their cases that apply to at least one of them. A
     missing value is shown as its reason code, where a page has `/`."""
     runs = [each.run for each in recorded]
@@ -46,8 +46,7 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool = True) -> It
     notes = [text if len(names) == len(runs) else f"{', '.join(names)}: {text}" for text, names in remarks.items()]
     if notes:
         yield Notes((NoteGroup("", tuple(notes)),), label("notes", "en"))
-    if published:
-        yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en")
+    yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en", asked=published)
 
 
 def _verdict(run: Run) -> str:
