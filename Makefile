@@ -17,8 +17,7 @@ space   := $(subst ,, )
 
 # The light part: it needs no torch and starts few processes. What simulates statistics says nothing about a Python.
 LIGHT_TESTS := $(wildcard tests/test_*.py) \
-  $(addprefix tests/,api bundles compare events fleet kit launch messages metrics plan plausibility schemas spec store) \
-  --ignore=tests/compare/test_coverage.py
+  $(addprefix tests/,api bundle bundles compare events fleet kit messages metrics plan plausibility schemas spec)
 ifneq (,$(filter test-light,$(MAKECMDGOALS)))
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 LIGHT   := $(VENV)-light-$(VERSION)$(if $(OLDEST),-oldest)
@@ -27,17 +26,17 @@ endif
 demo: $(VENV)/.run
 	$(BIN)/flagperf run distilbert
 
-# All that tests need, also `make -j2 environments`.
+# All that `make test-all` needs, also `make -j2 environments`.
 environments: $(VENV)/.dev $(DIST)/.ready $(DOCS)/.ready $(VENV)/.mlflow
 
-test: lint environments  ## What a contributor can break, in ten minutes.
+test: lint  ## What a contributor can break, in ten minutes.
 	$(BIN)/python -m pytest -n 2 --durations=15 -m 'not full'
 
-test-all: test  ## And what is slow or rarely touched: other Pythons, clusters, browsers, models of their true size.
+test-all: test environments  ## And what is slow or rarely touched: other Pythons, clusters, browsers, models of their true size.
 	$(BIN)/python -m pytest -n 2 --durations=15 -m full
 
 test-light: $(LIGHT)/.ready  ## The light part on another Python: PYTHON=python3.12; OLDEST=1 with the oldest dependencies.
-	$(LIGHT)/bin/python -m pytest -m 'not run' --hypothesis-profile=light $(LIGHT_TESTS)
+	$(LIGHT)/bin/python -m pytest -m 'not run and not full' --hypothesis-profile=light $(LIGHT_TESTS)
 
 lint: $(VENV)/.dev
 	$(BIN)/python -m ruff check

@@ -24,7 +24,7 @@ FILES = (
     "test_acme_conformance.py",
 )  # fmt: skip
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 
 def get_cards(reader: Reader) -> None:

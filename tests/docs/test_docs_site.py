@@ -43,6 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_every_document_is_a_page(site: Path) -> None:
     texts = {path.stem: path for path in site.rglob("*.html")}
     documents = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")]
@@ -53,6 +54,7 @@ def test_every_document_is_a_page(site: Path) -> None:
     assert "flagperf_memory_probes" in texts["api"].read_text()
 
 
+@pytest.mark.full
 def test_it_works_from_files_on_phones_and_desktops(site: Path, chromium: Any) -> None:
     """Nothing is fetched, nothing scrolls sideways, nothing complains; words are found, in both languages."""
     visit = Visit(chromium, str(site / "index.html"))
@@ -98,6 +100,7 @@ def found(visit: Any, start: Path, words: str) -> str:
     return " ".join(results.nth(index).get_attribute("href") for index in range(results.count()))
 
 
+@pytest.mark.full
 def test_a_link_that_leads_nowhere_is_named_and_leaves_no_site(tmp_path: Path) -> None:
     shutil.copytree(BUILDER, tmp_path / "docs" / "site", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "docs" / "zh").mkdir()

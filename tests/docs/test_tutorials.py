@@ -9,9 +9,10 @@ import pytest
 from page_reader import DOCS, SHORT, Reader, commands, fenced
 
 TRANSLATED = [path.relative_to(DOCS / "zh").as_posix() for path in sorted((DOCS / "zh").rglob("*.md"))]
-pytestmark = pytest.mark.run
 
 
+@pytest.mark.run
+@pytest.mark.full
 def test_a_buyer_measures_compares_passes_on_and_checks(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     (tmp_path / "flagperf.toml").write_text(SHORT)
@@ -25,6 +26,8 @@ def test_a_buyer_measures_compares_passes_on_and_checks(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / sent.name).is_dir()
 
 
+@pytest.mark.run
+@pytest.mark.full
 def test_a_case_author_writes_a_case_that_is_measured(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     reader.writes_the_files("tutorials/case-author.md")
