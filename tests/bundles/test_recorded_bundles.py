@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 from recorded_bundles import FOLDER, HERE, IDS, recorded_bundle
 
-from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.bundle import file_digests, read_bundle, write_manifest
 from flagperf.bundle.listing import list_runs
 from flagperf.bundle.verify import verify_bundle
 from flagperf.cli import cli, run_cli
-from flagperf.errors import FlagPerfError
+from flagperf.errors import BadInput, FlagPerfError
 from flagperf.kinds import KINDS
 
 BUNDLES = [recorded_bundle(name) for name in IDS]
@@ -131,19 +131,52 @@ def test_a_recorded_run_of_two_nodes_shows_its_spread_in_both_languages() -> Non
 # --- what was recorded before the first release ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", [1, 2])
-def test_a_bundle_of_an_unreleased_version_is_one_line_with_its_reason(schema: int, tmp_path: Path) -> None:
-    path = shutil.copytree(recorded_bundle("distilbert"), tmp_path / IDS["distilbert"])
-    content = json.loads((path / "run.json").read_text()) | {"schema": schema}
-    if schema == 1:
-        del content["metric_versions"]
+@pytest.fixture(scope="module")
+def unreleased(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of an older form, in which also a field that lists read has another type."""
+    path = shutil.copytree(recorded_bundle("distilbert"), tmp_path_factory.mktemp("runs") / IDS["distilbert"])
+    content = json.loads((path / "run.json").read_text()) | {"schema": 2}
+    content["job"]["precision"] = "fp32"
     (path / "run.json").write_text(json.dumps(content))
-    reason = f"was recorded by an unreleased version (schema {schema}); record the run anew"
-    listed = flagperf("runs", "list", "--runs-dir", tmp_path, "--json")
+    write_manifest(path, file_digests(path))
+    return path
+
+
+UNRELEASED = "was recorded by an unreleased version (schema {}); record the run anew"
+
+
+def test_a_bundle_of_an_unreleased_version_is_one_line_with_its_reason_in_a_list(unreleased: Path) -> None:
+    listed = flagperf("runs", "list", "--runs-dir", unreleased.parent, "--json")
     (line,) = json.loads(listed.stdout)
-    assert (listed.exit_code, line["status"]) == (0, "unreadable") and reason in line["problem"]
-    for command in (["report"], ["runs", "show"], ["compare", path], ["align", path], ["export", "jsonl"]):
-        with pytest.raises(FlagPerfError) as refused:
-            flagperf_raising(*command, path)
-        assert (refused.value.exit_code, str(refused.value)) == (2, f"{path / 'run.json'} {reason}")
-    assert any(reason in problem for problem in verify_bundle(path).problems)
+    assert (listed.exit_code, line["status"], line["id"]) == (0, "unreadable", unreleased.name)
+    assert UNRELEASED.format(2) in line["problem"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "runs show RUN", "runs watch RUN", "runs curve RUN", "runs verify RUN", "runs sign RUN", "runs end RUN",
+        "runs pack RUN -o a.tgz", "runs redact RUN --out copy", "report RUN", "report RUN --format html",
+        "compare RUN GOOD", "compare GOOD RUN", "align RUN GOOD", "align GOOD RUN", "export jsonl RUN",
+        "export csv RUN", "site out RUN", "site out",
+    ],
+)  # fmt: skip
+def test_other_commands_refuse_a_bundle_of_an_unreleased_version(
+    unreleased: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLAGPERF_RUNS_DIR", str(unreleased.parent))
+    named = {"RUN": str(unreleased), "GOOD": str(recorded_bundle("distilbert_1x2"))}
+    assert run_cli([named.get(word, word) for word in command.split()]) == 2
+    printed = capfd.readouterr()
+    assert printed.out == "" and printed.err.splitlines()[-1].endswith(UNRELEASED.format(2))
+    assert "Traceback" not in printed.err and list(tmp_path.iterdir()) == []
+
+
+def test_schema_1_without_versions_of_metrics_was_not_released_either(tmp_path: Path) -> None:
+    content = json.loads((recorded_bundle("distilbert") / "run.json").read_text())
+    del content["metric_versions"]
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput) as refused:
+        read_bundle(tmp_path)
+    assert str(refused.value) == f"{tmp_path / 'run.json'} {UNRELEASED.format(1)}"

@@ -166,6 +166,16 @@ def check_schema(path: Path, schema: object, has_versions: bool) -> None:
     raise BadInput(f"{path / RUN_FILE} {why}")
 
 
+def check_form(path: Path) -> None:
+    """Raise BadInput for a bundle that another version wrote in another form. What is damaged passes."""
+    try:
+        content = read_json(path / RUN_FILE)
+    except BadInput:
+        return
+    if isinstance(content.get("schema"), int):
+        check_schema(path, content.get("schema"), "metric_versions" in content)
+
+
 def read_record(path: Path) -> Record:
     """Return the raw files. Those of ranks and nodes are read when somebody iterates over them. A missing parent file
     counts as empty: the run ended before it was created."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from flagperf.bundle.bundle import read_bundle
+from flagperf.bundle.bundle import check_form, read_bundle
 from flagperf.bundle.imported import beside_imported
 from flagperf.bundle.listing import (
     STATUSES,
@@ -294,6 +294,7 @@ def verify(run: str, signers: str | None, runs_dir: str | None, as_json: bool) -
     from flagperf.bundle.verify import verify_bundle
 
     found = find_bundle(run, runs_directory(runs_dir))
+    check_form(found)
     result = verify_bundle(found, None if signers is None else Path(signers))
     if as_json:
         echo_json(result)
