@@ -56,7 +56,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     timed: str = ""
     """The metric whose inputs record how steps were timed. Empty without steps."""
     sections: tuple[str, ...]
-    """Sections of a page, in order: keys of report.page.SECTIONS."""
+    """Names of the sections of a published page, in order."""
     loop: Text
     """Name of the measured span in sentences."""
     step: str = "step"

@@ -4,7 +4,7 @@ card, all of them on one axis, and the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from flagperf.compare.comparison import Comparison
 from flagperf.compare.contrasts import Figure
@@ -35,45 +35,26 @@ from flagperf.report.sections.comparison_blocks import (
 )
 
 
-def comparison_page(found: Comparison, lang: Lang) -> Iterator[Block]:
-    yield from (_head(found, lang), sides(found, lang))
-    yield from _section(web("compare_differences", lang), tuple(differences(found, lang, _capitalized)))
-    figures = (*main_figures(found, lang), *other_figures(found, lang))
-    results = (*_card(found, lang), *_ratios(found, lang), *figures)
-    yield from _section(web("results", lang), results)
-    yield from _section(label("compare_limits", lang), tuple(limits(found, lang)))
-    yield from _section(label("notes", lang), (notes(found, lang),))
-
-
-def _head(found: Comparison, lang: Lang) -> Headline:
-    said = [
-        say("line", lang, label=label("compare_obstacles", lang), value=each) for each in obstacle_texts(found, lang)
-    ]
+def comparison_web_page(found: Comparison, lang: Lang = "en") -> Document:
+    obstacle = label("compare_obstacles", lang)
+    cautions = [say("line", lang, label=obstacle, value=each) for each in obstacle_texts(found, lang)]
     title = say("compare_heading", lang, case=choose(found.sides[0].case.title, lang))
-    return Headline(title, (), cautions=tuple(said))
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _section(title: str, blocks: Sequence[Block]) -> Iterator[Block]:
-    """Nothing without content."""
-    if blocks:
-        yield from (Heading(title, level=2), *blocks)
-
-
-# --- the card -------------------------------------------------------------------------------------------------------
+    blocks: list[Block] = [Headline(title, (), cautions=tuple(cautions)), sides(found, lang)]
+    figures = (*main_figures(found, lang), *other_figures(found, lang))
+    for heading, section in (
+        (web("compare_differences", lang), differences(found, lang, lambda text: text[:1].upper() + text[1:])),
+        (web("results", lang), (*_card(found, lang), *_ratios(found, lang), *figures)),
+        (label("compare_limits", lang), limits(found, lang)),
+        (label("notes", lang), (notes(found, lang),)),
+    ):
+        inside = tuple(section)
+        blocks += (Heading(heading, level=2), *inside) if inside else ()
+    return Document(lang, tuple(blocks), say("compare_heading", lang, case=found.sides[0].case.name))
 
 
 def _card(found: Comparison, lang: Lang) -> Iterator[Headline]:
-    """None of sides that are not comparable: what is printed large is taken for the result."""
-    figures = tuple(_key_figures(found, lang))
-    if figures:
-        yield Headline("", (), figures=figures)
-
-
-def _key_figures(found: Comparison, lang: Lang) -> Iterator[KeyFigure]:
+    """Yield the main ratios, printed large: nothing for sides that are not comparable."""
+    figures = []
     for figure in found.figures:
         for side, contrast in zip(found.sides[1:], figure.against, strict=True):
             if figure.is_headline and contrast.ratio is not None and side.letter not in found.obstacles:
@@ -82,35 +63,25 @@ def _key_figures(found: Comparison, lang: Lang) -> Iterator[KeyFigure]:
                 said = verdict.text if isinstance(verdict, Text | Status) else ""
                 note = clauses([interval.strip("()"), said], lang)
                 marks = dict.fromkeys(mark for each in figure.sides for mark in each.marks)
-                yield KeyFigure(_named(figure, side, found), Value(value, marks=tuple(marks)), note, headline=True)
-
-
-# --- the chart ------------------------------------------------------------------------------------------------------
+                name = _named(figure, side, found)
+                figures.append(KeyFigure(name, Value(value, marks=tuple(marks)), note, headline=True))
+    if figures:
+        yield Headline("", (), figures=tuple(figures))
 
 
 def _ratios(found: Comparison, lang: Lang) -> Iterator[Intervals]:
-    """Of the main figures."""
-    rows = [
-        Interval(
-            _named(figure, side, found), ratio.value, ratio_text(contrast), ratio.low, ratio.high, contrast.is_good
-        )
-        for figure in found.figures
-        for side, contrast in zip(found.sides[1:], figure.against, strict=True)
-        if figure.is_main and (ratio := contrast.ratio) is not None
-    ]
+    """Yield the main ratios on one axis."""
+    rows = []
+    for figure in found.figures:
+        for side, contrast in zip(found.sides[1:], figure.against, strict=True):
+            ratio = contrast.ratio
+            if figure.is_main and ratio is not None:
+                shown = (_named(figure, side, found), ratio.value, ratio_text(contrast))
+                rows.append(Interval(*shown, ratio.low, ratio.high, contrast.is_good))
     if rows:
         yield Intervals(web("ratios", lang), tuple(rows), web("ratios_remark", lang))
 
 
 def _named(figure: Figure, side: Side, found: Comparison) -> str:
-    """`p_core, B / A`."""
+    """Return `p_core, B / A`."""
     return f"{figure.entry.head or figure.entry.name}, {side.letter} / {found.sides[0].letter}"
-
-
-# The documents that commands show. Published pages are in page.py.
-
-
-def comparison_web_page(found: Comparison, lang: Lang = "en") -> Document:
-    return Document(
-        lang, tuple(comparison_page(found, lang)), say("compare_heading", lang, case=found.sides[0].case.name)
-    )

@@ -1,10 +1,14 @@
-"""ONE list of sections: in the Markdown page, the HTML page or both."""
+"""The pages of runs: one list of sections, each on the Markdown page, on the HTML page or on both.
+
+The Markdown page is the published page of a case on one vendor's cards. The HTML page shows first what a person looks
+at first, folds details, and adds charts over time from the raw files of the runs.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -41,80 +45,109 @@ from flagperf_publish.pages.timeline import ChartedRuns, RunCourse
 from flagperf_publish.render.html import to_html as render_html
 from flagperf_publish.render.markdown import to_markdown
 
-# The published page of a case on one vendor's cards, built entirely from the bundles of its runs.
+Blocks = Callable[[PageRuns], Iterator[Block]]
+
+MAX_CHARTED = 8
+"""So many runs of a page have charts of their own."""
+
+OPEN_ROWS = 12
+"""A table of so many published results is shown open."""
 
 
-Section = Callable[[PageRuns], Iterator[Block]]
-P = TypeVar("P", bound=PageRuns)
+def charts(page: ChartedRuns) -> Iterator[Block]:
+    """Yield the charts that runs share, then those of each run, folded where there are several."""
+    yield from time_shares(page)
+    yield from course_charts(page)
+    for number, recorded in enumerate(page.runs[:MAX_CHARTED], start=1):
+        own = (
+            *row_charts(recorded.run, page.lang),
+            *step_histogram(page, recorded),
+            *device_charts(page, recorded),
+            *spread_charts(page, recorded),
+        )
+        if len(page.runs) == 1:
+            yield from own
+        elif own:
+            configuration = run_configuration(recorded.run, page.lang)
+            yield Fold(web("of_row", page.lang, row=number, configuration=configuration), own)
+    if len(page.runs) > MAX_CHARTED:
+        yield Paragraph(web("fewer_charts", page.lang, row=MAX_CHARTED))
 
-SECTIONS: dict[str, Section] = {
-    "downloads": downloads,
-    "subject": subject,
-    "dataset": dataset,
-    "weights": weights,
-    "machine": machine,
-    "environment": environment,
-    "strategies": strategies,
-    "engine": engine,
-    "results": results,
-    "batch_sizes": batch_sizes,
-    "general": general,
-    "performance": performance,
-    "figures": figures,
-    "rows": measured,
-    "operator_rows": operators,
-    "replayed": replayed,
-    "telemetry": telemetry,
-    "published": published,
-    "spread": spread,
-    "notes": notes,
-}
+
+def published_open(page: PageRuns) -> Iterator[Block]:
+    """Show short tables open and without a title: the heading says what they are."""
+    for block in published(page):
+        is_short = isinstance(block, Table) and len(block.rows) <= OPEN_ROWS
+        yield msgspec.structs.replace(block, title="", collapsed=False) if is_short else block
+
+
+def folded(name: str, blocks: Blocks) -> Blocks:
+    def fold(page: PageRuns) -> Iterator[Block]:
+        inside = tuple(blocks(page))
+        if inside:
+            yield Fold(web(name, page.lang) if name == "downloads" else page.label(name), inside)
+
+    return fold
+
+
+def recompute(page: PageRuns) -> Iterator[Block]:
+    ids = [recorded.run.id for recorded in page.runs]
+    command = f"flagperf runs verify {ids[0] if len(ids) == 1 else 'RUN'}"
+    yield Paragraph(web("recompute", page.lang, command=command))
+
+
+class PageSection(msgspec.Struct, frozen=True):
+    name: str
+    """A name of Kind.sections, which order the Markdown page. Any other is a section of the HTML page alone."""
+    markdown: Blocks | None = None
+    html: Callable[[ChartedRuns], Iterator[Block]] | None = None
+    heading: str = ""
+    """The heading on the HTML page. Sections that follow each other share it, and it is left out if they are empty."""
+
+
+SECTIONS = (
+    PageSection("headlines", None, headlines),
+    PageSection("charts", None, charts, "course"),
+    PageSection("performance", performance, performance, "results"),
+    PageSection("figures", figures, figures, "results"),
+    PageSection("rows", measured, measured, "rows"),
+    PageSection("operator_rows", operators, operators, "rows"),
+    PageSection("replayed", replayed, replayed, "rows"),
+    PageSection("spread", spread, whole_spread, "devices"),
+    PageSection("published", published, published_open, "published"),
+    PageSection("caveats", None, caveats),
+    PageSection("settings", None, settings, "configuration"),
+    PageSection("strategies", strategies, strategies, "configuration"),
+    PageSection("engine", engine, engine, "configuration"),
+    PageSection("batch_sizes", batch_sizes, batch_sizes, "configuration"),
+    PageSection("environment", environment, environment, "environment"),
+    PageSection("general", general, folded("general", general), "details"),
+    PageSection("notes", notes, folded("notes", notes), "details"),
+    PageSection("links", None, folded("downloads", downloads), "details"),
+    PageSection("recompute", None, recompute, "details"),
+    PageSection("downloads", downloads),
+    PageSection("subject", subject),
+    PageSection("dataset", dataset),
+    PageSection("weights", weights),
+    PageSection("machine", machine),
+    PageSection("results", results),
+    PageSection("telemetry", telemetry),
+)
+"""All sections, in the order of the HTML page."""
 
 
 def page(
     runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool | None = None
 ) -> str:
-    """The page as Markdown."""
-    return to_markdown(page_document(runs, lang, allow_simulated=allow_simulated, published=published))
+    """Return the published page as Markdown.
 
-
-def page_document(
-    runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool = False, published: bool | None = None
-) -> Document:
-    """Raises BadInput if the runs do not belong on one page, figures contradict each other, or the case's page layout
-    uses an unknown name."""
-    content = page_runs(runs, lang, allow_simulated=allow_simulated, published=published)
-    check_layout(content.manifest)
-    refuse_contradictions(content.runs)
+    Raise BadInput if the runs do not belong on one page, if figures contradict each other, or if the case's page layout
+    uses an unknown name.
+    """
+    content = _checked(runs, lang, allow_simulated, published)
+    blocks = {section.name: section.markdown for section in SECTIONS if section.markdown}
     names = KINDS[content.manifest.kind].sections
-    return Document(lang, tuple(block for name in names for block in SECTIONS[name](content)))
-
-
-def refuse_contradictions(runs: Sequence[RecordedRun]) -> None:
-    """Raise one BadInput that lists every broken rule with its run and figures."""
-    broken = [f"run {recorded.run.id}: {seen.message}" for recorded in runs for seen in refusals(recorded)]
-    if broken:
-        raise BadInput(f"no page was written because figures contradict each other: {'; '.join(broken)}")
-
-
-# The page with charts (`report --format html`): what a person looks at first comes first, and detail is folded. It
-# has the sections of the published page, in another order, and charts over time from the raw files of the runs.
-
-
-MAX_CHARTED = 8
-"""So many runs of a page have charts of their own."""
-
-RunSection = Callable[[ChartedRuns, RecordedRun], Iterator[Block]]
-
-
-def _row_charts(page: ChartedRuns, recorded: RecordedRun) -> Iterator[Block]:
-    return row_charts(recorded.run, page.lang)
-
-
-OF_RUN: tuple[RunSection, ...] = (_row_charts, step_histogram, device_charts, spread_charts)
-
-OPEN_ROWS = 12
-"""A table of so many published results is shown open."""
+    return to_markdown(Document(lang, tuple(block for name in names for block in blocks[name](content))))
 
 
 def web_document(
@@ -126,28 +159,37 @@ def web_document(
     allow_simulated: bool = False,
     published: bool | None = None,
 ) -> Document:
-    """`courses` by run id. Raises BadInput as page_document does."""
-    content = page_runs(runs, lang, allow_simulated=allow_simulated, published=published)
-    check_layout(content.manifest)
-    refuse_contradictions(content.runs)
-    content = ChartedRuns(content.runs, content.manifest, lang, reference, published, courses)
-    blocks = [
-        *headlines(content),
-        *_titled("course" if KINDS[content.manifest.kind].has_steps else "charts", content, _charts),
-        *_titled("results", content, *_sections(content, "performance", "figures")),
-        *_titled("rows", content, _row_tables),
-        *_titled("devices", content, *_spread(content)),
-        *_titled("published", content, _published),
-        *caveats(content),
-        *_titled("configuration", content, settings, *_sections(content, "strategies", "engine", "batch_sizes")),
-        *_titled("environment", content, *_sections(content, "environment")),
-        *_titled("details", content, _details),
-    ]
+    """Return the page with charts. `courses` are by run id. Raise BadInput as `page` does."""
+    checked = _checked(runs, lang, allow_simulated, published)
+    content = ChartedRuns(checked.runs, checked.manifest, lang, reference, published, courses)
+    kind = KINDS[content.manifest.kind]
+    blocks: list[Block] = []
+    for heading, sections in itertools.groupby(SECTIONS, key=lambda section: section.heading):
+        found = [
+            block
+            for section in sections
+            if section.html and (section.markdown is None or section.name in kind.sections)
+            for block in section.html(content)
+        ]
+        if found and heading:
+            name = "charts" if heading == "course" and not kind.has_steps else heading
+            blocks.append(Heading(web(name, lang), level=2))
+        blocks += found
     return Document(lang, tuple(blocks), page_title(content))
 
 
+def _checked(runs: Sequence[RecordedRun], lang: Lang, allow_simulated: bool, published: bool | None) -> PageRuns:
+    """Raise BadInput for runs without a page. One error lists every contradiction with its run and figures."""
+    content = page_runs(runs, lang, allow_simulated=allow_simulated, published=published)
+    check_layout(content.manifest)
+    broken = [f"run {recorded.run.id}: {seen.message}" for recorded in content.runs for seen in refusals(recorded)]
+    if broken:
+        raise BadInput(f"no page was written because figures contradict each other: {'; '.join(broken)}")
+    return content
+
+
 def to_html(document: Document) -> str:
-    """One file that needs nothing else. Raises MissingPart if it has charts and what draws them is not installed."""
+    """Return one file that needs nothing else. Raise MissingPart if it has charts that nothing here can draw."""
     try:
         return render_html(document)
     except ModuleNotFoundError as error:
@@ -157,7 +199,7 @@ def to_html(document: Document) -> str:
 
 
 def check_charts() -> None:
-    """Raises MissingPart if what draws charts is not installed."""
+    """Raise MissingPart if vl-convert, which draws charts, is not installed."""
     if importlib.util.find_spec("vl_convert") is None:
         raise _cannot_draw()
 
@@ -165,59 +207,3 @@ def check_charts() -> None:
 def _cannot_draw() -> MissingPart:
     command = pip_command("install", "flagperf[html]")
     return MissingPart(f"a page with charts needs vl-convert-python, which draws them: `{command}`")
-
-
-def _sections(page: PageRuns, *names: str) -> list[Section]:
-    """Those that the kind of the case has."""
-    return [SECTIONS[name] for name in names if name in KINDS[page.manifest.kind].sections]
-
-
-def _spread(page: PageRuns) -> list[Section]:
-    return [whole_spread] if _sections(page, "spread") else []
-
-
-def _titled(name: str, page: P, *sections: Callable[[P], Iterator[Block]]) -> Iterator[Block]:
-    """Nothing without content."""
-    blocks = [block for section in sections for block in section(page)]
-    if blocks:
-        yield Heading(web(name, page.lang), level=2)
-        yield from blocks
-
-
-def _charts(page: ChartedRuns) -> Iterator[Block]:
-    """Those that runs share, then those of each run, folded where there are several."""
-    yield from time_shares(page)
-    yield from course_charts(page)
-    for number, recorded in enumerate(page.runs[:MAX_CHARTED], start=1):
-        own = tuple(block for section in OF_RUN for block in section(page, recorded))
-        if len(page.runs) == 1:
-            yield from own
-        elif own:
-            configuration = run_configuration(recorded.run, page.lang)
-            yield Fold(web("of_row", page.lang, row=number, configuration=configuration), own)
-    if len(page.runs) > MAX_CHARTED:
-        yield Paragraph(web("fewer_charts", page.lang, row=MAX_CHARTED))
-
-
-def _row_tables(page: PageRuns) -> Iterator[Block]:
-    for section in _sections(page, "rows", "operator_rows", "replayed"):
-        yield from section(page)
-
-
-def _published(page: PageRuns) -> Iterator[Block]:
-    """The heading says what it is."""
-    for section in _sections(page, "published"):
-        for block in section(page):
-            is_short = isinstance(block, Table) and len(block.rows) <= OPEN_ROWS
-            yield msgspec.structs.replace(block, title="", collapsed=False) if is_short else block
-
-
-def _details(page: PageRuns) -> Iterator[Block]:
-    yield Fold(page.label("general"), tuple(SECTIONS["general"](page)))
-    yield Fold(page.label("notes"), tuple(SECTIONS["notes"](page)))
-    links = tuple(SECTIONS["downloads"](page))
-    if links:
-        yield Fold(web("downloads", page.lang), links)
-    ids = [recorded.run.id for recorded in page.runs]
-    command = f"flagperf runs verify {ids[0] if len(ids) == 1 else 'RUN'}"
-    yield Paragraph(web("recompute", page.lang, command=command))

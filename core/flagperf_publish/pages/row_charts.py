@@ -41,11 +41,8 @@ def row_charts(run: Run, lang: Lang) -> Iterator[Block]:
     yield from _operators(groups, lang)
 
 
-# --- figures --------------------------------------------------------------------------------------------------------
-
-
 def _figures(run: Run, lang: Lang) -> Iterator[Bars]:
-    """The figures of the case, those of one unit together, with what is rated."""
+    """Yield the figures of the case, those of one unit together, with what is rated."""
     bars: dict[str, list[Bar]] = {}
     for figure in run.manifest.figures:
         metric, scale = run.metric(figure.name), SCALES[figure.unit]
@@ -61,34 +58,32 @@ def _figures(run: Run, lang: Lang) -> Iterator[Bars]:
 
 
 def _slowest(groups: Sequence[RowGroup], lang: Lang) -> Iterator[Bars]:
-    """Operators that take longest."""
-    timed = [group for group in groups if group.labels.get("operator") and group.middle and group.rows[0].unit == "s"]
-    timed.sort(key=lambda group: -(group.middle.median or 0.0) if group.middle else 0.0)
+    """Yield the operators that take longest."""
+    timed = [
+        (group.middle.median or 0.0, group.labels)
+        for group in groups
+        if group.labels.get("operator") and group.middle and group.rows[0].unit == "s"
+    ]
     bars = []
-    for group in timed[:TOP]:
-        seconds = (group.middle.median or 0.0) if group.middle else 0.0
-        labels = (group.labels.get(name, "") for name in ("operator", "dtype", "direction", "library", "arguments"))
-        bars.append(Bar(_shortened(" ".join(filter(None, labels))), seconds, time_text(seconds)))
+    for seconds, labels in sorted(timed, key=lambda each: -each[0])[:TOP]:
+        words = (labels.get(name, "") for name in ("operator", "dtype", "direction", "library", "arguments"))
+        name = " ".join(filter(None, words))
+        bars.append(Bar(name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…", seconds, time_text(seconds)))
     if len(bars) > 1:
         yield Bars(label("operators_top", lang), tuple(bars))
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
-
-
-# --- sweeps ---------------------------------------------------------------------------------------------------------
+Labels = tuple[tuple[str, str], ...]
 
 
 def _sweeps(groups: Sequence[RowGroup], lang: Lang) -> Iterator[Chart]:
-    """One chart for each name of rows that have sizes, one line for each combination of the other labels."""
+    """Yield a chart for each name of rows with sizes, with a line for each combination of the other labels."""
     lines: dict[str, dict[Labels, list[tuple[float, float]]]] = {}
     units_of: dict[str, str] = {}
     for group in groups:
-        row = group.middle
-        rate = _rate(row) if row else None
-        units_of.setdefault(group.name, _rate_unit(row) if row else "")
-        if rate is not None and group.labels.get(SIZE, "").isdigit() and not _pair(group.labels):
+        rate, unit = _rate(group.middle)
+        units_of.setdefault(group.name, unit)
+        if rate is not None and group.labels.get(SIZE, "").isdigit() and not _is_pair(group):
             points = lines.setdefault(group.name, {}).setdefault(_other_labels(group.labels, SIZE), [])
             points.append((float(group.labels[SIZE]), rate))
     for name, of_name in lines.items():
@@ -99,70 +94,58 @@ def _sweeps(groups: Sequence[RowGroup], lang: Lang) -> Iterator[Chart]:
             yield Chart(name, label("axis_bytes", lang), units_of[name], part, log_x=True, x_unit="bytes")
 
 
-Labels = tuple[tuple[str, str], ...]
-
-
 def _other_labels(labels: Mapping[str, str], *names: str) -> Labels:
     return tuple((name, value) for name, value in labels.items() if name not in names)
 
 
 def _told(labels: Labels, among: Sequence[Labels]) -> str:
-    """What tells them apart from the others, or the first if there are none."""
+    """Return what tells labels apart from the others, or the first label if nothing does."""
     common = set[tuple[str, str]].intersection(*map(set, among))
     return " ".join(value for name, value in labels if (name, value) not in common) or next((v for _, v in labels), "")
 
 
-def _rate(row: MeasuredRow) -> float | None:
-    """In the unit that tables show."""
-    for amount, scale, _ in RATES:
-        if row.work.get(amount) and row.median:
-            return (row.rate(amount) or 0.0) / scale
-    return None
+def _rate(row: MeasuredRow | None) -> tuple[float | None, str]:
+    """Return the rate in the unit that tables show, and this unit. It has the name of the rate where there are two."""
+    for amount, scale, unit in RATES:
+        if row and row.work.get(amount):
+            rate = (row.rate(amount) or 0.0) / scale if row.median else None
+            return rate, f"busbw, {unit}" if amount == "bus_bytes" else unit
+    return None, ""
 
 
-def _rate_unit(row: MeasuredRow) -> str:
-    """With the name of the rate, where there are two in it."""
-    amount, unit = next(((amount, unit) for amount, _, unit in RATES if row.work.get(amount)), ("", ""))
-    return f"busbw, {unit}" if amount == "bus_bytes" else unit
-
-
-# --- pairs ----------------------------------------------------------------------------------------------------------
-
-
-def _pair(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    return (labels["from"], labels["to"]) if "from" in labels and "to" in labels else None
+def _is_pair(group: RowGroup) -> bool:
+    return "from" in group.labels and "to" in group.labels
 
 
 def _pairs(groups: Sequence[RowGroup], lang: Lang) -> Iterator[HeatMap]:
-    """Of each kind of transfer, the largest size: from where to where."""
+    """Yield, for each kind of transfer, the rates of the largest size: from where to where."""
     kinds: dict[Labels, dict[tuple[str, str], tuple[int, float]]] = {}
     units_of: dict[Labels, str] = {}
     for group in groups:
-        pair, row = _pair(group.labels), group.middle
-        rate = _rate(row) if row else None
-        if pair is None or rate is None or not group.labels.get(SIZE, "").isdigit():
+        rate, unit = _rate(group.middle)
+        if not _is_pair(group) or rate is None or not group.labels.get(SIZE, "").isdigit():
             continue
-        kind = _other_labels(group.labels, "from", "to", SIZE)
+        pair, kind = (group.labels["from"], group.labels["to"]), _other_labels(group.labels, "from", "to", SIZE)
         size, cells = int(group.labels[SIZE]), kinds.setdefault(kind, {})
-        units_of.setdefault(kind, _rate_unit(row) if row else "")
+        units_of.setdefault(kind, unit)
         if pair not in cells or cells[pair][0] < size:
             cells[pair] = (size, rate)
     several = {kind: cells for kind, cells in kinds.items() if len(cells) > 1}
+
+    def by_number(pair: tuple[str, str]) -> tuple[tuple[int, str], ...]:
+        """Sort 10 after 9."""
+        return tuple((int(name) if name.isdigit() else -1, name) for name in pair)
+
     for kind, cells in several.items():
-        values = {pair: cells[pair][1] for pair in sorted(cells, key=_by_number)}
+        values = {pair: cells[pair][1] for pair in sorted(cells, key=by_number)}
         told = _told(kind, list(several))
         text = say("line", lang, label=web("pairs", lang), value=told) if told else web("pairs", lang)
         title = say("with_unit", lang, text=text, unit=units_of[kind])
         yield _reduced(_heat_map(title, label("axis_to", lang), label("axis_from", lang), values), lang)
 
 
-def _by_number(pair: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-    """10 comes after 9."""
-    return tuple((int(name) if name.isdigit() else -1, name) for name in pair)
-
-
 def _heat_map(title: str, x_title: str, y_title: str, values: Mapping[tuple[str, str], float]) -> HeatMap:
-    """`values` by row and column, in the order of their first appearance."""
+    """Return a matrix of `values` by row and column, in the order of their first appearance."""
     rows = tuple(dict.fromkeys(row for row, _ in values))
     columns = tuple(dict.fromkeys(column for _, column in values))
     if set(columns) == set(rows):
@@ -172,15 +155,19 @@ def _heat_map(title: str, x_title: str, y_title: str, values: Mapping[tuple[str,
 
 
 def _reduced(whole: HeatMap, lang: Lang) -> HeatMap:
-    """As it is, if it is small enough."""
+    """Join cells to blocks, by their lowest value, unless the matrix is small enough."""
     tall, wide = _blocks(whole.rows), _blocks(whole.columns)
     if len(tall) == len(whole.rows) and len(wide) == len(whole.columns):
         return whole
+
+    def lowest(down: slice, across: slice) -> float | None:
+        return min((value for row in whole.values[down] for value in row[across] if value is not None), default=None)
+
     return msgspec.structs.replace(
         whole,
         rows=tuple(_range_name(whole.rows[down]) for down in tall),
         columns=tuple(_range_name(whole.columns[across]) for across in wide),
-        values=tuple(tuple(_lowest(whole.values[down], across) for across in wide) for down in tall),
+        values=tuple(tuple(lowest(down, across) for across in wide) for down in tall),
         remark=web("lowest_of_blocks", lang, rows=tall[0].stop, columns=wide[0].stop),
     )
 
@@ -190,20 +177,15 @@ def _blocks(names: Sequence[str]) -> list[slice]:
     return [slice(first, min(first + size, len(names))) for first in range(0, len(names), size)]
 
 
-def _lowest(rows: Sequence[Sequence[float | None]], across: slice) -> float | None:
-    return min((value for row in rows for value in row[across] if value is not None), default=None)
-
-
 def _range_name(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} – {names[-1]}"
 
 
-# --- roofline and operators -----------------------------------------------------------------------------------------
-
-
 def _roofline(groups: Sequence[RowGroup], job: Job, lang: Lang) -> Iterator[Chart]:
-    """FLOPs per byte against FLOPs per second, one series for each peak that bounds them, with its roof if known. It is
-    no roofline without one."""
+    """Yield FLOPs per second over FLOPs per byte: a series for each peak that bounds rows, with its roof if known.
+
+    Without any roof the chart has another name.
+    """
     points: dict[str, list[tuple[float, float]]] = {}
     labels: dict[str, list[Labels]] = {}
     for group in groups:
@@ -215,42 +197,27 @@ def _roofline(groups: Sequence[RowGroup], job: Job, lang: Lang) -> Iterator[Char
             labels.setdefault(limit, []).append(_other_labels(group.labels, "group"))
     if not points:
         return
+    among = [_other_labels(dict(each), "operator") for found in labels.values() for each in found]
+    series, roofs = [], []
     peaks = {peak.row: peak.value for peak in job.peaks}
     bandwidth = peaks.get("memory_bandwidth")
-    roofs = tuple(
-        Series(f"{name}: {label('roof', lang)}", _roof(peaks[name], bandwidth, [x for x, _ in found]), is_limit=True)
-        for name, found in points.items()
-        if bandwidth and name in peaks
-    )
-    every = [each for found in labels.values() for each in found]
-    series = tuple(
-        Series(
-            name or web("series_values", lang),
-            tuple(found),
-            names=tuple(_point_name(each, every) for each in labels[name]),
-        )
-        for name, found in points.items()
-    )
+    for name, found in points.items():
+        names = []
+        for each in labels[name]:
+            told = _told(_other_labels(dict(each), "operator"), among)
+            names.append(f"{dict(each).get('operator', '')} {told}".strip())
+        series.append(Series(name or web("series_values", lang), tuple(found), names=tuple(names)))
+        if bandwidth and name in peaks:
+            corner, intensities = peaks[name] / bandwidth, [x for x, _ in found]
+            ends = sorted({min(*intensities, corner), corner, max(*intensities, corner)})
+            roof = tuple((x, min(peaks[name], x * bandwidth) / 1e12) for x in ends)
+            roofs.append(Series(f"{name}: {label('roof', lang)}", roof, is_limit=True))
     heads = (label("roofline" if roofs else "rate_over_intensity", lang), label("axis_intensity", lang), "TFLOPS")
     yield Chart(*heads, (*series, *roofs), log_x=True, log_y=True, marks=True)
 
 
-def _point_name(labels: Labels, among: Sequence[Labels]) -> str:
-    """The operator, and what tells it apart from the others."""
-    operator = dict(labels).get("operator", "")
-    rest = [_other_labels(dict(each), "operator") for each in among]
-    return f"{operator} {_told(_other_labels(dict(labels), 'operator'), rest)}".strip()
-
-
-def _roof(peak: float, bandwidth: float, intensities: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """From the lowest intensity over the corner to the highest."""
-    corner = peak / bandwidth
-    ends = sorted({min(*intensities, corner), corner, max(*intensities, corner)})
-    return tuple((x, min(peak, x * bandwidth) / 1e12) for x in ends)
-
-
 def _operators(groups: Sequence[RowGroup], lang: Lang) -> Iterator[HeatMap]:
-    """Share of the roofline by operator and dtype: of several shapes the lowest, which is where to look."""
+    """Yield the share of the roofline by operator and dtype: of several shapes the lowest, which is where to look."""
     values: dict[tuple[str, str], float] = {}
     for group in groups:
         operator, row = group.labels.get("operator"), group.middle

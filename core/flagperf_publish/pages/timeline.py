@@ -1,4 +1,4 @@
-"""A run over time; reads events itself, since a rank that died has a course too."""
+"""A run over time, for charts. It reads events itself: a rank that died has a timeline too, so nothing is validated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, gt, truediv
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
@@ -35,10 +34,6 @@ from flagperf.report.page_runs import PageRuns
 from flagperf.stats import median
 from flagperf.units import SECOND_NS
 
-# RankCourse: what one rank did when, in seconds since its node launched the workers. For charts: nothing here is
-# validated, and a rank that died has as much of a course as it recorded.
-
-
 Spans = tuple[tuple[float, float], ...]
 
 PARTS = ("start_up", "warm_up", "data_wait", "compute", "evaluation", "logging", "other", "end")
@@ -46,28 +41,30 @@ PARTS = ("start_up", "warm_up", "data_wait", "compute", "evaluation", "logging",
 
 
 class RankCourse(msgspec.Struct, frozen=True):
+    """What one rank did when, in seconds since its node launched the workers."""
+
     rank: int
     began: float
-    """Of the measured span."""
+    """When the loop began."""
     measured: float
-    """End of its warm-up."""
+    """When its warm-up ended."""
     ended: float
     evaluations: Spans
     first_step: int
     num_dropped: int
     """Steps of warm-up."""
     ends: Sequence[float]
-    """Of each step, as all columns below."""
+    """End of each step. All columns below are of the same steps."""
     periods: Sequence[float]
     """From the end of the previous step, without evaluation and logging."""
     computes: Sequence[float]
     losses: Sequence[float]
-    """NaN where there is none."""
+    """NaN where a step has none."""
     work: Mapping[str, Sequence[int]]
     reports: Sequence[tuple[int, Mapping[str, float]]]
     """Step, and what the case reported then."""
     parts: Mapping[str, float]
-    """Part of PARTS -> its seconds. Empty for a rank that did not finish its measured span."""
+    """Part of PARTS -> its seconds. Empty for a rank that did not finish its loop."""
 
 
 def rank_course(file: EventFile, kind: Kind, launched_ns: int | None) -> RankCourse | None:
@@ -123,8 +120,7 @@ def rank_course(file: EventFile, kind: Kind, launched_ns: int | None) -> RankCou
     )
 
 
-# Many values as few points: each point has the middle of its values and their extremes, so that no spike is lost.
-
+# --- many values as few points: each has the middle of its values and their extremes, so that no spike is lost -------
 
 MAX_POINTS = 120
 """More cannot be told apart on a chart."""
@@ -141,50 +137,48 @@ Buckets = tuple[Bucket, ...]
 
 
 def ratios(xs: Sequence[float], amounts: Sequence[float], durations: Sequence[float], num: int = MAX_POINTS) -> Buckets:
-    """Amount by duration: of a bucket the ratio of the sums, and the extremes of single ratios. `x` is that of the last
-    value of a bucket. Values without a duration are left out."""
+    """Return amounts by durations: of each bucket the ratio of the sums, and the extremes of the single ratios.
+
+    A bucket has the `x` of its last value. Values without a duration are left out.
+    """
     if min(durations, default=1) <= 0:
         kept = [index for index, duration in enumerate(durations) if duration > 0]
         xs, amounts, durations = ([column[index] for index in kept] for column in (xs, amounts, durations))
     single = list(map(truediv, amounts, durations))
+    num = min(len(single), num)
+    parts = [slice(index * len(single) // num, (index + 1) * len(single) // num) for index in range(num)]
     return tuple(
         Bucket(xs[part.stop - 1], min(single[part]), sum(amounts[part]) / sum(durations[part]), max(single[part]))
-        for part in _parts(len(single), num)
+        for part in parts
     )
 
 
 def means(xs: Sequence[float], ys: Sequence[float], num: int = MAX_POINTS) -> Buckets:
-    """Consecutive values, the same number in each bucket. `x` is that of the last value of a bucket."""
+    """Put the same number of consecutive values into each bucket, which has the `x` of its last value."""
     return ratios(xs, ys, [1.0] * len(ys), num)
 
 
 def on_grid(xs: Sequence[float], ys: Sequence[float], low: float, high: float, num: int) -> Buckets:
-    """On `num` even places from `low` to `high`, so that several curves can be put together; places without a value are
-    left out. `xs` increase."""
+    """Put values on `num` even places from `low` to `high`, so that several curves can be put together.
+
+    Places without a value are left out. `xs` increase.
+    """
     edges = [low + (high - low) * place / num for place in range(1, num)]
     ends = [*(bisect_left(xs, edge) for edge in edges), len(xs)]
     places = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
-    return tuple(_cell(xs[place], ys[place]) for place in places)
+    return tuple(
+        Bucket((xs[place][0] + xs[place][-1]) / 2, min(ys[place]), sum(ys[place]) / len(ys[place]), max(ys[place]))
+        for place in places
+    )
 
 
-def _cell(xs: Sequence[float], ys: Sequence[float]) -> Bucket:
-    return Bucket((xs[0] + xs[-1]) / 2, min(ys), sum(ys) / len(ys), max(ys))
-
-
-def _parts(count: int, num: int) -> list[slice]:
-    """At most `num` slices of nearly equal length."""
-    num = min(count, num)
-    return [slice(index * count // num, (index + 1) * count // num) for index in range(num)]
-
-
-# RunCourse: a run over time, reduced to what charts show. Ranks and nodes may be a part of those of the run.
-
+# --- what charts show of a run ---------------------------------------------------------------------------------------
 
 CARD_FIGURES = ("used_bytes", "power_watts", "utilisation_percent", "temperature_celsius", "clock_mhz")
 """Fields of api.Reading that are shown over time."""
 
 RATE_POINTS = 60
-"""Single steps vary: of fewer points, each over more steps, the course is seen."""
+"""Single steps vary: fewer points, each over more steps, show how the run goes."""
 
 CardColumns = tuple[Sequence[float], Sequence[float]]
 """Seconds since the launch of the workers, and the values then."""
@@ -194,7 +188,7 @@ Figures = Mapping[str, Mapping[DeviceKey, CardColumns]]
 
 
 class StepCourse(msgspec.Struct, frozen=True):
-    """Steps of all ranks together: work is summed, and the slowest rank decides the time."""
+    """The steps of all ranks together: work is summed, and the slowest rank decides the time."""
 
     rates: Mapping[str, Buckets]
     """`compute` and `period` (with waiting for data) -> work per second after warm-up, over seconds since launch."""
@@ -205,14 +199,16 @@ class StepCourse(msgspec.Struct, frozen=True):
 
 
 class RunCourse(msgspec.Struct, frozen=True):
+    """A run over time, reduced to what charts show. Ranks and nodes may be a part of those of the run."""
+
     ranks: tuple[RankCourse, ...]
-    """Those that were read, the first rank first."""
+    """The ranks that were read, the first rank first."""
     steps: StepCourse | None
     """None for a case without steps."""
     cards: Mapping[str, Mapping[DeviceKey, Buckets]]
-    """Figure -> card -> its course. Those of one figure lie on one grid of times."""
+    """Figure -> device -> its values over time. All devices of one figure lie on one grid of times."""
     num_nodes: int
-    """Whose samples were read."""
+    """Nodes whose samples were read."""
     missing: tuple[str, ...] = ()
     """Files that could not be read, or are not there."""
 
@@ -225,50 +221,44 @@ class ChartedRuns(PageRuns, frozen=True):
     """The runs of a page with charts."""
 
     courses: Mapping[str, RunCourse] = {}
-    """Run id -> its course over time."""
+    """Run id -> the run over time."""
 
 
 def step_course(ranks: Sequence[RankCourse], amount: str, per_step: float | None) -> StepCourse | None:
-    """`amount` is a key of WORK. `per_step` is the mean work of all ranks in a step, where only some were read."""
+    """Join the steps of ranks. Return None without steps.
+
+    `amount` is a key of WORK. `per_step` is the mean work of all ranks in a step, where only some ranks were read.
+    """
     num_steps = min((len(rank.ends) for rank in ranks), default=0)
     if not num_steps:
         return None
     kept = slice(ranks[0].num_dropped, num_steps)
     seconds = ranks[0].ends[kept]
-    computes, periods = (_highest([getattr(rank, name)[kept] for rank in ranks]) for name in ("computes", "periods"))
+    durations = {
+        name: [max(step) for step in zip(*(getattr(rank, column)[kept] for rank in ranks), strict=True)]
+        for name, column in (("compute", "computes"), ("period", "periods"))
+    }
     work = sums([rank.work[amount][kept] for rank in ranks if amount in rank.work]) or [0] * len(seconds)
     counted: Sequence[float] = [per_step] * len(seconds) if per_step else work
-    durations = {"compute": computes, "period": periods}
     rates = {name: ratios(seconds, counted, of_name, RATE_POINTS) for name, of_name in durations.items()}
-    losses = list(_losses(ranks, num_steps))
-    return StepCourse(
-        rates=rates if any(counted) else {},
-        losses=means([step for step, _ in losses], [loss for _, loss in losses]),
-        computes=computes,
-    )
 
-
-def _highest(columns: Sequence[Sequence[float]]) -> list[float]:
-    return list(map(max, *columns)) if len(columns) > 1 else list(columns[0])
-
-
-def _losses(ranks: Sequence[RankCourse], num_steps: int) -> Iterator[tuple[int, float]]:
-    """The mean over all real samples of a step, as metrics.quality has it. Nothing for a step that lacks one."""
+    # a loss is the mean over all real samples of a step, as metrics.quality has it; steps that lack one are left out
+    steps: list[float] = []
+    losses: list[float] = []
     counting = [(rank.losses, rank.work["samples"]) for rank in ranks if "samples" in rank.work]
     for index in range(num_steps):
         total, samples = 0.0, 0
-        for losses, counts in counting:
+        for of_rank, counts in counting:
             if counts[index]:
-                total, samples = total + losses[index] * counts[index], samples + counts[index]
+                total, samples = total + of_rank[index] * counts[index], samples + counts[index]
         if samples and math.isfinite(total):
-            yield ranks[0].first_step + index, total / samples
-
-
-# --- cards ----------------------------------------------------------------------------------------------------------
+            steps.append(ranks[0].first_step + index)
+            losses.append(total / samples)
+    return StepCourse(rates if any(counted) else {}, means(steps, losses), durations["compute"])
 
 
 def node_figures(file: EventFile, device_ids: Iterable[str], launched_ns: int) -> Figures:
-    """Of the node's cards in the job."""
+    """Return what the probe of a node read of these devices, by time. Readings without a value are left out."""
     started = next(iter(of_type(file.events, ProbeStarted)), None)
     if started is None:
         return {}
@@ -278,22 +268,17 @@ def node_figures(file: EventFile, device_ids: Iterable[str], launched_ns: int) -
         card = read[device_id]
         times = [(t_ns - launched_ns) / SECOND_NS for t_ns in card.times_ns]
         for figure in CARD_FIGURES:
-            columns = _known(times, list(map(attrgetter(figure), card.readings)))
-            if columns[0]:
-                found.setdefault(figure, {})[started.node_index, device_id] = columns
+            xs, values = times, list(map(attrgetter(figure), card.readings))
+            if None in values or any(map(gt, times, times[1:])):
+                pairs = sorted((x, value) for x, value in zip(times, values, strict=True) if value is not None)
+                xs, values = [x for x, _ in pairs], [value for _, value in pairs]
+            if xs:
+                found.setdefault(figure, {})[started.node_index, device_id] = (xs, values)
     return found
 
 
-def _known(times: Sequence[float], values: Sequence[float | None]) -> CardColumns:
-    """Of the readings that have a value, by time."""
-    if None in values or any(map(gt, times, times[1:])):
-        pairs = sorted((x, value) for x, value in zip(times, values, strict=True) if value is not None)
-        return [x for x, _ in pairs], [value for _, value in pairs]
-    return times, cast(Sequence[float], values)
-
-
 def card_courses(figures: Mapping[DeviceKey, CardColumns]) -> dict[DeviceKey, Buckets]:
-    """On one grid, which is no finer than the samples."""
+    """Put the devices on one grid, not finer than the samples."""
     low = min(xs[0] for xs, _ in figures.values())
     high = max(xs[-1] for xs, _ in figures.values())
     num = min(MAX_POINTS, max(len(xs) for xs, _ in figures.values()))
@@ -301,7 +286,7 @@ def card_courses(figures: Mapping[DeviceKey, CardColumns]) -> dict[DeviceKey, Bu
 
 
 def over_cards(courses: Iterable[Buckets]) -> Buckets:
-    """All cards as one: the median of the cards in each place, and the extremes of all."""
+    """Return all devices as one: the median of the devices in each place, and the extremes of all."""
     points = sorted((bucket for course in courses for bucket in course), key=lambda bucket: bucket.x)
     width = (points[-1].x - points[0].x) / MAX_POINTS if points else 0.0
     places: dict[int, list[Bucket]] = {}
@@ -318,90 +303,70 @@ def over_cards(courses: Iterable[Buckets]) -> Buckets:
     )
 
 
-# The course of a run from the raw files of its bundle. Of a large run, some ranks and nodes are read, never all:
-# those that stand for extremes first, then evenly spread ones, until enough has been read.
-
+# --- reading: of a large run some ranks and nodes, those that stand for extremes first, then evenly spread ones ------
 
 READ_BYTES = 64 << 20
 """Of the files of ranks, and again of those of nodes: a second or two. The first of each is read whatever its size."""
 
 
 def read_course(path: Path, run: Run, *, read_bytes: int = READ_BYTES) -> RunCourse:
-    """Files that are damaged or not there are left out and named: a bundle may have been passed on in part."""
+    """Read the raw files of a bundle.
+
+    Files that are damaged or not there are left out and named: a bundle may have been passed on in part.
+    """
     missing: list[str] = []
-    launched_ns = _launches(path, missing)
-    ranks = tuple(_ranks(path, run, launched_ns, missing, read_bytes))
-    figures: dict[str, dict[DeviceKey, CardColumns]] = {}
-    num_nodes = 0
-    for index, file in _samples(path, run, missing, read_bytes):
-        ids = next([device.id for device in node.devices] for node in run.job.nodes if node.index == index)
+    launched_ns: dict[int, int] = {}  # node -> when its workers were launched, on its own clock
+    for _, file in _files(path, [PARENT_EVENTS], missing, read_bytes):
+        launched_ns |= {event.node_index: event.node_t_ns for event in of_type(file.events, WorkersLaunched)}
+
+    kind = KINDS[run.manifest.kind]
+    ranks = []
+    for _, file in _files(path, map(rank_events, _chosen(_ranks_first(run), run.job.world_size)), missing, read_bytes):
+        started = of_type(file.events, WorkerStarted)
+        course = rank_course(file, kind, launched_ns.get(started[0].node_index)) if started else None
+        if course:
+            ranks.append(course)
+
+    num_nodes, figures = 0, dict[str, dict[DeviceKey, CardColumns]]()
+    nodes = {node_samples(node.index): node for node in run.job.nodes}
+    names = [list(nodes)[place] for place in _chosen(_nodes_first(run), len(nodes))]
+    for name, file in _files(path, names, missing, read_bytes):
         num_nodes += 1
-        for figure, cards in node_figures(file, ids, launched_ns.get(index, _first_ns(file))).items():
+        ids, first_ns = [device.id for device in nodes[name].devices], file.events[0].t_ns if file.events else 0
+        for figure, cards in node_figures(file, ids, launched_ns.get(nodes[name].index, first_ns)).items():
             figures.setdefault(figure, {}).update(cards)
+
+    speed, kept = run.metric(kind.timed), run.metric("steps_kept")
+    per_step = None
+    if len(ranks) < run.job.world_size and speed and speed.inputs.get("count") and kept and kept.value:
+        per_step = speed.inputs["count"] / kept.value
+    amount = "tokens" if speed and speed.unit.startswith("token") else "samples"
     return RunCourse(
-        ranks=ranks,
-        steps=step_course(ranks, _amount(run), None if len(ranks) == run.job.world_size else _work_per_step(run)),
+        ranks=tuple(ranks),
+        steps=step_course(ranks, amount, per_step),
         cards={figure: card_courses(cards) for figure, cards in figures.items()},
         num_nodes=num_nodes,
         missing=tuple(missing),
     )
 
 
-def _launches(path: Path, missing: list[str]) -> dict[int, int]:
-    """Node -> when its workers were launched, on its own clock."""
-    file = _read(path, PARENT_EVENTS, missing)
-    events = file.events if file else ()
-    return {event.node_index: event.node_t_ns for event in events if isinstance(event, WorkersLaunched)}
-
-
-def _ranks(
-    path: Path, run: Run, launched_ns: Mapping[int, int], missing: list[str], read_bytes: int
-) -> Iterator[RankCourse]:
-    kind = KINDS[run.manifest.kind]
-    chosen = _chosen(_ranks_first(run), run.job.world_size)
-    for name in _within(path, (rank_events(rank) for rank in chosen), missing, read_bytes):
-        file = _read(path, name, missing)
-        started = of_type(file.events, WorkerStarted) if file else ()
-        if file and started:
-            course = rank_course(file, kind, launched_ns.get(started[0].node_index))
-            if course:
-                yield course
-
-
-def _samples(path: Path, run: Run, missing: list[str], read_bytes: int) -> Iterator[tuple[int, EventFile]]:
-    nodes = {node_samples(node.index): node.index for node in run.job.nodes}
-    chosen = _chosen(_nodes_first(run), len(run.job.nodes))
-    for name in _within(path, (node_samples(run.job.nodes[place].index) for place in chosen), missing, read_bytes):
-        file = _read(path, name, missing)
-        if file:
-            yield nodes[name], file
-
-
-# --- which files ----------------------------------------------------------------------------------------------------
-
-
-def _ranks_first(run: Run) -> Iterator[int]:
-    """The first one, whose reports count; the slowest and the fastest; that which used most memory."""
-    yield 0
+def _ranks_first(run: Run) -> list[int]:
+    """Return the first rank, whose reports count, then the slowest and the fastest."""
     spread = run.metric("rank_spread")
     times = spread.inputs.get("step_seconds", []) if spread else []
-    if times:
-        yield from (times.index(max(times)), times.index(min(times)))
+    return [0, times.index(max(times)), times.index(min(times))] if times else [0]
 
 
-def _nodes_first(run: Run) -> Iterator[int]:
-    """That of the card which used most memory, and the first."""
+def _nodes_first(run: Run) -> list[int]:
+    """Return the node of the device that used most memory, then the first node."""
     used = run.metric("mem_used")
     peak = used.inputs.get("device_id") if used else None
-    for place, node in enumerate(run.job.nodes):
-        if any(device.id == peak for device in node.devices):
-            yield place
-            break
-    yield 0
+    places = [place for place, node in enumerate(run.job.nodes) if any(device.id == peak for device in node.devices)]
+    return [*places[:1], 0]
 
 
 def _chosen(first: Iterable[int], count: int) -> list[int]:
-    """All of `count`, in the order in which they are read: halves, quarters, eighths, so that whatever is read is
+    """Return all numbers below `count` in the order of reading: halves, quarters, eighths, so that any part of it is
     spread evenly."""
     order: dict[int, None] = dict.fromkeys(index for index in first if index < count)
     step = 1 << max(0, count - 1).bit_length()
@@ -411,42 +376,14 @@ def _chosen(first: Iterable[int], count: int) -> list[int]:
     return list(order)
 
 
-def _within(path: Path, names: Iterable[Path], missing: list[str], read_bytes: int) -> Iterator[Path]:
-    """Until they have so many bytes together."""
+def _files(path: Path, names: Iterable[Path], missing: list[str], read_bytes: int) -> Iterator[tuple[Path, EventFile]]:
+    """Read files until they have so many bytes together."""
     left = read_bytes
     for number, name in enumerate(names):
         try:
             left -= (path / name).stat().st_size
-        except OSError:
+            if number and left < 0:
+                return
+            yield name, read_events(path / name)
+        except (OSError, BadInput):
             missing.append(str(name))
-            continue
-        if number and left < 0:
-            return
-        yield name
-
-
-def _read(path: Path, name: Path, missing: list[str]) -> EventFile | None:
-    try:
-        return read_events(path / name)
-    except BadInput:
-        missing.append(str(name))
-        return None
-
-
-def _first_ns(file: EventFile) -> int:
-    return file.events[0].t_ns if file.events else 0
-
-
-# --- work -----------------------------------------------------------------------------------------------------------
-
-
-def _amount(run: Run) -> str:
-    """What the timed throughput counts."""
-    speed = run.metric(KINDS[run.manifest.kind].timed)
-    return "tokens" if speed and speed.unit.startswith("token") else "samples"
-
-
-def _work_per_step(run: Run) -> float | None:
-    speed, kept = run.metric(KINDS[run.manifest.kind].timed), run.metric("steps_kept")
-    count: float | None = speed.inputs.get("count") if speed else None
-    return count / kept.value if count and kept and kept.value else None
