@@ -18,7 +18,6 @@ from flagperf.report.document import NOTHING, Block, Empty, NoteGroup, Notes
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.alignment_blocks import verdict_sentence
 from flagperf.report.wording import (
-    Formatter,
     beside_memory,
     card_problems,
     changes_sentence,
@@ -48,52 +47,39 @@ MAX_PARTS = 8
 
 
 def notes(page: PageRuns) -> Iterator[Block]:
-    found = {
-        subject: [note for topic in topics for note in _notes(page, topic)] for subject, topics in SUBJECTS.items()
-    }
+    found = {}
+    for subject, topics in SUBJECTS.items():
+        texts = [page.merged([list(topic(recorded, page.lang)) for recorded in page.runs]) for topic in topics]
+        found[subject] = [text for of_topic in texts for text in of_topic]
     found["measured"] = [*page.by_rows(_run_texts(page)), *found["measured"]]
     groups = [NoteGroup(page.label(f"about_{subject}"), tuple(texts)) for subject, texts in found.items() if texts]
     yield Notes(tuple(groups), page.label("notes"))
 
 
-def _notes(page: PageRuns, topic: Topic) -> list[str]:
-    return page.merged([list(topic(recorded, page.lang)) for recorded in page.runs])
-
-
-# --- measured -------------------------------------------------------------------------------------------------------
-
-
 def _run_texts(page: PageRuns) -> list[str]:
-    """Id and date of each run, and its number among the repeats of its configuration."""
-    setups = [_setup(recorded.run) for recorded in page.runs]
-    return [
-        say(
-            "run",
-            page.lang,
-            id=recorded.run.id,
-            date=recorded.run.created[:10],
-            repeat=setups[: index + 1].count(setups[index]),
-            repeats=setups.count(setups[index]),
-        )
-        for index, recorded in enumerate(page.runs)
+    """Return id and date of each run, and its number among the repeats of its configuration."""
+    setups = [
+        (run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile)
+        for run in (recorded.run for recorded in page.runs)
     ]
+    texts = []
+    for index, recorded in enumerate(page.runs):
+        of_group = {"repeat": setups[: index + 1].count(setups[index]), "repeats": setups.count(setups[index])}
+        texts.append(say("run", page.lang, id=recorded.run.id, date=recorded.run.created[:10], **of_group))
+    return texts
 
 
-def _setup(run: Run) -> tuple[str, ...]:
-    return run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile
-
-
-def _simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     if recorded.run.simulated:
         yield say("simulated", lang)
 
 
-def _redacted(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def redacted(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     if recorded.run.redacted:
         yield say("redacted", lang)
 
 
-def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     fact = recorded.nodes[0].environment.facts.get("commit") if recorded.nodes else None
     commit = say("commit", lang, commit=fact.value) if fact and fact.value else ""
@@ -108,11 +94,8 @@ def _made_by(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     )
 
 
-# --- configuration and environment ----------------------------------------------------------------------------------
-
-
-def _profile(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Includes the changed values unless the general table lists them."""
+def profile(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Yield the verdict on the profile, with the changed values unless the general table lists them."""
     run = recorded.run
     yield profile_verdict(run, lang)
     changed = changes_sentence(run, lang)
@@ -120,34 +103,30 @@ def _profile(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield say("changed", lang, changes=changed)
 
 
-def _nodes(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def nodes(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     names = differing_facts(recorded)
     if names:
         yield say("nodes_differ", lang, facts=listed(names, lang))
 
 
-# --- timing ---------------------------------------------------------------------------------------------------------
+def steps(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    run, kind = recorded.run, KINDS[recorded.run.manifest.kind]
+    if run.has_results and kind.has_steps:
+        shown = {}
+        for key, name, form in (
+            ("dropped", "steps_dropped", units.count),
+            ("kept", "steps_kept", units.count),
+            ("padding", "padding_ratio", units.percent),
+        ):
+            metric = run.metric(name)
+            reason = (metric.reason if metric else None) or "not_measured"
+            shown[key] = form(metric.value) if metric and metric.value is not None else f"{NOTHING} ({reason})"
+        timed = run.metric(kind.timed)
+        timing = str(timed.inputs.get("timing", NOTHING)) if timed else NOTHING
+        yield say("steps", lang, timing=timing, **shown)
 
 
-def _steps(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    run = recorded.run
-    if run.has_results and KINDS[run.manifest.kind].has_steps:
-        yield say(
-            "steps",
-            lang,
-            dropped=_metric(run, "steps_dropped", units.count),
-            kept=_metric(run, "steps_kept", units.count),
-            padding=_metric(run, "padding_ratio", units.percent),
-            timing=_timing(run),
-        )
-
-
-def _timing(run: Run) -> str:
-    metric = run.metric(KINDS[run.manifest.kind].timed)
-    return str(metric.inputs.get("timing", NOTHING)) if metric else NOTHING
-
-
-def _intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     figures = {figure.name for figure in run.manifest.figures}  # have a table with their intervals
     for name in run.manifest.page.columns if run.has_results else ():
@@ -156,21 +135,18 @@ def _intervals(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
             yield interval_sentence(metric, metric_format(run.manifest, name), lang)
 
 
-def _cpu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def cpu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     metric = recorded.run.metric("cpu_others")
     if recorded.run.job.memory_scope == "host" and metric is not None and metric.value is not None:
         yield say("cpu_others", lang, share=units.percent(metric.value), cores=metric.inputs.get("cores", NOTHING))
 
 
-# --- quality --------------------------------------------------------------------------------------------------------
-
-
-def _target(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def target(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     if recorded.run.has_results and KINDS[recorded.run.manifest.kind].has_steps:
         yield target_sentence(recorded.run, lang)
 
 
-def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     names: dict[str, list[str]] = {}
     for quality in run.manifest.qualities if run.has_results else ():
@@ -181,7 +157,7 @@ def _evaluated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield say("evaluated", lang, name=listed(found, lang), rows=rows)
 
 
-def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     run = recorded.run
     for quality in run.manifest.qualities if run.has_results else ():
         metric, form = run.metric(quality.name), metric_format(run.manifest, quality.name)
@@ -191,11 +167,8 @@ def _parts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
                 yield say("parts", lang, name=quality.name, by=by, parts=parts)
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------
-
-
-def _memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Probe, sampling interval, and the device with the peak."""
+def memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Yield the probe, its interval, and the device with the peak."""
     used = recorded.run.metric("mem_used")
     if used is None or used.value is None or not _has_memory(recorded.run):
         return
@@ -213,8 +186,8 @@ def _memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     yield sampled + peak_time(recorded.run, lang)
 
 
-def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """The spread over several devices: pipeline stages differ."""
+def memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Yield the spread over several devices: pipeline stages differ."""
     for name, source in (("mem_used", "by_probe"), ("mem_allocator", "by_allocator")):
         metric = recorded.run.metric(name)
         peaks = list(metric.inputs.get("per_device", {}).values()) if metric and metric.value is not None else []
@@ -224,8 +197,8 @@ def _memory_spreads(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
             yield say("memory_spread", lang, devices=len(peaks), source=say(source, lang), **shown)
 
 
-def _beside_memory(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Devices without dedicated memory get a note that explains what was measured."""
+def memory_scope(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Explain what was measured on devices without memory of their own."""
     run = recorded.run
     if _has_memory(run):
         yield from [say("memory_host", lang)] if run.job.memory_scope == "host" else beside_memory(run, lang)
@@ -235,44 +208,34 @@ def _has_memory(run: Run) -> bool:
     return run.has_results or not isinstance(memory_cell(run), Empty)
 
 
-# --- metrics that are shown only in the notes -----------------------------------------------------------------------
-
-
-def _tabled(run: Run) -> tuple[str, ...]:
-    """Subjects that have a table on the page."""
-    return ("power",) if "telemetry" in KINDS[run.manifest.kind].sections else ()
-
-
 def _noted(subject: str) -> Topic:
-    """Metrics with a value whose entry has `noted` set to this subject."""
+    """Return a topic: the metrics whose entry has `noted` set to this subject, unless the page has a table of them."""
 
     def topic(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         run = recorded.run
         entries = [entry for entry in entries_of(run.manifest) if entry.noted == subject]
-        if run.has_results and subject not in _tabled(run):
+        is_tabled = subject == "power" and "telemetry" in KINDS[run.manifest.kind].sections
+        if run.has_results and not is_tabled:
             yield from filter(None, (metric_sentence(run, entry, lang) for entry in entries))
 
     return topic
 
 
-# --- MFU and alignment ----------------------------------------------------------------------------------------------
-
-
-def _mfu(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def mfu(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     if recorded.run.has_results:
         yield from filter(None, [mfu_formula(recorded.run, lang), mfu_peak(recorded.run, lang)])
 
 
-def _mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Only if part of the work was padding or repeats."""
+def mfu_useful(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Yield the useful MFU if part of the work was padding or repeats."""
     run = recorded.run
     useful, whole = run.metric("mfu_useful"), run.metric("mfu")
     if run.has_results and useful and whole and useful.value is not None and useful.value != whole.value:
         yield say("mfu_useful", lang, name=mfu_name(run, lang), share=units.percent(useful.value))
 
 
-def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Published pages use different formulas. These figures can be compared with them."""
+def mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+    """Yield MFU by the formulas of published pages, to compare with them."""
     run = recorded.run
     found = [run.metric(name) for name in ("mfu_nominal-6n", "mfu_nominal-2n", "mfu_palm")]
     figures = [
@@ -284,37 +247,27 @@ def _mfu_others(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield say("mfu_others", lang, name=mfu_name(run, lang), figures=listed(figures, lang))
 
 
-def _aligned(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def aligned(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     verdict = recorded.run.metric(LOSS_ALIGNED.name)
     if verdict and verdict.value is not None and recorded.run.has_results:
         yield verdict_sentence(verdict, lang)
 
 
-# --- data -----------------------------------------------------------------------------------------------------------
-
-
-def _data(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
+def data(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
     for file in recorded.run.job.data_files:
         yield say("data_file", lang, path=file.path, sha256=file.sha256)
 
 
 SUBJECTS: dict[str, tuple[Topic, ...]] = {
-    "measured": (_simulated, _redacted, _made_by),
-    "configuration": (_profile,),
-    "environment": (_nodes, card_problems),
-    "timing": (_steps, recorded_operators, _intervals, _cpu_others, _noted("timing")),
-    "quality": (_target, _evaluated, _parts, _noted("quality")),
-    "memory": (_memory, _memory_spreads, _beside_memory, _noted("memory")),
+    "measured": (simulated, redacted, made_by),
+    "configuration": (profile,),
+    "environment": (nodes, card_problems),
+    "timing": (steps, recorded_operators, intervals, cpu_others, _noted("timing")),
+    "quality": (target, evaluated, parts, _noted("quality")),
+    "memory": (memory, memory_spreads, memory_scope, _noted("memory")),
     "power": (_noted("power"),),
-    "mfu": (_mfu, _mfu_useful, _mfu_others),
-    "alignment": (_aligned,),
+    "mfu": (mfu, mfu_useful, mfu_others),
+    "alignment": (aligned,),
     "doubts": (doubts,),
-    "data": (_data,),
+    "data": (data,),
 }
-
-
-def _metric(run: Run, name: str, form: Formatter) -> str:
-    metric = run.metric(name)
-    if metric is None or metric.value is None:
-        return f"{NOTHING} ({metric.reason if metric and metric.reason else 'not_measured'})"
-    return form(metric.value)
