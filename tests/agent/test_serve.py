@@ -1,4 +1,5 @@
-"""`agent serve`, seen from the command's end of its pipes. Verbs are a few lines of Python, in real processes."""
+"""`agent serve`, seen from the command's end of its pipes. Verbs are a few lines of Python, in real processes. First
+what all modes share: the usage, and the hello that comes before everything else."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import msgspec
 import pytest
 
 from flagperf import version
+from flagperf.agent.__main__ import MODES
 from flagperf.agent.leftovers import MARKER, folder_prefix
 from flagperf.agent.serve import GRACE_SECONDS
 from flagperf.spec.protocol import (
@@ -70,6 +73,36 @@ def wait(body, stdin, answer):
     answer.write(b"at work\\n"), answer.flush()
     time.sleep(600)
 """
+
+
+def done(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "flagperf.agent", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=600)
+
+
+@pytest.mark.parametrize("mode", [[], ["describe"]])
+def test_an_unknown_mode_is_answered_with_the_usage(mode: list[str]) -> None:
+    found = done(*mode)
+    assert found.returncode == 2
+    assert b"usage: python -m flagperf.agent serve|probe" in found.stderr
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_command_of_another_version_is_refused_before_its_request_is_decoded(mode: str) -> None:
+    found = done(mode, stdin=hello_line("9.8.7") + b"a request in a form of the future\n")
+    assert (found.returncode, found.stdout) == (3, HELLO)
+    assert found.stderr.decode().strip() == (
+        f"the command that started it has flagperf 9.8.7, this agent on {socket.gethostname()} has flagperf "
+        f"{version()}: both need the same version; install flagperf=={version()} there, "
+        "or flagperf==9.8.7 here"
+    )
+
+
+@pytest.mark.parametrize("first_line", [b"", b"\xff\n"])
+def test_a_command_that_says_no_version_is_refused(first_line: bytes) -> None:
+    found = done("serve", stdin=first_line)
+    assert found.returncode == 3
+    assert b"did not send its flagperf version" in found.stderr
 
 
 class Agent:
@@ -268,8 +301,9 @@ def test_a_command_that_has_beaten_and_falls_silent_is_gone(serve: Serve) -> Non
     agent = serve(WAIT)
     agent.say(Beat())
     agent.start("run")
-    agent.move_clock(SILENT_SECONDS)
-    assert agent.hear() == Beat()
+    for seconds in (BEAT_SECONDS, SILENT_SECONDS):
+        agent.move_clock(seconds)
+        assert agent.hear() == Beat()
     agent.move_clock(SILENT_SECONDS + 0.1)
     assert agent.left() == (0, "nothing was heard from the command for 20 s: stopping\n")
     assert not agent.stdin.closed
@@ -303,19 +337,7 @@ def run(body, stdin, answer):
     assert agent.answer() == (b"", Ended(0))
 
 
-def test_the_agent_beats_back(serve: Serve) -> None:
-    agent = serve("")
-    agent.say(Beat())
-    agent.ask("dance")
-    agent.answer()
-    for number in (1, 2):
-        agent.move_clock(number * BEAT_SECONDS)
-        assert agent.hear() == Beat()
-
-
-@pytest.mark.parametrize(
-    "line", [b"no request\n", b'{"type":"dance"}\n', b"\xff\n", b'{"type":"request","verb":"run","body":{}}\n']
-)
+@pytest.mark.parametrize("line", [b"no request\n", b"\xff\n", b'{"type":"request","verb":"run","body":{}}\n'])
 def test_what_is_no_request_stops_the_agent(serve: Serve, line: bytes) -> None:
     agent = serve(WAIT)
     agent.stdin.write(line)

@@ -1,7 +1,8 @@
-"""The probe's own process, and what becomes of probes that misbehave."""
+"""The probe's own process, the CPU time that it reads, and what becomes of probes that misbehave."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from flagperf import version
-from flagperf.agent.probe import choose_probe, declared, pause_seconds
+from flagperf.agent.probe import busy_seconds, choose_probe, cpu_use, declared, pause_seconds
 from flagperf.api import FIGURES, Availability, Device, Machine, MemoryProbe, Reading
 from flagperf.event_files import read_events
 from flagperf.events import ProbeEnded, ProbeStarted, Sampled
@@ -22,9 +23,9 @@ from flagperf.spec.protocol import ProbeRequest, hello_line
 class Probe(MemoryProbe):
     vendor = "acme"
 
-    def __init__(self, name: str, answer: Availability | Exception) -> None:
+    def __init__(self, name: str, answer: Availability | Exception, figures: tuple[str, ...] = ()) -> None:
         self.name = name  # type: ignore[misc]
-        self.answer = answer
+        self.answer, self.figures = answer, figures or MemoryProbe.figures  # type: ignore[misc]
 
     def available(self, machine: Machine) -> Availability:
         if isinstance(self.answer, Exception):
@@ -45,12 +46,7 @@ def test_the_first_available_probe_wins_and_the_reasons_before_it_are_kept() -> 
     choice = choose_probe(probes, Machine())
     assert choice.probe is probes[2]
     assert choice.not_used == {"library": "libacme.so is not there", "broken": "ValueError: no such symbol"}
-
-
-def test_without_an_available_probe_there_is_none() -> None:
-    choice = choose_probe([Probe("tool", Availability(False, "not found"))], Machine())
-    assert choice.probe is None
-    assert choice.not_used == {"tool": "not found"}
+    assert choose_probe(probes[:1], Machine()).probe is None
 
 
 @pytest.mark.parametrize(
@@ -122,35 +118,67 @@ def test_a_probe_whose_workers_never_start_ends_with_its_stdin(tmp_path: Path) -
     assert isinstance(read_events(tmp_path / "node.jsonl").events[-1], ProbeEnded)
 
 
-def test_a_figure_that_a_probe_does_not_declare_is_unsupported_whatever_it_gives() -> None:
-    class Modest(MemoryProbe):
-        vendor, name, figures = "acme", "modest", ("used_bytes", "total_bytes")
-
-        def available(self, machine: Machine) -> Availability:
-            return Availability(True)
-
-        def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
-            return []
-
-    reading = declared(Reading("GPU-0", 1, 2, utilisation_percent=50.0, power_watts=7.0), Modest())
-    assert (reading.used_bytes, reading.total_bytes) == (1, 2)
-    assert (reading.utilisation_percent, reading.power_watts, reading.temperature_celsius) == (None, None, None)
-    assert set(reading.missing.values()) == {"unsupported"} and len(reading.missing) == 3
-
-
-def test_energy_clock_and_throttling_count_only_where_a_probe_declares_them_and_need_no_reason() -> None:
-    class Plain(MemoryProbe):
-        vendor, name = "acme", "plain"
-
-        def available(self, machine: Machine) -> Availability:
-            return Availability(True)
-
-        def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
-            return []
-
-    class Full(Plain):
-        figures = FIGURES
-
+def test_a_figure_counts_only_where_the_probe_declares_it() -> None:
+    """Only those that every probe should have need a reason."""
+    yes = Availability(True)
     reading = Reading("GPU-0", 1, 2, 50.0, 7.0, 40.0, energy_joules=9.5, clock_mhz=1410.0, throttle_reasons=())
-    assert declared(reading, Full()) == reading
-    assert declared(reading, Plain()) == Reading("GPU-0", 1, 2, 50.0, 7.0, 40.0)
+    assert declared(reading, Probe("full", yes, FIGURES)) == reading
+    assert declared(reading, Probe("plain", yes)) == Reading("GPU-0", 1, 2, 50.0, 7.0, 40.0)
+    modest = declared(reading, Probe("modest", yes, ("used_bytes", "total_bytes")))
+    assert (modest.used_bytes, modest.total_bytes) == (1, 2)
+    assert (modest.utilisation_percent, modest.power_watts, modest.temperature_celsius) == (None, None, None)
+    assert set(modest.missing.values()) == {"unsupported"} and len(modest.missing) == 3
+
+
+# --- CPU time ---------------------------------------------------------------------------------------------------------
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+# user nice system idle iowait irq softirq steal guest guest_nice
+STAT = "cpu  99 99\ncpu0 100 20 30 4000 500 6 7 8 90 0\ncpu1 1 1 1 9 9 1 1 1 0 0\ncpu2 1000 0 0 0 0 0 0 0 0 0\nintr 5\n"
+
+
+@pytest.mark.parametrize(
+    ("stat", "cores", "ticks"),
+    [
+        (STAT, [0], 100 + 20 + 30 + 6 + 7 + 8),  # idle and waiting are not busy; guests are in user already
+        (STAT, [0, 1], 171 + 6),
+        ("", [0], None),
+        ("cpu 1 2 3 4 5 6 7 8\n", [0], None),
+        ("cpu0 1 2 3\n", [0], None),
+    ],
+)
+def test_the_cores_that_a_run_may_use_are_busy_by_the_kernels_text(
+    stat: str, cores: list[int], ticks: int | None
+) -> None:
+    assert busy_seconds(stat, cores) == (None if ticks is None else pytest.approx(ticks / TICKS))
+
+
+# Its child computes for half a second and ends when it is told to; both say when they are so far.
+LAUNCHER = """
+import subprocess, sys
+CHILD = "import time\\nwhile time.process_time() < 0.5: pass\\nprint('computed', flush=True); input()"
+child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE)
+input()
+child.communicate(b"\\n")
+print("waited", flush=True)
+input()
+"""
+
+
+def test_own_seconds_hold_what_children_used_also_after_their_end() -> None:
+    before = cpu_use(os.getpid(), Machine())
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert launcher.stdin and launcher.stdout
+    assert launcher.stdout.readline() == b"computed\n"
+    running = cpu_use(launcher.pid, Machine())
+    launcher.stdin.write(b"\n")
+    launcher.stdin.flush()
+    assert launcher.stdout.readline() == b"waited\n"
+    ended = cpu_use(launcher.pid, Machine())
+    launcher.communicate(b"\n")
+    assert before is not None and running is not None and ended is not None
+    assert running.cores == len(os.sched_getaffinity(0))
+    assert 0.4 < running.own_seconds <= ended.own_seconds + 0.1
+    assert running.all_seconds - before.all_seconds > 0.1
+    assert cpu_use(launcher.pid, Machine()) is None  # it has ended

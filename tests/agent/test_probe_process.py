@@ -1,4 +1,4 @@
-"""The agent beside a real probe process: what it writes down when the probe ends in another way than it should."""
+"""The agent beside a real probe process: what it writes down when the probe does not end as it should."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_probe_that_is_stuck_dies_with_its_agent(tmp_path: Path) -> None:
 import sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[2]]
-from test_agent_probe_process import NEVER, Started
+from test_probe_process import NEVER, Started
 started = Started(Path(sys.argv[1]))
 started.probe.await_ready(NEVER)
 print(started.probe.pid, flush=True)
