@@ -19,17 +19,14 @@ from flagperf.cli.output import echo, echo_message, echo_text
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed, unknown_name
 from flagperf.text import flagperf_command
 
-_UNLIMITED = 10_000
-"""Characters of a summary. click cuts it off at the width of the terminal; wrapping it is enough."""
-
-PLUGGED = ""
-"""Of a command that is found by its entry point."""
-
 ENTRY_POINTS = "flagperf.commands"
 """The entry-point group by which packages add commands: `report`, or `runs pack` for a word of a group."""
 
 OWN = "flagperf"
 """The distribution whose commands no other one can take."""
+
+PLUGGED = ""
+"""Stands for a command that is found by its entry point."""
 
 COMMANDS = {
     "cases": ("flagperf.cli.cases:cases", "List and show the installed benchmark cases."),
@@ -96,41 +93,67 @@ COMMANDS = {
 
 @functools.cache
 def plugged_commands() -> dict[str, list[importlib.metadata.EntryPoint]]:
-    """Return the entry points of all installed packages by the words of their command, flagperf's own alone if it has
-    one."""
+    """Return the entry points of all installed packages by the words of their command. If flagperf has one of its own
+    for these words, the others are left out."""
     found: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         found.setdefault(" ".join(point.name.split()), []).append(point)
-    return {words: [point for point in points if _giver(point) == OWN] or points for words, points in found.items()}
+    return {
+        words: [point for point in points if _giver(point) == OWN] or sorted(points, key=_giver)
+        for words, points in found.items()
+    }
 
 
 def _giver(point: importlib.metadata.EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
+def plugged_command(words: str, points: list[importlib.metadata.EntryPoint]) -> click.Command:
+    """Return the command of an entry point, or a command that says why it is not available."""
+    givers = ", ".join(map(_giver, points))
+    if len(points) > 1:
+        reason = f"it is claimed by {givers}; uninstall all of them but one"
+    else:
+        try:
+            command = points[0].load()
+            if isinstance(command, click.Command):
+                return command
+            reason = f"{points[0].value} of {givers} is not a click command"
+        except Exception as error:  # noqa: BLE001
+            reason = f"{points[0].value} of {givers} cannot be imported: {type(error).__name__}: {error}"
+
+    def fail(**_arguments: object) -> None:
+        raise PluginFailed(f"`flagperf {words}` is not available: {reason}")
+
+    return click.Command(
+        words.rpartition(" ")[2],
+        callback=fail,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        add_help_option=False,
+        help=f"Not available: {reason}",
+        context_settings={"ignore_unknown_options": True},
+    )
+
+
 class CommandGroup(click.Group):
-    """A group whose commands are its own and those of entry points. Listing them imports none."""
+    """A group whose commands are its own, those of COMMANDS and those of entry points. Listing them imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        prefix = self._words(ctx, "")
-        ours = [words for words in COMMANDS if words.startswith(prefix)]
-        others = sorted(words for words in plugged_commands() if words.startswith(prefix))
-        names = [words.removeprefix(prefix) for words in dict.fromkeys([*ours, *others])]
-        known = [*super().list_commands(ctx), *(name for name in names if " " not in name)]
-        return list(dict.fromkeys(known)) if not prefix else sorted(set(known))
+        path = _path(ctx)
+        every = (words for words in (*COMMANDS, *sorted(plugged_commands())) if words.startswith(path))
+        names = dict.fromkeys(name for words in every if " " not in (name := words.removeprefix(path)))
+        return sorted({*super().list_commands(ctx), *names}) if path else list(names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        words = self._words(ctx, cmd_name)
+        words = _path(ctx) + cmd_name
         found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            return found
         target, _ = COMMANDS.get(words, (PLUGGED, ""))
-        if target != PLUGGED:
+        if found is None and target != PLUGGED:
             module, _, name = target.partition(":")
-            command: click.Command = getattr(importlib.import_module(module), name)
-            return command
-        points = plugged_commands().get(words)
-        return _plugged_command(words, points) if points else None
+            found = getattr(importlib.import_module(module), name)
+        if found is None and words in plugged_commands():
+            found = plugged_command(words, plugged_commands()[words])
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -151,51 +174,22 @@ class CommandGroup(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        summaries = {}
+        for name in self.list_commands(ctx):
+            words, own = _path(ctx) + name, super().get_command(ctx, name)
+            if words in COMMANDS:
+                summaries[name] = COMMANDS[words][1]
+            elif own is not None:
+                summaries[name] = own.get_short_help_str(limit=10_000)  # click would cut it off at the terminal's width
+            else:
+                summaries[name] = f"(from {', '.join(map(_giver, plugged_commands()[words]))})"
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._summary(ctx, name)) for name in self.list_commands(ctx)])
-
-    def _summary(self, ctx: click.Context, name: str) -> str:
-        words = self._words(ctx, name)
-        if words in COMMANDS:
-            return COMMANDS[words][1]
-        found = super().get_command(ctx, name)
-        if found is not None:
-            return found.get_short_help_str(_UNLIMITED)
-        return f"(from {', '.join(map(_giver, plugged_commands()[words]))})"
-
-    @staticmethod
-    def _words(ctx: click.Context, name: str) -> str:
-        """Return the words of a command as COMMANDS has them: `runs pack`."""
-        return (
-            " ".join([*ctx.command_path.split()[1:], name])
-            if name
-            else "".join(f"{word} " for word in ctx.command_path.split()[1:])
-        )
+            formatter.write_dl([*summaries.items()])
 
 
-def _plugged_command(words: str, points: list[importlib.metadata.EntryPoint]) -> click.Command:
-    """Return the command of an entry point. One that cannot be had is a command that says why."""
-    givers = ", ".join(map(_giver, points))
-    if len(points) > 1:
-        return _broken(words, f"it is claimed by {givers}; uninstall all of them but one")
-    try:
-        command = points[0].load()
-    except Exception as error:  # noqa: BLE001
-        return _broken(words, f"{points[0].value} of {givers} cannot be imported: {type(error).__name__}: {error}")
-    if not isinstance(command, click.Command):
-        return _broken(words, f"{points[0].value} of {givers} is not a click command")
-    return command
-
-
-def _broken(words: str, reason: str) -> click.Command:
-    def fail(**_arguments: object) -> None:
-        raise PluginFailed(f"`flagperf {words}` is not available: {reason}")
-
-    parameter = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
-    return click.Command(
-        words.rpartition(" ")[2], callback=fail, params=[parameter], add_help_option=False,
-        help=f"Not available: {reason}", context_settings={"ignore_unknown_options": True},
-    )  # fmt: skip
+def _path(ctx: click.Context) -> str:
+    """Return the words of a group as COMMANDS begins with them: `runs `; empty for flagperf itself."""
+    return "".join(f"{word} " for word in ctx.command_path.split()[1:])
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -234,19 +228,14 @@ def main() -> None:
     loss = loss_of_output(stdout)
     if loss:
         echo_message(f"flagperf: cannot write to stdout: {loss}")
-    _keep_exit_code()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if callable(signal.getsignal(number)):  # while Python shuts down, its handler would change the exit code
+            signal.signal(number, signal.SIG_IGN)
     sys.exit(code or (3 if loss else 0))
 
 
-def _keep_exit_code() -> None:
-    """While the interpreter shuts down, a signal that had a Python handler would change the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_IGN)
-
-
 def run_cli(arguments: list[str]) -> int:
-    """The only place where errors become exit codes."""
+    """Run a command line and return its exit code. Errors become exit codes nowhere else."""
     try:
         result = cli.main(arguments, prog_name="flagperf", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -272,64 +261,41 @@ def run_cli(arguments: list[str]) -> int:
 
 
 def _report_usage(error: click.ClickException) -> int:
+    """Print an error of click's in the form of all others: `flagperf: what is wrong; what to do`."""
     if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2: a group without a command shows its help
         error.show()
         return error.exit_code
-
-    bad_input = as_bad_input(error)
-    echo_message(f"flagperf: {bad_input}")
-    return bad_input.exit_code
-
-
-# click's errors in the form of all others: `flagperf: what is wrong; what to do`.
-
-
-def as_bad_input(error: click.ClickException) -> BadInput:
-    """The message ends with the command whose help says more."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
+    parameter = error.param if isinstance(error, click.BadParameter) else None
+    wrong = error.format_message() if parameter is None or ctx is None else error.message
+    wrong = wrong.strip().removesuffix(".")
+    wrong = wrong[:1].lower() + wrong[1:]
+    if parameter is not None and ctx is not None:
+        name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        is_missing = isinstance(error, click.MissingParameter)
+        wrong = f"{parameter.param_type_name} {name} is missing" if is_missing else f"{name}: {wrong}"
     if ctx is None:
-        return BadInput(_plain(error.format_message()))
-    if isinstance(error, click.NoSuchOption):
-        return unknown_name("option", error.option_name, _options(ctx), f"({see_help(ctx)})")
-    return BadInput(f"{_what_is_wrong(error)}; {see_help(ctx)}")
+        problem = BadInput(wrong)
+    elif isinstance(error, click.NoSuchOption):
+        options = [each for each in ctx.command.get_params(ctx) if isinstance(each, click.Option)]
+        names = [name for each in options for name in (*each.opts, *each.secondary_opts)]
+        problem = unknown_name("option", error.option_name, names, f"({see_help(ctx)})")
+    else:
+        problem = BadInput(f"{wrong}; {see_help(ctx)}")
+    echo_message(f"flagperf: {problem}")
+    return problem.exit_code
 
 
 def see_help(ctx: click.Context) -> str:
-    commands = ctx.command_path.split()[1:]
-    return f"see `{flagperf_command(*commands, '--help')}`"
-
-
-def _what_is_wrong(error: click.ClickException) -> str:
-    """With the parameter as the user types it, first."""
-    parameter = error.param if isinstance(error, click.BadParameter) else None
-    if parameter is None:
-        return _plain(error.format_message())
-    name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
-    if isinstance(error, click.MissingParameter):
-        return f"{parameter.param_type_name} {name} is missing"
-    return f"{name}: {_plain(error.message)}"
-
-
-def _options(ctx: click.Context) -> list[str]:
-    parameters = [each for each in ctx.command.get_params(ctx) if isinstance(each, click.Option)]
-    return [name for each in parameters for name in (*each.opts, *each.secondary_opts)]
-
-
-def _plain(message: str) -> str:
-    """As the middle of a sentence."""
-    text = message.strip().removesuffix(".")
-    return text[:1].lower() + text[1:]
-
-
-# stdout and stderr whose writes never raise.
-#
-# In Python a failed write raises an exception: in the middle of a run whose reader has left (`| head`), and again
-# while the interpreter shuts down. Here the first error is kept, the command goes on, and `main` reports it once, at
-# the end.
+    return f"see `{flagperf_command(*ctx.command_path.split()[1:], '--help')}`"
 
 
 class LastingStream(io.RawIOBase):
-    """A file descriptor to which writing never raises. `error` is why the first write failed that did."""
+    """A file descriptor to which writing never raises.
+
+    In Python a failed write raises an exception: in the middle of a run whose reader has left (`| head`), and again
+    while the interpreter shuts down. Here the first `error` is kept, the command goes on, and `main` reports it once.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -357,28 +323,23 @@ class LastingStream(io.RawIOBase):
 
 
 def make_streams_last() -> LastingStream:
-    """Replace sys.stdout and sys.stderr; gives back what is under stdout."""
+    """Replace sys.stdout and sys.stderr. Return what is under stdout."""
     for descriptor in range(3):
-        _occupy(descriptor)
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed (`>&-`): the next opened file would take its number. Read-only: writes still fail
+            os.open(os.devnull, os.O_RDONLY)
     stdout, stderr = LastingStream(1), LastingStream(2)
     sys.stdout, sys.stderr = _text(stdout, sys.stdout, "strict"), _text(stderr, sys.stderr, "backslashreplace")
     return stdout
 
 
 def loss_of_output(stdout: LastingStream) -> str:
-    """What kept output from being written, empty where nothing did. A reader that has left wanted no more."""
+    """Say what kept output from being written, empty if nothing did. A reader that has left wanted no more."""
     sys.stdout.flush()
     if stdout.error is None or stdout.error.errno == errno.EPIPE:
         return ""
     return "it is closed" if stdout.error.errno == errno.EBADF else str(stdout.error.strerror)
-
-
-def _occupy(descriptor: int) -> None:
-    """The next opened file would take the number of a closed standard stream (`>&-`). Read-only: writes still fail."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        os.open(os.devnull, os.O_RDONLY)
 
 
 def _text(raw: LastingStream, before: TextIO | None, errors: str) -> TextIO:
