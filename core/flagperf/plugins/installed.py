@@ -1,4 +1,4 @@
-"""Plugins: what all usable plugins gave, looked up by the words that users type."""
+"""Everything that installed plugins give, looked up by the words that users type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import pluggy
 
 from flagperf.api import (
     Allocation,
@@ -51,7 +50,7 @@ class Provided(msgspec.Struct, frozen=True):
         return self.plugin.adapter
 
     def checked(self, contract: type) -> Any:
-        """Return the value as the command calls it: a failure names the plugin."""
+        """Return the value for the command itself: a failure of a method names the plugin."""
         return Checked(self.value, self.plugin, contract)
 
 
@@ -64,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Plugins:
-    """Everything is asked for at most once, by each process only for what it needs."""
+    """What all installed plugins give. Each hook is called at most once, and only where its answer is needed."""
 
     def __init__(
         self, loaded: LoadedPlugins, without_entry_point: Callable[[], Sequence[PluginStatus]] = tuple
@@ -80,7 +79,7 @@ class Plugins:
         self._provided: dict[str, list[Provided]] = {}
         self._cases: dict[str, Case] | None = None
         self._broken_cases: dict[str, str] = {}
-        """What a case that cannot be used would be called -> why it cannot."""
+        """Name of a case that cannot be used -> why."""
 
     # --- vendors ----------------------------------------------------------------------------------------------------
 
@@ -88,7 +87,7 @@ class Plugins:
         return self._by_word("flagperf_devices", DeviceBackend, "vendor")
 
     def vendor_word(self, word: str) -> str:
-        """The vendor that a user means, by its word or an alias."""
+        """Return the vendor that a user means by a word or an alias. Raise BadInput with near matches."""
         backends: list[DeviceBackend] = [provided.value for provided in self.device_backends()]
         words = {alias: backend.vendor for backend in backends for alias in backend.aliases}
         words |= {backend.vendor: backend.vendor for backend in backends}  # a word goes before another's alias
@@ -99,7 +98,7 @@ class Plugins:
         return words[word.lower()]
 
     def _refuse_broken(self, word: str) -> None:
-        """An installed plugin of this name that gives no such vendor says why itself."""
+        """Raise the reason of an installed plugin that has this name and gives no such vendor."""
         names = (word, f"{ADAPTER_PREFIX}{word}")
         for status in self.statuses():
             is_named = status.distribution in names or status.name == word
@@ -116,15 +115,15 @@ class Plugins:
         return self._one(backends, vendor, "vendor", "device backend", "flagperf_devices")
 
     def device_backend(self, vendor: str) -> DeviceBackend:
-        """Itself, for a process of its own: a worker."""
+        """Return it unchecked, for a worker: a failure is that process's own."""
         return cast("DeviceBackend", self.provided_backend(vendor).value)
 
     def checked_backend(self, vendor: str) -> DeviceBackend:
-        """Return it as the command calls it."""
+        """Return it for the command itself: a failure of a method names the plugin."""
         return cast("DeviceBackend", self.provided_backend(vendor).checked(DeviceBackend))
 
     def launcher(self, vendor: str) -> Launcher:
-        """Of the same plugin as the device backend: a stranger's launcher does not start another's cards."""
+        """Return the launcher of the plugin that has the device backend. Another plugin's launcher is not used."""
         owner = self.provided_backend(vendor).plugin
         provided = self._by_word("flagperf_launchers", Launcher, "vendor")
         for each in provided:
@@ -135,7 +134,7 @@ class Plugins:
         raise BadInput(f"{owner.adapter} gives no launcher for its vendor {vendor!r}")
 
     def memory_probes(self, vendor: str) -> list[MemoryProbe]:
-        """None where the vendor has none. Raises PluginFailed where its hook failed instead of naming them."""
+        """Return the vendor's probes, best first. Raise PluginFailed where its hook failed instead of naming them."""
         owner = self.provided_backend(vendor).plugin
         provided = self._call("flagperf_memory_probes", MemoryProbe)
         probes = [each.value for each in provided if each.value.vendor == vendor and each.plugin == owner]
@@ -144,18 +143,18 @@ class Plugins:
         return probes
 
     def _raise_failed(self, hook: str, plugin: PluginStatus) -> None:
-        """Where this hook of the plugin went wrong: what it did not give is not simply absent."""
+        """Raise PluginFailed where this hook of the plugin went wrong, so that nothing counts as simply absent."""
         failed = [each.problem for each in self._with_problems(hook) if each.key == plugin.key]
         if failed:
             raise PluginFailed(f"adapter {plugin.adapter} failed: {failed[0]}")
 
     def broken_adapters(self) -> list[str]:
-        """Plugins that may have had a vendor to give: not loaded, or not able to name their device backends."""
+        """Describe plugins that may have had a vendor to give: not loaded, or their hook for device backends failed."""
         self.device_backends()
         return self._described("flagperf_devices")
 
     def adapters_without_probes(self) -> list[str]:
-        """Plugins that were not able to name their memory probes."""
+        """Describe plugins whose hook for memory probes failed."""
         self._call("flagperf_memory_probes", MemoryProbe)
         return self._described("flagperf_memory_probes")
 
@@ -171,7 +170,7 @@ class Plugins:
 
     @contextlib.contextmanager
     def allocation(self, name: str, num_nodes: int, options: Mapping[str, Any] | None = None) -> Iterator[Allocation]:
-        """Nodes of a cluster, given back at the end."""
+        """Take nodes of a cluster, and give them back at the end."""
         cluster = self.cluster(name)
         allocation = cluster.allocate(num_nodes, cluster_options(cluster, options or {}))
         try:
@@ -189,7 +188,7 @@ class Plugins:
         allocation.release()
 
     def num_nodes(self, name: str, options: Mapping[str, Any]) -> int:
-        """How many nodes these options of a cluster name."""
+        """Return how many nodes these options of a cluster name."""
         cluster = self.cluster(name)
         return cluster.num_nodes(cluster_options(cluster, options))
 
@@ -197,35 +196,34 @@ class Plugins:
         return [provided.value.name for provided in self._by_word("flagperf_clusters", Cluster, "name")]
 
     def cases(self) -> dict[str, Case]:
-        """By name, sorted. A case that cannot be used is a problem of its plugin, and of nobody else."""
+        """Return all cases by name, sorted. A case that cannot be used is a problem of its own plugin alone."""
         if self._cases is None:
-            given = self._call("flagperf_cases", CaseReference)
-            found = [case for each in given for case in self._read_case(each)]
+            from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
+
+            found = []
+            for given in self._call("flagperf_cases", CaseReference):
+                reference, path = given.value, Path(str(given.value.manifest))
+                try:
+                    if not isinstance(reference.manifest, Path):
+                        what = f"the manifest of {reference.target!r} has to be a pathlib.Path"
+                        raise BadInput(f"{what}; got {reference.manifest!r}")
+                    if not isinstance(reference.target, str) or not is_object_reference(reference.target):
+                        raise BadInput(f"{path}: its target is written module:function; got {reference.target!r}")
+                    case = Case(reference, read_manifest(path, vocabulary()), given.plugin)
+                except BadInput as error:
+                    self._problems[given.plugin.key].append(f"flagperf_cases: {error}")
+                    name = path.parent.name  # what its author calls it: the name in its file, else its folder's
+                    with contextlib.suppress(BadInput):
+                        name = str(read_toml(path).get("name") or name)
+                    self._broken_cases[name] = str(error)
+                else:
+                    found.append(Provided(case, given.plugin))
             unique = self._without_conflicts("flagperf_cases", found, lambda case: case.manifest.name)
             self._cases = dict(sorted((each.value.manifest.name, each.value) for each in unique))
         return self._cases
 
-    def _read_case(self, given: Provided) -> list[Provided]:
-        from flagperf.metrics.registry import vocabulary  # not at the top: agents and workers read no case
-
-        reference, path = given.value, Path(str(given.value.manifest))
-        try:
-            if not isinstance(reference.manifest, Path):
-                what = f"the manifest of {reference.target!r} has to be a pathlib.Path"
-                raise BadInput(f"{what}; got {reference.manifest!r}")
-            if not isinstance(reference.target, str) or not is_object_reference(reference.target):
-                raise BadInput(f"{path}: its target is written module:function; got {reference.target!r}")
-            return [Provided(Case(reference, read_manifest(path, vocabulary()), given.plugin), given.plugin)]
-        except BadInput as error:
-            self._problems[given.plugin.key].append(f"flagperf_cases: {error}")
-            name = path.parent.name  # what its author calls it: the name in its file, else its folder's
-            with contextlib.suppress(BadInput):
-                name = str(read_toml(path).get("name") or name)
-            self._broken_cases[name] = str(error)
-            return []
-
     def case(self, name: str) -> Case:
-        """With its published results."""
+        """Return a case with its published results. Raise BadInput with its reason, or with near matches."""
         cases = self.cases()
         if name in cases:
             try:
@@ -237,7 +235,7 @@ class Plugins:
         raise unknown_name("case", name, [*cases, *self._broken_cases], self.hint("flagperf_cases"))
 
     def complete_cases(self) -> dict[str, Case]:
-        """All cases with their published results, but those whose results cannot be read."""
+        """Return all cases with their published results. Leave out those whose results cannot be read."""
         found = {}
         for name, case in self.cases().items():
             try:
@@ -247,18 +245,18 @@ class Plugins:
         return found
 
     def case_problems(self) -> list[PluginStatus]:
-        """Plugins whose cases, or some of them, cannot be listed: not loaded, or with a case that cannot be used."""
+        """Return the plugins that were not loaded or have a case that cannot be used, with their reasons."""
         self.cases()
         return self._with_problems("flagperf_cases")
 
     def operator_libraries(self) -> dict[str, Provided]:
-        """By name. Their methods are called in workers alone."""
+        """Return them by name. Their methods are called in workers alone."""
         return {each.value.name: each for each in self._by_word("flagperf_operator_libraries", OperatorLibrary, "name")}
 
     # --- problems ---------------------------------------------------------------------------------------------------
 
     def statuses(self) -> list[PluginStatus]:
-        """Every plugin with all that is wrong with it, after every hook has been called."""
+        """Call every hook, and return every plugin with all that is wrong with it."""
         self._note_strangers("flagperf_launchers", self._by_word("flagperf_launchers", Launcher, "vendor"))
         self._note_strangers("flagperf_memory_probes", self._call("flagperf_memory_probes", MemoryProbe))
         self._by_word("flagperf_clusters", Cluster, "name")
@@ -271,7 +269,7 @@ class Plugins:
         return [*asked, *self._left_out, *self._without_entry_point()]
 
     def _with_problems(self, hook: str) -> list[PluginStatus]:
-        """Those that could not be loaded or asked, or where this hook went wrong, each with these reasons alone."""
+        """Return the plugins that were not loaded or whose hook went wrong, each with these reasons alone."""
         found = []
         for key, status in self._plugins.items():
             known = self._problems.get(key, ())
@@ -281,7 +279,7 @@ class Plugins:
         return found
 
     def _note_strangers(self, hook: str, provided: Iterable[Provided]) -> None:
-        """A launcher or probe for a word whose device backend is not of the same plugin is never used."""
+        """Note launchers and probes for a word whose device backend is another plugin's: they are never used."""
         owners = {each.value.vendor: each for each in self.device_backends()}
         for each in provided:
             owner = owners.get(each.value.vendor)
@@ -292,7 +290,7 @@ class Plugins:
                 problems.append(f"{hook}: {each.value.vendor!r} is not its word, {whose}")
 
     def hint(self, hook: str) -> str:
-        """After a name that this hook of no plugin gave: the problem of the one that may have had it, or who has."""
+        """Return what to add to an unknown name: the problem of the plugin that may have given it, or who has one."""
         failed = self._described(hook)
         if len(failed) == 1:
             return f"(not every plugin could be asked: {failed[0]})"
@@ -303,35 +301,35 @@ class Plugins:
     # --- calling hooks ----------------------------------------------------------------------------------------------
 
     def _call(self, hook: str, kind: type) -> list[Provided]:
-        if hook not in self._provided:
-            self._provided[hook] = [
-                Provided(value, self._plugins[implementation.plugin_name])
-                for implementation in getattr(self._manager.hook, hook).get_hookimpls()
-                for value in self._answer(implementation, hook, kind)
-            ]
-            self._provided[hook].sort(key=lambda provided: list(self._plugins).index(provided.plugin.key))
+        """Return what this hook gave, of all plugins in their order. Ask once; what is wrong becomes a problem."""
+        if hook in self._provided:
+            return self._provided[hook]
+        found = []
+        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+            plugin = self._plugins[implementation.plugin_name]
+            problems = self._problems[plugin.key]
+            try:
+                with told_when_slow(f"waiting for {plugin.adapter}: {hook}; {WITHOUT}={plugin.name} starts without it"):
+                    answer = list(implementation.function())
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  a plugin boundary
+                problems.append(f"{hook} raised {type(error).__name__}: {error}")
+                continue
+            wrong = [value for value in answer if not isinstance(value, kind)]
+            if wrong:
+                problems.append(f"{hook} gave {type(wrong[0]).__name__}, not {kind.__name__}")
+            for value in answer:
+                if not isinstance(value, kind):
+                    continue
+                # the file of a case is checked instead
+                faults = [] if kind is CaseReference else wrong_attributes(value, kind)
+                problems += [f"{hook}: {text}" for text in faults]
+                if not faults:
+                    found.append(Provided(value, plugin))
+        order = list(self._plugins)
+        self._provided[hook] = sorted(found, key=lambda provided: order.index(provided.plugin.key))
         return self._provided[hook]
-
-    def _answer(self, implementation: pluggy.HookImpl, hook: str, kind: type) -> Sequence[Any]:
-        problems, plugin = self._problems[implementation.plugin_name], self._plugins[implementation.plugin_name]
-        try:
-            with told_when_slow(f"waiting for {plugin.adapter}: {hook}; {WITHOUT}={plugin.name} starts without it"):
-                answer = list(cast("Iterable[Any]", implementation.function()))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  a plugin boundary
-            problems.append(f"{hook} raised {type(error).__name__}: {error}")
-            return []
-        wrong = [value for value in answer if not isinstance(value, kind)]
-        if wrong:
-            problems.append(f"{hook} gave {type(wrong[0]).__name__}, not {kind.__name__}")
-        usable = [value for value in answer if isinstance(value, kind)]
-        if kind is CaseReference:  # its file is checked
-            return usable
-        faults = {id(value): wrong_attributes(value, kind) for value in usable}
-        wrong_ones = {key: found for key, found in faults.items() if found}
-        problems += [f"{hook}: {text}" for found in wrong_ones.values() for text in found]
-        return [value for value in usable if id(value) not in wrong_ones]
 
     def _by_word(self, hook: str, kind: type, attribute: str) -> list[Provided]:
         return self._without_conflicts(hook, self._call(hook, kind), lambda value: str(getattr(value, attribute)))
@@ -339,7 +337,7 @@ class Plugins:
     def _without_conflicts(
         self, hook: str, provided: Iterable[Provided], word_of: Callable[[Any], str]
     ) -> list[Provided]:
-        """A word claimed twice belongs to the distribution that is named after it, else to nobody."""
+        """Keep one for each word. A word claimed twice belongs to the distribution named after it, or to none."""
         claims: dict[str, list[Provided]] = collections.defaultdict(list)
         for each in provided:
             claims[word_of(each.value)].append(each)
@@ -366,6 +364,7 @@ class Plugins:
 
 
 def with_published(case: Case) -> Case:
+    """Return the case with its published results. Raise BadInput where they cannot be read."""
     from flagperf.metrics.registry import vocabulary  # not at the top, as above
 
     manifest = with_references(case.manifest, case.reference.manifest, vocabulary())
@@ -373,7 +372,8 @@ def with_published(case: Case) -> Case:
 
 
 def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struct:
-    """As the cluster's own type. Numbers and switches may be given as text, as on a command line."""
+    """Return options as the cluster's own type. Numbers and switches may be text, as on a command line. Raise BadInput
+    for an unknown name or a wrong value."""
     kind = cluster.options
     known = kind.__struct_fields__
     for name in given:
@@ -386,5 +386,5 @@ def cluster_options(cluster: Cluster, given: Mapping[str, Any]) -> msgspec.Struc
 
 
 def load_plugins(needed: Collection[str] | None = None) -> Plugins:
-    """Load all that are installed; or our own and those that a job needs, as it names them."""
+    """Load all installed plugins, or with `needed` (distributions as a job names them) only those and our own."""
     return Plugins(load_entry_points(needed=needed), plugins_without_entry_point)

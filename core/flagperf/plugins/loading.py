@@ -2,8 +2,8 @@
 
 pluggy's own bulk loading and calling stop at the first exception, so both are done one plugin at a time. Whatever a
 plugin raises is caught and told with its name. A plugin that loops or ends the process takes the command with it:
-`vendors list` finds it by trying each plugin in a process of its own (`installed.load_tried_plugins`), and
-FLAGPERF_WITHOUT starts without it.
+`vendors list` finds it by trying each plugin in a process of its own (see trial.py), and FLAGPERF_WITHOUT starts
+without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ also from a slow network drive."""
 
 
 class PluginStatus(msgspec.Struct, frozen=True):
-    """One entry point of the group, or a distribution that should have one. `problem` says why it, or a part of it, is
+    """One entry point of a plugin, or a distribution that should have one. `problem` says why it, or a part of it, is
     not used."""
 
     name: str
@@ -48,16 +48,16 @@ class PluginStatus(msgspec.Struct, frozen=True):
     version: str
     problem: str = ""
     is_refused: bool = False
-    """It was not called at all: it is left out, or was written for another contract."""
+    """It is left out, or was written for another contract: none of its hooks was called."""
 
     @property
     def adapter(self) -> str:
-        """As messages name it."""
+        """Return the name that messages use."""
         return f"{self.distribution} {self.version}"
 
     @property
     def key(self) -> str:
-        """Unique: two distributions may call their entry points alike."""
+        """Return a unique name: two distributions may call their entry points alike."""
         return f"{self.distribution}:{self.name}"
 
 
@@ -65,7 +65,7 @@ class LoadedPlugins(msgspec.Struct, frozen=True):
     manager: pluggy.PluginManager
     statuses: tuple[PluginStatus, ...]
     left_out: tuple[PluginStatus, ...] = ()
-    """Those of FLAGPERF_WITHOUT, which count as not installed."""
+    """Plugins named by FLAGPERF_WITHOUT, which count as not installed."""
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,8 @@ def load_entry_points(
 
 
 def installed_entry_points() -> Iterable[EntryPoint]:
-    """Return those of the group. Of two distributions of one name, the first on sys.path counts, as for imports."""
+    """Return the entry points of all plugins. Of two distributions of one name, the first on sys.path counts, as for
+    imports."""
     return entry_points(group=GROUP)
 
 
@@ -109,7 +110,7 @@ def status_of(entry_point: EntryPoint) -> PluginStatus:
 
 
 def is_left_out(status: PluginStatus) -> bool:
-    """Whether the user starts without it. Our own plugins cannot be left out."""
+    """Return whether FLAGPERF_WITHOUT names this plugin. Our own plugins cannot be left out."""
     asked = {word.strip().lower().replace("_", "-") for word in os.environ.get(WITHOUT, "").split(",")}
     words = (status.name, status.distribution, status.distribution.removeprefix(ADAPTER_PREFIX), status.key)
     return status.distribution != OWN_DISTRIBUTION and not asked.isdisjoint(
@@ -118,7 +119,7 @@ def is_left_out(status: PluginStatus) -> bool:
 
 
 def plugins_without_entry_point() -> list[PluginStatus]:
-    """Return installed distributions that are named like an adapter, and that nothing can find."""
+    """Return installed distributions that are named like an adapter and have no entry point."""
     problem = f"it has no entry point of the group `{GROUP}`: add [project.entry-points.{GROUP}] to its pyproject.toml"
     known = {status_of(each).distribution for each in installed_entry_points()}
     found = dict(map(_name_and_version, reversed(list(distributions()))))  # the first of a name counts
@@ -130,21 +131,36 @@ def plugins_without_entry_point() -> list[PluginStatus]:
 
 
 def _name_and_version(distribution: Distribution) -> tuple[str, str]:
-    """Return `unknown` where the metadata are gone, as after an uninstallation that was cut off."""
+    """Return `unknown` for what its metadata lack, as after an uninstallation that was cut off."""
     said = distribution.metadata  # that of Python 3.10 has no `get`
     name, number = (said[header] if header in said else "unknown" for header in ("Name", "Version"))  # noqa: SIM401
     return name.lower().replace("_", "-").replace(".", "-"), number
 
 
 def _load(manager: pluggy.PluginManager, entry_point: EntryPoint, status: PluginStatus) -> PluginStatus:
+    """Import a plugin and register its hooks. Return its status, with what went wrong as the problem."""
+    slow = f"still importing {status.adapter}; {WITHOUT}={status.name} starts without it"
+    is_own = status.distribution == OWN_DISTRIBUTION
     try:
-        with _importing(status):
+        with contextlib.nullcontext() if is_own else told_when_slow(slow, shows_line=True):
             module = entry_point.load()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001  whatever its import does becomes this plugin's reason
+    except BaseException as error:  # noqa: BLE001  a plugin boundary
         return msgspec.structs.replace(status, problem=f"cannot be imported: {type(error).__name__}: {error}")
-    refusal = _refusal(getattr(module, "FLAGPERF_HOOK_API", None))
+    declared = getattr(module, "FLAGPERF_HOOK_API", None)
+    if declared is None:
+        refusal = "it does not say FLAGPERF_HOOK_API, the version of the contract it was written for"
+    elif type(declared) is not int:
+        what = f"the {type(declared).__name__} {declared!r}"
+        refusal = f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {what}"
+    elif not 1 <= declared <= hookspecs.HOOK_API:
+        refusal = (
+            f"it was written for HOOK_API {declared}, this flagperf {version()} speaks {hookspecs.HOOK_API}: upgrade "
+            f"{OWN_DISTRIBUTION}, or, if it was written before the first release, set FLAGPERF_HOOK_API = 1"
+        )
+    else:
+        refusal = ""
     if refusal:
         return msgspec.structs.replace(status, problem=refusal, is_refused=True)
     try:
@@ -160,24 +176,13 @@ def _load(manager: pluggy.PluginManager, entry_point: EntryPoint, status: Plugin
 
 
 @contextlib.contextmanager
-def _importing(status: PluginStatus) -> Iterator[None]:
-    """Say which plugin is being imported where that takes long. faulthandler shows the line where it is, also where a
-    library that hangs or crashes keeps Python from speaking."""
-    if status.distribution == OWN_DISTRIBUTION:
-        yield
-        return
-    if not faulthandler.is_enabled():
-        faulthandler.enable(2)
-    faulthandler.dump_traceback_later(NOTE_SECONDS, file=2)
-    try:
-        with told_when_slow(f"still importing {status.adapter}; {WITHOUT}={status.name} starts without it"):
-            yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-@contextlib.contextmanager
-def told_when_slow(words: str) -> Iterator[None]:
+def told_when_slow(words: str, *, shows_line: bool = False) -> Iterator[None]:
+    """Print what is waited for where that takes long. With `shows_line`, faulthandler shows where the process is, also
+    where a library that hangs or crashes keeps Python from printing."""
+    if shows_line:
+        if not faulthandler.is_enabled():
+            faulthandler.enable(2)
+        faulthandler.dump_traceback_later(NOTE_SECONDS, file=2)
     note = threading.Timer(NOTE_SECONDS, lambda: print(f"flagperf: {words}", file=sys.stderr, flush=True))
     note.daemon = True
     note.start()
@@ -186,20 +191,8 @@ def told_when_slow(words: str) -> Iterator[None]:
     finally:
         note.cancel()
         note.join()  # an agent forks later, without threads
-
-
-def _refusal(declared: object) -> str:
-    if declared is None:
-        return "it does not say FLAGPERF_HOOK_API, the version of the contract it was written for"
-    if type(declared) is not int:
-        what = f"the {type(declared).__name__} {declared!r}"
-        return f"its FLAGPERF_HOOK_API has to be an int such as {hookspecs.HOOK_API}; got {what}"
-    if 1 <= declared <= hookspecs.HOOK_API:
-        return ""
-    return (
-        f"it was written for HOOK_API {declared}, this flagperf {version()} speaks {hookspecs.HOOK_API}: upgrade "
-        f"{OWN_DISTRIBUTION}, or, if it was written before the first release, set FLAGPERF_HOOK_API = 1"
-    )
+        if shows_line:
+            faulthandler.cancel_dump_traceback_later()
 
 
 # --- what methods give ------------------------------------------------------------------------------------------------
@@ -209,8 +202,8 @@ _NO_TEXT = (bytes, bytearray)
 
 
 class Checked:
-    """Stands for an object of a plugin in the command's own process. Its attributes are the object's own; its methods
-    are called with `ask`, and have to give what the contract says."""
+    """An object of a plugin, as the command's own process uses it. Attributes are the object's own; methods are called
+    with `ask`, and have to give what the contract says."""
 
     def __init__(self, value: Any, plugin: PluginStatus, contract: type) -> None:
         self._value, self._plugin, self._contract = value, plugin, contract
@@ -229,11 +222,23 @@ class Checked:
 
 
 def ask(plugin: PluginStatus, what: str, call: Callable[[], Any], answer: Any) -> Any:
-    """Return what `call`, code of this plugin, gives, as `answer` (a type). Raise PluginFailed for all else that comes
-    of it. Errors that the plugin raises for the user (FlagPerfError) stay as they are."""
+    """Return what `call`, code of this plugin, gives. Raise PluginFailed where it raises or gives another type than
+    `answer`. Errors that the plugin raises for the user (FlagPerfError) stay as they are."""
     try:
         with told_when_slow(f"waiting for {plugin.adapter}: {what}"):
-            return _conforming(call(), answer)
+            value = call()
+        if answer is type(None):
+            return None
+        parts = typing.get_args(answer) or (answer,)
+        is_collection = typing.get_origin(answer) in (list, dict, tuple)
+        try:
+            if is_collection or any(issubclass(part, msgspec.Struct) for part in parts):
+                return typed(value, answer)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)} ({error})") from None
+        if not isinstance(value, answer):
+            raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)}")
+        return value
     except (FlagPerfError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -241,7 +246,7 @@ def ask(plugin: PluginStatus, what: str, call: Callable[[], Any], answer: Any) -
 
 
 def wrong_attributes(value: object, contract: type) -> list[str]:
-    """Return what is wrong with the class attributes that the contract asks for, one text each."""
+    """Return one text for each class attribute of the contract that a value lacks or has of another type."""
     problems = []
     for name, hint in typing.get_type_hints(contract).items():
         if typing.get_origin(hint) is not typing.ClassVar:
@@ -264,24 +269,6 @@ def typed(value: Any, kind: Any) -> Any:
             raise TypeError(f"{value!r} is no {_name(typing.get_args(kind)[0])}")
         return value
     return msgspec.convert(msgspec.to_builtins(value, builtin_types=_NO_TEXT), kind)
-
-
-def _conforming(value: Any, answer: Any) -> Any:
-    """Return the value, where it is of this type."""
-    if answer is type(None):
-        return None
-    parts = typing.get_args(answer) or (answer,)
-    has_content = typing.get_origin(answer) in (list, dict, tuple) or any(
-        issubclass(part, msgspec.Struct) for part in parts
-    )
-    try:
-        if has_content:
-            return typed(value, answer)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)} ({error})") from None
-    if not isinstance(value, answer):
-        raise TypeError(f"it gave {type(value).__name__}, not {_name(answer)}")
-    return value
 
 
 def _name(answer: Any) -> str:

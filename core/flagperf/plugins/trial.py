@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 
 from flagperf.kit import module_command
 from flagperf.plugins.installed import Plugins, load_plugins
@@ -34,17 +33,27 @@ CAME_BACK = 86
 
 
 def load_tried_plugins() -> Plugins:
-    """Load all that are installed, after each plugin of others was tried in a process of its own: one that loops or
-    ends the process is listed with that reason. From then on, agents that this process starts leave it out."""
+    """Load all installed plugins, after trying each one of others in a process of its own. A plugin that loops or ends
+    the process is listed with that reason, and agents that this process starts later leave it out."""
     found = [status_of(each) for each in installed_entry_points()]
     foreign = [status for status in found if status.distribution != OWN_DISTRIBUTION]
     deadline = time.monotonic() + TRY_SECONDS
-    tried = {status: _start_trial(status, foreign) for status in foreign if not is_left_out(status)}
-    ends = {status: end_of_trial(process, deadline) for status, process in tried.items()}
+    trials: dict[PluginStatus, subprocess.Popen[bytes]] = {}
+    for status in foreign:
+        if not is_left_out(status):
+            others = ",".join(each.key for each in foreign if each != status)
+            trials[status] = subprocess.Popen(
+                module_command(sys.executable, "flagperf.plugins.trial"),
+                env={**os.environ, WITHOUT: others},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # so that the tools that it starts are stopped with it
+            )
     failed = {
         status.key: f"to load it and to call its hooks {what}; {WITHOUT}={status.name} starts without it"
-        for status, what in ends.items()
-        if what
+        for status, process in trials.items()
+        if (what := end_of_trial(process, deadline))
     }
     loaded = load_entry_points(failed=failed)
     if failed:
@@ -52,20 +61,8 @@ def load_tried_plugins() -> Plugins:
     return Plugins(loaded, plugins_without_entry_point)
 
 
-def _start_trial(status: PluginStatus, foreign: Iterable[PluginStatus]) -> subprocess.Popen[bytes]:
-    others = ",".join(each.key for each in foreign if each != status)
-    return subprocess.Popen(
-        module_command(sys.executable, "flagperf.plugins.trial"),
-        env={**os.environ, WITHOUT: others},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # so that the tools that it starts are stopped with it
-    )
-
-
 def end_of_trial(process: subprocess.Popen[bytes], deadline: float) -> str:
-    """Return what went wrong, nothing where the plugin came back."""
+    """Return what went wrong, or "" where the plugin came back. Stop it at the deadline."""
     try:
         code = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:

@@ -56,6 +56,7 @@ class TestLauncher(LauncherSuite):
     rig = HygonRig()
 
 
+@pytest.mark.full
 @pytest.mark.run
 class TestRun(RunSuite):
     rig = HygonRig()

@@ -54,6 +54,7 @@ class TestLauncher(LauncherSuite):
     rig = KunlunRig()
 
 
+@pytest.mark.full
 @pytest.mark.run
 class TestRun(RunSuite):
     rig = KunlunRig()

@@ -64,6 +64,7 @@ class TestLauncher(LauncherSuite):
     rig = MetaxRig()
 
 
+@pytest.mark.full
 @pytest.mark.run
 class TestRun(RunSuite):
     rig = MetaxRig()
