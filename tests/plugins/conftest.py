@@ -1,31 +1,24 @@
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
 import pytest
-from distribution_builders import Site
-from plugin_harness import DUMMIES, FlagPerf, install_dummies
+from plugin_harness import DUMMIES, FlagPerf, Site
 
 
 @pytest.fixture(scope="session")
-def dummies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PYTHONPATH with tests/dummies, which pip has installed for real, once for all workers."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    target = shared / "dummies"
-    with (shared / "dummies.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            install_dummies(shared / "installing-dummies", *DUMMIES.glob("*/")).rename(target)
-    return target
+def dummies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Folders for PYTHONPATH with the modules of tests/dummies, and metadata as if they were installed."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    site.describe("flagperf-acme", "1.2.3", "acme = flagperf_acme").describe(
+        "flagperf-toy", "0.3", "toy = flagperf_toy"
+    )
+    return [site.folder, DUMMIES / "acme" / "src", DUMMIES]
 
 
 @pytest.fixture(scope="session")
-def flagperf(tmp_path_factory: pytest.TempPathFactory, dummies: Path) -> FlagPerf:
-    return FlagPerf([dummies], tmp_path_factory.mktemp("empty"))
+def flagperf(tmp_path_factory: pytest.TempPathFactory, dummies: list[Path]) -> FlagPerf:
+    return FlagPerf(dummies, tmp_path_factory.mktemp("empty"))
 
 
 @pytest.fixture

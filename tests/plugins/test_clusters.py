@@ -9,19 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from distribution_builders import HEADER, Site
+from plugin_harness import HEADER, Site
 
 from agent_scripts import ScriptAllocation
 from flagperf.api import Allocation, Cluster, NoOptions
 from flagperf.errors import BadInput, PluginFailed
 from flagperf.fleet.reach import reach_nodes
-from flagperf.plugins.installed import Plugins, cluster_options
-from flagperf.plugins.loading import load_entry_points
+from flagperf.plugins.installed import cluster_options
 from flagperf.spec.job import RunSpec
-
-
-def load(site: Site) -> Plugins:
-    return Plugins(load_entry_points(site.entry_points()))
 
 
 def cluster_source(body: str = "") -> str:
@@ -48,7 +43,7 @@ def flagperf_clusters():
 
 
 def test_nodes_are_given_back_also_after_a_failure(site: Site) -> None:
-    plugins = load(site.add("clustertest2", cluster_source()))
+    plugins = site.add("clustertest2", cluster_source()).load()
     with pytest.raises(KeyError), plugins.allocation("yard", 3) as allocation:
         assert [node.name for node in allocation.nodes] == ["n0", "n1", "n2"]
         assert allocation.agent_command(allocation.nodes[1], ["python"]) == ["reach", "n1", "python"]
@@ -70,14 +65,14 @@ def test_nodes_that_cannot_be_used_are_the_clusters_failure(
     site: Site, request: pytest.FixtureRequest, body: str, words: str
 ) -> None:
     name = f"clustertest3{request.node.callspec.indices['body']}"
-    plugins = load(site.add(name, cluster_source(body)))
+    plugins = site.add(name, cluster_source(body)).load()
     with pytest.raises(PluginFailed) as caught, plugins.allocation("yard", 2):
         pass
     assert words in str(caught.value)
 
 
 def test_an_agents_command_that_is_none_is_the_clusters_failure(site: Site) -> None:
-    plugins = load(site.add("clustertest4", cluster_source("Yard.agent_command = lambda *_: 'ssh host'")))
+    plugins = site.add("clustertest4", cluster_source("Yard.agent_command = lambda *_: 'ssh host'")).load()
     with plugins.allocation("yard", 1) as allocation, pytest.raises(PluginFailed, match="agent_command: TypeError"):
         allocation.agent_command(allocation.nodes[0], ["python"])
 

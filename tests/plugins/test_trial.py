@@ -8,17 +8,13 @@ import subprocess
 from collections.abc import Sequence
 
 import pytest
-from distribution_builders import HEADER, Site, device_source
+from plugin_harness import HEADER, Site, device_source, problem
 
 from flagperf.api import Allocation, Node
 from flagperf.fleet.fleet import open_fleet
 from flagperf.fleet.reach import describe_nodes
-from flagperf.plugins.installed import Plugins, load_plugins
+from flagperf.plugins.installed import load_plugins
 from flagperf.plugins.trial import end_of_trial, load_tried_plugins
-
-
-def problem(plugins: Plugins) -> str:
-    return next(status.problem for status in plugins.statuses() if status.name == "flagperf_trialtest23")
 
 
 def test_what_ends_the_process_is_found_in_a_process_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,13 +24,13 @@ def test_what_ends_the_process_is_found_in_a_process_of_its_own(site: Site, monk
     ending = "@hookimpl\ndef flagperf_cases():\n    __import__('os')._exit(3)"
     site.add("flagperf-trialtest23", HEADER + ending).add("flagperf-trialtest24", device_source("trialtest24"))
     plugins = load_tried_plugins()
-    assert problem(plugins) == (
+    assert problem(plugins, "flagperf_trialtest23") == (
         "to load it and to call its hooks ends the process (exit code 3); "
         "FLAGPERF_WITHOUT=flagperf_trialtest23 starts without it"
     )
     assert plugins.vendor_word("trialtest24") == "trialtest24"
     assert os.environ["FLAGPERF_WITHOUT"] == "trialtest29,flagperf-trialtest23:flagperf_trialtest23"
-    assert "left out" in problem(load_plugins())
+    assert "left out" in problem(load_plugins(), "flagperf_trialtest23")
 
 
 def test_what_does_not_come_back_is_stopped() -> None:
