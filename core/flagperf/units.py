@@ -4,9 +4,43 @@ from __future__ import annotations
 
 import math
 import signal
+from typing import Literal
 
 GIB = 1 << 30
 SECOND_NS = 1_000_000_000
+
+Unit = Literal[
+    "TFLOPS",
+    "TOPS",
+    "GB/s",
+    "samples/s",
+    "tokens/s",
+    "requests/s",
+    "GiB",
+    "MiB",
+    "s",
+    "ms",
+    "us",
+    "share",
+    "count",
+    "W",
+    "J",
+    "kJ",
+]
+"""Units of the figures that a case takes from its rows."""
+
+SCALES: dict[Unit, float] = {
+    **dict.fromkeys(("samples/s", "tokens/s", "requests/s", "s", "share", "count", "W", "J"), 1.0),
+    "TFLOPS": 1e12,
+    "TOPS": 1e12,
+    "GB/s": 1e9,
+    "GiB": float(GIB),
+    "MiB": float(1 << 20),
+    "ms": 1e-3,
+    "us": 1e-6,
+    "kJ": 1e3,
+}
+"""Unit -> what a recorded number of operations, bytes, seconds, watts or joules is divided by."""
 
 
 def gib(num_bytes: int | float) -> str:

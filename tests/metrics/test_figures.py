@@ -1,14 +1,17 @@
 """Metrics that case.toml takes from rows."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+import pytest
 from metric_builders import make_job, make_manifest, metrics_of, rank_file, record_of
 
 from flagperf.api import Peak
 from flagperf.events import RowMeasured
 from flagperf.metrics.entry import Metric
+from flagperf.metrics.row_figures import figure_entry
 from flagperf.spec.manifest import RowFigure
+from flagperf.units import SCALES, Unit
 
 LINK = Peak("A1", "link_bandwidth", 4e9, "datasheet", "high")
 LIMITS = {"bus_bytes": "link_bandwidth"}
@@ -54,6 +57,31 @@ def test_a_pair_of_which_one_rank_failed_leaves_no_figure() -> None:
     broken = RowMeasured(0, "transfer", {"from": "0", "to": "1"}, "s", (), problem="no room", status="out_of_memory")
     found = figure_of([transfer("0-1", 0.5)], [broken], by=["from", "to"])
     assert found.value is None and found.reason == "not_measured"
+
+
+@pytest.mark.parametrize(("amount", "value"), [("p50", 51.0), ("p90", 91.0), ("p95", 96.0), ("p99", 100.0)])
+def test_a_figure_can_be_a_percentile_of_the_values_in_any_unit(amount: str, value: float) -> None:
+    answered = RowMeasured(0, "transfer", {}, "s", tuple(number / 1000 for number in range(1, 102)))
+    found = figure_of([answered], amount=amount, unit="ms")
+    assert found.value == pytest.approx(value) and found.interval is None and "peak" not in found.inputs
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "better"),
+    [
+        ("bytes", "GB/s", "faster"),
+        ("p99", "ms", "quicker"),
+        ("value", "requests/s", "higher"),
+        ("value", "J", "lower"),
+    ],
+)
+def test_which_way_a_figure_is_better_follows_from_its_unit(amount: str, unit: str, better: str) -> None:
+    asked = {"name": "n", "title": {"en": "N"}, "row": "r", "amount": amount, "unit": unit}
+    assert figure_entry(msgspec.convert(asked, RowFigure)).better == better
+
+
+def test_every_unit_has_its_scale() -> None:
+    assert set(SCALES) == set(get_args(Unit))
 
 
 def test_more_than_the_links_can_is_shown_without_a_share() -> None:

@@ -27,7 +27,7 @@ from flagperf.metrics.node_record import (
     with_power,
 )
 from flagperf.metrics.rank_record import RankRecord, Steps, failure_of, maxima, read_rank, sums, unequal_steps
-from flagperf.metrics.rows import MeasuredRow, rated
+from flagperf.metrics.rows import MeasuredRow, asked_percentiles, rated
 from flagperf.spec.job import Job
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten
@@ -116,7 +116,8 @@ class Observed:
     def _rank_files(self) -> list[tuple[RankRecord | None, bool]]:
         """The record of each file, if its worker had started, and whether the file is torn."""
         warmup_steps = self.values.get(f"{self.kind.values}.warmup_steps", 0)
-        return [(read_rank(file, self.kind, warmup_steps), file.torn) for file in self.record.ranks]
+        asked = asked_percentiles(self.manifest.figures)
+        return [(read_rank(file, self.kind, warmup_steps, asked), file.torn) for file in self.record.ranks]
 
     @functools.cached_property
     def ranks(self) -> Sequence[RankRecord]:

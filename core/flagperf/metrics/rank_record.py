@@ -6,7 +6,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import add, attrgetter, sub
 from typing import Any
@@ -104,8 +104,11 @@ class RankRecord(msgspec.Struct, frozen=True):
         return self.started.node_index, self.started.device_id
 
 
-def read_rank(file: EventFile, kind: Kind, warmup_steps: int) -> RankRecord | None:
-    """Check one file and reduce it to columns. Return None if its worker had not started."""
+def read_rank(
+    file: EventFile, kind: Kind, warmup_steps: int, percentiles: Mapping[str, Collection[str]] | None = None
+) -> RankRecord | None:
+    """Check one file and reduce it to columns. Return None if its worker had not started. `percentiles` are those to
+    keep of rows, by the name of the row."""
     events = EventsByType(file.events)
     if not events[WorkerStarted]:
         return None
@@ -119,7 +122,7 @@ def read_rank(file: EventFile, kind: Kind, warmup_steps: int) -> RankRecord | No
         steps=read_steps(started.rank, events, kind, warmup_steps),
         models=tuple(events[ModelDescribed]),
         data=tuple(events[DataDescribed]),
-        rows=measured_rows(started.rank, events[RowMeasured]),
+        rows=measured_rows(started.rank, events[RowMeasured], percentiles),
         reports=tuple(events[Reported]) if is_first else (),
         parts=tuple(events[PartsReported]) if is_first else (),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,9 +12,10 @@ from flagperf import units
 from flagperf.metrics.entry import CARD, SPEED, Finding, Found, Mark, MetricEntry, Reason, absent
 from flagperf.metrics.mfu import peak_marks
 from flagperf.metrics.observed import Observed
-from flagperf.metrics.rows import MeasuredRow
+from flagperf.metrics.rows import PERCENTILES, MeasuredRow
 from flagperf.spec.manifest import RowFigure
 from flagperf.stats import Interval, median
+from flagperf.units import SCALES
 
 # Figures of a case that measures rows: each is taken from the row that case.toml names, as a metric of the run.
 
@@ -24,23 +25,28 @@ REASONS: dict[str, Reason] = {"unsupported": "unsupported", "invalid": "invalid_
 
 
 def figure(wanted: RowFigure, run: Observed) -> Finding:
-    """Of every rank its row; over ranks as the figure says. One rank without a value leaves none."""
-    rows = _rows(wanted, run)
+    """Take the figure from the row of each rank, and combine them as the figure says. If one rank has no value, there
+    is none."""
+    rows = rows_of(wanted, run)
     if not rows:
-        return run.failure or absent("not_measured", "figure.no_row", row=wanted.row, labels=_where(wanted))
+        labels = ", ".join(f"{key}={value}" for key, value in wanted.where.items())
+        return run.failure or absent("not_measured", "figure.no_row", row=wanted.row, labels=labels)
     for row in rows.values():
         if row.median is None:
             return absent(REASONS.get(row.status, "not_measured"), "figure.problem", status=row.status, why=row.problem)
-    values = {key: _value(wanted, row) for key, row in rows.items()}
-    chosen = rows[_representative(wanted, values)]
+    values = {key: value_of(wanted, row) for key, row in rows.items()}
+    total = OVER[wanted.over](list(values.values()))
+    extreme = (key for key, value in values.items() if wanted.over in ("lowest", "highest") and value == total)
+    chosen = rows[next(extreme, next(iter(values)))]  # its labels and its share stand for all
     inputs = {"row": wanted.row, "labels": chosen.labels, "per_label" if wanted.by else "per_device": values}
-    rated, marks = _rated(wanted, chosen, run)
-    interval = _interval(wanted, chosen) if len(rows) == 1 else None
-    return Found(OVER[wanted.over](list(values.values())), {**inputs, **rated}, interval, marks)
+    rated, marks = peak_inputs(wanted, chosen, run)
+    interval = interval_of(wanted, chosen) if len(rows) == 1 else None
+    return Found(total, {**inputs, **rated}, interval, marks)
 
 
-def _rows(wanted: RowFigure, run: Observed) -> dict[str, MeasuredRow]:
-    """The first that fits, of every rank that has one; or the slowest of every combination of the labels `by`."""
+def rows_of(wanted: RowFigure, run: Observed) -> dict[str, MeasuredRow]:
+    """Return the first row that fits, of every rank that has one; or the slowest of every combination of the labels
+    `by`."""
     cards = {rank.rank: f"{rank.card[0]}/{rank.card[1]}" for rank in run.ranks}
     found: dict[str, MeasuredRow] = {}
     for row in run.rows:
@@ -50,48 +56,42 @@ def _rows(wanted: RowFigure, run: Observed) -> dict[str, MeasuredRow]:
             found.setdefault(cards[row.rank], row)
             continue
         key = " - ".join(row.labels.get(label, "") for label in wanted.by)
-        if key not in found or _slowness(row) > _slowness(found[key]):
+        if key not in found or slowness(row) > slowness(found[key]):
             found[key] = row
     return found
 
 
-def _slowness(row: MeasuredRow) -> float:
+def slowness(row: MeasuredRow) -> float:
     return math.inf if row.median is None else row.median
 
 
-def _representative(wanted: RowFigure, values: Mapping[str, float]) -> str:
-    """The one whose labels and share stand for all."""
-    choose = {"lowest": min, "highest": max}.get(wanted.over)
-    return choose(values, key=lambda key: values[key]) if choose else next(iter(values))
-
-
-def _value(wanted: RowFigure, row: MeasuredRow) -> float:
-    assert row.median is not None
-    measured = row.median if wanted.amount == "value" else row.rate(wanted.amount) or 0.0
+def value_of(wanted: RowFigure, row: MeasuredRow) -> float:
+    if wanted.amount in PERCENTILES:
+        measured = row.percentiles[wanted.amount]
+    else:
+        measured = (row.median if wanted.amount == "value" else row.rate(wanted.amount)) or 0.0
     return measured / SCALES[wanted.unit]
 
 
-def _interval(wanted: RowFigure, row: MeasuredRow) -> Interval | None:
-    """Of a rate, by the interval of the time."""
-    found = row.interval
-    if found is None or wanted.amount == "value":
-        return None if found is None else _scaled(found, SCALES[wanted.unit])
+def interval_of(wanted: RowFigure, row: MeasuredRow) -> Interval | None:
+    """Return the interval of the median, or of a rate at the median. A percentile has none."""
+    found, scale = row.interval, SCALES[wanted.unit]
+    if found is None or wanted.amount in PERCENTILES:
+        return None
+    if wanted.amount == "value":
+        return Interval(found.low / scale, found.high / scale, found.method)
     if found.low <= 0:
         return None
-    work = row.work.get(wanted.amount, 0) / SCALES[wanted.unit]
+    work = row.work.get(wanted.amount, 0) / scale
     return Interval(work / found.high, work / found.low, found.method)
 
 
-def _scaled(interval: Interval, scale: float) -> Interval:
-    return msgspec.structs.replace(interval, low=interval.low / scale, high=interval.high / scale)
-
-
-def _rated(wanted: RowFigure, row: MeasuredRow, run: Observed) -> tuple[dict[str, Any], tuple[Mark, ...]]:
-    """What the card's peak that bounds the row allows of the figure's amount, and the share of it."""
+def peak_inputs(wanted: RowFigure, row: MeasuredRow, run: Observed) -> tuple[dict[str, Any], tuple[Mark, ...]]:
+    """Return what the card's peak that bounds the row allows of the figure's amount, the share of it, and marks."""
     limits = {row.bound_by: row.limits[row.bound_by]} if row.bound_by in row.limits else row.limits
     bound = {limit: row.work.get(amount, 0) for amount, limit in limits.items()}
     peak = next((peak for peak in run.job.peaks if bound.get(peak.row)), None)
-    if peak is None or wanted.amount == "value":
+    if peak is None or not is_rate(wanted):
         return {}, ()
     allowed = peak.value * (row.work.get(wanted.amount, 0) / bound[peak.row])
     inputs: dict[str, Any] = {"peak": allowed, "peak_row": peak.row, "peak_source": peak.source}
@@ -100,14 +100,18 @@ def _rated(wanted: RowFigure, row: MeasuredRow, run: Observed) -> tuple[dict[str
     return {**inputs, "share": row.share}, peak_marks(peak)
 
 
-def _where(wanted: RowFigure) -> str:
-    return ", ".join(f"{key}={value}" for key, value in wanted.where.items())
+def is_rate(wanted: RowFigure) -> bool:
+    """Whether the figure is work per second, and not a measured value."""
+    return wanted.amount != "value" and wanted.amount not in PERCENTILES
 
 
 OVER: dict[str, Callable[[Sequence[float]], float]] = {"median": median, "sum": sum, "lowest": min, "highest": max}
 
-SCALES = {"TFLOPS": 1e12, "TOPS": 1e12, "GB/s": 1e9, "GiB": float(1 << 30), "us": 1e-6, "share": 1.0}
-"""What the recorded number of seconds, bytes or operations is divided by."""
+LOWER_IS_BETTER: dict[str, Literal["quicker", "lower"]] = {
+    **dict.fromkeys(("s", "ms", "us"), "quicker"),
+    **dict.fromkeys(("W", "J", "kJ"), "lower"),
+}
+"""Unit -> how. Of measured values in other units the higher one is better."""
 
 
 def figure_entry(wanted: RowFigure) -> MetricEntry:
@@ -121,7 +125,7 @@ def figure_entry(wanted: RowFigure) -> MetricEntry:
         title=wanted.title,
         remark=wanted.remark,
         marks=(*SPEED, *CARD),
-        better="faster" if wanted.amount != "value" else "quicker" if wanted.unit == "us" else "higher",
+        better="faster" if is_rate(wanted) else LOWER_IS_BETTER.get(wanted.unit, "higher"),
         heading="figures",
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from flagperf.event_files import Span
 from flagperf.events import RowMeasured, RowStatus, RowTiming
+from flagperf.spec.manifest import RowFigure
 from flagperf.stats import Interval, mean_of_batches, median, median_interval, quantile, two_sided
 from flagperf.units import SECOND_NS
 
@@ -101,6 +102,8 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
     status: RowStatus = "ok"
     p5: float | None = None
     p95: float | None = None
+    percentiles: dict[str, float] = {}
+    """Those that figures of the case are taken from: p50, p90, p95 or p99."""
     mean: float | None = None
     """Total time over the number of repeats: what lasts."""
     cv: float | None = None
@@ -149,12 +152,27 @@ class MeasuredRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.work.get(amount, 0) / self.median if self.median else None
 
 
-def measured_rows(rank: int, rows: Sequence[RowMeasured]) -> tuple[MeasuredRow, ...]:
-    """In their order. Alternatives are compared with the first of those that took turns."""
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+
+
+def asked_percentiles(figures: Iterable[RowFigure]) -> dict[str, set[str]]:
+    """Return the percentiles that figures are taken from, by the name of the row."""
+    found: dict[str, set[str]] = {}
+    for figure in figures:
+        if figure.amount in PERCENTILES:
+            found.setdefault(figure.row, set()).add(figure.amount)
+    return found
+
+
+def measured_rows(
+    rank: int, rows: Sequence[RowMeasured], asked: Mapping[str, Collection[str]] | None = None
+) -> tuple[MeasuredRow, ...]:
+    """Reduce the rows of one rank, in their order. Alternatives are compared with the first of those that took turns.
+    `asked` has the percentiles to record, by the name of the row."""
     first: dict[int, RowMeasured] = {}
     found = []
     for row in rows:
-        measured = measured_row(rank, row)
+        measured = measured_row(rank, row, (asked or {}).get(row.name, ()))
         base = first.setdefault(row.turns, row) if row.turns else row
         has_other = base is not row and measured.median is not None
         speedup = speedup_of(row, base, _counts) if has_other else None
@@ -162,7 +180,7 @@ def measured_rows(rank: int, rows: Sequence[RowMeasured]) -> tuple[MeasuredRow, 
     return tuple(found)
 
 
-def measured_row(rank: int, row: RowMeasured) -> MeasuredRow:
+def measured_row(rank: int, row: RowMeasured, asked: Collection[str] = ()) -> MeasuredRow:
     found = MeasuredRow(
         name=row.name,
         labels=row.labels,
@@ -186,6 +204,7 @@ def measured_row(rank: int, row: RowMeasured) -> MeasuredRow:
         low=min(counted),
         high=max(counted),
         interval=median_interval(counted),
+        percentiles={name: quantile(counted, share) for name, share in PERCENTILES.items() if name in asked},
     )
     return _timed(found, row.values, counted, row.timing) if row.timing else found
 

@@ -8,10 +8,10 @@ from flagperf.api import Device, Peak, Precision
 from flagperf.bundle.run_record import Run
 from flagperf.errors import BadInput
 from flagperf.metrics.entry import Metric
-from flagperf.metrics.row_figures import SCALES
 from flagperf.plan.placement import cores_of_device
 from flagperf.plausibility.doubts import read_marked
 from flagperf.spec.manifest import RowFigure
+from flagperf.units import SCALES
 
 
 def with_measured_peak(

@@ -10,11 +10,10 @@ from flagperf.bundle.run_record import RecordedRun, Run
 from flagperf.event_files import Span
 from flagperf.messages import Message, message
 from flagperf.metrics.entry import Metric
-from flagperf.metrics.row_figures import SCALES
 from flagperf.metrics.rows import MeasuredRow
 from flagperf.plausibility.rules import Check, Rule, Seen, is_gb_for_gib, reach, value_of
 from flagperf.spec.manifest import RowFigure
-from flagperf.units import GIB
+from flagperf.units import GIB, SCALES
 
 PRECISION_LABELS = ("precision", "dtype")
 

@@ -11,6 +11,7 @@ import msgspec
 from flagperf.kinds import Text
 from flagperf.spec.published import PublishedResult, PublishedRows
 from flagperf.spec.values import Limit, Values
+from flagperf.units import Unit
 
 # [[data]] of case.toml: data that a case reads, and where people get it. `flagperf data check`, `cases show`, pages
 # and the case's README all take it from here. Whether the content is right is up to the case's `check_files`.
@@ -133,9 +134,10 @@ class RowFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Text
     row: str
     """Name of the row."""
-    amount: Literal["flops", "bytes", "bus_bytes", "value"]
-    """`flops`, `bytes` or `bus_bytes`: work per second; `value`: the measured value itself."""
-    unit: Literal["TFLOPS", "TOPS", "GB/s", "GiB", "us", "share"]
+    amount: Literal["flops", "bytes", "bus_bytes", "value", "p50", "p90", "p95", "p99"]
+    """`flops`, `bytes` or `bus_bytes`: work per second; `value`: the median of the measured values; `p50` to `p99`: a
+    percentile of them."""
+    unit: Unit
     where: dict[str, str] = {}
     """Labels that the row has. Of several rows, the first."""
     over: Literal["median", "sum", "lowest", "highest"] = "median"

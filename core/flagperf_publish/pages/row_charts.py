@@ -9,11 +9,11 @@ import msgspec
 from flagperf import units
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, choose, label, say, web
-from flagperf.metrics.row_figures import SCALES
 from flagperf.metrics.rows import MeasuredRow
 from flagperf.report.document import Bar, Bars, Block, Chart, HeatMap, Series
 from flagperf.report.sections.row_tables import RATES, RowGroup, row_groups, time_text
 from flagperf.spec.job import Job
+from flagperf.units import SCALES
 
 SIZE = "bytes"
 """The label that a sweep goes over."""

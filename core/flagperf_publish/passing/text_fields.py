@@ -81,7 +81,8 @@ FIELDS: dict[str, dict[str, Use]] = {
     "Metric": _uses(harmless="name unit definition marks", text="detail", texts_by_text="inputs"),
     "Interval": _uses(harmless="method"),
     "MeasuredRow": _uses(
-        harmless="unit work clock limits bound_by power_problem marks", text="name labels problem facts"
+        harmless="unit work clock limits bound_by power_problem percentiles marks",
+        text="name labels problem facts",
     ),
     "Span": {},
     "Speedup": _uses(text="against"),

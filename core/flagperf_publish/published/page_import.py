@@ -11,11 +11,10 @@ from flagperf.api import PRECISIONS
 from flagperf.bundle.imported import ImportedPage
 from flagperf.errors import BadInput
 from flagperf.metrics.registry import ENTRIES
-from flagperf.metrics.row_figures import SCALES
 from flagperf.spec.manifest import REPORT_METRICS, Manifest
 from flagperf.spec.published import PublishedResult
 from flagperf.text import without_controls
-from flagperf.units import GIB, setting
+from flagperf.units import GIB, SCALES, setting
 from flagperf_publish.published.hardware_pages import HardwarePage, hardware_case_of, hardware_page
 from flagperf_publish.published.page_lint import Known
 from flagperf_publish.published.page_source import SourcePage, is_nothing, memory, named, settings, words

@@ -11,13 +11,14 @@ from flagperf import units
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, choose, label, row_label, say
 from flagperf.metrics.entry import Metric
-from flagperf.metrics.row_figures import SCALES, figure_entry
+from flagperf.metrics.row_figures import figure_entry
 from flagperf.metrics.rows import MeasuredRow
 from flagperf.report.document import Block, Bullets, Empty, Head, Table, TableCell, Text, Value
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.wording import interval_range, metric_cell
 from flagperf.spec.manifest import RowFigure
 from flagperf.stats import median, standing_out
+from flagperf.units import SCALES
 
 # Figures of a case that measures rows, against the card's rated values.
 
