@@ -140,7 +140,8 @@ def test_workers_that_are_not_there_have_no_memory_rather_than_none_in_use(
     tmp_path: Path, at: SetTime, used: tuple[int | None, ...], shown: int | None
 ) -> None:
     readings = tuple(Reading(f"cpu:{slot}", used_bytes=each) for slot, each in enumerate(used))
-    assert seen(follow(tmp_path, samples=[Sampled(0, readings)])).used_bytes == shown
+    before = Sampled(0, (Reading("cpu:0", used_bytes=1),))
+    assert seen(follow(tmp_path, [step(1)], samples=[before, Sampled(0, readings)])).used_bytes == shown
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,9 @@ def test_power_is_that_of_all_cards_and_a_board_counts_once(
     boards = {"a": "first", "b": "first", "c": ""}
     cards = [Device(name, "Card A", "A", 0, board=board) for name, board in boards.items()]
     sampled = Sampled(0, tuple(Reading(name, power_watts=each) for name, each in zip(boards, watts, strict=True)))
-    follow(tmp_path, samples=[msgspec.structs.replace(PROBE, board_figures=board_figures), sampled])
-    assert seen(ProgressFollower([tmp_path / "none.jsonl"], tmp_path / "node.jsonl", cards)).power_watts == shown
+    follow(tmp_path, [step(1)], samples=[msgspec.structs.replace(PROBE, board_figures=board_figures), sampled])
+    follower = ProgressFollower([tmp_path / "rank-0.jsonl"], tmp_path / "node.jsonl", cards)
+    assert seen(follower).power_watts == shown
 
 
 AHEAD = {1: 0.0, 2: 1.0, 3: 2.0, 4: 60.0}  # an evaluation after step 3, which the others have before them
