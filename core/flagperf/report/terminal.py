@@ -43,13 +43,15 @@ def pad(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Wrap into lines of at most `width` columns. A longer word gets its own line and is not split."""
-    lines = [""]
+    """Wrap into lines of at most `width` columns; the first keeps its indentation. A longer word gets its own line and
+    is not split."""
+    lines: list[str] = []
     for word in _WORD.findall(text):
-        if lines[-1] and display_width(lines[-1] + word) > width:
-            lines.append("")
-        lines[-1] += word if lines[-1] else word.lstrip()
-    return lines
+        if lines and display_width(lines[-1] + word) <= width:
+            lines[-1] += word
+        else:
+            lines.append(word.lstrip() if lines else word)
+    return lines or [""]
 
 
 GAP = "  "
