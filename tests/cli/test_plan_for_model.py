@@ -119,7 +119,7 @@ def test_devices_that_are_here_may_be_too_small_as_well(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estimate = MemoryEstimate({"parameters": 2 << 30}, 1 << 30, "what it reports")
-    monkeypatch.setattr("flagperf.plan.case_checks.estimate_memory", lambda *_: estimate)
+    monkeypatch.setattr("flagperf.plan.plan.estimate_memory", lambda *_: estimate)
     assert run_cli([*command, "distilbert", "--vendor", "cpu"]) == 8
     printed = capsys.readouterr()
     assert "Environment of " in printed.out and "needs 2.0 GiB by the estimate, the card has 1.0 GiB" in printed.err
