@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nvidia_builders import address, nvml_card, nvml_text, simulate, write_nvml
+from nvidia_builders import address, lay_out, nvml_card, nvml_text, write_nvml
 
 from flagperf.kit import module_command
 from flagperf.testing import Simulation
@@ -22,9 +22,9 @@ WATTS = 250.5
 SHORT = ("measure.warmup_cap_seconds=0.1", "measure.warmup_seconds=0", "measure.min_samples=10")
 
 
-def lay_out(folder: Path) -> Simulation:
+def card_in_a_slot(folder: Path) -> Simulation:
     """A card that has no energy counter, in a slot of which sysfs tells."""
-    simulation = simulate(folder)
+    simulation = lay_out(folder)
     cards = [nvml_card(index, used=0, milliwatts=int(WATTS * 1000), millijoules=None) for index in range(2)]
     write_nvml(folder / "nvml.txt", nvml_text(cards))
     slot = folder / "sys/bus/pci/devices" / address(0)
@@ -50,7 +50,7 @@ def recorded(folder: Path) -> Any:
 
 
 def test_power_and_energy_of_a_row_come_from_the_cards_samples(tmp_path: Path) -> None:
-    simulation = lay_out(tmp_path / "machine")
+    simulation = card_in_a_slot(tmp_path / "machine")
     settings = (
         *SHORT,
         "gemm.headline=1536x1536x1536",  # long, so that what a busy machine does between samples counts for little
@@ -75,7 +75,7 @@ def test_power_and_energy_of_a_row_come_from_the_cards_samples(tmp_path: Path) -
 
 
 def test_transfers_stand_beside_what_the_link_to_the_host_can_do(tmp_path: Path) -> None:
-    simulation = lay_out(tmp_path / "machine")
+    simulation = card_in_a_slot(tmp_path / "machine")
     settings = (*SHORT, "host_to_device.headline=1MiB", "host_to_device.sizes=[]", "measure.seconds=0.05")
     chosen = [part for setting in settings for part in ("--set", setting)]
     flagperf(simulation, tmp_path, "run", "host_to_device", "--vendor", "nvidia", *chosen)
