@@ -10,12 +10,19 @@ from browser import browser
 from flagperf.testing import shared_file
 
 
+SLOW_FIXTURES = {"chromium", "mlflow_server", "hosts", "slurm", "podman", "image_archive"}
+"""What starts a browser, a server, sshd, Slurm or containers: for `make test-all`."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of real data are not collected where there is none."""
     for item in items:
-        if "shared_data" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "shared_data" in fixtures:
             item.add_marker(pytest.mark.shared("data"))
+        if SLOW_FIXTURES.intersection(fixtures):
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -87,6 +88,21 @@ def test_its_page_is_written_in_chinese(bundle: Path) -> None:
     done = flagperf("report", bundle, "--format", "md", "--lang", "zh", "--allow-simulated")
     assert done.exit_code == 0, done.output
     assert "运行情况" in done.stdout
+    run = read_bundle(bundle).run
+    if KINDS[run.manifest.kind].has_steps:  # pages of rows quote what the case says of them
+        assert english_sentences(done.stdout) == []
+
+
+FOREIGN = re.compile(
+    r"<https?://[^>]*>|`[^`]*`|来源：[^；]*；|out of memory|you tried to allocate|unmerged pull request|"
+    "this case was asked to fail|this torch is too old for the case"
+)
+"""Links, commands, sources that are quoted, messages of torch and of the case."""
+
+
+def english_sentences(page: str) -> list[str]:
+    """Return where three English words follow each other. Names, units and codes are shorter, or have no spaces."""
+    return re.findall(r"[A-Za-z][a-z]+(?:[ ,;]+[a-z]{2,}){2,}", FOREIGN.sub("", page))
 
 
 @each_bundle

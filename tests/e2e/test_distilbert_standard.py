@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from e2e_flagperf import bundle_of, flagperf, metric, read_run
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 
 @pytest.fixture

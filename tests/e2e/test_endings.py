@@ -120,25 +120,6 @@ def test_an_agent_that_hangs_does_not_outlast_its_run(tmp_path: Path, verb: str)
     wait_until_gone(bundle)
 
 
-def test_a_killed_parent_takes_its_workers_with_it(tmp_path: Path) -> None:
-    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path, process)
-    process.kill()
-    process.communicate(timeout=300)
-    wait_until_gone(bundle)
-    assert flagperf(tmp_path, "runs", "list", "--json").json[0]["status"] == "killed"
-
-
-def test_a_killed_agent_takes_its_workers_with_it_and_the_run_fails(tmp_path: Path) -> None:
-    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path, process)
-    agent_process(process, "run").kill()
-    process.communicate(timeout=300)
-    assert process.returncode == 3
-    assert "node 0 was lost: killed by SIGKILL" in read_run(bundle)["ending"]["reason"]
-    wait_until_gone(bundle)
-
-
 def test_a_rank_that_is_killed_on_one_node_is_the_cause_of_what_the_other_says(tmp_path: Path) -> None:
     settings = ["--set", "trouble.mode=kill", "--set", "trouble.rank=1"]
     done = flagperf(tmp_path, "run", "trouble", "--nodes", "2", *settings)

@@ -15,7 +15,7 @@ from glm_checkpoints import save_checkpoint
 from flagperf_cases.glm.data import CHECKPOINT, SPECIAL
 from flagperf_cases.glm.record import WORDS, synthetic_records
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 SETTINGS = ("model.layers=1", "training.max_steps=2", "training.batch_size=1")
 

@@ -14,7 +14,7 @@ from flagperf_cases.checkpoint_files import llama_shapes
 from flagperf_cases.llama2_7b_finetune.data import training_text
 from flagperf_cases.llama2_7b_finetune.mmlu import SUBJECTS, Question, Subject, prompt_text
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 MODEL = {
     "layers": 1,

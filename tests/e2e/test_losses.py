@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -41,18 +40,6 @@ def test_a_file_that_cannot_grow_ends_the_run_with_one_message(tmp_path: Path) -
     assert "rank 0: OSError: [Errno 27] File too large" in stderr and "Traceback" not in stderr
     assert not processes_of(bundle_of(tmp_path))
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
-
-
-def test_a_bundle_that_is_removed_during_its_run_is_said_to_be(tmp_path: Path) -> None:
-    process = start(tmp_path, "run", "trouble", "--set", "trouble.mode=hang")
-    bundle = wait_for_step(tmp_path, process)
-    shutil.rmtree(bundle)
-    done = interrupt(process)
-    assert done.code == 3
-    (message,) = [line for line in done.stderr.splitlines() if line.startswith("flagperf:")]
-    assert f"{bundle.relative_to(tmp_path)}: it was removed during the run" in message
-    assert "Traceback" not in done.stderr
-    assert not processes_of(bundle)
 
 
 def test_a_terminal_that_hangs_up_interrupts_its_run(tmp_path: Path) -> None:
