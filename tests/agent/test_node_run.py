@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from flagperf.agent import node_run
-from flagperf.agent.node_run import as_out_of_memory, find_failure, worker_environment
+from flagperf.agent.node_run import as_out_of_memory, find_failure, interface_of, worker_environment
 from flagperf.api import LaunchCommand, Launcher, Machine, NodeShare, RankFailure
 from flagperf.bundle.paths import FOLDERS, rank_events
 from flagperf.errors import NodeFailed
@@ -68,9 +68,9 @@ def test_a_failing_script_is_not_passed_over(tmp_path: Path, text: str) -> None:
 
 def test_an_interface_that_the_node_has_not_is_named_before_workers_start() -> None:
     (order,) = work_orders(minimal_job(), interface="nope0")
-    assert node_run._interface(order) == ""  # one node needs none
+    assert interface_of(order) == ""  # one node needs none
     with pytest.raises(NodeFailed, match="no interface 'nope0' with an address; there are "):
-        node_run._interface(msgspec.structs.replace(order, num_nodes=2))
+        interface_of(msgspec.structs.replace(order, num_nodes=2))
 
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
@@ -132,92 +132,55 @@ STOPPED = RankFailure(0, "killed by SIGTERM", was_stopped=True)
 CODE_1 = tuple(RankFailure(rank, "exit code 1") for rank in range(3))
 COMPLAINT = WorkerEnded(5, "failed", "RuntimeError: connection reset by peer")
 DONE = WorkerEnded(5, "succeeded")
+EARLY, LATE = WorkerEnded(5, "out_of_memory", "early"), WorkerEnded(9, "failed", "late")
 LAUNCHED = LaunchCommand(("launch", "--workers=2", "-m", "flagperf.worker"))
 DIRECT = LaunchCommand(("/venv/bin/python", "-m", "flagperf.worker"))
+LEFT = "exited before its case finished"
 
 
-def failure(
-    folder: Path,
-    ends: dict[int, WorkerEnded],
-    listed: tuple[RankFailure, ...] = (),
-    num_ranks: int = 2,
-    returncode: int = 1,
-    command: LaunchCommand = LAUNCHED,
-) -> Failure | None:
+@pytest.mark.parametrize(
+    ("num_ranks", "returncode", "ends", "listed", "status", "reason", "died"),
+    [
+        (2, 0, {0: DONE, 1: DONE}, (), None, "", False),
+        (2, 1, {0: COMPLAINT}, (CODE_1[0], KILLED), "failed", "rank 1: killed by SIGKILL", True),
+        (3, 1, {2: COMPLAINT}, (STOPPED, KILLED, CODE_1[2]), "failed", "rank 1: killed by SIGKILL", True),
+        # a rank that the launcher stopped is not the cause, unless nobody says more
+        (2, 1, {1: COMPLAINT}, (STOPPED, CODE_1[1]), "failed", f"rank 1: {COMPLAINT.reason}", False),
+        (2, 1, {1: DONE}, (STOPPED,), "failed", "rank 0: killed by SIGTERM", True),
+        # rank 1 ended with 0 before its case did
+        (2, 1, {0: COMPLAINT}, (CODE_1[0],), "failed", f"rank 1: {LEFT}", True),
+        (2, 0, {0: DONE}, (), "failed", f"rank 1: {LEFT}", True),
+        (2, 1, {0: LATE, 1: EARLY}, CODE_1[:2], "out_of_memory", "rank 1: early", False),
+        (2, 1, {}, (), "failed", "the launcher ended with 1: last line", False),
+        # a worker without a launcher, whose return code is the rank's
+        (1, -9, {}, (), "failed", "rank 0: killed by SIGKILL, often because the machine ran out of memory", True),
+        (1, -11, {}, (), "failed", "rank 0: killed by SIGSEGV", True),
+        (1, 7, {}, (), "failed", "rank 0: exit code 7", True),
+        (1, 0, {}, (), "failed", f"rank 0: {LEFT}", True),
+        (1, 1, {0: COMPLAINT}, (), "failed", f"rank 0: {COMPLAINT.reason}", False),
+    ],
+)
+def test_the_rank_that_caused_a_failure_is_named_in_its_words(
+    tmp_path: Path, num_ranks: int, returncode: int, ends: dict[int, WorkerEnded], listed: tuple[RankFailure, ...],
+    status: str | None, reason: str, died: bool,
+) -> None:  # fmt: skip
     job = minimal_job()
     node = msgspec.structs.replace(job.nodes[0], devices=job.nodes[0].devices[:1] * num_ranks)
     (order,) = work_orders(msgspec.structs.replace(job, nodes=(node,)))
     for name in FOLDERS:
-        (folder / name).mkdir()
-    for rank, end in ends.items():
-        with EventWriter(folder / rank_events(rank)) as writer:
-            writer.write(end)
-    (folder / "logs" / "node-000.log").write_text("first line\nlast line\n")
-    return find_failure(order, folder, StandInLauncher(listed=listed), command, returncode)
-
-
-@pytest.mark.parametrize(
-    ("ends", "listed", "status", "reason", "died"),
-    [
-        ({0: COMPLAINT}, (KILLED,), "failed", "rank 1: killed by SIGKILL; see logs/rank-00001.log", True),
-        ({0: COMPLAINT}, (CODE_1[0], KILLED), "failed", "rank 1: killed by SIGKILL; see logs/rank-00001.log", True),
-        # a rank that the launcher stopped is not the cause, unless nobody says more
-        ({1: COMPLAINT}, (STOPPED, CODE_1[1]), "failed", f"rank 1: {COMPLAINT.reason}; see logs/rank-00001.log", False),
-        ({1: DONE}, (STOPPED,), "failed", "rank 0: killed by SIGTERM; see logs/rank-00000.log", True),
-        # rank 1 ended with 0 before its case did
-        (
-            {0: COMPLAINT},
-            (CODE_1[0],),
-            "failed",
-            "rank 1: exited before its case finished; see logs/rank-00001.log",
-            True,
-        ),
-        (
-            {0: WorkerEnded(9, "failed", "late"), 1: WorkerEnded(5, "out_of_memory", "early")},
-            CODE_1[:2],
-            "out_of_memory",
-            "rank 1: early; see logs/rank-00001.log",
-            False,
-        ),
-        ({}, (), "failed", "the launcher ended with 1: last line; see logs/node-000.log", False),
-    ],
-)
-def test_the_rank_that_caused_a_failure_is_named_in_its_words(
-    tmp_path: Path, ends: dict[int, WorkerEnded], listed: tuple[RankFailure, ...], status: str, reason: str, died: bool
-) -> None:
-    found = failure(tmp_path, ends, listed)
-    assert found is not None and (found.status, str(found.reason), found.died) == (status, reason, died)
-
-
-def test_of_a_killed_a_stopped_and_a_complaining_rank_the_killed_one_is_named(tmp_path: Path) -> None:
-    found = failure(tmp_path, {2: COMPLAINT}, (STOPPED, KILLED, CODE_1[2]), num_ranks=3)
-    assert found is not None and str(found.reason).startswith("rank 1: killed by SIGKILL")
-
-
-def test_ranks_that_all_succeeded_have_no_failure_and_one_that_left_early_has(tmp_path: Path) -> None:
-    for name in ("all", "one"):
         (tmp_path / name).mkdir()
-    assert failure(tmp_path / "all", dict.fromkeys((0, 1), DONE), returncode=0) is None
-    found = failure(tmp_path / "one", {0: DONE}, returncode=0)
-    assert found is not None and str(found.reason).startswith("rank 1: exited before its case finished")
-
-
-@pytest.mark.parametrize(
-    ("ends", "returncode", "words", "died"),
-    [
-        ({}, -9, "killed by SIGKILL, often because the machine ran out of memory", True),
-        ({}, -11, "killed by SIGSEGV", True),
-        ({}, 7, "exit code 7", True),
-        ({}, 0, "exited before its case finished", True),
-        ({0: COMPLAINT}, 1, COMPLAINT.reason, False),
-    ],
-)
-def test_the_return_code_of_a_worker_without_a_launcher_is_the_ranks(
-    tmp_path: Path, ends: dict[int, WorkerEnded], returncode: int, words: str, died: bool
-) -> None:
-    found = failure(tmp_path, ends, num_ranks=1, returncode=returncode, command=DIRECT)
-    assert found is not None and found.died is died
-    assert str(found.reason) == f"rank 0: {words}; see logs/rank-00000.log"
+    for rank, end in ends.items():
+        with EventWriter(tmp_path / rank_events(rank)) as writer:
+            writer.write(end)
+    (tmp_path / "logs" / "node-000.log").write_text("first line\nlast line\n")
+    command = DIRECT if num_ranks == 1 else LAUNCHED
+    found = find_failure(order, tmp_path, StandInLauncher(listed=listed), command, returncode)
+    if status is None:
+        assert found is None
+    else:
+        assert found is not None
+        log = f"rank-0000{reason[5]}" if reason.startswith("rank") else "node-000"
+        assert (found.status, str(found.reason), found.died) == (status, f"{reason}; see logs/{log}.log", died)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import socket
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from typing import IO, NoReturn
+from collections.abc import Sequence
+from typing import IO
 
 import msgspec
 
@@ -133,27 +133,22 @@ def start_query(given: Provided, machine: Machine, plugins: Plugins, with_memory
     errors = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the child
     pid = os.fork()
     if pid == 0:
-        _answer(lambda: query_adapter(given, machine, plugins, with_memory), writing, errors)
+        code = 1
+        try:
+            os.setsid()  # the tools that it starts can be stopped with it
+            die_with_parent()
+            for stream in (1, 2):
+                os.dup2(errors.fileno(), stream)
+            with os.fdopen(writing, "wb") as answer:
+                answer.write(msgspec.json.encode(query_adapter(given, machine, plugins, with_memory)))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(code)
     os.close(writing)
     return AdapterQuery(given, pid, reading, errors)
-
-
-def _answer(find: Callable[[], VendorFacts], writing: int, errors: IO[bytes]) -> NoReturn:
-    """Answer in the child. Its session is its own, so that the tools it starts can be stopped with it."""
-    code = 1
-    try:
-        os.setsid()
-        die_with_parent()
-        for stream in (1, 2):
-            os.dup2(errors.fileno(), stream)
-        with os.fdopen(writing, "wb") as answer:
-            answer.write(msgspec.json.encode(find()))
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        raise
-    finally:
-        os._exit(code)
 
 
 def finish_query(query: AdapterQuery, timeout_seconds: float) -> VendorFacts:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 import msgspec
 import psutil
@@ -147,7 +147,19 @@ class Watchdog:
         reading, self._pipe = os.pipe()  # neither end is inherited by programs
         self._pid = os.fork()
         if self._pid == 0:
-            _watch(reading)
+            try:
+                os.setsid()  # what kills the agent with its session leaves this process
+                name_process("flagperf-watch")
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)
+                close_all_but({2, reading})
+                with os.fdopen(reading, "rb") as pipe:
+                    lines = pipe.read().splitlines()  # until the agent's end
+                if lines[-1:] != [_ORDERLY_END]:
+                    for line in lines:
+                        clean_up(msgspec.json.decode(line, type=RunShare))
+            finally:
+                os._exit(0)
         os.close(reading)
         return self
 
@@ -175,23 +187,6 @@ def folder_prefix(run_id: str, node_index: int) -> str:
     """Return the start of the name of a run's temporary folder. It has the random end of the id alone: workers open
     sockets below it, and the path of a socket has at most 107 bytes."""
     return f"flagperf-{run_id[-6:]}-{node_index}-"
-
-
-def _watch(reading: int) -> NoReturn:
-    """Wait in the fork for the agent's end. The session is its own: what kills the agent with its session leaves it."""
-    try:
-        os.setsid()
-        name_process("flagperf-watch")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        close_all_but({2, reading})
-        with os.fdopen(reading, "rb") as pipe:
-            lines = pipe.read().splitlines()
-        if lines[-1:] != [_ORDERLY_END]:
-            for line in lines:
-                clean_up(msgspec.json.decode(line, type=RunShare))
-    finally:
-        os._exit(0)
 
 
 def clean_up(share: RunShare) -> None:

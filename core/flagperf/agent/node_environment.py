@@ -245,6 +245,9 @@ def capture_environment(machine: Machine, packages: Sequence[str], extra_variabl
     and the `extra_variables` that adapters name. A secret is shown as set, without its value."""
     release = machine.read("/proc/sys/kernel/osrelease")
     unreadable = absent_fact("environment.unreadable", path="/proc/sys/kernel/osrelease")
+    torch = _version("torch")
+    is_torch_there = PathFinder.find_spec("torch") is not None
+    why_none = "environment.torch_without_metadata" if is_torch_there else "environment.no_torch"
     facts = {
         "machine": machine_model(machine),
         "cpu": cpu_model(machine),
@@ -254,7 +257,7 @@ def capture_environment(machine: Machine, packages: Sequence[str], extra_variabl
         "container": _container(machine),
         "docker": _docker(machine),
         "driver": absent_fact("environment.no_driver"),
-        "framework": _framework(),
+        "framework": Fact(f"torch {torch}") if torch else absent_fact(why_none, python=sys.executable or "this Python"),
         "python": Fact(f"{platform.python_implementation()} {platform.python_version()}"),
         "commit": source_commit(machine, Path(__file__).resolve().parent.parent),
     }
@@ -369,16 +372,6 @@ def _docker(machine: Machine) -> Fact:
         # podman's stand-in for docker answers with its own name.
         return absent_fact("environment.no_docker_version", words=repr(_first_line(output.stdout)))
     return Fact(version[1])
-
-
-def _framework() -> Fact:
-    version = _version("torch")
-    if version is not None:
-        return Fact(f"torch {version}")
-    python = sys.executable or "this Python"
-    if PathFinder.find_spec("torch") is not None:
-        return absent_fact("environment.torch_without_metadata", python=python)
-    return absent_fact("environment.no_torch", python=python)
 
 
 def _version(distribution: str) -> str | None:

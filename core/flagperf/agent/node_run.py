@@ -112,14 +112,12 @@ def _run_workers(
     stop: threading.Event,
     stdout: IO[bytes],
 ) -> int:
-    directory = Path(order.directory)
     marker = f"{node_marker(order.job.run_id, order.node_index)}/workers"
-    log = directory / node_log("launcher", order.node_index)
     num_killed_before = oom_kills(node_machine())
     try:
-        command = launcher.command(order.share(_interface(order)), sys.executable, WORKER_MODULE)
+        command = launcher.command(order.share(interface_of(order)), sys.executable, WORKER_MODULE)
         env_script = launcher.env_script(node_machine()) or ""
-        workers = _start_workers(command, launcher, order_file, marker, log)
+        workers = _start_workers(order, command, launcher, order_file, marker)
     except (FlagPerfError, OSError, subprocess.SubprocessError) as error:
         printed = getattr(error, "stderr", None) or b""  # of the vendor's script, whose last line says why
         why = ": ".join([str(error), *printed.decode(errors="replace").strip().splitlines()[-1:]])
@@ -134,7 +132,7 @@ def _run_workers(
         stop_workers(workers, marker)
     ended_ns = time.monotonic_ns()
     try:
-        found = find_failure(order, directory, launcher, command, workers.returncode)
+        found = find_failure(order, Path(order.directory), launcher, command, workers.returncode)
     except PluginFailed as error:
         found = Failure("failed", message("tool.words", words=str(error)))
     except (FlagPerfError, OSError) as error:
@@ -145,7 +143,8 @@ def _run_workers(
     return workers.returncode
 
 
-def _interface(order: WorkOrder) -> str:
+def interface_of(order: WorkOrder) -> str:
+    """Return the interface over which this node's ranks reach the others; one node needs none."""
     if order.num_nodes == 1:
         return ""
     if order.interface:
@@ -154,7 +153,7 @@ def _interface(order: WorkOrder) -> str:
 
 
 def _start_workers(
-    command: LaunchCommand, launcher: Launcher, order_file: Path, marker: str, log: Path
+    order: WorkOrder, command: LaunchCommand, launcher: Launcher, order_file: Path, marker: str
 ) -> subprocess.Popen[bytes]:
     environment = {
         **command.environment(worker_environment(launcher, node_machine())),
@@ -164,7 +163,7 @@ def _start_workers(
     }
     environment.pop("PYTHONOPTIMIZE", None)  # without docstrings transformers cannot be imported
     # In our own folder: `python -m` would import a user's file of the same name instead of a library.
-    with log.open("ab") as output:
+    with (Path(order.directory) / node_log("launcher", order.node_index)).open("ab") as output:
         return subprocess.Popen(
             command.argv,
             stdin=subprocess.DEVNULL,

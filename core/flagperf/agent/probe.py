@@ -141,7 +141,13 @@ def main(stdin: IO[bytes], stdout: IO[bytes]) -> int:
         _list_processes(choice.probe, request, writer)
         stdout.write(b"ready\n")
         stdout.flush()
-        _sample_until_closed(choice.probe, request, interval, stdin, writer)
+        line = stdin.readline()
+        if line.strip():
+            launcher_pid, closed, due = int(line), set_when_closed(stdin), time.monotonic()
+            while not closed.wait(max(0.0, due - time.monotonic())):
+                sample_began = time.process_time()  # without a vendor's tool: minimum_interval_seconds limits that
+                _sample(choice.probe, request, launcher_pid, writer)
+                due = max(due + pause_seconds(interval, time.process_time() - sample_began), time.monotonic())
         _list_processes(choice.probe, request, writer)
         try:
             choice.probe.close()
@@ -166,20 +172,6 @@ def _give_up(request: ProbeRequest, why: Message) -> int:
         writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
     print(why, file=sys.stderr)
     return Unsupported.exit_code
-
-
-def _sample_until_closed(
-    probe: MemoryProbe, request: ProbeRequest, interval: float, stdin: IO[bytes], writer: EventWriter
-) -> None:
-    line = stdin.readline()
-    if not line.strip():
-        return
-    launcher_pid, closed = int(line), set_when_closed(stdin)
-    due = time.monotonic()
-    while not closed.wait(max(0.0, due - time.monotonic())):
-        began_cpu = time.process_time()  # without a vendor's tool: minimum_interval_seconds limits that
-        _sample(probe, request, launcher_pid, writer)
-        due = max(due + pause_seconds(interval, time.process_time() - began_cpu), time.monotonic())
 
 
 def pause_seconds(interval: float, sample_cpu_seconds: float) -> float:

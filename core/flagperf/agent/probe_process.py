@@ -127,20 +127,17 @@ class ProbeProcess:
             lines = self._log.read_text(errors="replace").strip().splitlines()
         why = message("probe.because", what=what, why=lines[-1].strip()) if lines else what
         try:
-            if not self._has_failed_by_itself():
+            content = b""
+            if self._samples.exists():
+                if not self._samples.is_file():  # opening a pipe, which somebody may have put there, might never end
+                    raise OSError(errno.EINVAL, "it is not a regular file")
+                content = self._samples.read_bytes()
+            num_whole = content.rfind(b"\n") + 1
+            if num_whole < len(content):  # the line that it was writing when it died
+                os.truncate(self._samples, num_whole)
+            last_line = content[:num_whole].rstrip().rpartition(b"\n")[2]
+            if not last_line.startswith(b'{"type":"probe_failed"'):  # it has not said itself why
                 with EventWriter(self._samples) as writer:
                     writer.write(ProbeFailed(time.monotonic_ns(), str(why), why))
         except OSError as error:  # no reason to end the run: the parent records it
             self.unrecorded = message("probe.unrecorded", what=why, why=str(error.strerror))
-
-    def _has_failed_by_itself(self) -> bool:
-        """Cut the line that the probe was writing when it died. Return whether the last one says why it failed."""
-        if not self._samples.exists():
-            return False
-        if not self._samples.is_file():  # opening a pipe, which somebody may have put there, might never end
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        content = self._samples.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(self._samples, whole)
-        return content[:whole].rstrip().rpartition(b"\n")[2].startswith(b'{"type":"probe_failed"')

@@ -96,6 +96,11 @@ class _Verb:
         self.kill_at = None
         kill_tree(self.pid)
 
+    def streams_to_read(self, num_waiting_bytes: int) -> list[int]:
+        """Return its open streams, without stdout while much of what it printed is waiting to be sent."""
+        is_full = num_waiting_bytes >= MAX_WAITING_BYTES
+        return [stream for stream in self.open_streams if stream == self.stderr or not is_full]
+
     def code(self) -> int | None:
         """Return its exit code, once all that it printed was read."""
         now = self._clock()
@@ -158,29 +163,37 @@ class _Server:
 
     def serve(self) -> int:
         while not self._is_over or self._verb is not None:
-            readers = self._readers()
+            readers = [self._signals, *([] if self._is_over else [self._stdin])]
+            if self._verb is not None:
+                readers += self._verb.streams_to_read(len(self._waiting))
             writers = [self._stdout] if self._waiting else []
             # The end of a verb is noticed by its streams; where one was closed before, by looking.
             pause = 1.0 if self._verb is None or len(self._verb.open_streams) == 2 else 0.05
-            readable, writable, _ = select.select(list(readers), writers, [], pause)
+            readable, writable, _ = select.select(readers, writers, [], pause)
             for stream in readable:
-                readers[stream]()
+                if stream == self._signals:
+                    os.read(self._signals, 64)
+                    if self._leave_at is None:
+                        # It leaves once all was said: a cluster that takes the node back does not say why before all
+                        # processes are gone.
+                        self._leave_at = self._clock() + 2 * GRACE_SECONDS
+                        self._say(Leaving("SIGTERM"))
+                        self._stop_verb()
+                elif stream == self._stdin:
+                    self._on_request()
+                else:
+                    self._on_verb_output(stream)
             if writable:
-                self._send()
+                try:
+                    del self._waiting[: os.write(self._stdout, self._waiting[:CHUNK_BYTES])]
+                except BlockingIOError:
+                    pass
+                except OSError:  # nobody reads it any more
+                    self._waiting.clear()
+                    self._finish()
             self._on_time()
             self._poll_verb()
         return 0
-
-    def _readers(self) -> dict[int, Callable[[], None]]:
-        readers: dict[int, Callable[[], None]] = {self._signals: self._on_signal}
-        if not self._is_over:
-            readers[self._stdin] = self._on_request
-        verb = self._verb
-        if verb is not None and verb.stdout in verb.open_streams and len(self._waiting) < MAX_WAITING_BYTES:
-            readers[verb.stdout] = self._on_output
-        if verb is not None and verb.stderr in verb.open_streams:
-            readers[verb.stderr] = self._on_error
-        return readers
 
     def _on_request(self) -> None:
         content = os.read(self._stdin, CHUNK_BYTES)
@@ -211,15 +224,6 @@ class _Server:
                 self._finish()
                 return
 
-    def _on_signal(self) -> None:
-        """Tell the command, stop, and leave once everything was said. A cluster that takes the node back does not say
-        why before all processes are gone."""
-        os.read(self._signals, 64)
-        if self._leave_at is None:
-            self._leave_at = self._clock() + 2 * GRACE_SECONDS
-            self._say(Leaving("SIGTERM"))
-            self._stop_verb()
-
     def _finish(self) -> None:
         """Stop everything: the command is gone."""
         self._is_over = True
@@ -229,24 +233,19 @@ class _Server:
         if self._verb is not None:
             self._verb.stop()
 
-    def _on_output(self) -> None:
-        assert self._verb is not None
-        content = os.read(self._verb.stdout, CHUNK_BYTES)
-        if content:
+    def _on_verb_output(self, stream: int) -> None:
+        """Send what it printed to the command. Pass stderr on as it is, and keep its end, which says why it failed."""
+        verb = self._verb
+        assert verb is not None
+        content = os.read(stream, select.PIPE_BUF if stream == verb.stderr else CHUNK_BYTES)
+        if not content:
+            verb.open_streams.discard(stream)
+        elif stream == verb.stderr:
+            _pass_on(content)
+            verb.error = (verb.error + content)[-MAX_ERROR_BYTES:]
+        else:
             self._say(Data(len(content)))
             self._waiting += content
-        else:
-            self._verb.open_streams.discard(self._verb.stdout)
-
-    def _on_error(self) -> None:
-        """Pass it on as it is, and keep the end, which says why a verb failed."""
-        assert self._verb is not None
-        content = os.read(self._verb.stderr, select.PIPE_BUF)
-        if content:
-            _pass_on(content)
-            self._verb.error = (self._verb.error + content)[-MAX_ERROR_BYTES:]
-        else:
-            self._verb.open_streams.discard(self._verb.stderr)
 
     def _poll_verb(self) -> None:
         verb = self._verb
@@ -262,17 +261,6 @@ class _Server:
     def _say(self, line: ChannelLine) -> None:
         self._waiting += encode_line(line)
         self._said_at = self._clock()
-
-    def _send(self) -> None:
-        try:
-            sent = os.write(self._stdout, self._waiting[:CHUNK_BYTES])
-        except BlockingIOError:
-            return
-        except OSError:  # nobody reads it any more
-            self._waiting.clear()
-            self._finish()
-            return
-        del self._waiting[:sent]
 
     def _on_time(self) -> None:
         now = self._clock()

@@ -93,8 +93,27 @@ class Channel:
         self._received += content
         if not self.is_greeted:
             self._greet(is_end=not content)
-        if self.is_greeted:
-            yield from self._lines()
+        while self.is_greeted and self._received:
+            if self._payload_bytes:
+                payload = bytes(self._received[: self._payload_bytes])
+                del self._received[: len(payload)]
+                self._payload_bytes -= len(payload)
+                yield payload
+                continue
+            end = self._received.find(b"\n")
+            if end < 0:
+                if len(self._received) > MAX_LINE_BYTES:
+                    raise NodeFailed(f"the agent on {self.name} sent an invalid message")
+                break
+            try:
+                line = _decoder.decode(bytes(self._received[:end]))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise NodeFailed(f"the agent on {self.name} sent an invalid message ({error})") from None
+            del self._received[: end + 1]
+            if isinstance(line, Data):
+                self._payload_bytes = line.size
+            else:
+                yield line
         if not content:
             yield None
 
@@ -116,29 +135,6 @@ class Channel:
         except VersionMismatch as error:
             self.refusal = error.message
             raise
-
-    def _lines(self) -> Iterator[AgentLine | bytes]:
-        while self._received:
-            if self._payload_bytes:
-                content = bytes(self._received[: self._payload_bytes])
-                del self._received[: len(content)]
-                self._payload_bytes -= len(content)
-                yield content
-                continue
-            end = self._received.find(b"\n")
-            if end < 0:
-                if len(self._received) > MAX_LINE_BYTES:
-                    raise NodeFailed(f"the agent on {self.name} sent an invalid message")
-                return
-            try:
-                line = _decoder.decode(bytes(self._received[:end]))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise NodeFailed(f"the agent on {self.name} sent an invalid message ({error})") from None
-            del self._received[: end + 1]
-            if isinstance(line, Data):
-                self._payload_bytes = line.size
-            else:
-                yield line
 
     def receive_errors(self) -> bool:
         """Read from stderr. Return whether it goes on."""

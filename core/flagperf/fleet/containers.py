@@ -12,7 +12,7 @@ import io
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -69,17 +69,6 @@ class Mount(msgspec.Struct, frozen=True):
         return written.getvalue()
 
 
-class Start(msgspec.Struct, frozen=True):
-    """What an engine has to be told."""
-
-    container: Container
-    needs: ContainerNeeds
-    mounts: tuple[Mount, ...]
-    mount_patterns: tuple[str, ...]
-    name: str
-    variables: tuple[str, ...]
-
-
 RDMA_DEVICES = "/dev/infiniband*"
 """Without these, collectives of several nodes would quietly go over TCP."""
 
@@ -117,13 +106,27 @@ def container_command(
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
         raise BadInput(f"{name!r} cannot be a container's name: use letters, digits, `.`, `_` and `-`")
     mounts = _mounts(container, needs, data_dir)
-    patterns = tuple(
+    patterns = [
         path
         for path in needs.mounts
         if _is_pattern(path) and not any(fnmatch.fnmatchcase(mount.target, path) for mount in mounts)
-    )
-    start = Start(container, needs, mounts, patterns, name, tuple(variables))
-    words = [*_OPTIONS[container.engine](start), *command]
+    ]
+    if container.engine == "pyxis":  # options of srun, which does not run on the node and can fill in nothing
+        if patterns:
+            raise BadInput(
+                f"pyxis cannot mount {patterns[0]}, of which only a node knows what it stands for: "
+                f"use another container engine"
+            )
+        joined = ",".join(mount.with_colons for mount in mounts)
+        options = [f"--container-image={container.image}", *[f"--container-mounts={joined}"] * bool(joined)]
+        return [*options, *container.arguments, *command]
+    if container.engine == "apptainer":  # user, network, shared memory, devices and environment are the node's anyway
+        options = ["exec", *needs.apptainer_options, *(f"--mount={mount.with_commas}" for mount in mounts)]
+        options += [f"@--bind={pattern}" for pattern in patterns]
+    else:
+        options = _podman_or_docker_options(container, needs, mounts, name, variables)
+        options += [f"@--volume={pattern}" for pattern in patterns]
+    words = [*_engine(container), *options, *container.arguments, container.image, *command]
     if any(word.startswith("@") for word in words):
         return ["sh", "-c", ON_THE_NODE, "flagperf", *words]
     return words
@@ -186,15 +189,16 @@ def _engine(container: Container) -> list[str]:
     return [container.engine, *container.engine_arguments]
 
 
-def _podman_or_docker(start: Start) -> list[str]:
-    container, needs = start.container, start.needs
+def _podman_or_docker_options(
+    container: Container, needs: ContainerNeeds, mounts: Sequence[Mount], name: str, variables: Iterable[str]
+) -> list[str]:
     if container.engine == "podman":
         own = [
             # Root of the container is the user who starts it: root only if that is root. keep-id would do the same
             # with the user's own number, and copy all of the image when it first runs.
             "--user=0:0",
             *["--group-add=keep-groups"] * bool(needs.groups),  # by number; names are those of the image
-            *(f"--volume={mount.with_colons}" for mount in start.mounts),  # --mount: quotes differ by version
+            *(f"--volume={mount.with_colons}" for mount in mounts),  # --mount: quotes differ by version
         ]
     else:
         own = [
@@ -204,65 +208,25 @@ def _podman_or_docker(start: Start) -> list[str]:
             "--env=HOME=/tmp",
             "--ulimit=memlock=-1:-1",  # for RDMA. In podman a user's own limits hold, which only root can raise
             *(f"@group={group}" for group in needs.groups),
-            *(f"--mount={mount.with_commas}" for mount in start.mounts),  # --volume makes missing folders
+            *(f"--mount={mount.with_commas}" for mount in mounts),  # --volume makes missing folders
         ]
     security = ("label=disable", "no-new-privileges", *needs.security_options)
     devices = (*needs.devices, RDMA_DEVICES) if needs.devices else ()
     return [
-        *_engine(container),
         "run",
         "--rm",
         "--interactive",
-        f"--name={start.name}",
+        f"--name={name}",
         "--network=host",
         f"--shm-size={container.shm_size}" if container.shm_size else "--ipc=host",
         "--pids-limit=-1",  # podman's 2048 are fewer than the threads of eight workers
         "--log-driver=none",  # otherwise all that goes over stdout is also kept on the node's disk
         "--entrypoint=",  # the agent itself gets the signals
         *(f"--security-opt={option}" for option in security),  # SELinux keeps containers from what is mounted
-        *(f"--env={name}" for name in start.variables),
+        *(f"--env={variable}" for variable in variables),
         *own,
         *(f"{'@' * _is_pattern(device)}--device={device}" for device in devices),
-        *(f"@--volume={pattern}" for pattern in start.mount_patterns),
-        *container.arguments,
-        container.image,
     ]
-
-
-def _apptainer(start: Start) -> list[str]:
-    """Return few options: user, network, shared memory, devices and environment are the node's anyway."""
-    return [
-        *_engine(start.container),
-        "exec",
-        *start.needs.apptainer_options,
-        *(f"--mount={mount.with_commas}" for mount in start.mounts),
-        *(f"@--bind={pattern}" for pattern in start.mount_patterns),
-        *start.container.arguments,
-        start.container.image,
-    ]
-
-
-def _pyxis(start: Start) -> list[str]:
-    """Return options of srun, which come before the command. Nothing is filled in: srun does not run on the node."""
-    if start.mount_patterns:
-        raise BadInput(
-            f"pyxis cannot mount {start.mount_patterns[0]}, of which only a node knows what it stands for: "
-            f"use another container engine"
-        )
-    mounts = ",".join(mount.with_colons for mount in start.mounts)
-    return [
-        f"--container-image={start.container.image}",
-        *[f"--container-mounts={mounts}"] * bool(mounts),
-        *start.container.arguments,
-    ]
-
-
-_OPTIONS: dict[str, Callable[[Start], list[str]]] = {
-    "podman": _podman_or_docker,
-    "docker": _podman_or_docker,
-    "apptainer": _apptainer,
-    "pyxis": _pyxis,
-}
 
 
 def _mounts(container: Container, needs: ContainerNeeds, data_dir: str | None) -> tuple[Mount, ...]:

@@ -155,11 +155,23 @@ class Fleet:
         while waiting or starting:
             while waiting and len(starting) < max(1, self.allocation.max_starts):
                 index = waiting.pop(0)
-                error = self._start_one(index)
-                if error is None:
-                    starting.add(index)
-                else:
-                    failed[index] = error
+                try:
+                    channel = Channel(index, self.nodes[index], self.command(index), self.waiting.now)
+                except OSError as error:
+                    failed[index] = NodeFailed(f"the agent on {self.name(index)} cannot be started: {error}")
+                    continue
+                except BadInput:  # the same for every node
+                    raise
+                except FlagPerfError as error:
+                    failed[index] = NodeFailed(str(error))
+                    continue
+                starting.add(index)
+                self._channels[index] = self._speaking[index] = channel
+                self._leaving.pop(index, None)
+                if index in self._lost:
+                    self._replaced.append(self._lost.pop(index))
+                self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
+                self._selector.register(channel.stderr, selectors.EVENT_READ, (channel, "stderr"))
             for event in self.poll(1.0):
                 if event.lost is not None and event.index in wanted:
                     failed[event.index] = event.lost
@@ -171,23 +183,6 @@ class Fleet:
                 starting.discard(index)
                 self.drop(index, had_time=True)
         return {**failed, **self._leavers(wanted)}
-
-    def _start_one(self, index: int) -> NodeFailed | None:
-        try:
-            channel = Channel(index, self.nodes[index], self.command(index), self.waiting.now)
-        except OSError as error:
-            return NodeFailed(f"the agent on {self.name(index)} cannot be started: {error}")
-        except BadInput:  # the same for every node
-            raise
-        except FlagPerfError as error:
-            return NodeFailed(str(error))
-        self._channels[index] = self._speaking[index] = channel
-        self._leaving.pop(index, None)
-        if index in self._lost:
-            self._replaced.append(self._lost.pop(index))
-        self._selector.register(channel.stdout, selectors.EVENT_READ, (channel, "stdout"))
-        self._selector.register(channel.stderr, selectors.EVENT_READ, (channel, "stderr"))
-        return None
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -232,10 +227,14 @@ class Fleet:
                 open_ones.clear()
         given: dict[int, T] = {}
         for index, end in ended.items():
+            agent = f"the agent on {self.name(index)}"
+            if end.code:
+                failed[index] = NodeFailed(f"{agent} failed: {end.error or exit_status(end.code)}")
+                continue
             try:
-                given[index] = self._answer(index, verb, bytes(contents[index]), end, answer)
-            except NodeFailed as error:
-                failed[index] = error
+                given[index] = msgspec.json.decode(b"null" if take else contents[index], type=answer)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                failed[index] = NodeFailed(f"{agent} gave an invalid answer to `{verb}` ({error})")
         return Answers(given, failed)
 
     def _leavers(self, indexes: Iterable[int]) -> dict[int, NodeFailed]:
@@ -246,18 +245,6 @@ class Fleet:
             self.drop(index)
             found[index] = self._with_explanation(index, why)
         return found
-
-    def _answer(self, index: int, verb: str, content: bytes, ended: Ended, answer: type[T]) -> T:
-        if ended.code:
-            why = ended.error or exit_status(ended.code)
-            raise NodeFailed(f"the agent on {self.name(index)} failed: {why}")
-        if answer is type(None):
-            return None
-        try:
-            return msgspec.json.decode(content, type=answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"gave an invalid answer to `{verb}` ({error})"
-            raise NodeFailed(f"the agent on {self.name(index)} {what}") from None
 
     def request(self, index: int, verb: str, body: Any) -> None:
         self._say(self._channels[index], Request(verb, msgspec.Raw(msgspec.json.encode(body))))
@@ -303,7 +290,14 @@ class Fleet:
                     self._selector.unregister(channel.stderr)
             else:
                 events += self._received(channel)
-        return events + self._silent(now)
+        # At `now`, the last look at all of them: what came in while one was served is not read yet.
+        if not self.nodes_share_host and now >= self._silence_at:
+            self._silence_at = now + 1.0
+            for channel in list(self._channels.values()):
+                if channel.is_greeted and channel.heard_at < now - SILENT_SECONDS:
+                    why = NodeFailed(f"nothing was heard from {channel.name} for {SILENT_SECONDS:g} s")
+                    events.append(self._lose(channel, why))
+        return events
 
     def _received(self, channel: Channel) -> list[FleetEvent]:
         events = []
@@ -321,19 +315,6 @@ class Fleet:
         except NodeFailed as error:
             events.append(self._lose(channel, error))
         return events
-
-    def _silent(self, now: float) -> list[FleetEvent]:
-        """Lose the nodes that were silent for too long at `now`, the last look at all of them: what came in while one
-        was served is not read yet."""
-        if self.nodes_share_host or now < self._silence_at:
-            return []
-        self._silence_at = now + 1.0
-        limit = now - SILENT_SECONDS
-        silent = [each for each in self._channels.values() if each.is_greeted and each.heard_at < limit]
-        return [
-            self._lose(each, NodeFailed(f"nothing was heard from {each.name} for {SILENT_SECONDS:g} s"))
-            for each in silent
-        ]
 
     # --- ending -----------------------------------------------------------------------------------------------------
 

@@ -65,8 +65,16 @@ def run_job(
         ending = _run_agents(job, fleet, bundle, note, supervision, interface)
         ignore_signals()  # the run has ended: nothing is left to interrupt
         if fleet.nodes_share_host:
-            for index in supervision.lost:
-                _sweep(job.run_id, index)
+            for index in supervision.lost:  # its watchdog has ended and removed all, unless it was killed too
+                share = {"job": {"run_id": job.run_id}, "node_index": index}
+                with contextlib.suppress(OSError, subprocess.SubprocessError):  # the run has an ending in any case
+                    subprocess.run(
+                        [*module_command(sys.executable, "flagperf.agent"), "sweep"],
+                        input=hello_line(version()) + msgspec.json.encode(share) + b"\n",
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        timeout=SWEEP_SECONDS,
+                    )
         damage = find_damage()
         if ending.status == "succeeded":
             missing = _missing(job, bundle, supervision, None if fleet.writes_here else parts)
@@ -94,8 +102,15 @@ def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: S
                 pid_namespace=this_pid_namespace(),
             )
         )
-        if problem := _start(fleet):
-            return ended("failed", problem)
+        try:
+            failed = fleet.start(range(len(fleet.nodes)))
+        except (FlagPerfError, OSError) as error:
+            return ended("failed", message("ending.agent_not_started", node=0, why=str(error)))
+        if failed:
+            first = min(failed)
+            refused = next((fleet.refusal(each) for each in failed if fleet.refusal(each)), None)  # goes first
+            not_started = message("ending.agent_not_started", node=first, why=str(failed[first]))
+            return ended("failed", refused or not_started)
         directory = str(bundle.absolute()) if fleet.writes_here else ""
         is_begun = True
         for order in work_orders(job, directory, interface):
@@ -112,19 +127,6 @@ def _run_agents(job: Job, fleet: Fleet, bundle: Path, note: Note, supervision: S
         said = message("ending.interrupted", signal=signal)
         why = fleet.explained(0) if signal != CTRL_C else ""
         return ended("failed", message("ending.because", what=said, why=why)) if why else ended("interrupted", said)
-
-
-def _start(fleet: Fleet) -> Message | None:
-    """Start all agents. Return why one cannot be started; that its version differs goes first."""
-    try:
-        failed = fleet.start(range(len(fleet.nodes)))
-    except (FlagPerfError, OSError) as error:
-        return message("ending.agent_not_started", node=0, why=str(error))
-    if not failed:
-        return None
-    refused = next((fleet.refusal(each) for each in failed if fleet.refusal(each)), None)
-    index = min(failed)
-    return refused or message("ending.agent_not_started", node=index, why=str(failed[index]))
 
 
 def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
@@ -156,19 +158,6 @@ def _ending(job: Job, fleet: Fleet, supervision: Supervision) -> Ending:
     if len(fleet.nodes) > 1:
         reason = message("ending.on_node", node=name(index), what=reason)
     return ended(cast("Status", failures[index].status), reason)
-
-
-def _sweep(run_id: str, index: int) -> None:
-    """End and remove what a lost agent left on this machine. Its watchdog has done that, unless it was killed too."""
-    share = {"job": {"run_id": run_id}, "node_index": index}
-    with contextlib.suppress(OSError, subprocess.SubprocessError):  # the run has an ending in any case
-        subprocess.run(
-            [*module_command(sys.executable, "flagperf.agent"), "sweep"],
-            input=hello_line(version()) + msgspec.json.encode(share) + b"\n",
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=SWEEP_SECONDS,
-        )
 
 
 def _missing(job: Job, bundle: Path, supervision: Supervision, parts: BundleParts | None) -> Message | None:

@@ -14,7 +14,7 @@ from flagperf.bundle.paths import node_log, node_samples, rank_events, rank_log,
 from flagperf.errors import NodeFailed
 from flagperf.events import Event, WorkersEnded, WorkersLaunched
 from flagperf.files import sha256_of
-from flagperf.fleet.fleet import Fleet, FleetEvent
+from flagperf.fleet.fleet import Fleet
 from flagperf.fleet.signals import held_back
 from flagperf.spec.job import Job
 from flagperf.spec.protocol import (
@@ -120,24 +120,27 @@ class Supervision:
             with held_back():  # for a second at most
                 left = 1.0 if self._deadline is None else max(0.0, self._deadline - self._fleet.waiting.now())
                 for event in self._fleet.poll(left):
-                    self._apply(event)
+                    if event.index not in self._open:
+                        continue
+                    if event.content:
+                        self._read(event.index, event.content)
+                    elif event.leaving:
+                        self.told_to_stop[event.index] = event.leaving
+                    elif event.lost is not None:
+                        self._close(event.index, event.lost)
+                    elif event.ended is not None:
+                        code, error = event.ended.code, event.ended.error.strip()
+                        said = error.splitlines()[-1].strip() if error else exit_status(code)
+                        self._close(event.index, NodeFailed(said))
                 if self._deadline is not None and self._fleet.waiting.now() >= self._deadline:
-                    self._on_timeout()
+                    if self._phase == "stopping":
+                        for index in list(self._open):
+                            self._fleet.drop(index, had_time=True)
+                            self._close(index, NodeFailed(f"it did not stop within {STOP_SECONDS:g} s"))
+                    else:
+                        self.timed_out = self._phase == "working"
+                        self.stop()
                 self._react_to_failure()
-
-    def _apply(self, event: FleetEvent) -> None:
-        if event.index not in self._open:
-            return
-        if event.content:
-            self._read(event.index, event.content)
-        elif event.leaving:
-            self.told_to_stop[event.index] = event.leaving
-        elif event.lost is not None:
-            self._close(event.index, event.lost)
-        elif event.ended is not None:
-            code, error = event.ended.code, event.ended.error.strip()
-            said = error.splitlines()[-1].strip() if error else exit_status(code)
-            self._close(event.index, NodeFailed(said))
 
     def _close(self, index: int, why: NodeFailed) -> None:
         self._open.discard(index)
@@ -190,15 +193,6 @@ class Supervision:
                 probe_failure=message.probe_failure,
             )
             self._note(ended)
-
-    def _on_timeout(self) -> None:
-        if self._phase == "stopping":
-            for index in list(self._open):
-                self._fleet.drop(index, had_time=True)
-                self._close(index, NodeFailed(f"it did not stop within {STOP_SECONDS:g} s"))
-            return
-        self.timed_out = self._phase == "working"
-        self.stop()
 
     def _react_to_failure(self) -> None:
         """Stop the run once the cause is known: a rank died, an agent ended without reporting how its workers ended, or
