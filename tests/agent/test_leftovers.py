@@ -54,21 +54,19 @@ def wait_for_marked(marker: str, count: int) -> None:
         time.sleep(0.02)
 
 
-def test_a_child_in_a_session_of_its_own_is_stopped_too() -> None:
-    launcher = start(ORPHANING, f"{RUN}-1/0")
-    wait_for_marked(f"{RUN}-1/0", 2)
-    stop_workers(launcher, f"{RUN}-1/0")
-    assert marked_processes(f"{RUN}-1/0") == []
-    assert launcher.returncode is not None
-
-
-def test_orphans_of_a_launcher_that_is_gone_are_stopped() -> None:
-    launcher = start(ORPHANING, f"{RUN}-2/0")
-    launcher.kill()
-    launcher.wait()
-    wait_for_marked(f"{RUN}-2/0", 1)
-    stop_workers(launcher, f"{RUN}-2/0")
-    assert marked_processes(f"{RUN}-2/0") == []
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_launcher_and_its_orphans_are_stopped_and_another_node_of_the_run_is_left_alone(is_gone: bool) -> None:
+    mine, other = f"{RUN}-{is_gone}/0", f"{RUN}-{is_gone}/1"
+    launchers = {marker: start(ORPHANING, marker) for marker in (mine, other)}
+    if is_gone:
+        launchers[mine].kill()
+        launchers[mine].wait()
+    for marker, count in ((mine, 1 if is_gone else 2), (other, 2)):
+        wait_for_marked(marker, count)
+    stop_workers(launchers[mine], mine)
+    assert marked_processes(mine) == [] and launchers[mine].returncode is not None
+    wait_for_marked(other, 2)
+    stop_workers(launchers[other], other)
 
 
 def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +74,6 @@ def test_one_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
     launcher = start(DEAF, f"{RUN}-3/0")
     stop_workers(launcher, f"{RUN}-3/0")
     assert not psutil.pid_exists(launcher.pid)
-
-
-def test_another_node_of_the_same_run_is_left_alone() -> None:
-    mine, other = start(ORPHANING, f"{RUN}-4/0"), start(ORPHANING, f"{RUN}-4/1")
-    stop_workers(mine, f"{RUN}-4/0")
-    wait_for_marked(f"{RUN}-4/1", 2)
-    stop_workers(other, f"{RUN}-4/1")
 
 
 def test_the_end_of_a_stream_is_noticed() -> None:

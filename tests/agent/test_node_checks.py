@@ -83,20 +83,13 @@ def test_else_it_is_the_address_by_which_the_command_came(monkeypatch: pytest.Mo
     assert meeting_address(RendezvousRequest("node7")) == "10.1.0.7"
 
 
-@pytest.mark.parametrize("came_by", ["", "UNKNOWN", "::1 50022 ::1 22", "127.0.0.1 50022 127.0.0.1 22", "a b c d"])
+@pytest.mark.parametrize("came_by", ["UNKNOWN", "::1 50022 ::1 22", "127.0.0.1 50022 127.0.0.1 22", "a b c d"])
 def test_what_is_not_clear_is_asked_for(monkeypatch: pytest.MonkeyPatch, came_by: str) -> None:
-    """Also after a tunnel, whose addresses belong to no other node."""
-    has(monkeypatch, TWO)
+    """Also after a tunnel, whose addresses belong to no other node, and without a network."""
     monkeypatch.setenv("SSH_CONNECTION", came_by)
-    assert refusal() == (
-        "which address the nodes reach this one by is not clear: lo (127.0.0.1), eth0 (10.0.0.7), eth1 (10.1.0.7); "
-        "give --interface"
-    )
-
-
-def test_a_node_without_a_network_is_not_clear_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    has(monkeypatch, LO)
-    assert "is not clear: lo (127.0.0.1); give --interface" in refusal()
+    for interfaces, there in ((TWO, "lo (127.0.0.1), eth0 (10.0.0.7), eth1 (10.1.0.7)"), (LO, "lo (127.0.0.1)")):
+        has(monkeypatch, interfaces)
+        assert refusal() == f"which address the nodes reach this one by is not clear: {there}; give --interface"
 
 
 def test_the_interface_to_the_first_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,21 +77,14 @@ def samples(path: Path) -> list[Sampled]:
 
 def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Path) -> None:
     path = tmp_path / "node-000.jsonl"
-    worker = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import subprocess, sys, time\n"
-            "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], env={'LOCAL_RANK': '0'}).wait()",
-        ],
-    )
-    try:
-        probe = start_probe()
-        assert probe.stdin and probe.stdout
-        probe.stdin.write(request(path))
-        probe.stdin.flush()
-        assert probe.stdout.readline() == hello_line(version())
-        assert probe.stdout.readline() == b"ready\n"
+    probe = start_probe()
+    assert probe.stdin and probe.stdout
+    probe.stdin.write(request(path))
+    probe.stdin.flush()
+    assert probe.stdout.readline() == hello_line(version())
+    assert probe.stdout.readline() == b"ready\n"
+    # A worker that is its own launcher.
+    with subprocess.Popen([sys.executable, "-c", "input()"], env={"LOCAL_RANK": "0"}, stdin=subprocess.PIPE) as worker:
         probe.stdin.write(f"{worker.pid}\n".encode())
         probe.stdin.flush()
         while len(sampled := samples(path)) < 5 or (sampled[-1].readings[0].used_bytes or 0) <= 1 << 20:
@@ -99,10 +92,7 @@ def test_the_process_takes_a_baseline_samples_and_says_what_it_cost(tmp_path: Pa
             time.sleep(0.05)
         probe.stdin.close()
         assert probe.wait(600) == 0
-    finally:
-        subprocess.run(["pkill", "-P", str(worker.pid)], check=False)
-        worker.kill()
-        worker.wait()
+        worker.communicate(b"\n")
     events = read_events(path).events
     assert isinstance(events[0], ProbeStarted) and events[0].interval_seconds == 0.1
     sampled = samples(path)

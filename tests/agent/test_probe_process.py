@@ -73,25 +73,17 @@ def test_a_probe_that_ends_when_asked_has_not_failed(tmp_path: Path) -> None:
     assert [type(event) for event in events] == [ProbeStarted, Sampled, ProbeEnded]
 
 
-def test_a_probe_that_is_killed_is_recorded_once_with_the_signal(started: Started) -> None:
+def test_a_probe_that_is_killed_is_recorded_once_with_the_signal_and_its_half_line_is_cut_off(started: Started) -> None:
     started.probe.poll()
-    started.signal(signal.SIGKILL)
-    started.await_death()
-    started.probe.poll()
-    started.probe.poll()
-    assert started.failures == [
-        "the probe ended early (killed by SIGKILL, often because the machine ran out of memory)"
-    ]
-
-
-def test_the_half_line_of_a_dead_probe_is_cut_off_so_that_the_file_still_reads(started: Started) -> None:
     started.signal(signal.SIGKILL)
     started.await_death()
     with started.samples.open("ab") as file:
         file.write(b'{"type":"sampled","t_ns":')
     started.probe.poll()
-    kinds = [type(event) for event in read_events(started.samples).events]
-    assert kinds == [ProbeStarted, Sampled, ProbeFailed]
+    started.probe.poll()
+    why = "the probe ended early (killed by SIGKILL, often because the machine ran out of memory)"
+    assert started.failures == [why]
+    assert [type(event) for event in read_events(started.samples).events] == [ProbeStarted, Sampled, ProbeFailed]
 
 
 def test_the_last_words_of_a_probe_stand_beside_its_exit_code(tmp_path: Path) -> None:
