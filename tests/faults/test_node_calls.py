@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from faulty_flagperf import SITE
+from faulty_flagperf import SITE, environment
 
+from flagperf import version
 from flagperf.agent import probe as agent_probe
 from flagperf.agent.describe import finish_query, start_query
 from flagperf.api import Device, Machine
 from flagperf.event_files import EventWriter, read_events
-from flagperf.events import ProcessesListed, SampleMissed
+from flagperf.events import ProbeEnded, ProcessesListed, SampleMissed
 from flagperf.plugins.installed import Plugins, load_plugins
-from flagperf.spec.protocol import ProbeRequest
+from flagperf.spec.protocol import ProbeRequest, hello_line
 
 DEVICES = (Device("faulty-0", "Faulty F1", "F1", 0),)
 
@@ -69,7 +73,15 @@ class TestProbe:
         choice = agent_probe.choose_probe([self.probe], Machine())
         assert choice.probe is None and choice.not_used["faulty"]
 
-    def test_closing_is_for_the_log_alone(self, capsys: pytest.CaptureFixture[str], way: str) -> None:
-        self.fault("close")
-        agent_probe._close(self.probe)
-        assert bool(capsys.readouterr().err) == (way != "type")
+
+def test_an_error_on_closing_the_probe_is_for_the_log_alone(tmp_path: Path) -> None:
+    request = ProbeRequest("faulty", 0, DEVICES, 1.0, str(tmp_path / "samples.jsonl"))
+    done = subprocess.run(
+        [sys.executable, "-m", "flagperf.agent", "probe"],
+        input=hello_line(version()) + msgspec.json.encode(request) + b"\n",
+        env=environment("close:exit"),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0 and b"close: SystemExit: " in done.stderr
+    assert isinstance(read_events(Path(request.path)).events[-1], ProbeEnded)
