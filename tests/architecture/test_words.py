@@ -28,8 +28,8 @@ def vendor_words(source: str) -> Iterator[str]:
     quoted = {
         line
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.keyword) and node.arg == "published"
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Rule"
+        for line in range(node.args[1].lineno, (node.args[1].end_lineno or 0) + 1)
     }
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         found = VENDOR_WORD.search(token.string) if token.type in TEXT else None

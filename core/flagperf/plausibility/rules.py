@@ -1,21 +1,21 @@
 """Rule: what makes a figure doubtful, what a check of it saw, and the arithmetic of what is possible.
 
 A rule is an entry beside its check, in `run_checks`, `row_checks` and `doubts`, and those of published pages in
-`flagperf.pages`. The message catalogues say what it means (`mark.<name>`, `rule.<name>`) and what was seen
+`flagperf_publish.published`. The message catalogues say what it means (`mark.<name>`, `rule.<name>`) and what was seen
 (`doubt.<name>`); docs/plausibility.md is made of both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from flagperf.bundle.run_record import RecordedRun, Run
-from flagperf.messages import Message
+from flagperf.bundle.run_record import Run
+from flagperf.messages import Message, message
 from flagperf.stats import Interval
 
 FIGURES = "figures"
@@ -28,13 +28,13 @@ ROWS = "rows"
 class Rule(msgspec.Struct, frozen=True):
     name: str
     """Its id, and the mark that it gives."""
-    of: tuple[Literal["run", "runs", "page"], ...]
-    """One recorded run; several that are shown together; a published page (`flagperf pages lint`)."""
-    effect: Literal["marked", "refused", "withheld", "reported"]
-    """`marked`: the metrics carry its name as a mark. `refused`: and no page is written. `withheld`: the formula gave a
-    reason in place of a value. `reported`: a finding of `pages lint` alone."""
     published: str
     """The published mistake that it is drawn from."""
+    of: tuple[Literal["run", "runs", "page"], ...] = ("run",)
+    """One recorded run; several that are shown together; a published page (`flagperf pages lint`)."""
+    effect: Literal["marked", "refused", "withheld", "reported"] = "marked"
+    """`marked`: the metrics carry its name as a mark. `refused`: and no page is written. `withheld`: the formula gave a
+    reason in place of a value. `reported`: a finding of `pages lint` alone."""
     metrics: tuple[str, ...] = ()
     """Those of a run that it may mark, as patterns; also FIGURES and ROWS."""
     limits: dict[str, float] = {}
@@ -56,10 +56,12 @@ class Seen(msgspec.Struct, frozen=True):
     """Indices of the measured rows that are marked."""
 
 
-class Check(Protocol):
-    """What a rule looks for in one run. A missing figure breaks no rule."""
+def seen(code: str, metrics: Sequence[str] = (), rows: Sequence[int] = (), /, **params: Any) -> Seen:
+    return Seen(message(code, **params), tuple(metrics), tuple(rows))
 
-    def __call__(self, recorded: RecordedRun, /) -> Iterator[Seen]: ...
+
+Check = Callable[[Run], Iterator[Seen]]
+"""Looks for breaks of a rule in one run. A missing figure breaks no rule."""
 
 
 def value_of(run: Run, name: str) -> float | None:
@@ -68,7 +70,7 @@ def value_of(run: Run, name: str) -> float | None:
 
 
 def reach(interval: Interval | None, value: float | None) -> float:
-    """How far an interval reaches to its longer side, as a share of the value."""
+    """Return how far an interval reaches to its longer side, as a share of the value."""
     if interval is None or not value:
         return 0.0
     return max(interval.high - value, value - interval.low) / abs(value)
@@ -80,12 +82,12 @@ GIB_PER_GB = 1e9 / (1 << 30)
 
 
 def is_gb_for_gib(value: float, total: float) -> bool:
-    """A figure above the total that fits if its unit is 10^9 and not 2^30 bytes."""
+    """Return whether a figure above the total fits if its unit is 10^9 and not 2^30 bytes."""
     return total > 0 and value > total >= value * GIB_PER_GB
 
 
 def differ_by_unit(one: float, other: float, difference: float) -> bool:
-    """One of the two is 2^30 where the other is 10^9, within a relative difference."""
+    """Return whether one counts 2^30 bytes where the other counts 10^9, within a relative difference."""
     if one <= 0 or other <= 0:
         return False
     ratio = max(one, other) / min(one, other)
@@ -93,22 +95,21 @@ def differ_by_unit(one: float, other: float, difference: float) -> bool:
 
 
 def explaining_row(rate: float, row: str, peaks: Mapping[str, float]) -> str:
-    """The next faster precision that could have computed at this rate, for one that its own peak does not allow. Empty
-    if none could."""
+    """Return the slowest faster precision whose peak allows this rate. Empty if none does."""
     faster = {name: peak for name, peak in peaks.items() if peak >= rate and peak > peaks.get(row, 0.0)}
     return min(faster, key=lambda name: faster[name], default="")
 
 
 def largest_deviation(mean: float, high: float) -> float:
-    """Of figures that are not negative, with this mean and maximum."""
+    """Return the largest standard deviation that figures of 0 and more can have with this mean and maximum."""
     return math.sqrt(max(0.0, high - mean) * max(0.0, mean))
 
 
 def scaling(rate: float, devices: int, base_rate: float, base_devices: int) -> float:
-    """Throughput of a device among many, over that of a device of the base."""
+    """Return the throughput of a device among many, divided by that of a device of the base."""
     return (rate / devices) / (base_rate / base_devices)
 
 
 def is_idle(share: float, watts: float, tdp: float, limits: Mapping[str, float]) -> bool:
-    """A card that computes at a good part of its peak does not stay near its idle power."""
+    """Return whether a card stays near its idle power although it computes at a good part of its peak."""
     return share > limits["share"] and watts < limits["power"] * tdp
