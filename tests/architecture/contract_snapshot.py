@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,11 +18,6 @@ from flagperf.bundle.run_record import STORE_SCHEMA, RecordedRun
 
 Description = Any
 """A text, a list of texts, or a dictionary of those."""
-
-PLACES = {
-    "EVENT_SCHEMA": "core/flagperf/events/schema.py",
-    "STORE_SCHEMA": "core/flagperf/store/run.py",
-}
 
 
 def snapshot() -> dict[str, dict[str, Description]]:
@@ -166,3 +162,55 @@ def _method(member: Any) -> str:
         return f"property {inspect.signature(member.fget)}"
     abstract = "abstract " if getattr(member, "__isabstractmethod__", False) else ""
     return f"{abstract}{inspect.signature(member)}"
+
+
+# What a change of a contract does to whatever was written before it.
+
+
+@dataclass(frozen=True)
+class Change:
+    place: str
+    what: str
+    breaks: bool
+    """True: a plugin that was written before may stop working. False: it has nothing to do."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+def changes(before: Any, now: Any, place: str = "") -> Iterator[Change]:
+    """Between two descriptions of contracts, in a fixed order."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        yield from _changes_of_names(before, now, place)
+    elif isinstance(before, list) and isinstance(now, list):
+        yield from _changes_of_order(before, now, place)
+    elif before != now:
+        yield Change(place, f"{before!r} became {now!r}", breaks=True)
+
+
+def _changes_of_names(before: dict[str, Any], now: dict[str, Any], place: str) -> Iterator[Change]:
+    for name in before:
+        inner = f"{place}.{name}".lstrip(".")
+        if name not in now:
+            yield Change(inner, "removed", breaks=True)
+        else:
+            yield from changes(before[name], now[name], inner)
+    for name in now.keys() - before.keys():
+        yield Change(f"{place}.{name}".lstrip("."), "added", breaks=_is_demanded(place, now[name]))
+
+
+def _changes_of_order(before: list[str], now: list[str], place: str) -> Iterator[Change]:
+    """Fields and parameters are also given by position: new ones follow the old ones, each with a default."""
+    for index, item in enumerate(before):
+        found = now[index] if index < len(now) else "nothing"
+        if found != item:
+            yield Change(place, f"{item!r} became {found!r}", breaks=True)
+    for item in now[len(before) :]:
+        yield Change(place, f"{item!r} added", breaks=" = " not in item)
+
+
+def _is_demanded(place: str, description: Any) -> bool:
+    """Whether plugins must give what was added: an abstract method, or an attribute without a default."""
+    if place.endswith(".attributes"):
+        return " = " not in description
+    return place.endswith(".methods") and str(description).startswith("abstract ")

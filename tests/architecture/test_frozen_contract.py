@@ -1,141 +1,77 @@
-"""Recorded runs outlive the code that they were made with: no silent change of what their readers rely on."""
+"""Plugins and recorded runs outlive the code that they were made with.
+
+hook_api_1.json is the contract of HOOK_API 1: plugins that were written for it keep working, whatever is added later.
+contract.json has the events and the files of a bundle. Until the first release, and never after it, the files are
+written anew where a contract has changed: FLAGPERF_UPDATE_CONTRACT=1 pytest tests/architecture/test_frozen_contract.py
+"""
 
 from __future__ import annotations
 
-import difflib
+import importlib.metadata
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-import msgspec
 import pytest
-from contract_snapshot import PLACES, describe_class, describe_fields, snapshot
+from contract_snapshot import Change, changes, hook_contract, snapshot
 
-RECORDED = Path(__file__).parent / "contract.json"
-UPDATE = "FLAGPERF_UPDATE_CONTRACT"
+import flagperf
+from flagperf.hookspecs import HOOK_API
 
-
-@pytest.fixture(scope="module")
-def recorded() -> dict[str, Any]:
-    """Written anew first, where that is asked for."""
-    if os.environ.get(UPDATE) == "1":
-        RECORDED.write_text(_text(snapshot()))
-    return dict(json.loads(RECORDED.read_text()))
+HERE = Path(__file__).parent
+MAY_GROW = ("kit.", "testing.")
+"""What plugins are built and tested with. They ask for it, core does not ask them."""
 
 
-@pytest.mark.parametrize("number", PLACES)
-def test_nothing_changes_without_its_version_number(number: str, recorded: dict[str, Any]) -> None:
-    now = snapshot()[number]
-    if now != recorded[number]:
-        pytest.fail(explain(number, recorded[number], now), pytrace=False)
+def recorded(name: str, now: dict[str, Any]) -> dict[str, Any]:
+    """Return the contract as it was recorded, which is written anew first where that is asked for."""
+    path = HERE / name
+    if os.environ.get("FLAGPERF_UPDATE_CONTRACT") == "1":
+        path.write_text(json.dumps(now, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    return dict(json.loads(path.read_text()))
 
 
-def explain(number: str, recorded: dict[str, Any], now: dict[str, Any]) -> str:
-    lines = difflib.unified_diff(_text(recorded).splitlines(), _text(now).splitlines(), "recorded", "now", n=2)
-    if now["version"] == recorded["version"]:
-        advice = f"{number} in {PLACES[number]} is still {now['version']}: move it, as its docstring says when"
-    else:
-        advice = f"{number} has moved from {recorded['version']} to {now['version']}"
-    return (
-        f"what {number} stands for has changed; {advice}. Then add the change to docs, conformance suite, built-in and "
-        f"one vendor, and write the snapshot anew:\n"
-        f"    {UPDATE}=1 pytest tests/architecture/{Path(__file__).name}\n\n" + "\n".join(lines)
-    )
+def refuse(found: Iterable[Change], advice: str) -> None:
+    lines = "\n".join(f"    {change}" for change in found)
+    if lines:
+        pytest.fail(f"a contract has changed:\n{lines}\n{advice}. {__doc__}", pytrace=False)
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+def test_plugins_of_hook_api_1_keep_working() -> None:
+    now = hook_contract()
+    before = recorded("hook_api_1.json", now)
+    version, found = before["version"], list(changes(before, {**now, "version": before["version"]}))
+    refuse([change for change in found if change.breaks], f"plugins of HOOK_API {version} may stop working")
+    added = [change for change in found if not change.place.startswith(MAY_GROW)]
+    refuse(added if version >= HOOK_API else (), f"HOOK_API in hookspecs.py has to be above {version}")
 
 
-# The checker itself
+def test_the_hook_contract_covers_hooks_api_kit_and_testing() -> None:
+    now = hook_contract()
+    assert len(now["hooks"]) == 6
+    assert "abstract" in now["api"]["DeviceBackend"]["methods"]["presence"]
+    assert {"ToolProbe", "TorchrunLauncher"} <= set(now["kit"])
+    assert {"MemorySuite", "write_tool"} <= set(now["testing"])
 
 
-class Before(msgspec.Struct):
-    id: str
-    size: int | None = None
-    tags: dict[str, str] = {}
+@pytest.mark.parametrize("number", ["EVENT_SCHEMA", "STORE_SCHEMA"])
+def test_no_event_and_no_file_of_a_bundle_changes_without_its_version_number(number: str) -> None:
+    now = snapshot()
+    refuse(changes(recorded("contract.json", now)[number], now[number]), f"{number} has to move, and the file with it")
 
 
-class Renamed(msgspec.Struct):
-    name: str
-    size: int | None = None
-    tags: dict[str, str] = {}
-
-
-class Reordered(msgspec.Struct):
-    id: str
-    tags: dict[str, str] = {}
-    size: int | None = None
-
-
-class Redefaulted(msgspec.Struct):
-    id: str
-    size: int | None = 0
-    tags: dict[str, str] = {}
-
-
-class Retyped(msgspec.Struct):
-    id: str
-    size: float | None = None
-    tags: dict[str, str] = {}
-
-
-def test_fields_are_described_as_they_are_written() -> None:
-    assert describe_fields(Before) == ["id: str", "size: int | None = None", "tags: dict[str, str] = {}"]
-
-
-@pytest.mark.parametrize("changed", [Renamed, Reordered, Redefaulted, Retyped])
-def test_every_change_of_a_field_is_a_difference(changed: type[msgspec.Struct]) -> None:
-    assert describe_fields(changed) != describe_fields(Before)
-
-
-Colour = Literal["red", "blue"]
-
-
-class Aliased(msgspec.Struct):
-    colours: tuple[Colour, ...] = ()
-
-
-def test_words_behind_an_alias_are_described() -> None:
-    assert describe_fields(Aliased) == ["colours: tuple[Colour, ...] (blue, red) = ()"]
-
-
-class Role:
-    word: ClassVar[str]
-    unit: ClassVar[str] = "B"
-
-    def use(self, what: str, times: int = 1) -> bool: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def _inside(self) -> None: ...
-
-
-def test_attributes_methods_and_properties_are_described_and_private_ones_are_not() -> None:
-    assert describe_class(Role) == {
-        "attributes": {"word": "ClassVar[str]", "unit": "ClassVar[str] = 'B'"},
-        "methods": {
-            "use": "(self, what: 'str', times: 'int' = 1) -> 'bool'",
-            "size": "property (self) -> 'int'",
-        },
-    }
-
-
-def test_snapshot_covers_the_events_and_the_bundle() -> None:
+def test_the_snapshot_covers_the_events_and_the_bundle() -> None:
     now = snapshot()
     assert {"StepFinished", "Clock", "Reading"} <= set(now["EVENT_SCHEMA"]["events"])
     assert now["EVENT_SCHEMA"]["events"]["StepFinished"]["tag"] == "step_finished"
     assert {"Run", "Job", "Manifest", "Metric", "NodeFacts", "Device"} <= set(now["STORE_SCHEMA"]["bundle"])
 
 
-def test_the_message_says_which_number_to_move_and_how_to_write_the_snapshot_anew() -> None:
-    message = explain("EVENT_SCHEMA", {"version": 1, "events": {"a": "()"}}, {"version": 1, "events": {"a": "(b)"}})
-    assert "EVENT_SCHEMA in core/flagperf/events/schema.py is still 1: move it" in message
-    assert "FLAGPERF_UPDATE_CONTRACT=1 pytest tests/architecture/test_frozen_contract.py" in message
-    assert '-  "a": "()"' in message and '+  "a": "(b)"' in message
-
-
-def test_a_number_that_has_moved_asks_for_the_snapshot_only() -> None:
-    assert "EVENT_SCHEMA has moved from 1 to 2" in explain("EVENT_SCHEMA", {"version": 1}, {"version": 2})
+def test_flagperf_itself_gives_one_function_and_its_version() -> None:
+    assert flagperf.__all__ == ["run_case", "version"]
+    assert callable(flagperf.run_case)
+    assert flagperf.__version__ == flagperf.version() == importlib.metadata.version("flagperf")
+    with pytest.raises(AttributeError, match="no attribute 'run_everything'"):
+        flagperf.run_everything  # noqa: B018

@@ -35,16 +35,17 @@ for command in sys.argv[2:]:
 open(sys.argv[1], "w").write(json.dumps(answer))
 """
 
-# A verb as `agent serve` forks it, with what the agent itself has loaded until then.
+# Verbs as `agent serve` forks them, one after the other, with what the agent itself has loaded until then.
 IN_AGENT = """
 import importlib, io, json, sys
 from flagperf.agent import __main__, serve
-before = sorted(sys.modules)
-module, _, name = serve.VERBS[sys.argv[2]].partition(":")
-answer = getattr(importlib.import_module(module), name)
-code = answer(sys.stdin.buffer.read(), io.BytesIO(), io.BytesIO())
-modules = sorted({name.partition(".")[0] for name in sys.modules})
-open(sys.argv[1], "w").write(json.dumps([["serve", 0, before], [sys.argv[2], code, modules]]))
+answers = [["serve", 0, sorted(sys.modules)]]
+for asked in sys.stdin.read().splitlines():
+    verb, _, request = asked.partition(" ")
+    module, _, name = serve.VERBS[verb].partition(":")
+    code = getattr(importlib.import_module(module), name)(request.encode(), io.BytesIO(), io.BytesIO())
+    answers.append([asked, code, sorted({name.partition(".")[0] for name in sys.modules})])
+open(sys.argv[1], "w").write(json.dumps(answers))
 """
 
 
@@ -122,25 +123,17 @@ def test_plans_and_reports_are_made_without_a_framework(tmp_path: Path, runs_dir
     assert too_heavy(loaded_after(tmp_path, IN_CLI, *commands), HEAVY) == {}
 
 
-@pytest.mark.parametrize("name", sorted(load_plugins().cases()))
-def test_the_agent_looks_at_a_cases_data_without_a_framework(tmp_path: Path, name: str) -> None:
-    manifest = load_plugins().case(name).manifest
-    if manifest.check_files is None:
-        pytest.skip(f"case {name} reads no data")
-    config = resolve(manifest, [Layer("profile tiny", manifest.profiles["tiny"].values)])
-    request = CheckRequest(manifest.check_files, None, config.values)
-    loaded = loaded_after(tmp_path, IN_AGENT, "check", stdin=msgspec.json.encode(request).decode())
-    assert too_heavy(loaded, HEAVY) == {}
-
-
-def test_the_agent_describes_its_node_without_a_framework(tmp_path: Path) -> None:
-    loaded = loaded_after(tmp_path, IN_AGENT, "describe", stdin='{"with_memory": true}')
-    assert too_heavy(loaded, HEAVY) == {}
-
-
-def test_the_agent_that_forks_them_has_only_what_it_needs(tmp_path: Path) -> None:
-    """It is started on every node, and forks without threads of a library."""
-    loaded = loaded_after(tmp_path, IN_AGENT, "rendezvous", stdin='{"address": "127.0.0.1"}')["serve"]
+def test_the_agent_has_only_what_it_needs_and_its_answers_need_no_framework(tmp_path: Path) -> None:
+    """It is started on every node, forks without threads of a library, describes the node, and looks at cases' data."""
+    checks = []
+    for case in load_plugins().cases().values():
+        if case.manifest.check_files is not None:
+            config = resolve(case.manifest, [Layer("profile tiny", case.manifest.profiles["tiny"].values)])
+            checks.append(CheckRequest(case.manifest.check_files, None, config.values))
+    assert len(checks) > 4
+    lines = ['rendezvous {"address": "127.0.0.1"}', 'describe {"with_memory": true}']
+    lines += [f"check {msgspec.json.encode(request).decode()}" for request in checks]
+    loaded = loaded_after(tmp_path, IN_AGENT, stdin="\n".join(lines))
+    assert too_heavy(loaded, HEAVY) == {} and len(loaded) == 1 + len(lines)
     others = {"plan", "run", "fleet", "report", "worker", "metrics", "cli", "builtin"}
-    assert not loaded & {f"flagperf.{name}" for name in others}
-    assert not loaded & {*HEAVY, "rich", "click"}
+    assert not loaded["serve"] & {*(f"flagperf.{name}" for name in others), *HEAVY, "rich", "click"}

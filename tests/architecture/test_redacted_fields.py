@@ -1,11 +1,10 @@
-"""Every text that the files of a bundle can hold is classified in redact/fields.py, so that no new field is passed on
-before somebody has said what it may hold."""
+"""Every text that the files of a bundle can hold is classified in passing/text_fields.py, so that no new field is
+passed on before somebody has said what it may hold."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import inspect
 
 from flagperf.api import Recording
@@ -55,24 +54,7 @@ def test_every_text_of_a_bundle_is_classified() -> None:
         for kind, fields in found.items()
         if kind not in known or fields - known[kind]
     }
-    assert missing == {}, "say in redact/fields.py what they may hold"
+    assert missing == {}, "say in passing/text_fields.py what they may hold"
     gone = {kind: fields - found.get(kind, set()) for kind, fields in known.items() if fields - found.get(kind, set())}
-    assert gone == {}, "remove them from redact/fields.py"
+    assert gone == {}, "remove them from passing/text_fields.py"
     assert set(known) == set(found)
-
-
-class Inner(msgspec.Struct):
-    word: str
-    number: int
-
-
-class Outer(msgspec.Struct):
-    plain: int
-    inner: tuple[Inner, ...]
-    by_name: dict[str, int]
-    listed: list[str | None]
-    anything: Any
-
-
-def test_the_walk_finds_texts_wherever_they_are() -> None:
-    assert text_fields(Outer) == {"Outer": {"by_name", "listed", "anything"}, "Inner": {"word"}}

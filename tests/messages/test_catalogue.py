@@ -60,7 +60,11 @@ def said_codes() -> Iterator[tuple[str, str, set[str] | None]]:
     """Place, code and parameters of every message(...), absent(...) and seen(...) whose code is a literal."""
     for path in CORE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("message", "absent", "seen"):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("message", "absent", "seen")
+            ):
                 code = node.args[1 if node.func.id == "absent" else 0] if node.args else None
                 if isinstance(code, ast.Constant):
                     names = {keyword.arg for keyword in node.keywords}
