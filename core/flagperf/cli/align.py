@@ -20,7 +20,7 @@ from flagperf.cli.options import FiniteRange, common, find_run, note, runs_dir_o
 from flagperf.cli.output import echo_json_text, show
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
-from flagperf.metrics.alignment import RULES, Alignment, LossCurve, Rule, align_curves, obstacles
+from flagperf.metrics.alignment import RULES, Alignment, AlignmentRule, LossCurve, align_curves, obstacles
 from flagperf.report.screens import alignment_report
 from flagperf.report.sections.alignment_blocks import alignment_to_json
 
@@ -62,7 +62,7 @@ def rule_options(function: F) -> F:
     return function
 
 
-def chosen_rule(rule_id: str | None, tolerance: float | None) -> Rule:
+def chosen_rule(rule_id: str | None, tolerance: float | None) -> AlignmentRule:
     rule = RULES[rule_id or DEFAULT_RULE]
     if tolerance is None:
         return rule
@@ -114,7 +114,7 @@ def align(
     return 0 if alignment.aligned else EXIT_CODES["target_missed"]
 
 
-def _check(curve: LossCurve, reference: LossCurve, rule: Rule, run_word: str, reference_word: str) -> None:
+def _check(curve: LossCurve, reference: LossCurve, rule: AlignmentRule, run_word: str, reference_word: str) -> None:
     found = obstacles(curve, reference, rule)
     if found:
         raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(map(str, found))}; {ADVICE}")

@@ -1,4 +1,4 @@
-"""LossCurve, rules, `loss_aligned`."""
+"""LossCurve, the rules of its alignment with another, and `loss_aligned`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from flagperf.messages import Message, message
 from flagperf.metrics.entry import Absent, Finding, Found, Metric, MetricEntry, absent
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.quality import global_loss
-from flagperf.metrics.rank_record import RankRecord, Steps
-from flagperf.spec.job import Job
+from flagperf.metrics.rank_record import Steps
 
 # LossCurve: the loss of every step of a run, with the conditions that affect it.
 
@@ -76,6 +75,8 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
     has_diverged = any(rank.diverged for rank in run.steps)
     if not has_diverged and all(point.loss is None for point in points):
         return absent("not_measured", "quality.no_loss_at_any_step")
+    models = [model for rank in run.ranks for model in rank.models]
+    data = {CurveData(data.name, data.sha256) for rank in run.ranks for data in rank.data}
     return LossCurve(
         case=job.case,
         points=points,
@@ -85,8 +86,8 @@ def loss_curve(run: Observed) -> LossCurve | Absent:
         device=job.device_model.short_name,
         shape=job.shape,
         profile=job.profile,
-        model=_model(run.ranks),
-        data=_data(job, run.ranks),
+        model={name: getattr(models[0], name) for name in MODEL_FIELDS} if models else {},
+        data=tuple(sorted(data or {CurveData(file.path, file.sha256) for file in job.data_files})),
         values=run.values,
     )
 
@@ -100,17 +101,6 @@ def curve_point(ranks: Sequence[Steps], index: int) -> CurvePoint:
     return CurvePoint(number, float(finding.value), samples)
 
 
-def _model(ranks: Sequence[RankRecord]) -> dict[str, int]:
-    described = next((model for rank in ranks for model in rank.models), None)
-    return {name: getattr(described, name) for name in MODEL_FIELDS} if described else {}
-
-
-def _data(job: Job, ranks: Sequence[RankRecord]) -> tuple[CurveData, ...]:
-    """The data that the workers reported, else the files that were checked before the run."""
-    described = {CurveData(data.name, data.sha256) for rank in ranks for data in rank.data}
-    return tuple(sorted(described or {CurveData(file.path, file.sha256) for file in job.data_files}))
-
-
 # Alignment: whether one loss curve follows another, by a named rule.
 
 
@@ -122,7 +112,7 @@ SEED_KEY = "training.seed"
 _NAMED_DATA = 3
 
 
-class Rule(msgspec.Struct, frozen=True):
+class AlignmentRule(msgspec.Struct, frozen=True):
     id: str
     judges: Literal["mean", "each"]
     """`mean`: the mean relative error must be below the limit. `each`: no single relative error may exceed it."""
@@ -134,8 +124,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 RULES = {
-    "flagperf-2pct": Rule("flagperf-2pct", "mean", first_step=21, limit=0.02),
-    "exact": Rule("exact", "each", first_step=0, limit=0.0),
+    "flagperf-2pct": AlignmentRule("flagperf-2pct", "mean", first_step=21, limit=0.02),
+    "exact": AlignmentRule("exact", "each", first_step=0, limit=0.0),
 }
 
 
@@ -155,7 +145,7 @@ class StepGap(msgspec.Struct, frozen=True):
 
 
 class Alignment(msgspec.Struct, frozen=True):
-    rule: Rule
+    rule: AlignmentRule
     aligned: bool
     first_step: int
     """First step that the rule judges; `last_step` is the last."""
@@ -176,37 +166,44 @@ class Alignment(msgspec.Struct, frozen=True):
         return self.last_step - self.first_step + 1
 
 
-def obstacles(curve: LossCurve, reference: LossCurve, rule: Rule) -> list[Message]:
-    """Reasons why the curves cannot be judged by this rule. Empty if they can."""
+def obstacles(curve: LossCurve, reference: LossCurve, rule: AlignmentRule) -> list[Message]:
+    """Return why the curves cannot be judged by this rule. Empty if they can."""
     if curve.case != reference.case:
         return [message("align.other_case", case=curve.case, other=reference.case)]
-    wrong = [_contrast(name, a, b) for name, a, b in _conditions(curve, reference) if _are_known(a, b) and a != b]
+    wrong = [
+        message("align.contrast", name=name, value=_listed(a, b), other=_listed(b, a))
+        for name, a, b in _conditions(curve, reference)
+        if _are_known(a, b) and a != b
+    ]
     if (curve.first_step, curve.last_step) != (reference.first_step, reference.last_step):
         ends = {"a": curve.first_step, "b": curve.last_step, "c": reference.first_step, "d": reference.last_step}
         return [*wrong, message("align.other_steps", **ends)]
     if curve.last_step < rule.first_step:
         steps = {"first": rule.first_step, "last": curve.last_step}
         return [*wrong, message("align.too_short", rule=rule.id, **steps)]
-    return wrong + _unequal_samples(curve, reference)
+    for a, b in zip(curve.points, reference.points, strict=True):
+        if None not in (a.samples, b.samples) and a.samples != b.samples:
+            return [*wrong, message("align.other_samples", step=a.step, samples=a.samples, others=b.samples)]
+    return wrong
 
 
 def unstated(curve: LossCurve, reference: LossCurve) -> list[Message]:
-    """Conditions that affect a curve but were not compared, because one of the curves does not record them."""
+    """Return the conditions that were not compared, because one of the curves does not record them."""
     names = [name for name, a, b in _conditions(curve, reference) if not _are_known(a, b)]
     is_counted = all(point.samples is not None for point in curve.points + reference.points)
     return names if is_counted else [*names, message("align.samples_per_step")]
 
 
 def changed_values(curve: LossCurve, reference: LossCurve) -> dict[str, tuple[Any, Any]]:
-    """Values that both curves record and that differ: shape, precision, tuning. Allowed, but reported."""
+    """Return the values that both curves record and that differ: shape, precision, tuning. They may."""
     both = sorted(set(curve.values) & set(reference.values))
     return {
         key: (curve.values[key], reference.values[key]) for key in both if curve.values[key] != reference.values[key]
     }
 
 
-def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignment:
-    """Requires curves without `obstacles`."""
+def align_curves(curve: LossCurve, reference: LossCurve, rule: AlignmentRule) -> Alignment:
+    """Judge curves that have no `obstacles`."""
     pairs = list(zip(curve.points, reference.points, strict=True))
     gaps = tuple(gap for pair in pairs for gap in _gaps(*pair))
     judged = [pair for pair in pairs if pair[0].step >= rule.first_step]
@@ -232,7 +229,7 @@ def align_curves(curve: LossCurve, reference: LossCurve, rule: Rule) -> Alignmen
 
 
 def _error(point: CurvePoint, reference: CurvePoint) -> StepError | None:
-    """None if a loss is missing, or if the reference is 0 and the relative error is undefined."""
+    """Return None if a loss is missing, or if the reference is 0 and the relative error is undefined."""
     if point.loss is None or reference.loss is None:
         return None
     difference = abs(point.loss - reference.loss)
@@ -262,7 +259,7 @@ def _slope(errors: Sequence[StepError]) -> float | None:
 
 
 def _conditions(curve: LossCurve, reference: LossCurve) -> list[tuple[Message, Any, Any]]:
-    """Name, value of the run, value of the reference."""
+    """Return the name of each condition, its value of the run and that of the reference."""
     return [
         (message("align.case_version"), curve.case_version, reference.case_version),
         (message("align.key", key=SEED_KEY), curve.values.get(SEED_KEY), reference.values.get(SEED_KEY)),
@@ -275,12 +272,8 @@ def _are_known(*values: Any) -> bool:
     return not any(value is None or value in ({}, ()) for value in values)
 
 
-def _contrast(name: Message, a: Any, b: Any) -> Message:
-    return message("align.contrast", name=name, value=_listed(a, b), other=_listed(b, a))
-
-
 def _listed(value: Any, other: Any) -> Message | str:
-    """For a value with several parts, only the parts that `other` lacks."""
+    """Name only the parts that `other` lacks, if the value has several."""
     if isinstance(value, dict):
         parts = [f"{count} {name}" for name, count in value.items() if count != other.get(name)]
         return ", ".join(parts) or message("align.less")
@@ -289,13 +282,6 @@ def _listed(value: Any, other: Any) -> Message | str:
         rest = " ..." if len(own) > _NAMED_DATA else ""
         return ", ".join(own[:_NAMED_DATA]) + rest if own else message("align.less")
     return str(value)
-
-
-def _unequal_samples(curve: LossCurve, reference: LossCurve) -> list[Message]:
-    for a, b in zip(curve.points, reference.points, strict=True):
-        if None not in (a.samples, b.samples) and a.samples != b.samples:
-            return [message("align.other_samples", step=a.step, samples=a.samples, others=b.samples)]
-    return []
 
 
 # loss_aligned: the verdict of an alignment as a metric. It needs a reference, so it is computed for a report and not
@@ -320,16 +306,24 @@ LOSS_ALIGNED = MetricEntry(
 NO_REFERENCE = LOSS_ALIGNED.metric(absent("not_applicable", "align.no_reference"), unit="")
 
 
-def loss_aligned(curve: LossCurve | Absent, reference: LossCurve, rule: Rule, reference_name: str) -> Metric:
-    """1 if the curve follows the reference, else 0. Absent if the two cannot be compared."""
-    finding = _verdict(curve, reference, rule)
+def loss_aligned(curve: LossCurve | Absent, reference: LossCurve, rule: AlignmentRule, reference_name: str) -> Metric:
+    """Return 1 if the curve follows the reference, else 0. Absent if the two cannot be compared."""
+    finding: Finding
+    if isinstance(curve, Absent):
+        finding = curve
+    elif found := obstacles(curve, reference, rule):
+        inputs = {"reference": _identity(reference), "obstacles": [str(each) for each in found]}
+        finding = Absent("not_applicable", message("align.other_experiment", why=found[0]), inputs)
+    else:
+        alignment = align_curves(curve, reference, rule)
+        finding = Found(int(alignment.aligned), alignment_fields(alignment, curve, reference))
     named = {"reference_name": reference_name, **finding.inputs}
     return LOSS_ALIGNED.metric(msgspec.structs.replace(finding, inputs=named), unit="")
 
 
 def alignment_fields(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> dict[str, Any]:
-    """`differences` holds (value of the run, value of the reference). Errors are fractions of 1. Unknown values are
-    None."""
+    """Return what JSON has of an alignment. `differences` holds (value of the run, value of the reference). Errors are
+    fractions of 1. Unknown values are None."""
     return {
         "run": _identity(curve),
         "reference": _identity(reference),
@@ -339,17 +333,6 @@ def alignment_fields(alignment: Alignment, curve: LossCurve, reference: LossCurv
         "unstated": [str(name) for name in unstated(curve, reference)],
         "unstated_messages": msgspec.to_builtins(unstated(curve, reference)),
     }
-
-
-def _verdict(curve: LossCurve | Absent, reference: LossCurve, rule: Rule) -> Finding:
-    if isinstance(curve, Absent):
-        return curve
-    found = obstacles(curve, reference, rule)
-    if found:
-        inputs = {"reference": _identity(reference), "obstacles": [str(each) for each in found]}
-        return Absent("not_applicable", message("align.other_experiment", why=found[0]), inputs)
-    alignment = align_curves(curve, reference, rule)
-    return Found(int(alignment.aligned), alignment_fields(alignment, curve, reference))
 
 
 def _identity(curve: LossCurve) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from flagperf import units
 from flagperf.messages import Lang, Message, clauses, listed, say, words
 from flagperf.metrics.alignment import (
     Alignment,
+    AlignmentRule,
     LossCurve,
-    Rule,
     StepError,
     alignment_fields,
     changed_values,
@@ -54,11 +54,11 @@ def alignment_to_json(alignment: Alignment, curve: LossCurve, reference: LossCur
 
 
 def verdict_sentence(verdict: Metric, lang: Lang) -> str:
-    """Rule, reference, errors and caveats of the comparison. Empty without a verdict."""
+    """AlignmentRule, reference, errors and caveats of the comparison. Empty without a verdict."""
     if verdict.value is None:
         return ""
     found = verdict.inputs
-    rule = msgspec.convert(found["rule"], Rule)
+    rule = msgspec.convert(found["rule"], AlignmentRule)
     said = say(
         "aligned",
         lang,
@@ -70,13 +70,13 @@ def verdict_sentence(verdict: Metric, lang: Lang) -> str:
     return clauses([said, _said_errors(found, rule, lang), *_said_conditions(found, lang)], lang)
 
 
-def rule_meaning(rule: Rule, lang: Lang) -> str:
+def rule_meaning(rule: AlignmentRule, lang: Lang) -> str:
     if rule.judges == "mean":
         return say("rule_mean", lang, limit=error_text(rule, rule.limit), step=rule.first_step)
     return say("rule_each", lang, limit=error_text(rule, rule.limit)) if rule.limit else say("rule_exact", lang)
 
 
-def error_text(rule: Rule, error: float) -> str:
+def error_text(rule: AlignmentRule, error: float) -> str:
     """In the unit of the rule's limit: percent for a mean, a fraction for a tolerance (`--tolerance 1e-5`)."""
     return units.relative_error(error) if rule.judges == "mean" else units.setting(float(f"{error:.4g}"))
 
@@ -88,7 +88,7 @@ def _reference_name(found: dict[str, Any], lang: Lang) -> str:
     return say("with_remark", lang, text=found["reference_name"], remark=remark)
 
 
-def _said_errors(found: dict[str, Any], rule: Rule, lang: Lang) -> str:
+def _said_errors(found: dict[str, Any], rule: AlignmentRule, lang: Lang) -> str:
     """Empty if no judged step could be compared; the gaps are reported instead."""
     largest = found["largest"]
     if largest is None:
