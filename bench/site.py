@@ -17,8 +17,7 @@ from flagperf.metrics.registry import main_entries
 from flagperf.plugins.installed import load_plugins
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten
-from flagperf_publish.site.board import Figure as RowFigure
-from flagperf_publish.site.board import Row, board
+from flagperf_publish.site.board import BoardFigure, BoardRow, board
 from flagperf_publish.site.site_index import index_page
 
 NUM_RUNS = 10_000
@@ -51,20 +50,20 @@ def measure() -> Iterator[Figure]:
     yield Figure("site_sort", f"{min(sorts):.1f} ms", "", None, "by a metric, all rows of the largest case")
 
 
-def made_up_rows(manifests: dict[str, Manifest]) -> list[Row]:
+def made_up_rows(manifests: dict[str, Manifest]) -> list[BoardRow]:
     """As a lab has them: few cards, shapes and settings, and figures that are all different."""
     chance = random.Random(0)
     names = list(manifests)
     return [_row(number, manifests[chance.choice(names)], chance) for number in range(NUM_RUNS)]
 
 
-def _row(number: int, manifest: Manifest, chance: random.Random) -> Row:
+def _row(number: int, manifest: Manifest, chance: random.Random) -> BoardRow:
     vendor, devices = chance.choice(VENDORS), chance.choice((1, 2, 4, 8))
     shape = f"{chance.choice((1, 2, 4, 16))}x{devices}"
     settings = {f"configuration/{key}": str(value) for key, value in flatten(manifest.values)}
     changed = chance.choice(list(settings))
     packages = {f"software/package-{each}": f"1.{chance.randrange(3)}.0" for each in range(20)}
-    return Row(
+    return BoardRow(
         name=f"20260101T{number:06d}Z-{manifest.name}-{vendor}-{shape}-{number:06x}",
         case=manifest.name,
         vendor=vendor,
@@ -88,9 +87,9 @@ def _row(number: int, manifest: Manifest, chance: random.Random) -> Row:
     )
 
 
-def _figure(chance: random.Random) -> RowFigure:
+def _figure(chance: random.Random) -> BoardFigure:
     value = round(chance.lognormvariate(6, 1), 3)
-    return RowFigure(f"{value:.1f}", value, chance.choice(("", "", "", "busy_host")))
+    return BoardFigure(f"{value:.1f}", value, chance.choice(("", "", "", "busy_host")))
 
 
 # --- in the browser -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from web_runs import CASES
 from flagperf.metrics.registry import vocabulary
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.manifest_reading import read_manifest, with_references
-from flagperf_publish.site.site_build import Built, Wanted, build_site
+from flagperf_publish.site.site_build import Built, SiteWishes, build_site
 
 
 def installed(*names: str) -> Mapping[str, Manifest]:
@@ -22,8 +22,8 @@ def installed(*names: str) -> Mapping[str, Manifest]:
     return found
 
 
-def wanted(**changes: Any) -> Wanted:
-    return Wanted(**{"title": "", "lang": "en", "allow_simulated": False, "published": True, **changes})
+def wanted(**changes: Any) -> SiteWishes:
+    return SiteWishes(**{"title": "", "lang": "en", "allow_simulated": False, "published": True, **changes})
 
 
 def build(out: Path, runs_dir: Path, *paths: Path, **changes: Any) -> Built:

@@ -13,10 +13,10 @@ from flagperf.bundle.run_record import Labels, ended
 from flagperf.messages import catalogue, message, render
 from flagperf.plausibility.doubts import read_marked
 from flagperf.spec.published import Grade, PublishedResult, published_names
-from flagperf_publish.site.board import Figure, Row, published_row, run_row
+from flagperf_publish.site.board import BoardFigure, BoardRow, published_row, run_row
 
 
-def marked_row(name: str, *problems: str, lang: Any = "en") -> Row:
+def marked_row(name: str, *problems: str, lang: Any = "en") -> BoardRow:
     (found,) = read_marked([bundle_path(name)])
     return run_row(found, problems, lang)
 
@@ -27,7 +27,7 @@ def test_a_run_says_what_it_is_and_what_came_out() -> None:
         "distilbert", "cpu", "CPU", "1x1", "fp32", "tiny",
     )  # fmt: skip
     assert row.grade == "recomputable" and row.labels == () and row.status == "succeeded"
-    assert row.figures["p_core"] == Figure("2023.8", 2023.81)
+    assert row.figures["p_core"] == BoardFigure("2023.8", 2023.81)
     assert row.figures["mfu"].value is None and row.figures["mfu"].reason == "unknown_peak"
     assert row.identity["data.rows"] == "2048" and row.setup["configuration/training.batch_size"] == "32"
 
@@ -79,7 +79,7 @@ def test_a_published_result_has_its_name_its_source_and_its_grade() -> None:
     assert row.name == "published:distilbert-nvidia-a100-sxm4-40gb-1x8-fp32"
     assert (row.status, row.grade, row.profile, row.is_published) == ("published", "typed_by_hand", "standard", True)
     assert row.source == "training/nvidia/distilbert-pytorch/README.md" and row.link.endswith(row.source)
-    assert row.figures["p_core"] == Figure("1942.6", 1942.6)
+    assert row.figures["p_core"] == BoardFigure("1942.6", 1942.6)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -16,11 +16,12 @@ from flagperf.cli.output import echo_json_text, echo_text, show
 from flagperf.compare.comparison import Comparison, parse_limit
 from flagperf.compare.comparison import compare as compare_sides
 from flagperf.compare.ratio import MARGIN
-from flagperf.compare.sides import Side, named_sides, step_times
+from flagperf.compare.sides import named_sides, step_times
 from flagperf.errors import BadInput
 from flagperf.messages import Lang
 from flagperf.report.screens import comparison_report
 from flagperf.spec.manifest import Manifest
+from flagperf_publish.commands.asked import form_of
 from flagperf_publish.export.data_files import comparison_to_csv, comparison_to_json
 from flagperf_publish.pages.comparison_page import comparison_web_page
 from flagperf_publish.pages.layouts import to_html
@@ -85,80 +86,53 @@ def compare(
     with intervals, and verdicts; one run against one gets a difference. The exit code is 9 if a limit of --fail-if is
     broken, and 2 if one cannot be judged; an undecided one is said and is no failure.
     """
-    form = _form(form, lang, as_json)
+    form = form_of(form, lang, as_json, "terminal", PAGES)
     wanted = [parse_limit(text) for text in limits]
     directory = runs_directory(runs_dir)
     words = [_lasting(word, directory) for word in sides]
     base = baseline if baseline is None else _lasting(baseline, directory)
-    named = named_sides(words, base, directory, _installed_cases)
-    _refuse_simulated(named, allow_simulated)
+
+    def installed_cases() -> Iterable[Manifest]:
+        from flagperf.plugins.installed import load_plugins
+
+        return [case.manifest for case in load_plugins().complete_cases().values()]
+
+    named = named_sides(words, base, directory, installed_cases)
+    for side in named:
+        if side.is_simulated and not allow_simulated:
+            raise BadInput(
+                f"{side.word} has simulated runs: no device was used, no figure of them is a measurement; "
+                "use --allow-simulated to compare them anyway, marked and without verdicts"
+            )
     paths = [Path(recorded.path) for side in named for recorded in side.runs]
+    one_against_one = len(named) == 2 and all(len(side.runs) == 1 for side in named)
     with damage_explains(paths):
-        found = compare_sides(named, margin / 100, wanted, _steps(named))
-        _print(found, form, cast(Lang, lang))
+        steps = [step_times(side.runs[0]) for side in named] if one_against_one else []
+        found = compare_sides(named, margin / 100, wanted, steps)
+        if form == "json":
+            echo_json_text(comparison_to_json(found))
+        elif form == "csv":
+            echo_text(comparison_to_csv(found))
+        elif form in PAGES:
+            echo_text(PAGES[form](found, cast(Lang, lang)))
+        else:
+            show(comparison_report(found))
     for path in paths:
         warn_unless_verified(path)
-    return _exit_code(found)
-
-
-def _lasting(word: str, directory: Path) -> str:
-    """`latest` by its id, so that what is printed can still be read later."""
-    parts = word.split(",")
-    return ",".join(find_run("latest", directory).name if part == "latest" else part for part in parts)
-
-
-def _steps(sides: Sequence[Side]) -> list[list[float]]:
-    """Of one run against one."""
-    is_single = len(sides) == 2 and all(len(side.runs) == 1 for side in sides)
-    return [step_times(side.runs[0]) for side in sides] if is_single else []
-
-
-def _print(found: Comparison, form: str, lang: Lang) -> None:
-    if form == "json":
-        echo_json_text(comparison_to_json(found))
-    elif form == "csv":
-        echo_text(comparison_to_csv(found))
-    elif form in PAGES:
-        echo_text(PAGES[form](found, lang))
-    else:
-        show(comparison_report(found))
-
-
-def _exit_code(found: Comparison) -> int:
-    """Raises BadInput for a limit that cannot be judged: that must not look as if it were kept."""
-    states = [each.state for each in found.limits]
     for each in found.limits:
         if each.state == "undecided":
             note(f"--fail-if {each.limit.text!r}: undecided for {each.side}: the limit is inside its interval")
         if each.state == "broken":
             note(f"--fail-if {each.limit.text!r}: broken by {each.side}")
-    if "broken" in states:
+    if any(each.state == "broken" for each in found.limits):
         return BROKEN
     for each in found.limits:
-        if each.state == "unknown":
+        if each.state == "unknown":  # must not look as if the limit were kept
             raise BadInput(f"--fail-if {each.limit.text!r} cannot be judged for {each.side}: {each.why}")
     return 0
 
 
-def _refuse_simulated(sides: Sequence[Side], allowed: bool) -> None:
-    for side in sides:
-        if side.is_simulated and not allowed:
-            raise BadInput(
-                f"{side.word} has simulated runs: no device was used, no figure of them is a measurement; "
-                "use --allow-simulated to compare them anyway, marked and without verdicts"
-            )
-
-
-def _installed_cases() -> Iterable[Manifest]:
-    from flagperf.plugins.installed import load_plugins
-
-    return [case.manifest for case in load_plugins().complete_cases().values()]
-
-
-def _form(asked: str | None, lang: str, as_json: bool) -> str:
-    if as_json and asked not in (None, "json"):
-        raise BadInput(f"--json and --format {asked} contradict each other; give one of them")
-    form = asked or ("json" if as_json else "terminal")
-    if lang != "en" and form not in PAGES:
-        raise BadInput(f"--lang {lang} is for pages, --format {form} is in English only; add --format md or html")
-    return form
+def _lasting(word: str, directory: Path) -> str:
+    """Return `latest` by its id, so that what is printed can still be read later."""
+    parts = word.split(",")
+    return ",".join(find_run("latest", directory).name if part == "latest" else part for part in parts)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +15,7 @@ from flagperf.cli.options import common, echo_json, find_run, note, runs_dir_opt
 from flagperf.cli.output import echo, echo_text
 from flagperf.errors import BadInput
 from flagperf.files import cannot_write, replacing
+from flagperf_publish.commands.asked import distinct
 
 if TYPE_CHECKING:
     from flagperf_publish.export.run_lines import Exported
@@ -101,7 +101,12 @@ def mlflow(
 
     check_place(tracking_uri, experiment)
     directory = runs_directory(runs_dir)
-    found = [each for each in _exported(runs, directory, verified_only) if runs or _is_finished(each)]
+    found = []
+    for each in _exported(runs, directory, verified_only):
+        if runs or each.is_finished:
+            found.append(each)
+        else:
+            note(f"{each.run.id} is not finished, and is left out")
     if not found:
         raise BadInput(f"there is no finished run in {directory} to export")
     unfinished = ", ".join(each.run.id for each in found if not each.is_finished)
@@ -117,12 +122,6 @@ def mlflow(
         echo_json(tracked)
 
 
-def _is_finished(each: Exported) -> bool:
-    if not each.is_finished:
-        note(f"{each.run.id} is not finished, and is left out")
-    return each.is_finished
-
-
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,33 +134,34 @@ def _export_table(
     runs_dir: str | None,
     as_json: bool,
 ) -> None:
-    from flagperf_publish.export.run_lines import CURVE_COLUMNS as COLUMNS
-    from flagperf_publish.export.run_lines import run_columns, run_lines, to_csv, to_json_lines, write_parquet
+    from flagperf_publish.export import run_lines as tables
 
-    _check_json(out, as_json)
+    if as_json and out is None:
+        raise BadInput("--json says what was written to a file; give --out FILE, or leave out --json")
     exported = _exported(runs, runs_directory(runs_dir), verified_only)
-    if form == "jsonl":
-        _written(to_json_lines(_step_lines(exported) if curves else _whole_runs(exported)), out)
-        _report(out, as_json)
+    columns, lines = tables.CURVE_COLUMNS, _step_lines(exported)
+    if not curves and form == "jsonl":
+        lines = map(tables.whole_run, exported)
+    elif not curves:
+        of_runs = list(tables.run_lines(exported))  # all of them: some cases have metrics of their own
+        columns, lines = tables.run_columns(of_runs), iter(of_runs)
+    pieces = tables.to_json_lines(lines) if form == "jsonl" else tables.to_csv(columns, lines)
+    if out is None:
+        for piece in pieces:
+            echo_text(piece)
         return
-    of_runs = [] if curves else list(run_lines(exported))  # all of them: some cases have metrics of their own
-    columns = COLUMNS if curves else run_columns(of_runs)
-    lines = _step_lines(exported) if curves else of_runs
-    if form == "csv":
-        _written(to_csv(columns, lines), out)
+    try:
+        with replacing(Path(out)) as file:  # as a whole, or as it was before: a collector may read it at any moment
+            if form == "parquet":
+                tables.write_parquet(file, columns, lines)
+            else:
+                file.writelines(piece.encode() for piece in pieces)
+    except OSError as error:
+        raise cannot_write(f"cannot write {out}: {error.strerror}; see --out", error) from None
+    if as_json:
+        echo_json({"out": out, "bytes": Path(out).stat().st_size})
     else:
-        with _replaced(Path(out or "")) as file:
-            write_parquet(file, columns, lines)
-    _report(out, as_json)
-
-
-def _whole_runs(exported: Iterable[Exported]) -> Iterator[Mapping[str, Any]]:
-    from flagperf.report.run_json import EXPORT_SCHEMA, exported_run
-
-    for each in exported:
-        labels = {"tags": each.labels.tags, "note": each.labels.note}
-        own = {"manifest_sha256": each.manifest_sha256, "path": each.recorded.path}
-        yield {"schema": EXPORT_SCHEMA, **exported_run(each.recorded), **labels, **own}
+        note(f"written: {out}")
 
 
 def _step_lines(exported: Iterable[Exported]) -> Iterator[Mapping[str, Any]]:
@@ -180,11 +180,12 @@ def _step_lines(exported: Iterable[Exported]) -> Iterator[Mapping[str, Any]]:
 
 
 def _exported(words: Sequence[str], directory: Path, verified_only: bool) -> Iterator[Exported]:
-    """Those that are named, else all that can be read. A run that is named and cannot be read is an error."""
+    """Read the runs that are named, else all that can be read. One that is named and cannot be read is an error."""
     from flagperf.bundle.verify import damage_explains, verify_bundle
     from flagperf_publish.export.run_lines import read_exported
 
-    for path in _paths(words, directory):
+    paths = distinct(find_run(word, directory) for word in words) or bundle_paths(directory)
+    for path in paths or [find_run("latest", directory)]:  # which says that there are none
         if verified_only and (problems := verify_bundle(path).problems):
             note(f"{path.name} is not verified, and is left out: {problems[0]}")
             continue
@@ -195,44 +196,3 @@ def _exported(words: Sequence[str], directory: Path, verified_only: bool) -> Ite
             if words:
                 raise
             note(f"{path.name} is left out: {error}")
-
-
-def _paths(words: Sequence[str], directory: Path) -> list[Path]:
-    if words:
-        found = [find_run(word, directory) for word in words]
-        return list({path.resolve(): path for path in found}.values())
-    return bundle_paths(directory) or [find_run("latest", directory)]  # which says that there are none
-
-
-# --- output ---------------------------------------------------------------------------------------------------------
-
-
-def _check_json(out: str | None, as_json: bool) -> None:
-    if as_json and out is None:
-        raise BadInput("--json says what was written to a file; give --out FILE, or leave out --json")
-
-
-def _written(pieces: Iterable[str], out: str | None) -> None:
-    if out is None:
-        for piece in pieces:
-            echo_text(piece)
-        return
-    with _replaced(Path(out)) as file:
-        file.writelines(piece.encode() for piece in pieces)
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """The file is there as a whole, or as it was before: a collector may read it at any moment."""
-    try:
-        with replacing(path) as file:
-            yield file
-    except OSError as error:
-        raise cannot_write(f"cannot write {path}: {error.strerror}; see --out", error) from None
-
-
-def _report(out: str | None, as_json: bool) -> None:
-    if as_json:
-        echo_json({"out": out, "bytes": Path(out or "").stat().st_size})
-    elif out is not None:
-        note(f"written: {out}")

@@ -13,6 +13,7 @@ from flagperf.cli.options import FiniteRange, common, echo_json, find_run, note,
 from flagperf.cli.output import echo_path
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
+from flagperf_publish.commands.asked import distinct
 
 if TYPE_CHECKING:
     from flagperf_publish.passing.archives import Compression
@@ -55,7 +56,7 @@ def pack(
     from flagperf_publish.passing.archives import pack as write
 
     directory = runs_directory(runs_dir)
-    found = list({path.resolve(): path for path in (find_run(run, directory) for run in runs)}.values())
+    found = distinct(find_run(run, directory) for run in runs)
     if out is None and len(found) > 1:
         raise BadInput("several runs need a name for their archive; give one with -o, for example -o runs.tar.gz")
     asked = cast("Compression | None", compression)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import click
 
@@ -27,9 +27,7 @@ from flagperf.errors import BadInput
 from flagperf.messages import Lang
 from flagperf.spec.manifest import Manifest
 from flagperf.text import is_utf8
-
-if TYPE_CHECKING:
-    from flagperf_publish.site.site_build import Built
+from flagperf_publish.commands.asked import distinct, open_page
 
 PROGRESS_SECONDS = 5
 MAX_NAMED = 20
@@ -68,61 +66,45 @@ def site(
     a folder that is not such a site. Runs that are not finished, and simulated ones without --allow-simulated, are left
     out and named. The exit code is 2 if a run cannot be read or shown; the site then has the others.
     """
-    from flagperf_publish.site.site_build import Wanted, build_site
+    from flagperf_publish.site.site_build import SiteWishes, build_site
 
     if not is_utf8(title):
         raise BadInput("--title is not UTF-8")
     directory = runs_directory(runs_dir)
-    wanted = Wanted(title, cast(Lang, lang), allow_simulated, published is not False)
-    built = build_site(Path(out), _paths(runs, directory), wanted, directory, _installed_cases, _progress())
-    if as_json:
-        echo_json(built)
-    else:
-        _print(built)
-    if show_page:
-        _open(Path(built.index))
-    return BadInput.exit_code if any(each.is_problem for each in built.left_out) else 0
+    paths: list[Path] = []
+    for word in runs:  # a damaged bundle that is named is left out with its reason, as the others that cannot be read
+        is_there = os.path.lexists(word) or os.path.lexists(directory / word)
+        paths += [find_bundle(word, directory)] if is_there else find_several(word, directory)
+    paths = distinct(paths) or bundle_paths(directory) or [find_run("latest", directory)]  # says that there are none
 
+    def installed_cases() -> Mapping[str, Manifest]:
+        from flagperf.plugins.installed import load_plugins
 
-def _paths(words: Sequence[str], directory: Path) -> list[Path]:
-    if words:
-        found = [path for word in words for path in _named(word, directory)]
-        return list({path.resolve(): path for path in found}.values())
-    return bundle_paths(directory) or [find_run("latest", directory)]  # which says that there are none
+        return {name: case.manifest for name, case in load_plugins().complete_cases().items()}
 
-
-def _named(word: str, directory: Path) -> list[Path]:
-    """A damaged bundle that is named is left out with its reason, as the others that cannot be read."""
-    is_there = os.path.lexists(word) or os.path.lexists(directory / word)
-    return [find_bundle(word, directory)] if is_there else find_several(word, directory)
-
-
-def _installed_cases() -> Mapping[str, Manifest]:
-    from flagperf.plugins.installed import load_plugins
-
-    return {name: case.manifest for name, case in load_plugins().complete_cases().items()}
-
-
-def _progress() -> Callable[[int, int, str], None]:
-    """A note now and then: the first page of a thousand comes at once, the last after minutes."""
     last = time.monotonic()
 
     def tell(num_done: int, num_all: int, run_id: str) -> None:
+        """Note progress now and then: the first page of a thousand comes at once, the last after minutes."""
         nonlocal last
         if time.monotonic() - last > PROGRESS_SECONDS:
             last = time.monotonic()
             note(f"{num_done:,} of {num_all:,} pages are written; now {run_id}")
 
-    return tell
-
-
-def _print(built: Built) -> None:
-    num_same = built.num_runs - len(built.rendered)
-    echo(f"site: {built.index}")
-    echo(f"on it: runs {built.num_runs:,}, cases {built.num_cases}, published results {built.num_published:,}")
-    echo(f"pages: {len(built.rendered):,} rendered, {num_same:,} unchanged, {len(built.removed):,} removed")
-    _list("left out", {each.run: each.why for each in built.left_out})
-    _list("not verified", built.unverified)
+    wanted = SiteWishes(title, cast(Lang, lang), allow_simulated, published is not False)
+    built = build_site(Path(out), paths, wanted, directory, installed_cases, tell)
+    if as_json:
+        echo_json(built)
+    else:
+        num_same = built.num_runs - len(built.rendered)
+        echo(f"site: {built.index}")
+        echo(f"on it: runs {built.num_runs:,}, cases {built.num_cases}, published results {built.num_published:,}")
+        echo(f"pages: {len(built.rendered):,} rendered, {num_same:,} unchanged, {len(built.removed):,} removed")
+        _list("left out", {each.run: each.why for each in built.left_out})
+        _list("not verified", built.unverified)
+    if show_page:
+        open_page(Path(built.index))
+    return BadInput.exit_code if any(each.is_problem for each in built.left_out) else 0
 
 
 def _list(title: str, found: Mapping[str, str]) -> None:
@@ -130,10 +112,3 @@ def _list(title: str, found: Mapping[str, str]) -> None:
         echo(f"{title}: {run_id}: {why}")
     if len(found) > MAX_NAMED:
         echo(f"{title}: and {len(found) - MAX_NAMED:,} more; --json lists all")
-
-
-def _open(index: Path) -> None:
-    import webbrowser  # lazy: only --open needs it
-
-    if not webbrowser.open(index.absolute().as_uri()):
-        note(f"no browser could be started; open {index} yourself")

@@ -9,14 +9,13 @@ from typing import Any
 
 import msgspec
 
-from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.bundle.run_record import RecordedRun
 from flagperf.compare.comparison import Comparison
 from flagperf.compare.contrasts import ComparedRow, Figure
 from flagperf.compare.ratio import Contrast
 from flagperf.compare.sides import Side
 from flagperf.errors import BadInput
-from flagperf.metrics.rows import MeasuredRow
-from flagperf.report.sections.published_tables import PublishedOf, PublishedRow
+from flagperf.report.sections.published_tables import PublishedOf
 
 # Tables as CSV, for programs and for spreadsheets.
 
@@ -62,6 +61,7 @@ COMPARE_SCHEMA = 1
 
 
 def comparison_to_json(found: Comparison) -> bytes:
+    inside = found.inside
     exported = {
         "schema": COMPARE_SCHEMA,
         "case": found.sides[0].case.name,
@@ -89,7 +89,14 @@ def comparison_to_json(found: Comparison) -> bytes:
             }
             for each in found.limits
         ],
-        "inside_runs": _inside(found),
+        "inside_runs": inside
+        and {
+            "ratio": inside.ratio.value,
+            "low": inside.ratio.low,
+            "high": inside.ratio.high,
+            "num_steps": inside.num_steps,
+            "effective_steps": inside.effective,
+        },
     }
     return msgspec.json.format(msgspec.json.encode(exported), indent=2)
 
@@ -170,59 +177,33 @@ def contrast_fields(contrast: Contrast) -> dict[str, Any]:
     }
 
 
-def _inside(found: Comparison) -> dict[str, Any] | None:
-    inside = found.inside
-    if inside is None:
-        return None
-    ends = {"ratio": inside.ratio.value, "low": inside.ratio.low, "high": inside.ratio.high}
-    return {**ends, "num_steps": inside.num_steps, "effective_steps": inside.effective}
-
-
 # --- CSV ------------------------------------------------------------------------------------------------------------
 
 
 def comparison_to_csv(found: Comparison) -> str:
     """One line for every metric, and every row, of every side but the baseline."""
     names = list(dict.fromkeys(name for row in found.rows.rows for name in row.labels))
-    lines = [*_figure_lines(found, names), *_row_lines(found, names)]
-    text = io.StringIO()
-    fields = list(lines[0]) if lines else ["what", "name"]
-    writer = csv.DictWriter(text, fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
-def _figure_lines(found: Comparison, names: list[str]) -> Iterator[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
     for figure in found.figures:
-        own = figure.sides[0]
         for side, value, contrast in zip(found.sides[1:], figure.sides[1:], figure.against, strict=True):
-            yield {
+            own = figure.sides[0]
+            about = {
                 "what": "metric",
                 "name": figure.entry.name,
                 **dict.fromkeys((f"label_{name}" for name in names), ""),
-                **_line(found, side, figure.unit, own.value, value.value),
-                "baseline_marks": " ".join(own.marks),
-                "side_marks": " ".join(value.marks),
-                **contrast_fields(contrast),
             }
-
-
-def _row_lines(found: Comparison, names: list[str]) -> Iterator[dict[str, Any]]:
+            values = _line(found, side, figure.unit, own.value, value.value)
+            marks = {"baseline_marks": " ".join(own.marks), "side_marks": " ".join(value.marks)}
+            lines.append({**about, **values, **marks, **contrast_fields(contrast)})
     for row in found.rows.rows:
-        own = " ".join(row.marks[0])
-        for side, value, marks, contrast in zip(
-            found.sides[1:], row.values[1:], row.marks[1:], row.against, strict=True
-        ):
-            yield {
-                "what": "row",
-                "name": row.name,
-                **{f"label_{name}": harmless(row.labels.get(name, "")) for name in names},
-                **_line(found, side, row.unit, row.values[0], value),
-                "baseline_marks": own,
-                "side_marks": " ".join(marks),
-                **contrast_fields(contrast),
-            }
+        labels = {f"label_{name}": harmless(row.labels.get(name, "")) for name in names}
+        others = zip(found.sides[1:], row.values[1:], row.marks[1:], row.against, strict=True)
+        for side, number, side_marks, contrast in others:
+            about = {"what": "row", "name": row.name, **labels}
+            values = _line(found, side, row.unit, row.values[0], number)
+            marks = {"baseline_marks": " ".join(row.marks[0]), "side_marks": " ".join(side_marks)}
+            lines.append({**about, **values, **marks, **contrast_fields(contrast)})
+    return "".join(csv_text(list(lines[0]) if lines else ["what", "name"], lines))
 
 
 def _line(found: Comparison, side: Side, unit: str, own: float | None, value: float | None) -> dict[str, Any]:
@@ -263,7 +244,7 @@ FIGURES = (
 
 
 def to_csv(runs: Sequence[RecordedRun]) -> str:
-    """Raises BadInput if none of the runs has rows."""
+    """Raise BadInput if none of the runs has rows. A label or figure that a row lacks is empty."""
     rows = [(recorded.run, row) for recorded in runs for row in recorded.run.rows]
     if not rows:
         raise BadInput("--format csv is for measured rows, and no run has any; cases of kind base and operators do")
@@ -271,46 +252,34 @@ def to_csv(runs: Sequence[RecordedRun]) -> str:
     work = list(dict.fromkeys(name for _, row in rows for name in row.work))
     facts = list(dict.fromkeys(name for _, row in rows for name in row.facts))
     published = {recorded.run.id: PublishedOf(recorded.run) for recorded in runs}
-    lines = [{**_row_line(run, row, labels, work, facts), **_published(published[run.id].of(row))} for run, row in rows]
+    lines = []
+    for run, row in rows:
+        interval, speedup, reference = row.interval, row.speedup, published[run.id].of(row)
+        line = {
+            "run": run.id,
+            "vendor": run.job.vendor,
+            "device": run.job.device_model.model,
+            "row": row.name,
+            "rank": row.rank,
+            **{name: harmless(row.labels.get(name, "")) for name in labels},
+            "status": row.status,
+            "problem": harmless(row.problem),
+            "unit": row.unit,
+            "marks": " ".join(row.marks),
+            **{name: getattr(row, name) for name in FIGURES},
+            "interval_low": interval.low if interval else None,
+            "interval_high": interval.high if interval else None,
+            "speedup": speedup.ratio if speedup else None,
+            "speedup_low": speedup.low if speedup else None,
+            "speedup_high": speedup.high if speedup else None,
+            "speedup_p": speedup.p if speedup else None,
+            "speedup_blocks": speedup.blocks if speedup else None,
+            **{f"{name}_per_call": row.work.get(name) for name in work},
+            **{f"{name}_per_second": row.rate(name) if row.work.get(name) else None for name in work},
+            **{f"fact_{name}": harmless(row.facts.get(name, "")) for name in facts},
+            "published": reference.value if reference else None,  # in the unit of the row
+            "published_device": harmless(f"{reference.vendor} {reference.device}") if reference else None,
+            "published_source": harmless(reference.source) if reference else None,
+        }
+        lines.append(line)
     return "".join(csv_text(list(lines[0]), lines))
-
-
-def _row_line(
-    run: Run, row: MeasuredRow, labels: Sequence[str], work: Sequence[str], facts: Sequence[str]
-) -> dict[str, Any]:
-    """A label that a row lacks, and a figure that it has not, are empty."""
-    interval, speedup = row.interval, row.speedup
-    return {
-        "run": run.id,
-        "vendor": run.job.vendor,
-        "device": run.job.device_model.model,
-        "row": row.name,
-        "rank": row.rank,
-        **{name: harmless(row.labels.get(name, "")) for name in labels},
-        "status": row.status,
-        "problem": harmless(row.problem),
-        "unit": row.unit,
-        "marks": " ".join(row.marks),
-        **{name: getattr(row, name) for name in FIGURES},
-        "interval_low": interval.low if interval else None,
-        "interval_high": interval.high if interval else None,
-        "speedup": speedup.ratio if speedup else None,
-        "speedup_low": speedup.low if speedup else None,
-        "speedup_high": speedup.high if speedup else None,
-        "speedup_p": speedup.p if speedup else None,
-        "speedup_blocks": speedup.blocks if speedup else None,
-        **{f"{name}_per_call": row.work.get(name) for name in work},
-        **{f"{name}_per_second": row.rate(name) if row.work.get(name) else None for name in work},
-        **{f"fact_{name}": harmless(row.facts.get(name, "")) for name in facts},
-    }
-
-
-def _published(found: PublishedRow | None) -> dict[str, Any]:
-    """In the unit of the row."""
-    if found is None:
-        return dict.fromkeys(("published", "published_device", "published_source"))
-    return {
-        "published": found.value,
-        "published_device": harmless(f"{found.vendor} {found.device}"),
-        "published_source": harmless(found.source),
-    }

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -56,52 +56,48 @@ class Tracking:
             self._experiment = found.experiment_id if found else self._client.create_experiment(experiment)
         except Exception as error:
             trouble = self._trouble(error)
-            is_given = not _is_server(uri) or getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE"
+            is_server = urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks") or uri == "databricks"
+            # else it is a file, or of a scheme that the library may not know: what is wrong there is the address
+            is_given = not is_server or getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE"
             raise BadInput(str(trouble)) if isinstance(trouble, ToolFailed) and is_given else trouble from error
 
     def export(self, each: Exported) -> Tracked:
-        assert each.is_finished
+        assert each.is_finished and each.run.ending is not None
         try:
             with contextlib.redirect_stdout(sys.stderr):  # the library prints links
-                return self._export(each)
+                wanted = {RUN_TAG: each.run.id, MANIFEST_TAG: each.manifest_sha256}
+                where = " and ".join(f"tags.`{name}` = '{value}'" for name, value in wanted.items())
+                for found in self._client.search_runs([self._experiment], filter_string=where):
+                    if COMPLETE_TAG in found.data.tags:
+                        return Tracked(each.run.id, found.info.run_id, "already there")
+                    self._client.delete_run(found.info.run_id)
+                created = datetime.datetime.fromisoformat(each.run.created.replace("Z", "+00:00"))
+                began = round(created.timestamp() * 1000)
+                made = self._client.create_run(self._experiment, began, dict(_tags(each)), run_name=each.run.id)
+                run_id = made.info.run_id
+                for params in _batches(_params(each), _PARAMS_AT_ONCE):
+                    self._client.log_batch(run_id, params=[self._entities.Param(*param) for param in params])
+                for metrics in _batches(_metrics(each, began), _METRICS_AT_ONCE):
+                    self._client.log_batch(run_id, metrics=[self._entities.Metric(*metric) for metric in metrics])
+                self._client.log_artifacts(run_id, str(each.path), "bundle")
+                e2e = each.run.metric("e2e_time")
+                ended = began + (round(e2e.value * 1000) if e2e is not None and e2e.value is not None else 0)
+                self._client.set_terminated(run_id, _ENDED.get(each.run.ending.status, "FAILED"), ended)
+                self._client.set_tag(run_id, COMPLETE_TAG, "true")
+                return Tracked(each.run.id, run_id, "exported")
         except Exception as error:
             raise self._trouble(error) from error
 
-    def _export(self, each: Exported) -> Tracked:
-        for found in self._earlier(each):
-            if COMPLETE_TAG in found.data.tags:
-                return Tracked(each.run.id, found.info.run_id, "already there")
-            self._client.delete_run(found.info.run_id)
-        began = _milliseconds(each.run.created)
-        made = self._client.create_run(self._experiment, began, dict(_tags(each)), run_name=each.run.id)
-        run_id = made.info.run_id
-        for params in _batches(_params(each), _PARAMS_AT_ONCE):
-            self._client.log_batch(run_id, params=[self._entities.Param(*param) for param in params])
-        for metrics in _batches(_metrics(each, began), _METRICS_AT_ONCE):
-            self._client.log_batch(run_id, metrics=[self._entities.Metric(*metric) for metric in metrics])
-        self._client.log_artifacts(run_id, str(each.path), "bundle")
-        assert each.run.ending is not None
-        self._client.set_terminated(run_id, _ENDED.get(each.run.ending.status, "FAILED"), began + _length(each))
-        self._client.set_tag(run_id, COMPLETE_TAG, "true")
-        return Tracked(each.run.id, run_id, "exported")
-
-    def _earlier(self, each: Exported) -> Sequence[Any]:
-        wanted = {RUN_TAG: each.run.id, MANIFEST_TAG: each.manifest_sha256}
-        where = " and ".join(f"tags.`{name}` = '{value}'" for name, value in wanted.items())
-        found: Sequence[Any] = self._client.search_runs([self._experiment], filter_string=where)
-        return found
-
     def _trouble(self, error: Exception) -> Exception:
-        """What the library raises for a server that is away or refuses, with the server's name."""
-        is_theirs = type(error).__module__.partition(".")[0] in ("mlflow", "requests", "urllib3")
-        if not is_theirs:
+        """Name the server in what the library raises for one that is away or refuses."""
+        if type(error).__module__.partition(".")[0] not in ("mlflow", "requests", "urllib3"):
             return error
         words = " ".join(str(error).split())[:500]
         return ToolFailed(f"cannot export to the MLflow server {self._uri}: {words}")
 
 
 def check_place(uri: str, experiment: str) -> None:
-    """Raises BadInput for what can be seen to be wrong without asking anybody."""
+    """Raise BadInput for what can be seen to be wrong without asking anybody."""
     try:
         parts = urllib.parse.urlsplit(uri)
         is_one = bool(parts.hostname) and parts.port != 0 if parts.scheme in ("http", "https") else bool(uri.strip())
@@ -113,18 +109,16 @@ def check_place(uri: str, experiment: str) -> None:
         raise BadInput("--experiment is empty; give the experiment a name, or leave the option out")
 
 
-def _is_server(uri: str) -> bool:
-    """Else it is a file, or of a scheme that the library may not know: what is wrong there is the address."""
-    return urllib.parse.urlsplit(uri).scheme in ("http", "https", "databricks") or uri == "databricks"
-
-
 def _library() -> tuple[Any, Any]:
-    """Neither waits for minutes for a server that is away, nor tells its makers that it is used."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    """Import the client. It neither waits long for a server that is away nor tells its makers that it is used."""
+    for name, value in (
+        ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"),
+        ("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1"),
+        ("MLFLOW_DISABLE_TELEMETRY", "true"),
+        ("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false"),
+        ("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true"),
+    ):
+        os.environ.setdefault(name, value)
     try:
         return importlib.import_module("mlflow"), importlib.import_module("mlflow.entities")
     except ImportError:
@@ -182,18 +176,9 @@ def _metrics(each: Exported, began: int) -> Iterator[tuple[str, float, int, int]
                 yield name, float(line[column]), began, line["step"]
 
 
-def _length(each: Exported) -> int:
-    e2e = each.run.metric("e2e_time")
-    return round(e2e.value * 1000) if e2e is not None and e2e.value is not None else 0
-
-
 def _key(name: str) -> str:
     """Names on the server have letters, digits and `_-. /`."""
     return re.sub(r"[^A-Za-z0-9_. /-]", "_", name)
-
-
-def _milliseconds(created: str) -> int:
-    return round(datetime.datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp() * 1000)
 
 
 def _batches(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

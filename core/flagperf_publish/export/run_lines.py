@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -22,6 +22,7 @@ from flagperf.metrics.entry import Absent, Metric
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.registry import ENTRIES
 from flagperf.plausibility.doubts import read_marked
+from flagperf.report.run_json import EXPORT_SCHEMA, exported_run
 from flagperf.report.wording import is_published, vendor_word
 from flagperf.spec.values import flatten
 from flagperf.text import pip_command, safe_json
@@ -58,16 +59,13 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 def read_exported(path: Path) -> Exported:
-    """Raises BadInput for a bundle that cannot be read."""
+    """Raise BadInput for a bundle that cannot be read."""
     (recorded,) = read_marked([path])
-    return Exported(recorded, _manifest_sha256(path))
-
-
-def _manifest_sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)).hexdigest()
+        manifest_sha256 = hashlib.sha256(read_regular(path / MANIFEST_FILE, MAX_JSON_BYTES)).hexdigest()
     except FileNotFoundError:
-        return ""
+        manifest_sha256 = ""
+    return Exported(recorded, manifest_sha256)
 
 
 # Columns of a table: what each holds, and where it comes from.
@@ -76,7 +74,7 @@ def _manifest_sha256(path: Path) -> str:
 Type = Literal["text", "integer", "real", "truth"]
 
 
-class Column(msgspec.Struct, frozen=True):
+class ExportColumn(msgspec.Struct, frozen=True):
     """Of a run."""
 
     name: str
@@ -92,51 +90,57 @@ FACTS = ("machine", "cpu", "network", "os", "kernel", "container", "driver", "fr
 """Of the first node."""
 
 
-def _job(name: str, kind: Type, field: str = "") -> Column:
-    return Column(name, kind, lambda each: getattr(each.run.job, field or name))
+def _job(name: str, kind: Type, field: str = "") -> ExportColumn:
+    return ExportColumn(name, kind, lambda each: getattr(each.run.job, field or name))
 
 
-def _fact(name: str) -> Column:
+def _fact(name: str) -> ExportColumn:
     def value(each: Exported) -> str | None:
         facts = each.recorded.nodes[0].environment.facts if each.recorded.nodes else {}
         return facts[name].value if name in facts else None
 
-    return Column(f"environment.{name}", "text", value)
+    return ExportColumn(f"environment.{name}", "text", value)
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("run", "text", lambda each: each.run.id),
-    Column("created", "text", lambda each: each.run.created),
-    Column("status", "text", lambda each: each.run.ending.status if each.run.ending else None),
-    Column("reason", "text", lambda each: each.run.ending.reason if each.run.ending else None),
-    Column("simulated", "truth", lambda each: each.run.simulated),
-    Column("redacted", "truth", lambda each: each.run.redacted),
+def _values(each: Exported, only: Container[str] | None = None) -> str:
+    """Return values as JSON, all of them or `only` those with these keys; empty if there are none."""
+    found = {key: value for key, value in flatten(each.run.job.config.values) if only is None or key in only}
+    return msgspec.json.encode(found).decode() if found else ""
+
+
+COLUMNS: tuple[ExportColumn, ...] = (
+    ExportColumn("run", "text", lambda each: each.run.id),
+    ExportColumn("created", "text", lambda each: each.run.created),
+    ExportColumn("status", "text", lambda each: each.run.ending.status if each.run.ending else None),
+    ExportColumn("reason", "text", lambda each: each.run.ending.reason if each.run.ending else None),
+    ExportColumn("simulated", "truth", lambda each: each.run.simulated),
+    ExportColumn("redacted", "truth", lambda each: each.run.redacted),
     _job("case", "text"),
     _job("case_version", "integer"),
     _job("kind", "text"),
     _job("profile", "text"),
-    Column("published", "truth", lambda each: is_published(each.run)),
-    Column("vendor", "text", lambda each: vendor_word(each.run)),
+    ExportColumn("published", "truth", lambda each: is_published(each.run)),
+    ExportColumn("vendor", "text", lambda each: vendor_word(each.run)),
     _job("adapter", "text"),
-    Column("device", "text", lambda each: each.run.job.device_model.model),
-    Column("device_memory_bytes", "integer", lambda each: each.run.job.device_model.memory_bytes),
-    Column("nodes", "integer", lambda each: len(each.run.job.nodes)),
+    ExportColumn("device", "text", lambda each: each.run.job.device_model.model),
+    ExportColumn("device_memory_bytes", "integer", lambda each: each.run.job.device_model.memory_bytes),
+    ExportColumn("nodes", "integer", lambda each: len(each.run.job.nodes)),
     _job("devices_per_node", "integer"),
     _job("devices", "integer", "world_size"),
     _job("shape", "text"),
-    Column("precision", "text", lambda each: each.run.job.precision.name),
+    ExportColumn("precision", "text", lambda each: each.run.job.precision.name),
     _job("batch_size", "integer"),
-    Column("overrides", "text", lambda each: _json(_overrides(each))),
-    Column("values", "text", lambda each: _json(dict(flatten(each.run.job.config.values)))),
-    Column("model", "text", lambda each: each.run.manifest.model),
-    Column("dataset", "text", lambda each: each.run.manifest.dataset),
-    Column("hosts", "text", lambda each: " ".join(node.host for node in each.run.job.nodes)),
-    Column("flagperf_version", "text", lambda each: each.run.flagperf_version),
+    ExportColumn("overrides", "text", lambda each: _values(each, each.run.job.config.deviations)),
+    ExportColumn("values", "text", _values),
+    ExportColumn("model", "text", lambda each: each.run.manifest.model),
+    ExportColumn("dataset", "text", lambda each: each.run.manifest.dataset),
+    ExportColumn("hosts", "text", lambda each: " ".join(node.host for node in each.run.job.nodes)),
+    ExportColumn("flagperf_version", "text", lambda each: each.run.flagperf_version),
     *map(_fact, FACTS),
-    Column("tags", "text", lambda each: " ".join(each.labels.tags)),
-    Column("note", "text", lambda each: each.labels.note),
-    Column("manifest_sha256", "text", lambda each: each.manifest_sha256),
-    Column("path", "text", lambda each: each.recorded.path),
+    ExportColumn("tags", "text", lambda each: " ".join(each.labels.tags)),
+    ExportColumn("note", "text", lambda each: each.labels.note),
+    ExportColumn("manifest_sha256", "text", lambda each: each.manifest_sha256),
+    ExportColumn("path", "text", lambda each: each.recorded.path),
 )
 
 
@@ -146,6 +150,13 @@ def run_lines(runs: Iterable[Exported]) -> Iterator[dict[str, Any]]:
         for metric in each.run.metrics:
             line |= metric_cells(metric)
         yield {name: value for name, value in line.items() if value not in (None, "")}
+
+
+def whole_run(each: Exported) -> dict[str, Any]:
+    """Return all of a run, for a line of JSON."""
+    labels = {"tags": each.labels.tags, "note": each.labels.note}
+    own = {"manifest_sha256": each.manifest_sha256, "path": each.recorded.path}
+    return {"schema": EXPORT_SCHEMA, **exported_run(each.recorded), **labels, **own}
 
 
 METRIC_CELLS: dict[str, Type] = {
@@ -177,25 +188,14 @@ def metric_cells(metric: Metric) -> dict[str, Any]:
 def run_columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, Type]:
     """The same for all exports, but for the metrics that only the cases of these lines have, which come last."""
     known = {**{column.name: column.kind for column in COLUMNS}, **_metric_columns(ENTRIES)}
-    others = {_metric_of(name) for line in lines for name in line if name not in known}
+    unknown = {name for line in lines for name in line if name not in known}
+    ends = [end for end in METRIC_CELLS if end]
+    others = {next((name.removesuffix(end) for end in ends if name.endswith(end)), name) for name in unknown}
     return {**known, **_metric_columns(sorted(others))}
 
 
 def _metric_columns(names: Iterable[str]) -> dict[str, Type]:
     return {f"{name}{end}": kind for name in names for end, kind in METRIC_CELLS.items()}
-
-
-def _metric_of(column: str) -> str:
-    return next((column.removesuffix(end) for end in METRIC_CELLS if end and column.endswith(end)), column)
-
-
-def _overrides(each: Exported) -> dict[str, Any]:
-    values = dict(flatten(each.run.job.config.values))
-    return {key: values[key] for key in each.run.job.config.deviations}
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode() if value else ""
 
 
 # One line for each step of a run: its loss over all ranks, and the times of its slowest rank.
@@ -273,14 +273,12 @@ Line = Mapping[str, Any]
 
 
 def to_csv(columns: Mapping[str, Type], lines: Iterable[Line]) -> Iterator[str]:
-    shown = ({name: _csv_cell(value) for name, value in line.items()} for line in lines)
-    return csv_text(list(columns), shown)
+    def cell(value: Any) -> Any:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return harmless(value) if isinstance(value, str) else value
 
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return harmless(value) if isinstance(value, str) else value
+    return csv_text(list(columns), ({name: cell(value) for name, value in line.items()} for line in lines))
 
 
 def to_json_lines(lines: Iterable[Line]) -> Iterator[str]:
@@ -300,12 +298,10 @@ def write_parquet(file: IO[bytes], columns: Mapping[str, Type], lines: Iterable[
     left = iter(lines)
     with parquet.ParquetWriter(file, schema) as writer:
         while rows := list(itertools.islice(left, ROWS_AT_ONCE)):
-            cells = {name: [_typed(kind, row.get(name)) for row in rows] for name, kind in columns.items()}
+            cells = {name: [row.get(name) for row in rows] for name in columns}
+            for name in (name for name, kind in columns.items() if kind == "real"):
+                cells[name] = [value if value is None else float(value) for value in cells[name]]
             writer.write_table(arrow.table(cells, schema=schema))
-
-
-def _typed(kind: Type, value: Any) -> Any:
-    return float(value) if kind == "real" and value is not None else value
 
 
 def _pyarrow() -> tuple[Any, Any]:

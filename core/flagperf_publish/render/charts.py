@@ -33,12 +33,11 @@ def color(index: int) -> str:
 
 
 def chart_svg(chart: doc.Chart) -> str:
-    layers = [*_bands(chart), *_ranges(chart), *_lines(chart), *_numbers(chart)]
-    return _svg(layers, _x_axis(chart), _y_axis(chart), named_points(chart))
+    return _svg(list(_layers(chart)), _x_axis(chart), _y_axis(chart), named_points(chart))
 
 
 def named_points(chart: doc.Chart) -> list[str]:
-    """The names of those that are drawn, in order."""
+    """Return the names of the points that are drawn, in order."""
     return [
         name
         for series in chart.series
@@ -132,45 +131,33 @@ def _scale(is_log: bool, is_binary: bool = False) -> Layer:
 # --- marks ----------------------------------------------------------------------------------------------------------
 
 
-def _bands(chart: doc.Chart) -> Iterator[Layer]:
+def _layers(chart: doc.Chart) -> Iterator[Layer]:
     for axis, fill in (("x", "var(--band)"), ("y", "var(--interval)")):
-        found = [{axis: band.low, f"{axis}2": band.high} for band in chart.bands if band.axis == axis]
-        if found:
-            yield _layer(found, {"type": "rect", "color": fill}, axis, f"{axis}2")
-
-
-def _ranges(chart: doc.Chart) -> Iterator[Layer]:
+        bands = [{axis: band.low, f"{axis}2": band.high} for band in chart.bands if band.axis == axis]
+        if bands:
+            yield _layer(bands, {"type": "rect", "color": fill}, axis, f"{axis}2")
     for index, series in enumerate(chart.series):
-        rows = [{"x": x, "y": low, "y2": high} for x, low, high in series.ranges if _is_shown(chart, x, low, high)]
-        if not rows:
-            continue
-        if chart.marks:
+        ranges = [{"x": x, "y": low, "y2": high} for x, low, high in series.ranges if _is_shown(chart, x, low, high)]
+        if ranges and chart.marks:
             mark = {"type": "rule", "color": color(index), "opacity": 0.45, "strokeWidth": 2}
-        else:
+            yield _layer(ranges, mark, "x", "y", "y2")
+        elif ranges:
             mark = {"type": "area", "color": color(index), "opacity": 0.2, "line": False}
-        yield _layer(rows, mark, "x", "y", "y2")
-
-
-def _lines(chart: doc.Chart) -> Iterator[Layer]:
-    num_named = 0
+            yield _layer(ranges, mark, "x", "y", "y2")
+    named: list[dict[str, float]] = []
     for index, series in enumerate(chart.series):
-        rows = [{"x": x, "y": y} for x, y in series.points if _is_shown(chart, x, y)]
-        if rows and series.names:
-            numbered = [{**row, "number": number} for number, row in enumerate(rows, start=num_named)]
-            num_named += len(rows)
-            yield _layer(numbered, {**_mark(chart, series, index, len(rows)), "aria": True}, "x", "y", "description")
-        elif rows:
-            yield _layer(rows, _mark(chart, series, index, len(rows)), "x", "y")
-
-
-def _numbers(chart: doc.Chart) -> Iterator[Layer]:
-    """Beside points that are named below the drawing."""
-    points = [(x, y) for series in chart.series if series.names for x, y in series.points if _is_shown(chart, x, y)]
-    if 0 < len(points) <= MOST_NUMBERED:
-        rows = [{"x": x, "y": y, "number": number} for number, (x, y) in enumerate(points, start=1)]
-        yield _layer(
-            rows, {"type": "text", "dx": 8, "dy": -6, "fontSize": 10.5, "color": "var(--muted)"}, "x", "y", "text"
-        )
+        points: list[dict[str, float]] = [{"x": x, "y": y} for x, y in series.points if _is_shown(chart, x, y)]
+        mark = _mark(chart, series, index, len(points))
+        if points and series.names:
+            numbered = [{**point, "number": number} for number, point in enumerate(points, start=len(named))]
+            named += points
+            yield _layer(numbered, {**mark, "aria": True}, "x", "y", "description")
+        elif points:
+            yield _layer(points, mark, "x", "y")
+    if 0 < len(named) <= MOST_NUMBERED:  # they are named below the drawing
+        numbered = [{**point, "number": number} for number, point in enumerate(named, start=1)]
+        mark = {"type": "text", "dx": 8, "dy": -6, "fontSize": 10.5, "color": "var(--muted)"}
+        yield _layer(numbered, mark, "x", "y", "text")
 
 
 def _mark(chart: doc.Chart, series: doc.Series, index: int, num_points: int) -> Layer:
@@ -211,6 +198,13 @@ _CONFIG = {"view": {"stroke": None}, "axis": _AXIS, "aria": False, "background":
 def _svg(layers: Sequence[Layer], x_axis: Layer, y_axis: Layer, names: Sequence[str] = ()) -> str:
     import vl_convert  # lazy: half a second, and optional
 
+    channels = {
+        "x": {"field": "x", **x_axis},
+        "y": {"field": "y", **y_axis},
+        "x2": {"field": "x2"},
+        "y2": {"field": "y2"},
+        **{channel: {"field": "number", "type": "nominal"} for channel in ("text", "description")},
+    }
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": WIDTH,
@@ -218,26 +212,18 @@ def _svg(layers: Sequence[Layer], x_axis: Layer, y_axis: Layer, names: Sequence[
         "padding": 2,
         "autosize": {"type": "fit", "contains": "padding"},
         "config": _CONFIG,
-        "layer": [_with_encoding(layer, x_axis, y_axis) for layer in layers],
+        "layer": [
+            {
+                "data": layer["data"],
+                "mark": layer["mark"],
+                "encoding": {channel: channels[channel] for channel in layer["channels"]},
+            }
+            for layer in layers
+        ],
     }
     drawn = vl_convert.vegalite_to_svg(spec)
-    return _small(
-        _NAMED.sub(lambda found: f"<path{found[2]}><title>{escape(names[int(found[1])])}</title></path>", drawn)
-    )
-
-
-def _with_encoding(layer: Layer, x_axis: Layer, y_axis: Layer) -> Layer:
-    axes = {"x": {"field": "x", **x_axis}, "y": {"field": "y", **y_axis}}
-    ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    numbers = {channel: {"field": "number", "type": "nominal"} for channel in ("text", "description")}
-    encoding = {channel: {**axes, **ends, **numbers}[channel] for channel in layer["channels"]}
-    return {"data": layer["data"], "mark": layer["mark"], "encoding": encoding}
-
-
-def _small(svg: str) -> str:
-    """Without what nobody sees: more than a tenth of a pixel, names of Vega's own groups."""
-    svg = _PLACES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), _UNUSED.sub("", svg))
-    svg = _EMPTY.sub("", svg)
-    return svg.replace(' xmlns:xlink="http://www.w3.org/1999/xlink" version="1.1"', "").replace(
-        "<svg ", '<svg aria-hidden="true" ', 1
-    )
+    drawn = _NAMED.sub(lambda found: f"<path{found[2]}><title>{escape(names[int(found[1])])}</title></path>", drawn)
+    # what nobody sees goes: more than a tenth of a pixel, names of Vega's own groups
+    drawn = _PLACES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), _UNUSED.sub("", drawn))
+    drawn = _EMPTY.sub("", drawn).replace(' xmlns:xlink="http://www.w3.org/1999/xlink" version="1.1"', "")
+    return drawn.replace("<svg ", '<svg aria-hidden="true" ', 1)

@@ -7,12 +7,11 @@ Content-Security-Policy allows neither scripts nor requests.
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from flagperf.messages import explain, meaning, web
+from flagperf.messages import Lang, explain, meaning, web
 from flagperf.report import document as doc
 from flagperf.text import visible
 from flagperf_publish.render.figures_html import Figure, figure_html
@@ -30,15 +29,9 @@ from flagperf_publish.render.html_cells import (
     text_of,
 )
 
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'none'",
-        "style-src 'unsafe-inline'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
+POLICY = (
+    "default-src 'none'; script-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
 )
 WHOLE_VALUE = 22
 """Shorter values are never wrapped."""
@@ -49,25 +42,26 @@ LANGUAGE = {"en": "en", "zh": "zh-CN"}
 
 def to_html(document: doc.Document) -> str:
     page = _Page(document)
-    body = page.body()
+    body, up = page.body(), document.up
+    if up:
+        body = f'<p class="up"><a href="{escape(up.url)}">← {escape(up.text)}</a></p>\n{body}'
+    return html_page(document.lang, POLICY, page.title, f"\n{style()}", f"<main>\n{body}\n</main>")
+
+
+def html_page(lang: Lang, policy: str, title: str, css: str, body: str) -> str:
+    """Return a page. Policy, style and body are markup, the title is text."""
     return (
-        f'<!doctype html>\n<html lang="{LANGUAGE[document.lang]}">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<!doctype html>\n<html lang="{LANGUAGE[lang]}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(page.title)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n"
-        f"{_up(document)}{body}\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
 @functools.cache
 def style() -> str:
     return (Path(__file__).parent / "page.css").read_text()
-
-
-def _up(document: doc.Document) -> str:
-    link = document.up
-    return f'<p class="up"><a href="{escape(link.url)}">← {escape(link.text)}</a></p>\n' if link else ""
 
 
 class _Page:
@@ -82,45 +76,47 @@ class _Page:
 
     def body(self) -> str:
         """What comes before the first main heading is the head of the page; each main heading begins a section."""
-        sections = list(_sections(self.document.blocks))
-        written = [self._section(number, blocks) for number, blocks in enumerate(sections)]
-        titles = [blocks[0] for blocks in sections if isinstance(blocks[0], doc.Heading) and blocks[0].level == 2]
-        head = written[0] if sections and not _begins_section(sections[0][0]) else ""
-        rest = written[1:] if head else written
-        return "\n".join(filter(None, [head, self._contents(titles, 1 if head else 0), *rest, self._remarks()]))
-
-    def _contents(self, titles: Sequence[doc.Block], first: int) -> str:
-        if len(titles) < 2:
-            return ""
-        links = [
-            f'<a href="#part-{number}">{escape(title.text)}</a>'
-            for number, title in enumerate(titles, start=first)
-            if isinstance(title, doc.Heading)
-        ]
-        return f'<nav aria-label="{escape(web("contents", self.document.lang))}">{"".join(links)}</nav>'
-
-    def _section(self, number: int, blocks: Sequence[doc.Block]) -> str:
-        inside = "\n".join(self.blocks(blocks))
-        if not _begins_section(blocks[0]):
-            return f"<header>{inside}</header>"
-        return f'<section id="part-{number}">\n{inside}\n</section>'
-
-    def _remarks(self) -> str:
-        if not self.remarks.texts:
-            return ""
-        items = [f'<li id="remark-{number}">{escape(text)}</li>' for number, text in enumerate(self.remarks.texts, 1)]
-        title = escape(web("remarks", self.document.lang))
-        return f'<section><h2>{title}</h2><ol class="refs">{"".join(items)}</ol></section>'
+        parts: list[list[doc.Block]] = []
+        for block in self.document.blocks:
+            if not parts or _begins_section(block):
+                parts.append([])
+            parts[-1].append(block)
+        written, links = [], []
+        for number, blocks in enumerate(parts):
+            inside = "\n".join(self.blocks(blocks))
+            heading = blocks[0]
+            if isinstance(heading, doc.Heading) and _begins_section(heading):
+                links.append(f'<a href="#part-{number}">{escape(heading.text)}</a>')
+                written.append(f'<section id="part-{number}">\n{inside}\n</section>')
+            else:
+                written.append(f"<header>{inside}</header>")
+        if len(links) > 1:
+            contents = f'<nav aria-label="{escape(web("contents", self.document.lang))}">{"".join(links)}</nav>'
+            written.insert(len(parts) - len(links), contents)
+        if self.remarks.texts:
+            remarks = (
+                f'<li id="remark-{number}">{escape(text)}</li>' for number, text in enumerate(self.remarks.texts, 1)
+            )
+            title = escape(web("remarks", self.document.lang))
+            written.append(f'<section><h2>{title}</h2><ol class="refs">{"".join(remarks)}</ol></section>')
+        return "\n".join(written)
 
     # --- blocks ---
 
     def blocks(self, blocks: Sequence[doc.Block]) -> Iterator[str]:
         """Neighbours of one kind share a grid: figures, headlines, facts."""
-        for kind, group in groupby(blocks, key=_grid):
+
+        def grid(block: doc.Block) -> str:
+            if isinstance(block, Figure):
+                return "charts"
+            if isinstance(block, doc.Headline):
+                return "headlines"
+            return "facts" if isinstance(block, doc.Facts) else ""
+
+        for kind, group in groupby(blocks, key=grid):
             of_kind = list(group)
             if kind == "charts":
-                figures = "".join(figure_html(each) for each in of_kind if isinstance(each, Figure))
-                yield f'<div class="charts">{figures}</div>'
+                yield f'<div class="charts">{"".join(map(self.block, of_kind))}</div>'
             elif kind == "headlines":
                 yield self._headlines([each for each in of_kind if isinstance(each, doc.Headline)])
             elif kind == "facts":
@@ -138,14 +134,22 @@ class _Page:
             case doc.Facts():
                 return self._facts(block)
             case doc.Bullets():
-                return self._bullets(block)
+                tag = "ol" if block.numbered else "ul"
+                title = f'<div class="title">{escape(block.title)}</div>' if block.title else ""
+                items = "".join(f"<li>{cell_html(item, self.remarks)}</li>" for item in block.items)
+                return f'<div class="card">{title}<{tag} class="list">{items}</{tag}></div>'
             case doc.Table():
                 return self._table(block)
             case doc.Code(text):
-                lines = "\n".join(map(escape, visible_lines(text)))
+                lines = "\n".join(escape(visible(line.replace("\t", "    "))) for line in text.split("\n"))
                 return f"<pre>{lines}</pre>"
             case doc.Notes():
-                return self._notes(block)
+                groups = [
+                    f"<div>{f'<h3>{escape(group.subject)}</h3>' if group.subject else ''}"
+                    f'<ul class="list">{"".join(f"<li>{escape(note)}</li>" for note in group.notes)}</ul></div>'
+                    for group in block.groups
+                ]
+                return f'<div class="groups">{"".join(groups)}</div>'
             case doc.Fold(title, blocks):
                 return self._fold(title, "".join(self.blocks(blocks)))
             case doc.Headline():
@@ -157,59 +161,54 @@ class _Page:
         return f'<details class="fold"><summary>{escape(title)}</summary><div class="inside">{inside}</div></details>'
 
     def _facts(self, block: doc.Facts) -> str:
+        rows = []
+        for fact in block.facts:
+            if isinstance(fact.cell, doc.Empty):  # there is room for the reason
+                why = explain(fact.cell.reason, self.remarks.lang, fact.cell.detail)
+                value = f'<span class="none">{NO_VALUE} {escape(why)}</span>'
+            else:
+                value = cell_html(fact.cell, self.remarks)
+            note = f' <span class="none">({escape(fact.note)})</span>' if fact.note else ""
+            rows.append(f"<dt>{escape(fact.label)}</dt><dd>{value}{note}</dd>")
         title = f"<h3>{escape(block.title)}</h3>" if block.title else ""
-        return f'<div class="card">{title}<dl class="facts">{"".join(map(self._fact, block.facts))}</dl></div>'
-
-    def _fact(self, fact: doc.Fact) -> str:
-        """There is room for the reason of what is missing."""
-        note = f' <span class="none">({escape(fact.note)})</span>' if fact.note else ""
-        if isinstance(fact.cell, doc.Empty):
-            why = explain(fact.cell.reason, self.remarks.lang, fact.cell.detail)
-            value = f'<span class="none">{NO_VALUE} {escape(why)}</span>'
-        else:
-            value = cell_html(fact.cell, self.remarks)
-        return f"<dt>{escape(fact.label)}</dt><dd>{value}{note}</dd>"
-
-    def _bullets(self, block: doc.Bullets) -> str:
-        tag = "ol" if block.numbered else "ul"
-        title = f'<div class="title">{escape(block.title)}</div>' if block.title else ""
-        items = "".join(f"<li>{cell_html(item, self.remarks)}</li>" for item in block.items)
-        return f'<div class="card">{title}<{tag} class="list">{items}</{tag}></div>'
-
-    def _notes(self, block: doc.Notes) -> str:
-        groups = [
-            f"<div>{f'<h3>{escape(group.subject)}</h3>' if group.subject else ''}"
-            f'<ul class="list">{"".join(f"<li>{escape(note)}</li>" for note in group.notes)}</ul></div>'
-            for group in block.groups
-        ]
-        return f'<div class="groups">{"".join(groups)}</div>'
+        return f'<div class="card">{title}<dl class="facts">{"".join(rows)}</dl></div>'
 
     # --- tables ---
 
     def _table(self, block: doc.Table) -> str:
-        """Without columns that say nothing."""
+        """Write a table without the columns that say nothing."""
         columns = [[row[index] for row in block.rows] for index in range(len(block.heads))]
-        kinds = {index: column_class(cells) for index, cells in enumerate(columns) if _says_something(cells)}
-        heads = "".join(_head(block.heads[index], kind) for index, kind in kinds.items())
-        rows = "".join(f"<tr>{self._row(row, kinds)}</tr>" for row in block.rows)
+        kinds = {
+            index: column_class(cells)
+            for index, cells in enumerate(columns)
+            if not cells or any(isinstance(cell, doc.Empty) or text_of(cell) for cell in cells)
+        }
+        heads, rows = [], []
+        for index, kind in kinds.items():
+            head = block.heads[index]
+            classes = " ".join(filter(None, ["num" if kind == "num" else "", "star" if head.headline else ""]))
+            title = ("*" if head.headline else "") + may_break(escape(head.title))
+            heads.append(f'<th class="{classes}">{title}</th>' if classes else f"<th>{title}</th>")
+        for row in block.rows:
+            cells = []
+            for index, kind in kinds.items():
+                match row[index]:
+                    case doc.Link(text, url):
+                        inside = link_html(text, url, short_path(text))
+                    case doc.Links(links):
+                        inside = links_html(links)
+                    case cell:
+                        inside = cell_html(cell, self.remarks)
+                cells.append(f'<td class="{kind}">{inside}</td>')
+            rows.append(f"<tr>{''.join(cells)}</tr>")
         many = ' class="many"' if len(kinds) > MANY_COLUMNS else ""
-        table = f'<div class="box"><table{many}><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        head_row, body = f"<thead><tr>{''.join(heads)}</tr></thead>", f"<tbody>{''.join(rows)}</tbody>"
+        table = f'<div class="box"><table{many}>{head_row}{body}</table></div>'
         remark = f'<p class="remark">{escape(block.remark)}</p>' if block.remark else ""
         if block.collapsed:
             return self._fold(f"{block.title} ({len(block.rows)})", table + remark)
         title = f'<div class="title">{escape(block.title)}</div>' if block.title else ""
         return f"<div>{title}{table}{remark}</div>"
-
-    def _row(self, row: Sequence[doc.TableCell], kinds: Mapping[int, str]) -> str:
-        cells = ((row[index], kind) for index, kind in kinds.items())
-        return "".join(f'<td class="{kind}">{self._table_cell(cell)}</td>' for cell, kind in cells)
-
-    def _table_cell(self, cell: doc.TableCell) -> str:
-        if isinstance(cell, doc.Link):
-            return link_html(cell.text, cell.url, short_path(cell.text))
-        if isinstance(cell, doc.Links):
-            return links_html(cell.links)
-        return cell_html(cell, self.remarks)
 
     # --- the head of the page ---
 
@@ -252,50 +251,15 @@ class _Page:
         unit = f' <span class="unit">{escape(figure.cell.unit)}</span>' if figure.cell.unit else ""
         whole = " class=whole" if len(figure.cell.text) <= WHOLE_VALUE else ""
         value = f'<div class="value{big}"><span{whole}>{escape(figure.cell.text)}</span>{unit}</div>'
-        return f"<div>{what}{value}{note}{self._marks(figure.cell.marks)}</div>"
-
-    def _marks(self, marks: Sequence[str]) -> str:
         lang = self.remarks.lang
-        found = [
+        marks = [
             f'<span class="mark" title="{escape(meaning(mark, lang))}">{escape(mark)}</span>'
             f"{self.remarks.reference(mark, explain(mark, lang))}"
-            for mark in marks
+            for mark in figure.cell.marks
         ]
-        return f'<div class="note">{" ".join(found)}</div>' if found else ""
+        found = f'<div class="note">{" ".join(marks)}</div>' if marks else ""
+        return f"<div>{what}{value}{note}{found}</div>"
 
 
 def _begins_section(block: doc.Block) -> bool:
     return isinstance(block, doc.Heading) and block.level == 2
-
-
-def _sections(blocks: Sequence[doc.Block]) -> Iterator[list[doc.Block]]:
-    found: list[doc.Block] = []
-    for block in blocks:
-        if _begins_section(block) and found:
-            yield found
-            found = []
-        found.append(block)
-    if found:
-        yield found
-
-
-def _grid(block: doc.Block) -> str:
-    if isinstance(block, Figure):
-        return "charts"
-    if isinstance(block, doc.Headline):
-        return "headlines"
-    return "facts" if isinstance(block, doc.Facts) else ""
-
-
-def _says_something(cells: Sequence[doc.TableCell]) -> bool:
-    return not cells or any(isinstance(cell, doc.Empty) or text_of(cell) for cell in cells)
-
-
-def _head(head: doc.Head, kind: str) -> str:
-    classes = " ".join(filter(None, [kind if kind == "num" else "", "star" if head.headline else ""]))
-    title = ("*" if head.headline else "") + may_break(escape(head.title))
-    return f'<th class="{classes}">{title}</th>' if classes else f"<th>{title}</th>"
-
-
-def visible_lines(text: str) -> list[str]:
-    return [visible(re.sub("\t", "    ", line)) for line in text.split("\n")]

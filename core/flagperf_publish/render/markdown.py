@@ -88,16 +88,28 @@ def _block(block: doc.Block, footnotes: Footnotes) -> str:
             return _line(text)
         case doc.Facts():
             return _facts(block, footnotes)
-        case doc.Bullets():
-            return _bullets(block, footnotes)
+        case doc.Bullets(items):
+            lines = [f"* {_line(block.title)}"] if block.title else []
+            indent = "  " if block.title else ""
+            for number, item in enumerate(items, start=1):
+                bullet = f"{number}." if block.numbered else "-"
+                lines.append(f"{indent}{bullet} {_unlike_a_block(_cell(item, footnotes))}")
+            return "\n".join(lines)
         case doc.Table():
             return _table(block, footnotes)
         case doc.Code(text):
-            return _code(text)
+            lines = [without_controls(line).rstrip() for line in text.split("\n")]
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))  # longer than any inside
+            return "\n".join([f"{fence}text", *lines, fence])
         case doc.Notes():
-            return _notes(block)
+            lines = [f"### {escape(block.title)}", ""]
+            for group in block.groups:
+                lines += [f"- {_line(group.subject)}", *(f"  - {_line(note)}" for note in group.notes)]
+            return "\n".join(lines)
         case doc.Headline():
-            return _headline(block, footnotes)
+            title = [f"## {escape(block.title)}"] if block.title else []
+            cautions = [f"> {_line(caution)}" for caution in block.cautions]
+            return "\n\n".join([*title, *cautions, _facts(block.as_facts, footnotes)])
         case doc.Fold(title, blocks):
             return _details(title, [text for each in blocks if (text := _block(each, footnotes))])
         case doc.Chart() | doc.Histogram() | doc.Shares() | doc.Bars() | doc.Intervals() | doc.HeatMap():
@@ -115,42 +127,16 @@ def _facts(block: doc.Facts, footnotes: Footnotes) -> str:
     return "\n".join(lines)
 
 
-def _headline(block: doc.Headline, footnotes: Footnotes) -> str:
-    cautions = [f"> {_line(caution)}" for caution in block.cautions]
-    title = [f"## {escape(block.title)}"] if block.title else []
-    return "\n\n".join([*title, *cautions, _facts(block.as_facts, footnotes)])
-
-
-def _bullets(block: doc.Bullets, footnotes: Footnotes) -> str:
-    """Items are nested below the bullet of the title, if there is a title."""
-    indent = "  " if block.title else ""
-    lines = [f"* {_line(block.title)}"] if block.title else []
-    for number, item in enumerate(block.items, start=1):
-        bullet = f"{number}." if block.numbered else "-"
-        lines.append(f"{indent}{bullet} {_unlike_a_block(_cell(item, footnotes))}")
-    return "\n".join(lines)
-
-
-def _notes(block: doc.Notes) -> str:
-    lines = [f"### {escape(block.title)}", ""]
-    for group in block.groups:
-        lines += [f"- {_line(group.subject)}", *(f"  - {_line(note)}" for note in group.notes)]
-    return "\n".join(lines)
-
-
-def _code(text: str) -> str:
-    """Uses a fence longer than any run of backticks in the text."""
-    lines = [without_controls(line).rstrip() for line in text.split("\n")]
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return "\n".join([f"{fence}text", *lines, fence])
-
-
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
 def _table(block: doc.Table, footnotes: Footnotes) -> str:
     heads = [("\\*" if head.headline else "") + escape(head.title) for head in block.heads]
-    grid = _padded([heads, *([_cell(cell, footnotes) for cell in row] for row in block.rows)])
+    rows = [heads, *([_cell(cell, footnotes) for cell in row] for row in block.rows)]
+    sizes = [[display_width(cell) for cell in column] for column in zip(*rows, strict=True)]
+    widths = [max([3, *(size for size in column if size <= MAX_PADDING)]) for column in sizes]
+    lines = (heads, ["-" * width for width in widths], *rows[1:])
+    grid = "\n".join(f"| {' | '.join(map(pad, cells, widths))} |" for cells in lines)
     parts = [f"* {_line(block.title)}"] if block.title and not block.collapsed else []
     parts += [grid, *([_line(block.remark)] if block.remark else [])]
     if not block.collapsed:
@@ -162,18 +148,6 @@ def _details(title: str, parts: Sequence[str]) -> str:
     """Raw HTML; the blank lines make Markdown parse the table inside it."""
     summary = f"<summary>{html.escape(printable(title))}</summary>"
     return "\n\n".join([f"<details>\n{summary}", *parts, "</details>"])
-
-
-def _padded(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(3, *map(_padding, column)) for column in zip(*rows, strict=True)]
-    dashes = ["-" * width for width in widths]
-    lines = (rows[0], dashes, *rows[1:])
-    return "\n".join(f"| {' | '.join(map(pad, cells, widths))} |" for cells in lines)
-
-
-def _padding(cell: str) -> int:
-    width = display_width(cell)
-    return width if width <= MAX_PADDING else 0
 
 
 # --- cells ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -24,16 +24,11 @@ from flagperf.spec.published import Grade, PublishedResult
 from flagperf.text import one_line
 from flagperf_publish.render.html_cells import is_web_address
 
-# Row: a run, or a published result, as one line of the board. It has all that the page shows of it, in words.
-
-
-T = TypeVar("T")
-
 PUBLISHED = "published"
 """The status of a published result. Its name begins with it too, as `flagperf compare` wants it."""
 
 
-class Figure(msgspec.Struct, frozen=True, array_like=True):
+class BoardFigure(msgspec.Struct, frozen=True, array_like=True):
     """A metric of a row."""
 
     text: str
@@ -45,7 +40,9 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
     """Why there is no value, as a code."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BoardRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run or a published result as one line of the board: all that the page shows of it, in words."""
+
     name: str
     """The id of a run, or `published:NAME`."""
     case: str
@@ -73,17 +70,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     link: str = ""
     is_published: bool = False
     """Published results can be compared with it: it is one, or has their profile."""
-    figures: dict[str, Figure] = {}
+    figures: dict[str, BoardFigure] = {}
     identity: dict[str, str] = {}
     """What decides the work: rows that differ in it cannot be compared."""
     setup: dict[str, str] = {}
     """`subject/name` -> what may explain a difference."""
 
 
-def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Row:
+def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> BoardRow:
     """`problems` are those that `runs verify` finds."""
     run, ending, about = recorded.run, recorded.run.ending, identity_of(recorded.run, lang)
-    row = Row(
+    labels = {"simulated": run.simulated, "redacted": run.redacted, "unverified": bool(problems)}
+    files = sorted((file.path, file.sha256) for file in run.job.data_files)
+    data = {"files": hashlib.sha256(repr(files).encode()).hexdigest()[:12]} if files else {}
+    row = BoardRow(
         name=about.run,
         case=about.case,
         vendor=about.vendor,
@@ -95,26 +95,26 @@ def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Row
         grade="logged" if problems else "recomputable",
         created=about.created,
         changes=about.changes,
-        labels=tuple(_labels(run, problems)),
+        labels=tuple(name for name, holds in labels.items() if holds),
         reason=words(usable(ending.message, ending.reason), lang) if ending else "",
         problem=problems[0] if problems else "",
         tags=" ".join(recorded.labels.tags),
         note=recorded.labels.note,
         is_published=has_published_profile(run),
         figures=dict(_figures(run)) if run.has_results else {},
-        identity={"case": about.case, **identity(run), **_data_files(run)},
+        identity={"case": about.case, **identity(run), **data},
         setup={"/".join(name): text for name, text in conditions(Side("", "", (recorded,))).items()},
     )
-    return _shown(row, Row)
+    return _shown(row)
 
 
-def published_row(name: str, reference: PublishedResult, manifest: Manifest) -> Row:
+def published_row(name: str, reference: PublishedResult, manifest: Manifest) -> BoardRow:
     source = link_to(reference.source, reference.source)
     where = f"{reference.source}:{reference.line}" if reference.line else reference.source
     shape = f"{reference.nodes}x{reference.devices_per_node}"
     profiles = [profile for profile, each in manifest.profiles.items() if each.published]
     changes = "" if reference.overrides in ("", "/", "none", "per-row") else reference.overrides
-    row = Row(
+    row = BoardRow(
         name=f"{PUBLISHED}:{name}",
         case=manifest.name,
         vendor=reference.vendor,
@@ -128,7 +128,11 @@ def published_row(name: str, reference: PublishedResult, manifest: Manifest) -> 
         source=where,
         link=source.url if isinstance(source, Link) and is_web_address(source.url) else "",
         is_published=True,
-        figures=dict(_published_figures(reference, manifest)),
+        figures={
+            entry.name: BoardFigure(entry.format(value), _digits(value))
+            for entry in main_entries(manifest)
+            if (value := reference.values.get(entry.name)) is not None
+        },
         identity={"case": manifest.name},
         setup={
             "hardware/vendor": reference.vendor,
@@ -137,51 +141,29 @@ def published_row(name: str, reference: PublishedResult, manifest: Manifest) -> 
             "precision/precision": reference.precision,
         },
     )
-    return _shown(row, Row)
+    return _shown(row)
 
 
-def _labels(run: Run, problems: tuple[str, ...]) -> Iterator[str]:
-    if run.simulated:
-        yield "simulated"
-    if run.redacted:
-        yield "redacted"
-    if problems:
-        yield "unverified"
-
-
-def _figures(run: Run) -> Iterator[tuple[str, Figure]]:
-    """What does not apply to a case, or was not planned, is left out; what is missing has its reason."""
+def _figures(run: Run) -> Iterator[tuple[str, BoardFigure]]:
+    """Leave out what does not apply to a case or was not planned; what is missing has its reason."""
     for entry in main_entries(run.manifest):
         metric = run.metric(entry.name)
         if metric is None or metric.reason == "not_applicable":
             continue
         cell = measured_cell(run, entry.name, entry.format)
         if isinstance(cell, Value) and metric.value is not None:
-            yield entry.name, Figure(cell.text, _digits(metric.value), " ".join(cell.marks))
+            yield entry.name, BoardFigure(cell.text, _digits(metric.value), " ".join(cell.marks))
         else:
-            yield entry.name, Figure("", reason=metric.reason or "not_measured")
-
-
-def _published_figures(reference: PublishedResult, manifest: Manifest) -> Iterator[tuple[str, Figure]]:
-    for entry in main_entries(manifest):
-        value = reference.values.get(entry.name)
-        if value is not None:
-            yield entry.name, Figure(entry.format(value), _digits(value))
+            yield entry.name, BoardFigure("", reason=metric.reason or "not_measured")
 
 
 def _digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _data_files(run: Run) -> dict[str, str]:
-    """Their hash, of a run that recorded some."""
-    files = sorted((file.path, file.sha256) for file in run.job.data_files)
-    return {"files": hashlib.sha256(repr(files).encode()).hexdigest()[:12]} if files else {}
-
-
-def _shown(value: T, kind: type[T]) -> T:
-    """Every text in it on one line, without characters that control the reading order."""
-    return msgspec.convert(_clean(msgspec.to_builtins(value)), kind)
+def _shown(row: BoardRow) -> BoardRow:
+    """Return the row with every text on one line, without characters that control the reading order."""
+    return msgspec.convert(_clean(msgspec.to_builtins(row)), BoardRow)
 
 
 def _clean(value: Any) -> Any:
@@ -192,21 +174,23 @@ def _clean(value: Any) -> Any:
     return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-PLAIN = tuple(name for name in Row.__struct_fields__ if name not in ("case", "labels", "figures", "identity", "setup"))
+PLAIN = tuple(
+    name for name in BoardRow.__struct_fields__ if name not in ("case", "labels", "figures", "identity", "setup")
+)
 """Fields of a row that are a column each."""
 
 BY_NAME = ("figures", "identity", "setup")
 """Fields with a column for each name in them."""
 
 
-class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+class CodedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     of: list[Any]
     """Its different values. None where a row has none."""
     at: list[int] = []
     """For each row, the number of its value. Empty if all are the first."""
 
 
-class Metric(msgspec.Struct, frozen=True):
+class BoardMetric(msgspec.Struct, frozen=True):
     name: str
     title: str
     unit: str
@@ -219,59 +203,55 @@ class CaseRows(msgspec.Struct, frozen=True):
     name: str
     title: str
     size: int
-    metrics: list[Metric]
+    metrics: list[BoardMetric]
     """Those that a row has a value of, the main results first."""
-    plain: dict[str, Column]
-    figures: dict[str, Column]
-    identity: dict[str, Column]
-    setup: dict[str, Column]
+    plain: dict[str, CodedColumn]
+    figures: dict[str, CodedColumn]
+    identity: dict[str, CodedColumn]
+    setup: dict[str, CodedColumn]
 
 
-def board(rows: Iterable[Row], manifests: Mapping[str, Manifest], lang: Lang) -> list[CaseRows]:
-    """By case, in the order of their names. `manifests` has every case of the rows."""
-    by_case: dict[str, list[Row]] = {}
+def board(rows: Iterable[BoardRow], manifests: Mapping[str, Manifest], lang: Lang) -> list[CaseRows]:
+    """Return the rows by case, in the order of the names. `manifests` has every case of the rows."""
+    by_case: dict[str, list[BoardRow]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
-    return [_case_rows(of_case, manifests[name], lang) for name, of_case in sorted(by_case.items())]
+    found = []
+    for case, of_case in sorted(by_case.items()):
+        manifest = manifests[case]
+        plain = {name: column([getattr(row, name) for row in of_case]) for name in PLAIN}
+        plain["labels"] = column([" ".join(row.labels) for row in of_case])
+        named = {}
+        for field in BY_NAME:
+            of_field = [getattr(row, field) for row in of_case]
+            names = dict.fromkeys(name for each in of_field for name in each)
+            named[field] = {name: column([each.get(name) for each in of_field]) for name in names}
+        figures = [(name, figure) for row in of_case for name, figure in row.figures.items()]
+        main = [entry.name for entry in main_entries(manifest)]
+        valued = dict.fromkeys(name for name, figure in figures if figure.value is not None)
+        # in the order of a comparison; what only other versions of the case have comes last
+        ordered = sorted(valued, key=lambda name: main.index(name) if name in main else len(main))
+        metrics = [_metric(name, manifest, lang) for name in ordered]
+        found.append(CaseRows(case, one_line(choose(manifest.title, lang)), len(of_case), metrics, plain, **named))
+    return found
 
 
-def _case_rows(rows: Sequence[Row], manifest: Manifest, lang: Lang) -> CaseRows:
-    plain = {name: column([getattr(row, name) for row in rows]) for name in PLAIN}
-    plain["labels"] = column([" ".join(row.labels) for row in rows])
-    named = {name: _columns([getattr(row, name) for row in rows]) for name in BY_NAME}
-    valued = dict.fromkeys(name for row in rows for name, figure in row.figures.items() if figure.value is not None)
-    title = one_line(choose(manifest.title, lang))
-    return CaseRows(rows[0].case, title, len(rows), _metrics(valued, manifest, lang), plain, **named)
-
-
-def _columns(rows: Sequence[Mapping[str, Hashable]]) -> dict[str, Column]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: column([row.get(name) for row in rows]) for name in names}
-
-
-def column(values: Sequence[Hashable]) -> Column:
+def column(values: Sequence[Hashable]) -> CodedColumn:
     numbers: dict[Hashable, int] = {}
     at = [numbers.setdefault(value, len(numbers)) for value in values]
-    return Column(list(numbers), at if len(numbers) > 1 else [])
-
-
-def _metrics(names: Iterable[str], manifest: Manifest, lang: Lang) -> list[Metric]:
-    """In the order of a comparison; what only other versions of the case have comes last."""
-    main = [entry.name for entry in main_entries(manifest)]
-    ordered = sorted(names, key=lambda name: main.index(name) if name in main else len(main))
-    return [_metric(name, manifest, lang) for name in ordered]
+    return CodedColumn(list(numbers), at if len(numbers) > 1 else [])
 
 
 _BETTER = {"faster": 1, "higher": 1, "quicker": -1, "lower": -1}
 
 
-def _metric(name: str, manifest: Manifest, lang: Lang) -> Metric:
+def _metric(name: str, manifest: Manifest, lang: Lang) -> BoardMetric:
     entry = entry_of(manifest, name)
     if entry is None:
-        return Metric(one_line(name), one_line(name), "", 0, is_headline=False)
+        return BoardMetric(one_line(name), one_line(name), "", 0, is_headline=False)
     unit = entry.shown_unit or entry.unit_of(manifest)
     title = choose(manifest.page.titles.get(name, {}), lang) or choose(entry.title, lang)
-    return Metric(
+    return BoardMetric(
         name=one_line(name),
         title=one_line(title),
         unit="" if unit in ("share", "fraction") else one_line(unit),

@@ -4,7 +4,7 @@ again."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,10 +22,10 @@ from flagperf.messages import Lang, web
 from flagperf.plausibility.doubts import read_marked
 from flagperf.report.document import Link
 from flagperf.spec.manifest import Manifest
-from flagperf.spec.published import PublishedResult, published_names
+from flagperf.spec.published import published_names
 from flagperf_publish.pages.layouts import check_charts, to_html, web_document
 from flagperf_publish.pages.timeline import read_course
-from flagperf_publish.site.board import Row, board, published_row, run_row
+from flagperf_publish.site.board import BoardRow, board, published_row, run_row
 from flagperf_publish.site.site_folder import INDEX, Rendered, SiteFolder, is_safe_id, open_site
 from flagperf_publish.site.site_index import index_page
 
@@ -33,7 +33,7 @@ RENDERER = 2
 """Raised when pages or rows of unchanged runs have to be written again although the version of flagperf is the same."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SiteWishes(msgspec.Struct, frozen=True):
     """What a site is to be."""
 
     title: str
@@ -81,24 +81,34 @@ Progress = Callable[[int, int, str], None]
 def build_site(
     out: Path,
     paths: Sequence[Path],
-    wanted: Wanted,
+    wanted: SiteWishes,
     runs_dir: Path,
     installed: Callable[[], Mapping[str, Manifest]],
     progress: Progress = lambda _done, _all, _run: None,
 ) -> Built:
-    """`installed` gives the installed cases. Raises BadInput if none of the runs can be shown: nothing is changed."""
+    """`installed` gives the installed cases. Raise BadInput if none of the runs can be shown: nothing is changed."""
     folder = open_site(out)
-    imported = _imported(runs_dir)
+    imported: dict[str, bytes] = {}  # by case; they are on the pages of its runs
+    for page in imported_pages(runs_dir):
+        imported[page.case] = imported.get(page.case, b"") + msgspec.json.encode(page)
     runs, left_out = _sorted_out(paths, wanted, imported)
     with folder.making():
         rows, rendered, failed = _rows(folder, runs, wanted, runs_dir, progress)
         left_out += failed
         if not rows:
-            raise BadInput(f"no run can be put on the site: {_reasons(left_out)}")
+            reasons = [f"{each.run}: {each.why}" for each in left_out]
+            more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+            raise BadInput(f"no run can be put on the site: {'; '.join([*reasons[:3], *more])}")
         oldest_first = sorted((run for run in runs if run.id in rows), key=lambda run: run.created)
         newest = {rows[run.id].case: run.path for run in oldest_first}
-        manifests = _manifests(newest, installed if wanted.published else dict)
-        published = list(_published(manifests, runs_dir)) if wanted.published else []
+        known = installed() if wanted.published else {}
+        # the case that is installed, as `flagperf compare` takes it, else that of its newest run
+        manifests = {case: known.get(case) or read_bundle(path).run.manifest for case, path in newest.items()}
+        published = [
+            msgspec.structs.replace(published_row(name, reference, manifest), case=case)
+            for case, manifest in (manifests.items() if wanted.published else ())
+            for name, reference in published_names(case, references_of(manifest, runs_dir)).items()
+        ]
         cases = board([*rows.values(), *published], manifests, wanted.lang)
         folder.claim(rows, version())
         folder.write_index(index_page(cases, wanted.title, wanted.lang))
@@ -114,9 +124,9 @@ def build_site(
 
 
 def _sorted_out(
-    paths: Sequence[Path], wanted: Wanted, imported: Mapping[str, bytes]
+    paths: Sequence[Path], wanted: SiteWishes, imported: Mapping[str, bytes]
 ) -> tuple[list[_Run], list[LeftOut]]:
-    """Those that belong on the site, and those that do not."""
+    """Return the runs that belong on the site, and those that do not."""
     runs: dict[str, _Run] = {}
     left_out: list[LeftOut] = []
     for path in paths:
@@ -137,7 +147,7 @@ def _sorted_out(
     return list(runs.values()), left_out
 
 
-def _obstacle(line: RunLine, wanted: Wanted) -> LeftOut | None:
+def _obstacle(line: RunLine, wanted: SiteWishes) -> LeftOut | None:
     if line.status == UNREADABLE:
         return LeftOut(line.id, line.problem or "it was sealed without an ending; see `flagperf runs verify`")
     if not is_safe_id(line.id):
@@ -150,9 +160,9 @@ def _obstacle(line: RunLine, wanted: Wanted) -> LeftOut | None:
     return None
 
 
-def page_key(path: Path, wanted: Wanted, imported: bytes) -> str:
-    """Of all that a page and its row are made from. Of the raw files only names and sizes: MANIFEST has their hashes,
-    and whether these are right is for `runs verify`."""
+def page_key(path: Path, wanted: SiteWishes, imported: bytes) -> str:
+    """Return a hash of all that a page and its row are made from. Of the raw files names and sizes are enough:
+    MANIFEST has their hashes, and whether these are right is for `runs verify`."""
     found = hashlib.sha256(repr((RENDERER, version(), wanted.lang, wanted.published)).encode())
     for name in (RUN_FILE, MANIFEST_FILE, LABELS_FILE):
         file = path / name
@@ -164,31 +174,35 @@ def page_key(path: Path, wanted: Wanted, imported: bytes) -> str:
     return found.hexdigest()
 
 
-def _imported(runs_dir: Path) -> dict[str, bytes]:
-    """Case -> its imported results. They are on the pages of its runs."""
-    found: dict[str, bytes] = {}
-    for page in imported_pages(runs_dir):
-        found[page.case] = found.get(page.case, b"") + msgspec.json.encode(page)
-    return found
-
-
 # --- pages and rows -------------------------------------------------------------------------------------------------
 
 
 def _rows(
-    folder: SiteFolder, runs: Sequence[_Run], wanted: Wanted, runs_dir: Path, progress: Progress
-) -> tuple[dict[str, Row], list[str], list[LeftOut]]:
-    """The rows of all runs that have a page, the ids of those that were written now, and why others have none."""
+    folder: SiteFolder, runs: Sequence[_Run], wanted: SiteWishes, runs_dir: Path, progress: Progress
+) -> tuple[dict[str, BoardRow], list[str], list[LeftOut]]:
+    """Return the rows of runs that have a page, the ids of those that were written now, and why others have none."""
     rows = {run.id: row for run in runs if (row := folder.rendered(run.id, run.key)) is not None}
     missing = [run for run in runs if run.id not in rows]
     if missing:
         check_charts()
+    up = Link(web("all_runs", wanted.lang), f"../{INDEX}")
     rendered: list[str] = []
     failed: list[LeftOut] = []
     for number, run in enumerate(missing):
         progress(number, len(missing), run.id)
         try:
-            page, row = _render(run, wanted, runs_dir)
+            with damage_explains([run.path]):
+                (recorded,) = read_marked([run.path])
+                recorded = with_imported(recorded, runs_dir)
+                document = web_document(
+                    [recorded],
+                    wanted.lang,
+                    courses={recorded.run.id: read_course(run.path, recorded.run)},
+                    allow_simulated=wanted.allow_simulated,
+                    published=wanted.published,
+                )
+                page = to_html(msgspec.structs.replace(document, up=up))
+                row = run_row(recorded, verify_bundle(run.path).problems, wanted.lang)
         except MissingPart:
             raise
         except BadInput as error:
@@ -200,41 +214,3 @@ def _rows(
         rows[run.id] = row
         rendered.append(run.id)
     return {run.id: rows[run.id] for run in runs if run.id in rows}, rendered, failed
-
-
-def _render(run: _Run, wanted: Wanted, runs_dir: Path) -> tuple[str, Row]:
-    """Raises BadInput for a run that cannot be shown."""
-    with damage_explains([run.path]):
-        (recorded,) = read_marked([run.path])
-        recorded = with_imported(recorded, runs_dir)
-        document = web_document(
-            [recorded],
-            wanted.lang,
-            courses={recorded.run.id: read_course(run.path, recorded.run)},
-            allow_simulated=wanted.allow_simulated,
-            published=wanted.published,
-        )
-        up = Link(web("all_runs", wanted.lang), f"../{INDEX}")
-        page = to_html(msgspec.structs.replace(document, up=up))
-        return page, run_row(recorded, verify_bundle(run.path).problems, wanted.lang)
-
-
-# --- published results ----------------------------------------------------------------------------------------------
-
-
-def _manifests(newest: Mapping[str, Path], installed: Callable[[], Mapping[str, Manifest]]) -> dict[str, Manifest]:
-    """Of each case the installed one, as `flagperf compare` takes it, else that of its newest run."""
-    known = installed()
-    return {case: known.get(case) or read_bundle(path).run.manifest for case, path in newest.items()}
-
-
-def _published(manifests: Mapping[str, Manifest], runs_dir: Path) -> Iterator[Row]:
-    for case, manifest in manifests.items():
-        references: tuple[PublishedResult, ...] = references_of(manifest, runs_dir)
-        for name, reference in published_names(case, references).items():
-            yield msgspec.structs.replace(published_row(name, reference, manifest), case=case)
-
-
-def _reasons(left_out: Iterable[LeftOut]) -> str:
-    found = [f"{each.run}: {each.why}" for each in left_out]
-    return "; ".join([*found[:3], *([f"and {len(found) - 3} more"] if len(found) > 3 else [])])

@@ -20,7 +20,7 @@ import msgspec
 
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.files import exists, is_file, is_folder, making_folder, read_regular, write_atomically
-from flagperf_publish.site.board import Row
+from flagperf_publish.site.board import BoardRow
 
 SCHEMA = 1
 STATE, INDEX, RUNS = "site.json", "index.html", "runs"
@@ -40,7 +40,7 @@ class State(msgspec.Struct, frozen=True):
 
 class Rendered(msgspec.Struct, frozen=True):
     key: str
-    row: Row
+    row: BoardRow
 
 
 class SiteFolder:
@@ -62,7 +62,7 @@ class SiteFolder:
                 raise BadInput(f"cannot make the folder {self.path}: {error.strerror}; choose another") from None
             yield
 
-    def rendered(self, run_id: str, key: str) -> Row | None:
+    def rendered(self, run_id: str, key: str) -> BoardRow | None:
         """The row of a run whose page is there and was made from just this."""
         try:
             found = msgspec.json.decode(read_regular(self._file(run_id, "json"), MAX_BYTES), type=Rendered)
@@ -115,38 +115,33 @@ class SiteFolder:
 
 
 def open_site(path: Path) -> SiteFolder:
-    """Raises BadInput for anything but a site, an empty folder, or a path where nothing is."""
-    if not exists(path) or (is_folder(path) and not _entries(path)):
+    """Raise BadInput for anything but a site, an empty folder, or a path where nothing is."""
+    if not exists(path):
         return SiteFolder(path, State(SCHEMA, ""))
     if not is_folder(path):
         raise BadInput(f"{path} is not a folder; a site is one: choose another name")
-    if not is_file(path / STATE):
+    try:
+        if not any(path.iterdir()):
+            return SiteFolder(path, State(SCHEMA, ""))
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}; choose another folder") from None
+    file = path / STATE
+    if not is_file(file):
         raise BadInput(f"{path} has files and no {STATE}: it is not a site of flagperf; choose a new or empty folder")
-    return SiteFolder(path, _read_state(path / STATE))
+    try:
+        state = msgspec.json.decode(read_regular(file, MAX_BYTES), type=State)
+    except OSError as error:
+        raise BadInput(f"cannot read {file}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{file} is not that of a site of flagperf: {error}; choose another folder") from None
+    if state.flagperf_site > SCHEMA:
+        raise BadInput(f"{file} was written by flagperf {state.flagperf}, which is newer; use that, or another folder")
+    strange = [each for each in state.runs if not is_safe_id(each)]
+    if strange:
+        raise BadInput(f"{file} names {strange[0]!r}, which is no run; choose another folder")
+    return SiteFolder(path, state)
 
 
 def is_safe_id(run_id: str) -> bool:
     """Whether it can be the name of a file, in this folder and in no other."""
     return _SAFE_ID.fullmatch(run_id) is not None
-
-
-def _entries(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}; choose another folder") from None
-
-
-def _read_state(path: Path) -> State:
-    try:
-        state = msgspec.json.decode(read_regular(path, MAX_BYTES), type=State)
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is not that of a site of flagperf: {error}; choose another folder") from None
-    if state.flagperf_site > SCHEMA:
-        raise BadInput(f"{path} was written by flagperf {state.flagperf}, which is newer; use that, or another folder")
-    strange = [each for each in state.runs if not is_safe_id(each)]
-    if strange:
-        raise BadInput(f"{path} names {strange[0]!r}, which is no run; choose another folder")
-    return state
