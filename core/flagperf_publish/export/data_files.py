@@ -11,7 +11,7 @@ import msgspec
 
 from flagperf.bundle.run_record import RecordedRun
 from flagperf.compare.comparison import Comparison
-from flagperf.compare.contrasts import ComparedRow, Figure
+from flagperf.compare.contrasts import Figure
 from flagperf.compare.ratio import Contrast
 from flagperf.compare.sides import Side
 from flagperf.errors import BadInput
@@ -21,7 +21,7 @@ from flagperf.report.sections.published_tables import PublishedOf
 
 
 def csv_text(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Piece by piece. What a line lacks is empty; numbers are not rounded."""
+    """Yield the text piece by piece. What a line lacks is empty; numbers are not rounded."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
@@ -67,7 +67,25 @@ def comparison_to_json(found: Comparison) -> bytes:
         "case": found.sides[0].case.name,
         "baseline": found.sides[0].letter,
         "margin": found.margin,
-        "sides": [_side(side, found) for side in found.sides],
+        "sides": [
+            {
+                "letter": side.letter,
+                "word": side.word,
+                "runs": [recorded.run.id for recorded in side.runs],
+                "left_out": [
+                    {
+                        "run": run.id,
+                        "status": run.ending.status if run.ending else None,
+                        "reason": run.ending.reason if run.ending else "",
+                    }
+                    for run in side.left_out
+                ],
+                "simulated": side.is_simulated,
+                "published": side.reference,
+                "paired": side.letter in found.paired,
+            }
+            for side in found.sides
+        ],
         "obstacles": [
             {"side": letter, "code": each.code, "text": str(each)}
             for letter, reasons in found.obstacles.items()
@@ -78,7 +96,19 @@ def comparison_to_json(found: Comparison) -> bytes:
             for each in found.differences
         ],
         "metrics": [_figure(figure, found) for figure in found.figures],
-        "rows": [_row(row, found) for row in found.rows.rows],
+        "rows": [
+            {
+                "name": row.name,
+                "labels": row.labels,
+                "unit": row.unit,
+                "sides": {
+                    side.letter: {"value": value, "num_runs": count, "marks": marks}
+                    for side, value, count, marks in zip(found.sides, row.values, row.num_runs, row.marks, strict=True)
+                },
+                "against": _against(found, row.against),
+            }
+            for row in found.rows.rows
+        ],
         "limits": [
             {
                 "limit": each.limit.text,
@@ -101,30 +131,17 @@ def comparison_to_json(found: Comparison) -> bytes:
     return msgspec.json.format(msgspec.json.encode(exported), indent=2)
 
 
-def _side(side: Side, found: Comparison) -> dict[str, Any]:
-    return {
-        "letter": side.letter,
-        "word": side.word,
-        "runs": [recorded.run.id for recorded in side.runs],
-        "left_out": [
-            {
-                "run": run.id,
-                "status": run.ending.status if run.ending else None,
-                "reason": run.ending.reason if run.ending else "",
-            }
-            for run in side.left_out
-        ],
-        "simulated": side.is_simulated,
-        "published": side.reference,
-        "paired": side.letter in found.paired,
-    }
-
-
 def _figure(figure: Figure, found: Comparison) -> dict[str, Any]:
-    names = ("value", "values", "num_runs", "marks", "reason")
-    sides = [{name: getattr(value, name) for name in names} for value in figure.sides]
-    for side, value in zip(sides, figure.sides, strict=True):
-        side["reason"] = value.reason if value.value is None else None
+    sides = [
+        {
+            "value": each.value,
+            "values": each.values,
+            "num_runs": each.num_runs,
+            "marks": each.marks,
+            "reason": each.reason if each.value is None else None,
+        }
+        for each in figure.sides
+    ]
     return {
         "name": figure.entry.name,
         "unit": figure.unit,
@@ -132,20 +149,6 @@ def _figure(figure: Figure, found: Comparison) -> dict[str, Any]:
         "headline": figure.is_headline,
         "sides": _by_letter(found, sides),
         "against": _against(found, figure.against),
-    }
-
-
-def _row(row: ComparedRow, found: Comparison) -> dict[str, Any]:
-    sides = [
-        {"value": value, "num_runs": count, "marks": marks}
-        for value, count, marks in zip(row.values, row.num_runs, row.marks, strict=True)
-    ]
-    return {
-        "name": row.name,
-        "labels": row.labels,
-        "unit": row.unit,
-        "sides": _by_letter(found, sides),
-        "against": _against(found, row.against),
     }
 
 
@@ -181,7 +184,7 @@ def contrast_fields(contrast: Contrast) -> dict[str, Any]:
 
 
 def comparison_to_csv(found: Comparison) -> str:
-    """One line for every metric, and every row, of every side but the baseline."""
+    """Write a line for each metric and each row of every side but the baseline."""
     names = list(dict.fromkeys(name for row in found.rows.rows for name in row.labels))
     lines: list[dict[str, Any]] = []
     for figure in found.figures:

@@ -41,7 +41,7 @@ class Tracked(msgspec.Struct, frozen=True):
 
 
 class Tracking:
-    """One server and one experiment. Raises BadInput for one that cannot be, ToolFailed for one that is away."""
+    """One server and one experiment. Raise BadInput for one that cannot be, ToolFailed for one that is away."""
 
     def __init__(self, uri: str, experiment: str) -> None:
         check_place(uri, experiment)

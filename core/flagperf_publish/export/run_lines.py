@@ -54,7 +54,7 @@ class Exported(msgspec.Struct, frozen=True):
         return Path(self.recorded.path)
 
     def observed(self) -> Observed:
-        """Its raw files."""
+        """Read its raw files."""
         return Observed(self.run.job, self.run.manifest, read_record(self.path))
 
 
@@ -68,14 +68,11 @@ def read_exported(path: Path) -> Exported:
     return Exported(recorded, manifest_sha256)
 
 
-# Columns of a table: what each holds, and where it comes from.
-
-
 Type = Literal["text", "integer", "real", "truth"]
 
 
 class ExportColumn(msgspec.Struct, frozen=True):
-    """Of a run."""
+    """A column of the table of runs: what it holds, and where it comes from."""
 
     name: str
     kind: Type
@@ -186,7 +183,7 @@ def metric_cells(metric: Metric) -> dict[str, Any]:
 
 
 def run_columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, Type]:
-    """The same for all exports, but for the metrics that only the cases of these lines have, which come last."""
+    """Return the columns, which all exports share. Metrics that only the cases of these lines have come last."""
     known = {**{column.name: column.kind for column in COLUMNS}, **_metric_columns(ENTRIES)}
     unknown = {name for line in lines for name in line if name not in known}
     ends = [end for end in METRIC_CELLS if end]
@@ -221,7 +218,7 @@ step before to the end of this one, without evaluation and logging."""
 
 
 def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
-    """None for a run without steps, or one whose steps cannot be used: `no_curve` says why."""
+    """Yield nothing for a run without steps, or one whose steps cannot be used: `no_curve` says why."""
     observed = each.observed()
     steps, window, run = observed.steps, observed.window, each.run
     if isinstance(steps, Absent):
@@ -252,7 +249,7 @@ def curve_lines(each: Exported) -> Iterator[dict[str, Any]]:
 
 
 def no_curve(each: Exported) -> str:
-    """Why a run has no lines. Empty if it has some."""
+    """Say why a run has no lines. Return an empty text if it has some."""
     steps = each.observed().steps
     if isinstance(steps, Absent):
         return f"{steps.reason}, {steps.detail}"
@@ -286,7 +283,7 @@ def to_json_lines(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def check_parquet() -> None:
-    """Raises MissingPart without pyarrow."""
+    """Raise MissingPart without pyarrow."""
     _pyarrow()
 
 

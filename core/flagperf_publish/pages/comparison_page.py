@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flagperf.compare.comparison import Comparison
-from flagperf.compare.contrasts import Figure
-from flagperf.compare.sides import Side
 from flagperf.messages import Lang, choose, clauses, label, say, web
 from flagperf.report.document import (
     Block,
@@ -40,10 +38,10 @@ def comparison_web_page(found: Comparison, lang: Lang = "en") -> Document:
     cautions = [say("line", lang, label=obstacle, value=each) for each in obstacle_texts(found, lang)]
     title = say("compare_heading", lang, case=choose(found.sides[0].case.title, lang))
     blocks: list[Block] = [Headline(title, (), cautions=tuple(cautions)), sides(found, lang)]
-    figures = (*main_figures(found, lang), *other_figures(found, lang))
+    figures = (*_ratios(found, lang), *main_figures(found, lang), *other_figures(found, lang))
     for heading, section in (
         (web("compare_differences", lang), differences(found, lang, lambda text: text[:1].upper() + text[1:])),
-        (web("results", lang), (*_card(found, lang), *_ratios(found, lang), *figures)),
+        (web("results", lang), figures),
         (label("compare_limits", lang), limits(found, lang)),
         (label("notes", lang), (notes(found, lang),)),
     ):
@@ -52,36 +50,26 @@ def comparison_web_page(found: Comparison, lang: Lang = "en") -> Document:
     return Document(lang, tuple(blocks), say("compare_heading", lang, case=found.sides[0].case.name))
 
 
-def _card(found: Comparison, lang: Lang) -> Iterator[Headline]:
-    """Yield the main ratios, printed large: nothing for sides that are not comparable."""
-    figures = []
+def _ratios(found: Comparison, lang: Lang) -> Iterator[Block]:
+    """Yield the main ratios, printed large where sides are comparable, then on one axis."""
+    figures, rows = [], []
     for figure in found.figures:
+        marks = tuple(dict.fromkeys(mark for each in figure.sides for mark in each.marks))
         for side, contrast in zip(found.sides[1:], figure.against, strict=True):
-            if figure.is_headline and contrast.ratio is not None and side.letter not in found.obstacles:
+            ratio = contrast.ratio
+            if ratio is None:
+                continue
+            name = f"{figure.entry.head or figure.entry.name}, {side.letter} / {found.sides[0].letter}"
+            if figure.is_headline and side.letter not in found.obstacles:
                 value, _, interval = ratio_text(contrast).partition(" ")
                 verdict = verdict_cell(contrast, lang)
                 said = verdict.text if isinstance(verdict, Text | Status) else ""
                 note = clauses([interval.strip("()"), said], lang)
-                marks = dict.fromkeys(mark for each in figure.sides for mark in each.marks)
-                name = _named(figure, side, found)
-                figures.append(KeyFigure(name, Value(value, marks=tuple(marks)), note, headline=True))
+                figures.append(KeyFigure(name, Value(value, marks=marks), note, headline=True))
+            if figure.is_main:
+                shown = (name, ratio.value, ratio_text(contrast))
+                rows.append(Interval(*shown, ratio.low, ratio.high, contrast.is_good))
     if figures:
         yield Headline("", (), figures=tuple(figures))
-
-
-def _ratios(found: Comparison, lang: Lang) -> Iterator[Intervals]:
-    """Yield the main ratios on one axis."""
-    rows = []
-    for figure in found.figures:
-        for side, contrast in zip(found.sides[1:], figure.against, strict=True):
-            ratio = contrast.ratio
-            if figure.is_main and ratio is not None:
-                shown = (_named(figure, side, found), ratio.value, ratio_text(contrast))
-                rows.append(Interval(*shown, ratio.low, ratio.high, contrast.is_good))
     if rows:
         yield Intervals(web("ratios", lang), tuple(rows), web("ratios_remark", lang))
-
-
-def _named(figure: Figure, side: Side, found: Comparison) -> str:
-    """Return `p_core, B / A`."""
-    return f"{figure.entry.head or figure.entry.name}, {side.letter} / {found.sides[0].letter}"

@@ -29,7 +29,6 @@ from flagperf.report.wording import run_configuration
 from flagperf.text import pip_command
 from flagperf_publish.pages.notes import notes
 from flagperf_publish.pages.page_head import caveats, engine, headlines, machine, page_title, results, subject
-from flagperf_publish.pages.row_charts import row_charts
 from flagperf_publish.pages.run_charts import course_charts, device_charts, spread_charts, step_histogram, time_shares
 from flagperf_publish.pages.setup import (
     batch_sizes,
@@ -43,7 +42,6 @@ from flagperf_publish.pages.setup import (
 )
 from flagperf_publish.pages.timeline import ChartedRuns, RunCourse
 from flagperf_publish.render.html import to_html as render_html
-from flagperf_publish.render.markdown import to_markdown
 
 Blocks = Callable[[PageRuns], Iterator[Block]]
 
@@ -59,17 +57,16 @@ def charts(page: ChartedRuns) -> Iterator[Block]:
     yield from time_shares(page)
     yield from course_charts(page)
     for number, recorded in enumerate(page.runs[:MAX_CHARTED], start=1):
-        own = (
-            *row_charts(recorded.run, page.lang),
-            *step_histogram(page, recorded),
-            *device_charts(page, recorded),
-            *spread_charts(page, recorded),
-        )
+        own = [*step_histogram(page, recorded), *device_charts(page, recorded), *spread_charts(page, recorded)]
+        if recorded.run.rows:
+            from flagperf_publish.pages.row_charts import row_charts  # lazy: most runs have none
+
+            own = [*row_charts(recorded.run, page.lang), *own]
         if len(page.runs) == 1:
             yield from own
         elif own:
             configuration = run_configuration(recorded.run, page.lang)
-            yield Fold(web("of_row", page.lang, row=number, configuration=configuration), own)
+            yield Fold(web("of_row", page.lang, row=number, configuration=configuration), tuple(own))
     if len(page.runs) > MAX_CHARTED:
         yield Paragraph(web("fewer_charts", page.lang, row=MAX_CHARTED))
 
@@ -144,6 +141,8 @@ def page(
     Raise BadInput if the runs do not belong on one page, if figures contradict each other, or if the case's page layout
     uses an unknown name.
     """
+    from flagperf_publish.render.markdown import to_markdown  # lazy: the page in HTML needs none of it
+
     content = _checked(runs, lang, allow_simulated, published)
     blocks = {section.name: section.markdown for section in SECTIONS if section.markdown}
     names = KINDS[content.manifest.kind].sections

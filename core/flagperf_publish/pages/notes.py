@@ -49,24 +49,19 @@ MAX_PARTS = 8
 def notes(page: PageRuns) -> Iterator[Block]:
     found = {}
     for subject, topics in SUBJECTS.items():
-        texts = [page.merged([list(topic(recorded, page.lang)) for recorded in page.runs]) for topic in topics]
-        found[subject] = [text for of_topic in texts for text in of_topic]
-    found["measured"] = [*page.by_rows(_run_texts(page)), *found["measured"]]
-    groups = [NoteGroup(page.label(f"about_{subject}"), tuple(texts)) for subject, texts in found.items() if texts]
-    yield Notes(tuple(groups), page.label("notes"))
-
-
-def _run_texts(page: PageRuns) -> list[str]:
-    """Return id and date of each run, and its number among the repeats of its configuration."""
+        merged = [page.merged([list(topic(recorded, page.lang)) for recorded in page.runs]) for topic in topics]
+        found[subject] = [text for of_topic in merged for text in of_topic]
     setups = [
         (run_configuration(run, "en"), run.job.precision.name, layout(run), overrides(run), run.job.profile)
         for run in (recorded.run for recorded in page.runs)
     ]
-    texts = []
+    texts = []  # id and date of each run, and its number among the repeats of its configuration
     for index, recorded in enumerate(page.runs):
         of_group = {"repeat": setups[: index + 1].count(setups[index]), "repeats": setups.count(setups[index])}
         texts.append(say("run", page.lang, id=recorded.run.id, date=recorded.run.created[:10], **of_group))
-    return texts
+    found["measured"] = [*page.by_rows(texts), *found["measured"]]
+    groups = [NoteGroup(page.label(f"about_{subject}"), tuple(texts)) for subject, texts in found.items() if texts]
+    yield Notes(tuple(groups), page.label("notes"))
 
 
 def simulated(recorded: RecordedRun, lang: Lang) -> Iterator[str]:

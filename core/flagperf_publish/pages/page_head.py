@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from flagperf.bundle.run_record import Run
-from flagperf.messages import Lang, choose, clauses, listed, meaning, say, usable, web, words
-from flagperf.metrics.entry import Metric
+from flagperf.messages import choose, clauses, listed, meaning, say, usable, web, words
 from flagperf.metrics.registry import entries_of
 from flagperf.report.document import (
     Block,
@@ -19,7 +17,6 @@ from flagperf.report.document import (
     KeyFigure,
     Status,
     Table,
-    TableCell,
     Text,
     Value,
 )
@@ -46,6 +43,15 @@ def headlines(page: ChartedRuns) -> Iterator[Block]:
         found = summarise(recorded, lang)
         about = found.identity
         shown = run_configuration(recorded.run, lang)
+        figures = []
+        for each in found.figures:
+            if each.is_headline or (is_alone and not each.is_detail):
+                cell = each.cell
+                if isinstance(cell, Value):  # terminals have an arrow of two letters
+                    cell = Value(cell.text.replace(" -> ", " → "), cell.unit, cell.marks)
+                assert isinstance(cell, Value | Empty)
+                name = "" if each.name == each.title else each.name
+                figures.append(KeyFigure(each.title, cell, each.note, each.is_headline, name))
         facts = {
             "case": f"{about.case} {about.version}" if is_alone else "",
             "card": vendor_and_device(about.vendor_title, about.card),
@@ -66,26 +72,8 @@ def headlines(page: ChartedRuns) -> Iterator[Block]:
             status=Status(web(f"status_{found.status}", lang), found.status_cell.good),
             reason=found.reason,
             cautions=(*found.cautions, *([web("raw_missing", lang, files=files)] if missing else [])),
-            figures=tuple(
-                KeyFigure(
-                    each.title,
-                    _typeset(each.cell),
-                    each.note,
-                    each.is_headline,
-                    "" if each.name == each.title else each.name,
-                )
-                for each in found.figures
-                if each.is_headline or (is_alone and not each.is_detail)
-            ),
+            figures=tuple(figures),
         )
-
-
-def _typeset(cell: TableCell) -> Value | Empty:
-    """Terminals have an arrow of two letters."""
-    if isinstance(cell, Value):
-        return Value(cell.text.replace(" -> ", " → "), cell.unit, cell.marks)
-    assert isinstance(cell, Empty)
-    return cell
 
 
 def page_title(page: PageRuns) -> str:
@@ -102,49 +90,38 @@ UNREMARKABLE = ("not_applicable",)
 
 
 def caveats(page: PageRuns) -> Iterator[Block]:
-    """Nothing if every figure is there and unmarked."""
-    marked = [(recorded.run, page.mark(number)) for number, recorded in enumerate(page.runs, start=1)]
-    rows = [row for run, mark in marked for row in _rows(run, page.lang, mark)]
+    """Yield a row for each code and what was observed: nothing if every figure is there and unmarked.
+
+    What differs only in the figure that it names is one row: a probe that cannot read the power cannot read the energy.
+    """
+    lang, rows = page.lang, []
+    for number, recorded in enumerate(page.runs, start=1):
+        entries = {entry.name: entry for entry in entries_of(recorded.run.manifest)}
+        titles: dict[tuple[str, str], list[str]] = {}  # code and what was observed -> figures
+        groups: dict[tuple[str, str], str] = {}
+        for metric in recorded.run.metrics:
+            entry, observed = entries.get(metric.name), [(mark, "") for mark in metric.marks]
+            if metric.value is None:
+                detail = words(usable(metric.message, metric.detail), lang)
+                observed = [(metric.reason, detail)] if metric.reason and metric.reason not in UNREMARKABLE else []
+            for each in observed:
+                titles.setdefault(each, []).append(choose(entry.title, lang) if entry else metric.name)
+                groups.setdefault(each, entry.group if entry else "")
+        alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for each, group in groups.items():
+            alike.setdefault((each[0], group), []).append(each)
+        for (code, _), together in alike.items():
+            details = [detail for _, detail in together if detail]
+            said = "".join(details[:1])
+            if len(details) > 1:
+                said = web("similar", lang, detail=said, count=len(details) - 1)
+            figures = listed(list(dict.fromkeys(title for each in together for title in titles[each])), lang)
+            text = clauses([meaning(code, lang), said], lang)
+            rows.append((Text(f"{code} {page.mark(number)}".strip(), strong=True), Text(figures), Text(text)))
     if rows:
-        yield Heading(web("caveats", page.lang), level=2)
-        heads = tuple(Head(web(f"caveat_{name}", page.lang)) for name in ("code", "figure", "meaning"))
+        yield Heading(web("caveats", lang), level=2)
+        heads = tuple(Head(web(f"caveat_{name}", lang)) for name in ("code", "figure", "meaning"))
         yield Table(heads, tuple(rows))
-
-
-def _rows(run: Run, lang: Lang, mark: str) -> Iterator[tuple[TableCell, ...]]:
-    """One row for each code and what was observed. What differs only in the figure that it names is one row too: a
-    probe that cannot read the power cannot read the energy either."""
-    found: dict[tuple[str, str], list[str]] = {}
-    groups: dict[tuple[str, str], str] = {}
-    entries = {entry.name: entry for entry in entries_of(run.manifest)}
-    for metric in run.metrics:
-        entry = entries.get(metric.name)
-        for observed in _codes(metric, lang):
-            found.setdefault(observed, []).append(choose(entry.title, lang) if entry else metric.name)
-            groups.setdefault(observed, entry.group if entry else "")
-    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for observed, group in groups.items():
-        rows.setdefault((observed[0], group), []).append(observed)
-    for (code, _), alike in rows.items():
-        figures = listed(list(dict.fromkeys(title for each in alike for title in found[each])), lang)
-        text = clauses([meaning(code, lang), _details([detail for _, detail in alike], lang)], lang)
-        yield Text(f"{code} {mark}".strip(), strong=True), Text(figures), Text(text)
-
-
-def _details(details: Sequence[str], lang: Lang) -> str:
-    different = list(dict.fromkeys(filter(None, details)))
-    if len(different) < 2:
-        return "".join(different)
-    return web("similar", lang, detail=different[0], count=len(different) - 1)
-
-
-def _codes(metric: Metric, lang: Lang) -> Iterator[tuple[str, str]]:
-    """Code, and what was observed."""
-    if metric.value is None:
-        if metric.reason and metric.reason not in UNREMARKABLE:
-            yield metric.reason, words(usable(metric.message, metric.detail), lang)
-        return
-    yield from ((mark, "") for mark in metric.marks)
 
 
 # The headings of a page, and the engine of an inference case.

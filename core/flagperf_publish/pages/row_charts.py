@@ -141,7 +141,25 @@ def _pairs(groups: Sequence[RowGroup], lang: Lang) -> Iterator[HeatMap]:
         told = _told(kind, list(several))
         text = say("line", lang, label=web("pairs", lang), value=told) if told else web("pairs", lang)
         title = say("with_unit", lang, text=text, unit=units_of[kind])
-        yield _reduced(_heat_map(title, label("axis_to", lang), label("axis_from", lang), values), lang)
+        whole = _heat_map(title, label("axis_to", lang), label("axis_from", lang), values)
+        tall, wide = _blocks(whole.rows), _blocks(whole.columns)
+        if len(tall) == len(whole.rows) and len(wide) == len(whole.columns):
+            yield whole
+            continue
+        lowest = [
+            tuple(
+                min((value for row in whole.values[down] for value in row[across] if value is not None), default=None)
+                for across in wide
+            )
+            for down in tall
+        ]
+        yield msgspec.structs.replace(
+            whole,
+            rows=tuple(_range_name(whole.rows[down]) for down in tall),
+            columns=tuple(_range_name(whole.columns[across]) for across in wide),
+            values=tuple(lowest),
+            remark=web("lowest_of_blocks", lang, rows=tall[0].stop, columns=wide[0].stop),
+        )
 
 
 def _heat_map(title: str, x_title: str, y_title: str, values: Mapping[tuple[str, str], float]) -> HeatMap:
@@ -152,24 +170,6 @@ def _heat_map(title: str, x_title: str, y_title: str, values: Mapping[tuple[str,
         columns = rows
     cells = tuple(tuple(values.get((row, column)) for column in columns) for row in rows)
     return HeatMap(title, x_title, y_title, columns, rows, cells)
-
-
-def _reduced(whole: HeatMap, lang: Lang) -> HeatMap:
-    """Join cells to blocks, by their lowest value, unless the matrix is small enough."""
-    tall, wide = _blocks(whole.rows), _blocks(whole.columns)
-    if len(tall) == len(whole.rows) and len(wide) == len(whole.columns):
-        return whole
-
-    def lowest(down: slice, across: slice) -> float | None:
-        return min((value for row in whole.values[down] for value in row[across] if value is not None), default=None)
-
-    return msgspec.structs.replace(
-        whole,
-        rows=tuple(_range_name(whole.rows[down]) for down in tall),
-        columns=tuple(_range_name(whole.columns[across]) for across in wide),
-        values=tuple(tuple(lowest(down, across) for across in wide) for down in tall),
-        remark=web("lowest_of_blocks", lang, rows=tall[0].stop, columns=wide[0].stop),
-    )
 
 
 def _blocks(names: Sequence[str]) -> list[slice]:

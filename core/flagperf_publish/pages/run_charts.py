@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -200,12 +201,22 @@ def device_charts(page: ChartedRuns, recorded: RecordedRun) -> Iterator[Block]:
         remarks = beside_memory(run, lang) if is_memory and run.job.memory_scope == "device" else []
         if len(cards) < run.job.world_size:
             remarks = [*remarks, web("read_nodes", lang, count=len(cards), all=run.job.world_size)]
-        lines = _lines(run, cards, lang, 1 / GIB if is_memory else 1.0)
+        lines = list(_lines(run, cards, lang, 1 / GIB if is_memory else 1.0))
+        if is_memory:
+            peak = max(bucket.high for buckets in cards.values() for bucket in buckets)
+            allocator, total = run.metric("mem_allocator"), run.metric("mem_total")
+            if allocator is not None and allocator.value is not None:  # the most of the fullest device
+                name = web("series_allocator", lang, device=str(allocator.inputs.get("device_id", "")))
+                gib = allocator.value / GIB
+                lines.append(Series(name, ((first, gib), (last, gib)), is_limit=True))
+            if total is not None and total.value and peak >= NEAR_CAPACITY * total.value:
+                gib = total.value / GIB
+                lines.append(Series(web("series_capacity", lang), ((first, gib), (last, gib)), is_limit=True))
         chart = Chart(
             web(f"chart_{figure}", lang),
             "",
             UNITS[figure],
-            (*lines, *(_limits(run, cards, lang, first, last) if is_memory else ())),
+            tuple(lines),
             bands=tuple(evaluation_bands(course, lang, first, last)),
             from_zero=figure in ("used_bytes", "utilisation_percent"),
             remark=clauses(remarks, lang),
@@ -230,21 +241,6 @@ def _lines(run: Run, cards: Courses, lang: Lang, scale: float) -> Iterator[Serie
     yield bucket_series(web("series_all_cards", lang, count=len(cards)), over_cards(scaled.values()))
     points = tuple((each.x, each.middle) for each in scaled[highest])
     yield Series(web("series_highest", lang, device=names[highest]), points)
-
-
-def _limits(run: Run, cards: Courses, lang: Lang, first: float, last: float) -> Iterator[Series]:
-    """Yield what the allocator of the fullest device reserved at most, and the capacity if it is near."""
-    peak = max(bucket.high for buckets in cards.values() for bucket in buckets)
-    allocator, total = run.metric("mem_allocator"), run.metric("mem_total")
-    if allocator is not None and allocator.value is not None:
-        name, gib = (
-            web("series_allocator", lang, device=str(allocator.inputs.get("device_id", ""))),
-            allocator.value / GIB,
-        )
-        yield Series(name, ((first, gib), (last, gib)), is_limit=True)
-    if total is not None and total.value and peak >= NEAR_CAPACITY * total.value:
-        gib = total.value / GIB
-        yield Series(web("series_capacity", lang), ((first, gib), (last, gib)), is_limit=True)
 
 
 # --- steps: how long they took, and what the time of a run consists of -----------------------------------------------
@@ -277,25 +273,18 @@ def step_histogram(page: ChartedRuns, recorded: RecordedRun) -> Iterator[Block]:
         metric = run.metric(f"step_time_p{percent}")
         if metric is not None and metric.value is not None and 1000 * metric.value <= shown[-1]:
             percentiles.append((f"p{percent} {units.milliseconds(metric.value)} ms", 1000 * metric.value))
+    low, high = shown[0], shown[-1]
+    num_bins = min(NUM_BINS, max(1, len(shown) // 2)) if high > low else 1
+    width = (high - low) / num_bins or max(abs(low), 1.0) * 0.01
+    counts = Counter(min(num_bins - 1, int((value - low) / width)) for value in shown)
     yield Histogram(
         web("chart_step_time", page.lang),
         "ms",
         web("axis_num_steps", page.lang),
-        _bins(shown),
+        tuple((low + index * width, low + (index + 1) * width, count) for index, count in sorted(counts.items())),
         tuple(percentiles),
         clauses(remarks, page.lang),
     )
-
-
-def _bins(ordered: Sequence[float]) -> tuple[tuple[float, float, int], ...]:
-    """Count values in bins of equal width. Empty bins are left out."""
-    low, high = ordered[0], ordered[-1]
-    num = min(NUM_BINS, max(1, len(ordered) // 2)) if high > low else 1
-    width = (high - low) / num or max(abs(low), 1.0) * 0.01
-    counts = [0] * num
-    for value in ordered:
-        counts[min(num - 1, int((value - low) / width))] += 1
-    return tuple((low + index * width, low + (index + 1) * width, count) for index, count in enumerate(counts) if count)
 
 
 def time_shares(page: ChartedRuns) -> Iterator[Block]:

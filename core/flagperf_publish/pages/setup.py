@@ -93,7 +93,8 @@ def differing_facts(recorded: RecordedRun) -> list[str]:
 
 
 def _lines(recorded: RecordedRun, lang: Lang) -> Lines:
-    run, lines = recorded.run, [("accelerator", Text(_model(recorded.run, lang)))]
+    run = recorded.run
+    lines: list[tuple[str, TableCell]] = [("accelerator", Text(_model(run, lang)))]
     links: dict[str, None] = {}  # of the devices that were used, each kind once
     for device in (device for node in run.job.nodes for device in node.devices):
         most, now = device.properties.get("pcie"), device.properties.get("pcie_now")
@@ -102,7 +103,14 @@ def _lines(recorded: RecordedRun, lang: Lang) -> Lines:
     if links:
         lines.append(("host_link", Text(listed(list(links), lang))))
     facts = _facts(recorded.nodes[0], run) if recorded.nodes else {}
-    return (*lines, *((name, _fact_cell(name, facts.get(name), lang)) for name in FACTS))
+    for name in FACTS:
+        fact = facts.get(name)
+        if fact is None or not fact.value:
+            cell: TableCell = Empty("not_measured", (usable(fact.message, fact.reason) if fact else "") or name)
+        else:
+            cell = Text(say("stated", lang, value=fact.value) if fact.how == "stated" else fact.value)
+        lines.append((name, cell))
+    return tuple(lines)
 
 
 def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
@@ -119,12 +127,6 @@ def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
     packages = ", ".join(f"{name} {version}" for name, version in {**versions, **node.environment.packages}.items())
     facts["packages"] = NodeFact(packages) if packages else absent_fact("environment.no_packages")
     return facts
-
-
-def _fact_cell(name: str, fact: NodeFact | None, lang: Lang) -> TableCell:
-    if fact is None or not fact.value:
-        return Empty("not_measured", (usable(fact.message, fact.reason) if fact else "") or name)
-    return Text(say("stated", lang, value=fact.value) if fact.how == "stated" else fact.value)
 
 
 def _model(run: Run, lang: Lang) -> str:
@@ -272,21 +274,22 @@ def _strategy_lines(run: Run, lang: Lang) -> dict[str, str]:
 
 
 def batch_sizes(page: PageRuns) -> Iterator[Block]:
-    if "batch_size" in page.manifest.page.parts:
-        sizes = [_batch_sizes(recorded.run) for recorded in page.runs]
-        items = [Text(say(name, page.lang, value=page.values([each[name] for each in sizes]))) for name in sizes[0]]
-        yield Bullets(tuple(items), page.label("batch_size"), numbered=True)
-
-
-def _batch_sizes(run: Run) -> dict[str, str]:
-    values = dict(flatten(run.job.config.values))
-    keys = ("training.batch_size", run.manifest.sequence_key, "training.accumulate")
-    found = [values.get(key or "", 1) for key in keys]
-    local, sequence, accumulated = (value if isinstance(value, int) else 1 for value in found)
-    factors = (local, accumulated, layout_ways(run)[2])
-    return {
-        "local_batch": str(local),
-        "sequence": str(sequence),
-        "accumulated": str(accumulated),
-        "global_batch": f"{' x '.join(map(str, factors))} = {math.prod(factors)}",
-    }
+    if "batch_size" not in page.manifest.page.parts:
+        return
+    sizes: dict[str, list[str]] = {}
+    for recorded in page.runs:
+        run, values = recorded.run, dict(flatten(recorded.run.job.config.values))
+        keys = ("training.batch_size", run.manifest.sequence_key, "training.accumulate")
+        found = [values.get(key or "", 1) for key in keys]
+        local, sequence, accumulated = (value if isinstance(value, int) else 1 for value in found)
+        factors = (local, accumulated, layout_ways(run)[2])
+        of_run = {
+            "local_batch": str(local),
+            "sequence": str(sequence),
+            "accumulated": str(accumulated),
+            "global_batch": f"{' x '.join(map(str, factors))} = {math.prod(factors)}",
+        }
+        for name, text in of_run.items():
+            sizes.setdefault(name, []).append(text)
+    items = [Text(say(name, page.lang, value=page.values(texts))) for name, texts in sizes.items()]
+    yield Bullets(tuple(items), page.label("batch_size"), numbered=True)

@@ -320,8 +320,10 @@ def read_course(path: Path, run: Run, *, read_bytes: int = READ_BYTES) -> RunCou
         launched_ns |= {event.node_index: event.node_t_ns for event in of_type(file.events, WorkersLaunched)}
 
     kind = KINDS[run.manifest.kind]
-    ranks = []
-    for _, file in _files(path, map(rank_events, _chosen(_ranks_first(run), run.job.world_size)), missing, read_bytes):
+    ranks, first = [], [0]  # its reports count; then the slowest rank and the fastest
+    if (spread := run.metric("rank_spread")) and (times := spread.inputs.get("step_seconds")):
+        first += [times.index(max(times)), times.index(min(times))]
+    for _, file in _files(path, map(rank_events, _chosen(first, run.job.world_size)), missing, read_bytes):
         started = of_type(file.events, WorkerStarted)
         course = rank_course(file, kind, launched_ns.get(started[0].node_index)) if started else None
         if course:
@@ -329,7 +331,10 @@ def read_course(path: Path, run: Run, *, read_bytes: int = READ_BYTES) -> RunCou
 
     num_nodes, figures = 0, dict[str, dict[DeviceKey, CardColumns]]()
     nodes = {node_samples(node.index): node for node in run.job.nodes}
-    names = [list(nodes)[place] for place in _chosen(_nodes_first(run), len(nodes))]
+    used = run.metric("mem_used")  # the node of the device that used most comes first, then the first node
+    peak = used.inputs.get("device_id") if used else None
+    fullest = [place for place, node in enumerate(run.job.nodes) if any(device.id == peak for device in node.devices)]
+    names = [list(nodes)[place] for place in _chosen([*fullest[:1], 0], len(nodes))]
     for name, file in _files(path, names, missing, read_bytes):
         num_nodes += 1
         ids, first_ns = [device.id for device in nodes[name].devices], file.events[0].t_ns if file.events else 0
@@ -348,21 +353,6 @@ def read_course(path: Path, run: Run, *, read_bytes: int = READ_BYTES) -> RunCou
         num_nodes=num_nodes,
         missing=tuple(missing),
     )
-
-
-def _ranks_first(run: Run) -> list[int]:
-    """Return the first rank, whose reports count, then the slowest and the fastest."""
-    spread = run.metric("rank_spread")
-    times = spread.inputs.get("step_seconds", []) if spread else []
-    return [0, times.index(max(times)), times.index(min(times))] if times else [0]
-
-
-def _nodes_first(run: Run) -> list[int]:
-    """Return the node of the device that used most memory, then the first node."""
-    used = run.metric("mem_used")
-    peak = used.inputs.get("device_id") if used else None
-    places = [place for place, node in enumerate(run.job.nodes) if any(device.id == peak for device in node.devices)]
-    return [*places[:1], 0]
 
 
 def _chosen(first: Iterable[int], count: int) -> list[int]:

@@ -302,7 +302,10 @@ def _extract(archive: Path, folder: Path, max_bytes: int | None) -> None:
                 target = folder / name
                 (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
                 if entry.isreg():
-                    _copy(content, entry.size, target)
+                    with target.open("xb") as file_of_run:
+                        for start in range(0, entry.size, _CHUNK):
+                            file_of_run.write(content.read(min(_CHUNK, entry.size - start)))
+                    content.read(-entry.size % _BLOCK)
             content.check_rest()
         if not seen:
             raise BadInput("it has no run")
@@ -339,16 +342,6 @@ def _checked_name(entry: tarfile.TarInfo) -> str:
     if not _RUN_ID.fullmatch(run) or not is_known or any(part in ("", "..") for part in (run, *inside.split("/")[1:])):
         raise BadInput(f"{entry.name!r} is not the name of a file in the bundle of a run")
     return f"{run}/{inside}".rstrip("/")
-
-
-def _copy(content: _Content, size: int, target: Path) -> None:
-    with target.open("xb") as file:
-        left = size
-        while left:
-            chunk = content.read(min(left, _CHUNK))
-            file.write(chunk)
-            left -= len(chunk)
-    content.read(-size % _BLOCK)
 
 
 def _checked(found: Path, target: Path, *, unfinished: bool) -> Unpacked:

@@ -63,7 +63,7 @@ MAX_LINE_BYTES = 64 << 20
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """How to redact."""
+    """What the user wants of a redacted copy."""
 
     with_logs: bool = True
     words: tuple[str, ...] = ()
@@ -300,7 +300,12 @@ def _used(use: Use, value: Any, visit: Visit) -> Any:
     if isinstance(value, tuple | list):
         return _same_or(value, type(value)([_used(use, each, visit) for each in value]))
     if isinstance(value, dict) and use == "properties":
-        found = {name: _used(_property(name, str(each)), each, visit) for name, each in value.items()}
+        found = {}
+        for name, each in value.items():
+            # a number or a version is harmless, unless its name says that it is an address
+            is_version = _VERSION.fullmatch(str(each)) and not _ADDRESS.search(name)
+            of_name: Use = "harmless" if is_version else "text" if name in PLAIN_PROPERTIES else "serial"
+            found[name] = _used(of_name, each, visit)
         return _same_or(value, found)
     if isinstance(value, dict):
         left = ("code",) if set(value) == _MESSAGE else ()  # a message inside a message
@@ -308,13 +313,6 @@ def _used(use: Use, value: Any, visit: Visit) -> Any:
         items = {keys[key]: each if key in left else _used(use, each, visit) for key, each in value.items()}
         return _same_or(value, items)
     return value
-
-
-def _property(name: str, value: str) -> Use:
-    """Return the use of a property. A number or a version is harmless, unless its name says that it is an address."""
-    if _VERSION.fullmatch(value) and not _ADDRESS.search(name):
-        return "harmless"
-    return "text" if name in PLAIN_PROPERTIES else "serial"
 
 
 def _same_or(before: Any, after: Any) -> Any:

@@ -358,7 +358,7 @@ COMPUTE_ROWS = ("fp32", "tf32", "fp16", "bf16")
 ROWS_OF = {"amp": ("bf16", "fp16"), "amp-bf16": ("bf16",), "amp-fp16": ("fp16",)}
 """Peak rows of precisions that pages write; others are rows themselves."""
 
-RATES = (("token/p/s", True), ("p_core", False), ("p_infer_core", False))
+RATES = {"token/p/s": True, "p_core": False, "p_infer_core": False}
 """Columns that MFU may come from, and whether they are of one device."""
 
 
@@ -396,7 +396,11 @@ def mfu(context: ResultContext) -> Iterator[PageFinding | Recomputed]:
     if manifest is None or pages is None:
         return
     for row in context.page.table.rows:
-        precision, rate = context.precision_of(row), _tokens_per_device(context, row, pages.tokens_per_sample)
+        precision, rate = context.precision_of(row), None  # tokens per second and device
+        column = next((name for name in RATES if row.amount(name) is not None), "")
+        if (value := row.amount(column)) is not None:
+            devices = context.devices_of(row)
+            rate = value if RATES[column] else value * pages.tokens_per_sample / devices if devices else None
         own_rows = ROWS_OF.get(precision, (precision,) if precision in COMPUTE_ROWS else ())
         cards, peaks = context.cards_of(row), {}
         for name in COMPUTE_ROWS:
@@ -448,18 +452,6 @@ def _judged(
     if own_rows and not any(each.row in own_rows for each in holding):
         said = {"mfu": cell.text, "precision": precision, "row": best.row, "peak": peak}
         yield finding(PRECISION_DIFFERS, cell.line, "lint.mfu_of_other_precision", **said)
-
-
-def _tokens_per_device(context: ResultContext, row: ResultRow, tokens_per_sample: int) -> float | None:
-    for column, is_per_device in RATES:
-        value = row.amount(column)
-        if value is None:
-            continue
-        if is_per_device:
-            return value
-        devices = context.devices_of(row)
-        return value * tokens_per_sample / devices if devices else None
-    return None
 
 
 CHECKS: tuple[Callable[[ResultContext], Iterator[PageFinding | Recomputed]], ...] = (

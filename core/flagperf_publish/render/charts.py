@@ -78,14 +78,16 @@ MANY = 1e5
 
 
 def _label(values: Iterable[float], *, is_log: bool) -> str:
-    """All numbers of an axis are written alike."""
+    """Return how numbers are written: all of an axis alike."""
     highest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return _SHORT if is_log or highest >= MANY or 0 < highest < 1e-2 else "datum.label"
 
 
 def _decades(values: Iterable[float]) -> Layer:
-    """A logarithmic axis has powers of ten and, if it is short, 2 and 5 of each; one that is shorter still is linear
-    to the eye, and has its usual numbers."""
+    """Put powers of ten on a logarithmic axis and, if it is short, 2 and 5 of each.
+
+    One that is shorter still is linear to the eye, and has its usual numbers.
+    """
     found = [value for value in values if math.isfinite(value) and value > 0]
     lowest, highest = (min(found), max(found)) if found else (1.0, 1.0)
     first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
@@ -171,7 +173,7 @@ def _mark(chart: doc.Chart, series: doc.Series, index: int, num_points: int) -> 
 
 
 def _is_shown(chart: doc.Chart, x: float, *ys: float) -> bool:
-    """A logarithm needs more than 0."""
+    """Return whether a point can be drawn: a logarithm needs more than 0."""
     if not all(map(math.isfinite, (x, *ys))):
         return False
     return not (chart.log_x and x <= 0) and not (chart.log_y and min(ys) <= 0)

@@ -91,7 +91,7 @@ def _shares(block: doc.Shares) -> str:
 
 
 def _bars(block: doc.Bars) -> str:
-    """A limit that is far above all values would make them vanish, so bars have at least a hair's width."""
+    """Draw a bar for each value. A limit far above all values makes them hairs, not nothing."""
     highest = max((max(bar.value, bar.limit or 0.0) for bar in block.bars), default=0.0) or 1.0
     rows = []
     for bar in block.bars:

@@ -75,7 +75,7 @@ class _Page:
         return self.document.title or next((heading.text for heading in named), "flagperf")
 
     def body(self) -> str:
-        """What comes before the first main heading is the head of the page; each main heading begins a section."""
+        """Begin a section at each main heading. What comes before the first is the head of the page."""
         parts: list[list[doc.Block]] = []
         for block in self.document.blocks:
             if not parts or _begins_section(block):
@@ -104,7 +104,7 @@ class _Page:
     # --- blocks ---
 
     def blocks(self, blocks: Sequence[doc.Block]) -> Iterator[str]:
-        """Neighbours of one kind share a grid: figures, headlines, facts."""
+        """Write blocks. Neighbours of one kind share a grid: figures, headlines, facts."""
 
         def grid(block: doc.Block) -> str:
             if isinstance(block, Figure):

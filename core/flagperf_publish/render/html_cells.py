@@ -21,7 +21,7 @@ LONG_TEXT = 34
 
 
 def escape(text: str) -> str:
-    """On one line; characters that control a terminal or the reading order become visible."""
+    """Escape for HTML, on one line. Characters that control a terminal or the reading order become visible."""
     return html.escape(one_line(text))
 
 
@@ -65,8 +65,7 @@ def cell_html(cell: doc.TableCell, remarks: Remarks) -> str:
 
 
 def link_html(text: str, url: str, shown: str = "") -> str:
-    """Other addresses than http and https are shown, not linked. Of one with another text than its own, a reader sees
-    its own where they point at it."""
+    """Link an address of http or https; others are shown. If `shown` is shorter than the text, pointing shows the text."""
     if not is_web_address(url):
         return escape(text)
     title = f' title="{escape(text)}"' if shown and shown != text else ""
@@ -75,13 +74,13 @@ def link_html(text: str, url: str, shown: str = "") -> str:
 
 
 def links_html(links: Sequence[doc.Link]) -> str:
-    """Several sources of one row, by what tells their paths apart."""
+    """Link several sources of one row, by what tells their paths apart."""
     shown = told_apart([link.text for link in links])
     return ", ".join(link_html(link.text, link.url, text) for link, text in zip(links, shown, strict=True))
 
 
 def short_path(text: str) -> str:
-    """The end of a long one."""
+    """Return the end of a long path."""
     return "…/" + "/".join(text.rsplit("/", 2)[1:]) if len(text) > LONG_TEXT and text.count("/") > 2 else text
 
 
@@ -94,7 +93,7 @@ def told_apart(texts: Sequence[str]) -> list[str]:
 
 
 def _num_equal(paths: Sequence[Sequence[str]]) -> int:
-    """How many parts all of them begin with."""
+    """Count the parts that all of them begin with."""
     columns = zip(*paths, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns))
 

@@ -69,8 +69,10 @@ class Footnotes:
         return f"[^{self._texts.index(text) + 1}]"
 
     def link(self, text: str, url: str) -> str:
-        """A reference link if the text needs no escaping. Tables strip the backslash of `\\|`, so an escaped text would
-        not match its definition."""
+        """Return a reference link if the text needs no escaping.
+
+        Tables strip the backslash of `\\|`, so an escaped text would not match its definition.
+        """
         if escape(text) != text or self._urls.setdefault(text, url) != url:
             return f"[{escape(text)}](<{url}>)"
         return f"[{text}]"
@@ -145,7 +147,7 @@ def _table(block: doc.Table, footnotes: Footnotes) -> str:
 
 
 def _details(title: str, parts: Sequence[str]) -> str:
-    """Raw HTML; the blank lines make Markdown parse the table inside it."""
+    """Write raw HTML; the blank lines make Markdown parse the table inside it."""
     summary = f"<summary>{html.escape(printable(title))}</summary>"
     return "\n\n".join([f"<details>\n{summary}", *parts, "</details>"])
 
@@ -154,7 +156,7 @@ def _details(title: str, parts: Sequence[str]) -> str:
 
 
 def _cell(cell: doc.TableCell, footnotes: Footnotes) -> str:
-    """The format is described in the module docstring."""
+    """Write a cell in the format that the module docstring describes."""
     match cell:
         case doc.Text(text, strong=strong):
             return f"**{escape(text)}**" if strong else escape(text)
@@ -178,7 +180,7 @@ def _link(text: str, url: str, footnotes: Footnotes) -> str:
 
 
 def _line(text: str) -> str:
-    """Text at the start of a line."""
+    """Escape text at the start of a line."""
     return _unlike_a_block(escape(text))
 
 

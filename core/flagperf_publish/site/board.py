@@ -5,12 +5,12 @@ a column is its different values, and for each row the number of one of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from flagperf.bundle.run_record import RecordedRun, Run
+from flagperf.bundle.run_record import RecordedRun
 from flagperf.compare.conditions import conditions, identity
 from flagperf.compare.sides import Side
 from flagperf.messages import Lang, choose, usable, words
@@ -83,6 +83,16 @@ def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Boa
     labels = {"simulated": run.simulated, "redacted": run.redacted, "unverified": bool(problems)}
     files = sorted((file.path, file.sha256) for file in run.job.data_files)
     data = {"files": hashlib.sha256(repr(files).encode()).hexdigest()[:12]} if files else {}
+    figures = {}
+    for entry in main_entries(run.manifest) if run.has_results else ():
+        metric = run.metric(entry.name)
+        if metric is None or metric.reason == "not_applicable":
+            continue  # what does not apply, or was not planned, is left out; what is missing has its reason
+        cell = measured_cell(run, entry.name, entry.format)
+        if isinstance(cell, Value) and metric.value is not None:
+            figures[entry.name] = BoardFigure(cell.text, _digits(metric.value), " ".join(cell.marks))
+        else:
+            figures[entry.name] = BoardFigure("", reason=metric.reason or "not_measured")
     row = BoardRow(
         name=about.run,
         case=about.case,
@@ -101,7 +111,7 @@ def run_row(recorded: RecordedRun, problems: tuple[str, ...], lang: Lang) -> Boa
         tags=" ".join(recorded.labels.tags),
         note=recorded.labels.note,
         is_published=has_published_profile(run),
-        figures=dict(_figures(run)) if run.has_results else {},
+        figures=figures,
         identity={"case": about.case, **identity(run), **data},
         setup={"/".join(name): text for name, text in conditions(Side("", "", (recorded,))).items()},
     )
@@ -142,19 +152,6 @@ def published_row(name: str, reference: PublishedResult, manifest: Manifest) -> 
         },
     )
     return _shown(row)
-
-
-def _figures(run: Run) -> Iterator[tuple[str, BoardFigure]]:
-    """Leave out what does not apply to a case or was not planned; what is missing has its reason."""
-    for entry in main_entries(run.manifest):
-        metric = run.metric(entry.name)
-        if metric is None or metric.reason == "not_applicable":
-            continue
-        cell = measured_cell(run, entry.name, entry.format)
-        if isinstance(cell, Value) and metric.value is not None:
-            yield entry.name, BoardFigure(cell.text, _digits(metric.value), " ".join(cell.marks))
-        else:
-            yield entry.name, BoardFigure("", reason=metric.reason or "not_measured")
 
 
 def _digits(value: float) -> float:

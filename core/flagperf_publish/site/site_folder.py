@@ -54,7 +54,7 @@ class SiteFolder:
 
     @contextlib.contextmanager
     def making(self) -> Iterator[None]:
-        """The folder is there inside. If nothing was put into a new one, it is gone afterwards."""
+        """Make the folder if it is absent, and remove a new one into which nothing was put."""
         with contextlib.ExitStack() as made:
             try:
                 made.enter_context(making_folder(self.path))
@@ -63,7 +63,7 @@ class SiteFolder:
             yield
 
     def rendered(self, run_id: str, key: str) -> BoardRow | None:
-        """The row of a run whose page is there and was made from just this."""
+        """Return the row of a run whose page is there and was made from just this."""
         try:
             found = msgspec.json.decode(read_regular(self._file(run_id, "json"), MAX_BYTES), type=Rendered)
         except (OSError, BadInput, msgspec.DecodeError, UnicodeDecodeError):
@@ -71,7 +71,7 @@ class SiteFolder:
         return found.row if found.key == key and is_file(self._file(run_id, "html")) else None
 
     def claim(self, run_ids: Iterable[str], version: str) -> None:
-        """Says that these are ours, before the first of their files is written."""
+        """Record that these are ours, before the first of their files is written."""
         try:
             self._write_state(State(SCHEMA, version, tuple(sorted({*self.state.runs, *run_ids}))))
             (self.path / RUNS).mkdir(exist_ok=True)
@@ -88,7 +88,7 @@ class SiteFolder:
             write_atomically(self.index, page.encode())
 
     def keep_only(self, run_ids: Iterable[str], version: str) -> list[str]:
-        """Removes the files of all other runs; gives their ids."""
+        """Remove the files of all other runs. Return their ids."""
         kept = tuple(sorted(run_ids))
         dropped = [each for each in self.state.runs if each not in set(kept)]
         with self._writing():
@@ -143,5 +143,5 @@ def open_site(path: Path) -> SiteFolder:
 
 
 def is_safe_id(run_id: str) -> bool:
-    """Whether it can be the name of a file, in this folder and in no other."""
+    """Return whether it can be the name of a file, in this folder and in no other."""
     return _SAFE_ID.fullmatch(run_id) is not None
