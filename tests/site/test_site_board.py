@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from site_building import installed
 
-from flagperf_publish.site.board import CodedColumn, BoardFigure, BoardRow, board, column
+from flagperf_publish.site.board import BoardFigure, BoardRow, CodedColumn, board, column
 
 
 def row(name: str, **changes: Any) -> BoardRow:
@@ -48,7 +48,11 @@ def test_rows_are_by_case_and_names_have_columns_of_their_own() -> None:
 
 
 def test_metrics_that_no_row_has_a_value_of_have_no_column_on_the_board() -> None:
-    figures = {"acc": BoardFigure("0.9", 0.9), "p_core": BoardFigure("2.0", 2.0), "mfu": BoardFigure("", reason="unknown_peak")}
+    figures = {
+        "acc": BoardFigure("0.9", 0.9),
+        "p_core": BoardFigure("2.0", 2.0),
+        "mfu": BoardFigure("", reason="unknown_peak"),
+    }
     (case,) = board([row("a", figures=figures)], installed(), "en")
     assert [metric.name for metric in case.metrics] == ["p_core", "acc"]
     assert case.metrics[0].is_headline and case.metrics[0].better == 1 and case.metrics[0].unit == "samples/s"

@@ -65,7 +65,7 @@ def cell_html(cell: doc.TableCell, remarks: Remarks) -> str:
 
 
 def link_html(text: str, url: str, shown: str = "") -> str:
-    """Link an address of http or https; others are shown. If `shown` is shorter than the text, pointing shows the text."""
+    """Link an address of http or https; others are shown. If `shown` shortens the text, pointing shows all of it."""
     if not is_web_address(url):
         return escape(text)
     title = f' title="{escape(text)}"' if shown and shown != text else ""
