@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 MARKUP = re.compile(r"<(div|table|svg)\b")
-NOT_A_VERB = re.compile(r"(of|for|in|from|with|by|whether|what|where|why|nothing|at|on|to|how)", re.IGNORECASE)
+NOT_A_VERB = re.compile(r"(of|for|in|from|with|by|whether|what|where|why|nothing|at|on|to|how)\b", re.IGNORECASE)
 HOMES = {
     "RunSpec": "flagperf.spec.job", "Manifest": "flagperf.spec.manifest", "Plan": "flagperf.plan.plan",
     "Job": "flagperf.spec.job", "Fleet": "flagperf.fleet.fleet", "Session": "flagperf.run",
