@@ -9,7 +9,6 @@ import pytest
 from browser import browser
 from flagperf.testing import shared_file
 
-
 SLOW_FIXTURES = {"chromium", "mlflow_server", "hosts", "slurm", "podman", "image_archive"}
 """What starts a browser, a server, sshd, Slurm or containers: for `make test-all`."""
 

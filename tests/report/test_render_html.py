@@ -52,7 +52,7 @@ def table(*cells: doc.TableCell, **fields: Any) -> str:
 
 
 def one_chart(**fields: Any) -> doc.Chart:
-    series = fields.pop("series", (doc.Series("a", ((0.0, 1.0), (1.0, 2.0))),))
+    series = fields.pop("series", (doc.ChartSeries("a", ((0.0, 1.0), (1.0, 2.0))),))
     return doc.Chart("Title", "x", "y", series, **fields)
 
 
@@ -86,20 +86,22 @@ def test_text_is_shown_as_it_is_in_every_block(text: str) -> None:
     blocks: tuple[doc.Block, ...] = (
         doc.Heading(text, 2),
         doc.Paragraph(text),
-        doc.Facts((doc.Fact(text, cell, text), doc.Fact(text, doc.Empty(text, text))), text),
+        doc.Facts((doc.LabelledCell(text, cell, text), doc.LabelledCell(text, doc.Empty(text, text))), text),
         doc.Bullets((cell, doc.Link(text, text)), text),
         doc.Table(
             (doc.Head(text),), ((cell,), (doc.Value(text, text, (text,)),), (doc.Empty(text, text),)), text, text
         ),
         doc.Code(text),
         doc.Notes((doc.NoteGroup(text, (text,)),), text),
-        doc.Headline(text, (doc.Fact(text, cell),), doc.Status(text, False), text, (text,), (figure,)),
+        doc.Headline(text, (doc.LabelledCell(text, cell),), doc.Status(text, False), text, (text,), (figure,)),
         doc.Fold(text, (doc.Paragraph(text),)),
-        one_chart(bands=(doc.Band(text, 0.0, 1.0),), remark=text, series=(doc.Series(text, ((0.0, 1.0), (1.0, 2.0))),)),
+        one_chart(
+            bands=(doc.Band(text, 0.0, 1.0),), remark=text, series=(doc.ChartSeries(text, ((0.0, 1.0), (1.0, 2.0))),)
+        ),
         doc.Histogram(text, text, text, ((0.0, 1.0, 3),), ((text, 0.5),), text),
         doc.Shares(text, (text, text), ((text, (1.0, 2.0)),), ((text, text),), text),
         doc.Bars(text, (doc.Bar(text, 1.0, text, 2.0),), text, text),
-        doc.Intervals(text, (doc.Interval(text, 1.0, text, 0.9, 1.1),), text),
+        doc.Intervals(text, (doc.RatioInterval(text, 1.0, text, 0.9, 1.1),), text),
         doc.HeatMap(text, text, text, (text,), (text,), ((1.0,),), text),
     )
     page = written(*blocks, title=text)
@@ -201,8 +203,8 @@ def test_neighbouring_figures_share_a_grid() -> None:
 
 def test_a_chart_has_its_keys_in_the_legend_and_no_text_but_numbers_inside() -> None:
     series = (
-        doc.Series("measured here", ((1.0, 1.0), (2.0, 3.0))),
-        doc.Series("peak", ((1.0, 4.0), (2.0, 4.0)), is_limit=True),
+        doc.ChartSeries("measured here", ((1.0, 1.0), (2.0, 3.0))),
+        doc.ChartSeries("peak", ((1.0, 4.0), (2.0, 4.0)), is_limit=True),
     )
     chart = one_chart(series=series, bands=(doc.Band("interval", 1.0, 2.0, "y"), doc.Band("evaluation", 1.2, 1.4)))
     page = body(chart)
@@ -217,39 +219,39 @@ def test_a_chart_has_its_keys_in_the_legend_and_no_text_but_numbers_inside() -> 
 def test_drawings_are_small_and_use_the_colors_of_the_page() -> None:
     points = tuple((float(x), float(x * 7 % 13)) for x in range(120))
     ranges = tuple((x, y - 1, y + 1) for x, y in points)
-    svg = chart_svg(one_chart(series=(doc.Series("a", points, ranges),)))
+    svg = chart_svg(one_chart(series=(doc.ChartSeries("a", points, ranges),)))
     assert len(svg) < 10_000
     assert 'stroke="var(--c1)"' in svg and not re.search("#[0-9a-f]{6}", svg)
     assert "http://www.w3.org/1999/xlink" not in svg and "<script" not in svg
 
 
 def test_a_logarithm_leaves_out_what_it_cannot_show() -> None:
-    series = (doc.Series("a", ((0.0, 1.0), (1.0, 0.0), (10.0, 1.0), (100.0, float("nan")), (1000.0, 5.0))),)
+    series = (doc.ChartSeries("a", ((0.0, 1.0), (1.0, 0.0), (10.0, 1.0), (100.0, float("nan")), (1000.0, 5.0))),)
     svg = chart_svg(one_chart(series=series, log_x=True, log_y=True))
     assert "NaN" not in svg and "Infinity" not in svg
 
 
 def test_bytes_are_written_in_binary_multiples() -> None:
-    series = (doc.Series("a", tuple((float(1 << bits), 1.0 + bits) for bits in range(10, 31, 2))),)
+    series = (doc.ChartSeries("a", tuple((float(1 << bits), 1.0 + bits) for bits in range(10, 31, 2))),)
     labels = re.findall(r">([\d.]+ [KMG]iB)<", chart_svg(one_chart(series=series, log_x=True, x_unit="bytes")))
     assert labels and labels[0].endswith("KiB") and labels[-1] == "1 GiB"
 
 
 def test_numbers_of_an_axis_are_written_alike() -> None:
-    series = (doc.Series("a", ((0.0, 40_000.0), (1.0, 120_000.0))),)
+    series = (doc.ChartSeries("a", ((0.0, 40_000.0), (1.0, 120_000.0))),)
     labels = re.findall(r">([\d.,]+k?)<", chart_svg(one_chart(series=series)))
     assert "120k" in labels and "80k" in labels and "80,000" not in labels
 
 
 def test_an_axis_covers_what_it_is_asked_to() -> None:
-    series = (doc.Series("a", ((0.0, 10.0), (1.0, 10.001))),)
+    series = (doc.ChartSeries("a", ((0.0, 10.0), (1.0, 10.001))),)
     labels = re.findall(r">([\d.]+)<", chart_svg(one_chart(series=series, covers=(9.0, 11.0), marks=True)))
     assert {"9.0", "11.0"} <= set(labels)
 
 
 def test_every_part_of_the_range_of_a_run_of_one_value_can_be_drawn() -> None:
     """One point, one value, one bin: nothing divides by zero."""
-    assert "NaN" not in chart_svg(one_chart(series=(doc.Series("a", ((1.0, 1.0),)),)))
+    assert "NaN" not in chart_svg(one_chart(series=(doc.ChartSeries("a", ((1.0, 1.0),)),)))
     assert "NaN" not in histogram_svg(doc.Histogram("t", "x", "y", ((1.0, 1.01, 5),)))
     page = body(doc.HeatMap("t", "x", "y", ("a",), ("b",), ((3.0,),)), doc.Bars("t", (doc.Bar("a", 0.0, "0"),)))
     assert "nan" not in page
@@ -297,7 +299,12 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
     figure = doc.KeyFigure("Throughput", doc.Value("12.5", "samples/s"), "12 to 13", True)
     blocks = (
         doc.Headline(
-            "Case", (doc.Fact("card", doc.Text("A")),), doc.Status("succeeded", True), "", ("careful",), (figure,)
+            "Case",
+            (doc.LabelledCell("card", doc.Text("A")),),
+            doc.Status("succeeded", True),
+            "",
+            ("careful",),
+            (figure,),
         ),
         doc.Fold("More", (doc.Paragraph("inside"), one_chart())),
         doc.Bars("Bars", (doc.Bar("a", 1.0, "1 s"),)),
@@ -315,7 +322,7 @@ def test_text_renderers_print_a_headline_and_what_is_folded_and_skip_figures() -
 def named_chart(count: int) -> doc.Chart:
     points = tuple((float(place + 1), 2.0) for place in range(count))
     return one_chart(
-        series=(doc.Series("a", points, names=tuple(f"<b>{place}" for place in range(count))),), marks=True
+        series=(doc.ChartSeries("a", points, names=tuple(f"<b>{place}" for place in range(count))),), marks=True
     )
 
 
@@ -332,7 +339,7 @@ def test_many_named_points_have_titles_alone() -> None:
 
 
 def test_a_named_point_that_cannot_be_drawn_takes_no_name_from_another() -> None:
-    series = doc.Series("a", ((1.0, 0.0), (2.0, 3.0)), names=("zero", "three"))
+    series = doc.ChartSeries("a", ((1.0, 0.0), (2.0, 3.0)), names=("zero", "three"))
     page = body(one_chart(series=(series,), marks=True, log_y=True))
     assert "zero" not in page and "<title>three</title>" in page and "<li>three</li>" in page
 
@@ -347,7 +354,7 @@ def test_a_named_point_that_cannot_be_drawn_takes_no_name_from_another() -> None
 )
 def test_a_logarithmic_axis_has_few_plain_numbers(values: tuple[float, float], numbers: list[str]) -> None:
     low, high = values
-    series = (doc.Series("rates", ((1.0, low), (2.0, high))),)
+    series = (doc.ChartSeries("rates", ((1.0, low), (2.0, high))),)
     drawn = chart_svg(doc.Chart("Roofline", "x", "TFLOPS", series, log_y=True, marks=True))
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert set(numbers) <= set(shown), shown
@@ -356,9 +363,9 @@ def test_a_logarithmic_axis_has_few_plain_numbers(values: tuple[float, float], n
 
 def test_ratios_are_placed_around_one_and_long_intervals_cut_off() -> None:
     rows = (
-        doc.Interval("twice", 2.0, "2", 1.9, 2.1, is_good=True),
-        doc.Interval("half", 0.5, "0.5", 0.01, 100.0),
-        doc.Interval("nothing", 0.0, "0"),
+        doc.RatioInterval("twice", 2.0, "2", 1.9, 2.1, is_good=True),
+        doc.RatioInterval("half", 0.5, "0.5", 0.01, 100.0),
+        doc.RatioInterval("nothing", 0.0, "0"),
     )
     page = to_html(doc.Document("en", (doc.Intervals("Ratios", rows),)))
     twice, half, nothing = re.findall(r'<i style="left:([\d.]+)%"></i>', page)

@@ -116,9 +116,9 @@ def test_items_stand_inside_the_bullet_of_their_title():
 def test_facts_are_a_list_under_their_title():
     facts = doc.Facts(
         (
-            doc.Fact("OS", doc.Text("Linux")),
-            doc.Fact("Docker", doc.Empty("not_measured", "none")),
-            doc.Fact("a", doc.Value("1", "s"), "b"),
+            doc.LabelledCell("OS", doc.Text("Linux")),
+            doc.LabelledCell("Docker", doc.Empty("not_measured", "none")),
+            doc.LabelledCell("a", doc.Value("1", "s"), "b"),
         ),
         "Software",
     )
@@ -160,5 +160,5 @@ def test_what_begins_no_block_is_not_escaped(text):
 
 
 def test_headings_and_charts():
-    chart = doc.Chart("Loss", "step", "loss", (doc.Series("a", ((1.0, 2.0),)),))
+    chart = doc.Chart("Loss", "step", "loss", (doc.ChartSeries("a", ((1.0, 2.0),)),))
     assert written(doc.Heading("A *b*", 4), chart) == "#### A \\*b\\*\n"

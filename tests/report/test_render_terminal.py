@@ -73,7 +73,12 @@ def test_no_word_is_ever_cut(width):
     blocks = (
         doc.Heading(LOREM),
         doc.Paragraph(f"bundle: {path}"),
-        doc.Facts((doc.Fact("label", doc.Value("12.5", "samples/s"), LOREM), doc.Fact("path", doc.Text(path), LOREM))),
+        doc.Facts(
+            (
+                doc.LabelledCell("label", doc.Value("12.5", "samples/s"), LOREM),
+                doc.LabelledCell("path", doc.Text(path), LOREM),
+            )
+        ),
         doc.Bullets((doc.Text(LOREM), doc.Link(path, path)), numbered=True),
         doc.Notes((doc.NoteGroup("subject", (LOREM, path)),), "Notes"),
         table(
@@ -98,7 +103,11 @@ def _texts(block) -> str:
 def test_facts_say_units_reasons_and_what_marks_mean_once():
     marked = doc.Value("13.1", "samples/s", ("busy_host",))
     facts = doc.Facts(
-        (doc.Fact("a", marked, "why"), doc.Fact("b", marked), doc.Fact("MFU", doc.Empty("unknown_peak", "no card"))),
+        (
+            doc.LabelledCell("a", marked, "why"),
+            doc.LabelledCell("b", marked),
+            doc.LabelledCell("MFU", doc.Empty("unknown_peak", "no card")),
+        ),
         "Title",
     )
     lines = written(facts, width=200)
@@ -124,7 +133,7 @@ def test_foreign_text_cannot_steer_the_terminal():
     blocks = (
         doc.Heading(words),
         doc.Paragraph(words),
-        doc.Facts((doc.Fact(words, doc.Text(words), words),), words),
+        doc.Facts((doc.LabelledCell(words, doc.Text(words), words),), words),
         doc.Bullets((doc.Text(words),), words),
         table([(doc.Text(words), doc.Status(words, True))], 2, title=words, remark=words),
         doc.Code(words),
@@ -136,7 +145,7 @@ def test_foreign_text_cannot_steer_the_terminal():
 
 
 def test_blocks_stand_apart_and_headings_above_what_they_head():
-    chart = doc.Chart("Loss", "step", "loss", (doc.Series("a", ((1.0, 2.0),)),))
+    chart = doc.Chart("Loss", "step", "loss", (doc.ChartSeries("a", ((1.0, 2.0),)),))
     assert written(doc.Heading("A"), doc.Paragraph("b"), chart, table([], 1), doc.Code("c")) == ["A", "b", "", "  c"]
     assert written() == []
 

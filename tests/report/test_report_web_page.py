@@ -292,7 +292,7 @@ def test_without_the_library_that_draws_it_is_said_what_to_install(monkeypatch: 
     """A page without charts needs none."""
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     assert "text" in to_html(doc.Document("en", (doc.Paragraph("text"),)))
-    chart = doc.Chart("Title", "x", "y", (doc.Series("a", ((0.0, 1.0),)),))
+    chart = doc.Chart("Title", "x", "y", (doc.ChartSeries("a", ((0.0, 1.0),)),))
     with pytest.raises(MissingPart, match=r"install 'flagperf\[html\]'"):
         to_html(doc.Document("en", (chart,)))
 

@@ -73,14 +73,14 @@ class Paragraph(msgspec.Struct, frozen=True):
     text: str
 
 
-class Fact(msgspec.Struct, frozen=True):
+class LabelledCell(msgspec.Struct, frozen=True):
     label: str
     cell: TableCell
     note: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True):
-    facts: tuple[Fact, ...]
+    facts: tuple[LabelledCell, ...]
     title: str = ""
 
 
@@ -124,7 +124,7 @@ class Notes(msgspec.Struct, frozen=True):
     title: str
 
 
-class Series(msgspec.Struct, frozen=True):
+class ChartSeries(msgspec.Struct, frozen=True):
     name: str
     points: tuple[tuple[float, float], ...]
     ranges: tuple[tuple[float, float, float], ...] = ()
@@ -154,7 +154,7 @@ class Chart(msgspec.Struct, frozen=True):
     title: str
     x_title: str
     y_title: str
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     log_x: bool = False
     log_y: bool = False
     marks: bool = False
@@ -213,7 +213,7 @@ class Bars(msgspec.Struct, frozen=True):
     remark: str = ""
 
 
-class Interval(msgspec.Struct, frozen=True):
+class RatioInterval(msgspec.Struct, frozen=True):
     """A ratio, with how far it may be off where that is known."""
 
     name: str
@@ -230,7 +230,7 @@ class Intervals(msgspec.Struct, frozen=True):
     """Ratios around 1 below each other. Text renderers skip it."""
 
     title: str
-    rows: tuple[Interval, ...]
+    rows: tuple[RatioInterval, ...]
     remark: str = ""
 
 
@@ -266,7 +266,7 @@ class Headline(msgspec.Struct, frozen=True):
 
     title: str
     """Empty if a heading above it says it."""
-    facts: tuple[Fact, ...]
+    facts: tuple[LabelledCell, ...]
     status: Status | None = None
     reason: str = ""
     """Why it ended so."""
@@ -277,8 +277,8 @@ class Headline(msgspec.Struct, frozen=True):
     @property
     def as_facts(self) -> Facts:
         """All of it in lines."""
-        status = (Fact("", self.status, self.reason),) if self.status else ()
-        return Facts((*status, *self.facts, *(Fact(each.label, each.cell, each.note) for each in self.figures)))
+        status = (LabelledCell("", self.status, self.reason),) if self.status else ()
+        return Facts((*status, *self.facts, *(LabelledCell(each.label, each.cell, each.note) for each in self.figures)))
 
 
 class Fold(msgspec.Struct, frozen=True):

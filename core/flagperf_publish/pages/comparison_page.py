@@ -13,9 +13,9 @@ from flagperf.report.document import (
     Document,
     Heading,
     Headline,
-    Interval,
     Intervals,
     KeyFigure,
+    RatioInterval,
     Status,
     Text,
     Value,
@@ -68,7 +68,7 @@ def _ratios(found: Comparison, lang: Lang) -> Iterator[Block]:
                 figures.append(KeyFigure(name, Value(value, marks=marks), note, headline=True))
             if figure.is_main:
                 shown = (name, ratio.value, ratio_text(contrast))
-                rows.append(Interval(*shown, ratio.low, ratio.high, contrast.is_good))
+                rows.append(RatioInterval(*shown, ratio.low, ratio.high, contrast.is_good))
     if figures:
         yield Headline("", (), figures=tuple(figures))
     if rows:

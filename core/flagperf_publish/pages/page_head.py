@@ -9,12 +9,12 @@ from flagperf.metrics.registry import entries_of
 from flagperf.report.document import (
     Block,
     Empty,
-    Fact,
     Facts,
     Head,
     Heading,
     Headline,
     KeyFigure,
+    LabelledCell,
     Status,
     Table,
     Text,
@@ -68,7 +68,7 @@ def headlines(page: ChartedRuns) -> Iterator[Block]:
         files = web("raw_more", lang, file=files, count=more) if more > 0 else files
         yield Headline(
             title=about.title if is_alone else web("of_row", lang, row=number, configuration=shown),
-            facts=tuple(Fact(web(name, lang), Text(text)) for name, text in facts.items() if text),
+            facts=tuple(LabelledCell(web(name, lang), Text(text)) for name, text in facts.items() if text),
             status=Status(web(f"status_{found.status}", lang), found.status_cell.good),
             reason=found.reason,
             cautions=(*found.cautions, *([web("raw_missing", lang, files=files)] if missing else [])),
@@ -139,7 +139,9 @@ def machine(page: PageRuns) -> Iterator[Block]:
 
 def engine(page: PageRuns) -> Iterator[Block]:
     cells = [COLUMNS["engine"].of_run(recorded.run, page.lang) for recorded in page.runs]
-    facts = [Fact(page.with_rows(page.label("engine"), rows), cell) for cell, rows in page.rows_of(cells).items()]
+    facts = [
+        LabelledCell(page.with_rows(page.label("engine"), rows), cell) for cell, rows in page.rows_of(cells).items()
+    ]
     yield Facts(tuple(facts), page.label("engine_section"))
 
 

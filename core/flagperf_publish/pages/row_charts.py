@@ -10,7 +10,7 @@ from flagperf import units
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, choose, label, say, web
 from flagperf.metrics.rows import MeasuredRow
-from flagperf.report.document import Bar, Bars, Block, Chart, HeatMap, Series
+from flagperf.report.document import Bar, Bars, Block, Chart, ChartSeries, HeatMap
 from flagperf.report.sections.row_tables import RATES, RowGroup, row_groups, time_text
 from flagperf.spec.job import Job
 from flagperf.units import SCALES
@@ -88,7 +88,7 @@ def _sweeps(groups: Sequence[RowGroup], lang: Lang) -> Iterator[Chart]:
             points.append((float(group.labels[SIZE]), rate))
     for name, of_name in lines.items():
         several = {labels: sorted(points) for labels, points in of_name.items() if len(points) > 1}
-        series = tuple(Series(_told(labels, list(several)), tuple(points)) for labels, points in several.items())
+        series = tuple(ChartSeries(_told(labels, list(several)), tuple(points)) for labels, points in several.items())
         for first in range(0, len(series), MAX_LINES):
             part = series[first : first + MAX_LINES]
             yield Chart(name, label("axis_bytes", lang), units_of[name], part, log_x=True, x_unit="bytes")
@@ -206,12 +206,12 @@ def _roofline(groups: Sequence[RowGroup], job: Job, lang: Lang) -> Iterator[Char
         for each in labels[name]:
             told = _told(_other_labels(dict(each), "operator"), among)
             names.append(f"{dict(each).get('operator', '')} {told}".strip())
-        series.append(Series(name or web("series_values", lang), tuple(found), names=tuple(names)))
+        series.append(ChartSeries(name or web("series_values", lang), tuple(found), names=tuple(names)))
         if bandwidth and name in peaks:
             corner, intensities = peaks[name] / bandwidth, [x for x, _ in found]
             ends = sorted({min(*intensities, corner), corner, max(*intensities, corner)})
             roof = tuple((x, min(peaks[name], x * bandwidth) / 1e12) for x in ends)
-            roofs.append(Series(f"{name}: {label('roof', lang)}", roof, is_limit=True))
+            roofs.append(ChartSeries(f"{name}: {label('roof', lang)}", roof, is_limit=True))
     heads = (label("roofline" if roofs else "rate_over_intensity", lang), label("axis_intensity", lang), "TFLOPS")
     yield Chart(*heads, (*series, *roofs), log_x=True, log_y=True, marks=True)
 

@@ -13,7 +13,7 @@ from flagperf.kinds import KINDS
 from flagperf.messages import Lang, choose, clauses, web
 from flagperf.metrics.entry import DeviceKey
 from flagperf.metrics.registry import entry_of
-from flagperf.report.document import Band, Block, Chart, Histogram, Series, Shares
+from flagperf.report.document import Band, Block, Chart, ChartSeries, Histogram, Shares
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.spread import FIGURES, rank_figures
 from flagperf.report.wording import beside_memory, metric_format
@@ -49,11 +49,11 @@ def course_charts(page: ChartedRuns) -> Iterator[Block]:
     yield from _qualities(page, shown)
 
 
-def bucket_series(name: str, buckets: Buckets) -> Series:
+def bucket_series(name: str, buckets: Buckets) -> ChartSeries:
     """Return a line, with the extremes where a point stands for several values."""
     has_ranges = any(bucket.low < bucket.high for bucket in buckets)
     ranges = tuple((bucket.x, bucket.low, bucket.high) for bucket in buckets) if has_ranges else ()
-    return Series(name, tuple((bucket.x, bucket.middle) for bucket in buckets), ranges)
+    return ChartSeries(name, tuple((bucket.x, bucket.middle) for bucket in buckets), ranges)
 
 
 def over_time(chart: Chart, lang: Lang) -> Chart:
@@ -118,7 +118,7 @@ def evaluation_bands(course: RunCourse, lang: Lang, first: float, last: float) -
             yield Band(web("band_evaluation", lang), max(began, first), min(ended, last))
 
 
-def _remark(lang: Lang, shown: Sequence[ShownRun], series: Sequence[Series]) -> str:
+def _remark(lang: Lang, shown: Sequence[ShownRun], series: Sequence[ChartSeries]) -> str:
     partial = [
         web("read_ranks", lang, count=len(course.ranks), all=run.job.world_size)
         for run, course, _ in shown
@@ -142,7 +142,7 @@ def _losses(page: ChartedRuns, shown: Sequence[ShownRun]) -> Iterator[Chart]:
         known = [(point.step, point.loss) for point in page.reference.points if point.loss is not None]
         buckets = means([step for step, _ in known], [loss for _, loss in known])
         name = web("series_reference", page.lang, name=page.reference.run).strip()
-        series.append(Series(name, tuple((bucket.x, bucket.middle) for bucket in buckets), is_limit=True))
+        series.append(ChartSeries(name, tuple((bucket.x, bucket.middle) for bucket in buckets), is_limit=True))
     yield Chart(title, web("axis_step", page.lang), "", tuple(series), x_unit="integer", remark=remark)
 
 
@@ -156,7 +156,7 @@ def _qualities(page: ChartedRuns, shown: Sequence[ShownRun]) -> Iterator[Chart]:
             lines[mark or quality.name] = points
         if not any(len(points) > 1 for points in lines.values()):
             continue
-        series = [Series(name, points) for name, points in lines.items() if points]
+        series = [ChartSeries(name, points) for name, points in lines.items() if points]
         target = page.manifest.target
         if target is not None and target.metric == quality.name:
             steps = [x for each in series for x, _ in each.points]
@@ -164,7 +164,7 @@ def _qualities(page: ChartedRuns, shown: Sequence[ShownRun]) -> Iterator[Chart]:
             wanted = [dict(flatten(recorded.run.job.config.values)).get(target.key) for recorded in page.runs]
             for value in dict.fromkeys(float(each) for each in wanted if isinstance(each, int | float)):
                 shown_target = f"{web('series_target', page.lang)} {form(value)}"
-                series.append(Series(shown_target, ((min(steps), value), (max(steps), value)), is_limit=True))
+                series.append(ChartSeries(shown_target, ((min(steps), value), (max(steps), value)), is_limit=True))
         title = choose(page.manifest.page.titles.get(quality.name, {}), page.lang) or quality.name
         unit = "" if quality.format == "fraction" else quality.unit
         yield Chart(title, web("axis_step", page.lang), unit, tuple(series), x_unit="integer")
@@ -208,10 +208,10 @@ def device_charts(page: ChartedRuns, recorded: RecordedRun) -> Iterator[Block]:
             if allocator is not None and allocator.value is not None:  # the most of the fullest device
                 name = web("series_allocator", lang, device=str(allocator.inputs.get("device_id", "")))
                 gib = allocator.value / GIB
-                lines.append(Series(name, ((first, gib), (last, gib)), is_limit=True))
+                lines.append(ChartSeries(name, ((first, gib), (last, gib)), is_limit=True))
             if total is not None and total.value and peak >= NEAR_CAPACITY * total.value:
                 gib = total.value / GIB
-                lines.append(Series(web("series_capacity", lang), ((first, gib), (last, gib)), is_limit=True))
+                lines.append(ChartSeries(web("series_capacity", lang), ((first, gib), (last, gib)), is_limit=True))
         chart = Chart(
             web(f"chart_{figure}", lang),
             "",
@@ -224,7 +224,7 @@ def device_charts(page: ChartedRuns, recorded: RecordedRun) -> Iterator[Block]:
         yield over_time(chart, lang)
 
 
-def _lines(run: Run, cards: Courses, lang: Lang, scale: float) -> Iterator[Series]:
+def _lines(run: Run, cards: Courses, lang: Lang, scale: float) -> Iterator[ChartSeries]:
     """Yield a line for each device. Its rank and id together tell it apart from all others of the run."""
     places = [(node.index, device.id) for node in run.job.nodes for device in node.devices]
     names = {card: card[1] for card in cards} | {
@@ -240,7 +240,7 @@ def _lines(run: Run, cards: Courses, lang: Lang, scale: float) -> Iterator[Serie
     highest = max(cards, key=lambda card: max(bucket.high for bucket in cards[card]))
     yield bucket_series(web("series_all_cards", lang, count=len(cards)), over_cards(scaled.values()))
     points = tuple((each.x, each.middle) for each in scaled[highest])
-    yield Series(web("series_highest", lang, device=names[highest]), points)
+    yield ChartSeries(web("series_highest", lang, device=names[highest]), points)
 
 
 # --- steps: how long they took, and what the time of a run consists of -----------------------------------------------
@@ -325,10 +325,10 @@ def spread_charts(page: PageRuns, recorded: RecordedRun) -> Iterator[Block]:
         buckets = means(ranks, values, MAX_POINTS)
         has_ranges = len(ranks) > MAX_POINTS
         ranges = tuple((bucket.x, bucket.low, bucket.high) for bucket in buckets) if has_ranges else ()
-        points = Series(web("series_values", page.lang), tuple((each.x, each.middle) for each in buckets), ranges)
+        points = ChartSeries(web("series_values", page.lang), tuple((each.x, each.middle) for each in buckets), ranges)
         middle = median(values)
         ends = tuple((float(rank), middle) for rank in (ranks[0], ranks[-1]))
-        line = Series(web("series_median", page.lang), ends, is_limit=True)
+        line = ChartSeries(web("series_median", page.lang), ends, is_limit=True)
         yield Chart(
             web("chart_over_ranks", page.lang, figure=figure.title(page.lang)),
             web("axis_rank", page.lang),

@@ -15,11 +15,11 @@ from flagperf.report.document import (
     Bullets,
     Code,
     Empty,
-    Fact,
     Facts,
     Fold,
     Head,
     Heading,
+    LabelledCell,
     Link,
     Paragraph,
     Table,
@@ -29,8 +29,7 @@ from flagperf.report.document import (
 from flagperf.report.page_runs import PageRuns
 from flagperf.report.sections.result_tables import ROWS, row_remark, row_value
 from flagperf.report.wording import layout, layout_ways, measured_cell, run_configuration
-from flagperf.spec.node_facts import Fact as NodeFact
-from flagperf.spec.node_facts import NodeFacts, absent_fact
+from flagperf.spec.node_facts import Fact, NodeFacts, absent_fact
 from flagperf.spec.values import flatten, page_name
 
 PUBLISHED = ("power_mean", "power_max", "temperature_max", "cpu_others")
@@ -81,7 +80,7 @@ def environment(page: PageRuns) -> Iterator[Block]:
         model = _model(page.runs[indices[0]].run, page.lang)
         cells = dict(lines) | {"accelerator": Text(say("with_counts", page.lang, value=model, counts=used))}
         for title, of_title in (("hardware", HARDWARE), ("software", SOFTWARE)):
-            facts = tuple(Fact(page.label(name), cells[name]) for name in of_title if name in cells)
+            facts = tuple(LabelledCell(page.label(name), cells[name]) for name in of_title if name in cells)
             yield Facts(facts, page.label(title))
 
 
@@ -113,19 +112,19 @@ def _lines(recorded: RecordedRun, lang: Lang) -> Lines:
     return tuple(lines)
 
 
-def _facts(node: NodeFacts, run: Run) -> dict[str, NodeFact]:
+def _facts(node: NodeFacts, run: Run) -> dict[str, Fact]:
     """Return the facts of a node, with the driver and the packages."""
     vendor = next((facts for facts in node.vendors if facts.vendor == run.job.vendor), None)
     versions = dict(vendor.versions) if vendor else {}
     driver = versions.pop("driver", None)
     facts = {name: fact for name, fact in node.environment.facts.items() if name in HARDWARE + SOFTWARE}
     stated = facts.get("driver")
-    facts["driver"] = NodeFact(driver) if driver else stated or absent_fact("environment.no_driver")
+    facts["driver"] = Fact(driver) if driver else stated or absent_fact("environment.no_driver")
     python = node.environment.facts.get("python")
     if python and python.value:
         versions["python"] = python.value
     packages = ", ".join(f"{name} {version}" for name, version in {**versions, **node.environment.packages}.items())
-    facts["packages"] = NodeFact(packages) if packages else absent_fact("environment.no_packages")
+    facts["packages"] = Fact(packages) if packages else absent_fact("environment.no_packages")
     return facts
 
 
@@ -251,7 +250,9 @@ def strategies(page: PageRuns) -> Iterator[Block]:
     for part, names in STRATEGIES.items():
         if part in page.manifest.page.parts:
             texts = {name: clauses(page.by_rows([of_run[name] for of_run in lines]), page.lang) for name in names}
-            yield Facts(tuple(Fact(page.label(name), Text(text)) for name, text in texts.items()), page.label(part))
+            yield Facts(
+                tuple(LabelledCell(page.label(name), Text(text)) for name, text in texts.items()), page.label(part)
+            )
 
 
 def _strategy_lines(run: Run, lang: Lang) -> dict[str, str]:

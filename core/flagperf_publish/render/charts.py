@@ -162,7 +162,7 @@ def _layers(chart: doc.Chart) -> Iterator[Layer]:
         yield _layer(numbered, mark, "x", "y", "text")
 
 
-def _mark(chart: doc.Chart, series: doc.Series, index: int, num_points: int) -> Layer:
+def _mark(chart: doc.Chart, series: doc.ChartSeries, index: int, num_points: int) -> Layer:
     if series.is_limit:
         return {"type": "line", "color": color(index), "strokeDash": [5, 4], "strokeWidth": 1.6}
     if chart.marks or num_points == 1:

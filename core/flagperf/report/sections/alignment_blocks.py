@@ -19,7 +19,7 @@ from flagperf.metrics.alignment import (
     unstated,
 )
 from flagperf.metrics.entry import Metric
-from flagperf.report.document import Block, Chart, Fact, Facts, Series, Status, Text
+from flagperf.report.document import Block, Chart, ChartSeries, Facts, LabelledCell, Status, Text
 from flagperf.report.wording import short_ids, vendor_and_device, verdict_word
 
 _NAMED_GAPS = 3
@@ -33,19 +33,19 @@ def alignment_blocks(alignment: Alignment, curve: LossCurve, reference: LossCurv
     facts = (
         _named("run", curve, ids[curve.run]),
         _named("reference", reference, ids[reference.run]),
-        Fact("rule", Text(alignment.rule.id), rule_meaning(alignment.rule, "en")),
-        Fact("steps judged", Text(units.count(alignment.num_judged)), steps),
+        LabelledCell("rule", Text(alignment.rule.id), rule_meaning(alignment.rule, "en")),
+        LabelledCell("steps judged", Text(units.count(alignment.num_judged)), steps),
         *_errors(alignment),
         *_gaps(alignment),
         *_conditions(curve, reference),
-        Fact("aligned", Status(str(alignment.aligned), alignment.aligned), _reason(alignment)),
+        LabelledCell("aligned", Status(str(alignment.aligned), alignment.aligned), _reason(alignment)),
     )
     yield Facts(facts)
     yield Chart("Loss", "step", "loss", (_series("run", curve), _series("reference", reference)))
 
 
-def _series(name: str, curve: LossCurve) -> Series:
-    return Series(name, tuple((point.step, point.loss) for point in curve.points if point.loss is not None))
+def _series(name: str, curve: LossCurve) -> ChartSeries:
+    return ChartSeries(name, tuple((point.step, point.loss) for point in curve.points if point.loss is not None))
 
 
 def alignment_to_json(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> bytes:
@@ -123,52 +123,52 @@ def _unstated_names(found: dict[str, Any], lang: Lang) -> list[str]:
     return [words(msgspec.convert(each, Message), lang) for each in found["unstated_messages"]]
 
 
-def _named(label: str, curve: LossCurve, short: str) -> Fact:
+def _named(label: str, curve: LossCurve, short: str) -> LabelledCell:
     about = (curve.vendor, curve.device, curve.shape, curve.values.get("precision"), curve.profile)
     known = ", ".join(str(word) for word in (curve.case, *about) if word)
-    return Fact(label, Text(curve.run or "not from a run", short), known)
+    return LabelledCell(label, Text(curve.run or "not from a run", short), known)
 
 
-def _errors(alignment: Alignment) -> Iterator[Fact]:
+def _errors(alignment: Alignment) -> Iterator[LabelledCell]:
     def text(error: float | None) -> Text:
         return Text("n/a" if error is None else error_text(alignment.rule, error))
 
     compared = alignment.num_compared
     over = f"over the {units.count(compared)} steps that can be compared" if compared < alignment.num_judged else ""
     largest, first, drift = alignment.largest, alignment.first_above, alignment.drift_per_step
-    yield Fact("mean error", text(alignment.mean_error), over)
-    yield Fact("largest error", text(largest.error if largest else None), _at(largest) if largest else "")
+    yield LabelledCell("mean error", text(alignment.mean_error), over)
+    yield LabelledCell("largest error", text(largest.error if largest else None), _at(largest) if largest else "")
     above = error_text(alignment.rule, first.error) if first else ""
-    yield Fact("first above limit", Text(f"step {first.step}" if first else "none"), above)
+    yield LabelledCell("first above limit", Text(f"step {first.step}" if first else "none"), above)
     if drift is not None:
         sign = "+" if drift >= 0 else ""
         slope = sign + error_text(alignment.rule, drift)
-        yield Fact("drift", Text(slope), "per step: slope of the signed errors")
+        yield LabelledCell("drift", Text(slope), "per step: slope of the signed errors")
 
 
 def _at(error: StepError) -> str:
     return f"step {error.step}: {error.loss!r} vs. {error.reference!r}"
 
 
-def _gaps(alignment: Alignment) -> Iterator[Fact]:
+def _gaps(alignment: Alignment) -> Iterator[LabelledCell]:
     if not alignment.gaps:
         return
     named = "; ".join(f"step {gap.step}, {gap.remark}" for gap in alignment.gaps[:_NAMED_GAPS])
     rest = len(alignment.gaps) - _NAMED_GAPS
     more = f"; and {rest} more" if rest > 0 else ""
-    yield Fact("not comparable", Text(units.count(len(alignment.gaps))), named + more)
+    yield LabelledCell("not comparable", Text(units.count(len(alignment.gaps))), named + more)
 
 
-def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[Fact]:
+def _conditions(curve: LossCurve, reference: LossCurve) -> Iterator[LabelledCell]:
     changed = changed_values(curve, reference)
     if changed:
         named = [f"{key} {units.setting(a)} vs. {units.setting(b)}" for key, (a, b) in changed.items()]
         rest = f" and {len(named) - _NAMED_VALUES} more" if len(named) > _NAMED_VALUES else ""
-        yield Fact("values that differ", Text(units.count(len(named))), ", ".join(named[:_NAMED_VALUES]) + rest)
+        yield LabelledCell("values that differ", Text(units.count(len(named))), ", ".join(named[:_NAMED_VALUES]) + rest)
     unknown = unstated(curve, reference)
     if unknown:
         missing = f"{', '.join(map(str, unknown))}: not recorded on both sides"
-        yield Fact("not compared", Text(units.count(len(unknown))), missing)
+        yield LabelledCell("not compared", Text(units.count(len(unknown))), missing)
 
 
 def _reason(alignment: Alignment) -> str:

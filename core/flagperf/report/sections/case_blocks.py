@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from flagperf.report.document import Block, Bullets, Fact, Facts, Head, Heading, Link, Paragraph, Table, Text
+from flagperf.report.document import Block, Bullets, Facts, Head, Heading, LabelledCell, Link, Paragraph, Table, Text
 from flagperf.report.sections.published_tables import published_results
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten
@@ -19,7 +19,9 @@ Contents = Mapping[str, Sequence[Mapping[str, str]]]
 def case_blocks(manifest: Manifest, folder: Path, contents: Contents) -> Iterator[Block]:
     yield Heading(f"{manifest.name}: {manifest.title['en']}")
     yield _about(manifest, folder)
-    yield Facts(tuple(Fact(name, Text(each.about["en"])) for name, each in manifest.profiles.items()), "Profiles")
+    yield Facts(
+        tuple(LabelledCell(name, Text(each.about["en"])) for name, each in manifest.profiles.items()), "Profiles"
+    )
     for name, profile in manifest.profiles.items():
         if profile.files:
             yield Bullets(tuple(map(Text, profile.files)), f"Files that profile {name} needs in --data-dir")
@@ -45,8 +47,8 @@ def _data(manifest: Manifest) -> Iterator[Block]:
             "licence": each.licence,
             "command": each.command,
         }
-        links = tuple(Fact("from", Link(url, url)) for url in each.urls)
-        found = tuple(Fact(label, Text(text)) for label, text in facts.items() if text)
+        links = tuple(LabelledCell("from", Link(url, url)) for url in each.urls)
+        found = tuple(LabelledCell(label, Text(text)) for label, text in facts.items() if text)
         yield Facts((*found[:1], *links, *found[1:]), f"Data in --data-dir DIR: {each.name}")
 
 
@@ -71,7 +73,7 @@ def _about(manifest: Manifest, folder: Path) -> Facts:
         "needs": ", ".join(manifest.requires),
         "folder": str(folder),
     }
-    return Facts(tuple(Fact(label, Text(text)) for label, text in found.items()))
+    return Facts(tuple(LabelledCell(label, Text(text)) for label, text in found.items()))
 
 
 def _values(manifest: Manifest) -> Table:

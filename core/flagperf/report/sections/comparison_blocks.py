@@ -18,10 +18,10 @@ from flagperf.report.document import (
     Block,
     Bullets,
     Empty,
-    Fact,
     Facts,
     Head,
     Heading,
+    LabelledCell,
     Status,
     Table,
     TableCell,
@@ -193,10 +193,10 @@ def sides(found: Comparison, lang: Lang) -> Facts:
     return Facts(tuple(_side_fact(side, found, lang) for side in found.sides), label("compare_sides", lang))
 
 
-def _side_fact(side: Side, found: Comparison, lang: Lang) -> Fact:
+def _side_fact(side: Side, found: Comparison, lang: Lang) -> LabelledCell:
     role = say("compare_baseline", lang) if side is found.sides[0] else ""
     about = _reference_words(side, lang) if side.reference else _run_words(side, lang)
-    return Fact(side.letter, Text(side.word), clauses([role, *about, *_left_out(side, lang)], lang))
+    return LabelledCell(side.letter, Text(side.word), clauses([role, *about, *_left_out(side, lang)], lang))
 
 
 def _run_words(side: Side, lang: Lang) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flagperf.bundle.run_record import RecordedRun
 from flagperf.kinds import KINDS
 from flagperf.messages import clauses, label, say
-from flagperf.report.document import Block, Bullets, Fact, Facts, Heading, Paragraph, Text
+from flagperf.report.document import Block, Bullets, Facts, Heading, LabelledCell, Paragraph, Text
 from flagperf.report.sections.operator_tables import operator_blocks, replayed_blocks
 from flagperf.report.sections.published_tables import OwnRun, published_results
 from flagperf.report.sections.row_tables import figure_table, measured_tables
@@ -23,14 +23,14 @@ def overview(recorded: RecordedRun, *, published: bool | None = None) -> Iterato
     title = (f"{about.case} {about.version}", f"profile {about.profile}", device, about.shape, about.precision)
     yield Heading(", ".join(filter(None, (*title, about.changes))))
     in_table = {figure.name for figure in run.manifest.figures}
-    facts = [Fact("run", found.status_cell, clauses([found.reason, *found.cautions], "en"))]
+    facts = [LabelledCell("run", found.status_cell, clauses([found.reason, *found.cautions], "en"))]
     facts += [
-        Fact(each.label, each.cell, clauses([each.note, each.detail], "en"))
+        LabelledCell(each.label, each.cell, clauses([each.note, each.detail], "en"))
         for each in found.figures
         if each.name not in in_table
     ]
-    facts += [Fact("tags", Text(""), ", ".join(labels.tags))] if labels.tags else []
-    facts += [Fact("note", Text(""), labels.note)] if labels.note else []
+    facts += [LabelledCell("tags", Text(""), ", ".join(labels.tags))] if labels.tags else []
+    facts += [LabelledCell("note", Text(""), labels.note)] if labels.note else []
     yield Facts(tuple(facts))
     doubted = tuple(Text(sentence) for sentence in doubts(recorded, "en"))
     if doubted:

@@ -18,7 +18,7 @@ from flagperf.spec.job import Job
 from flagperf.stats import median, standing_out
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class SpreadFigure(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     per: str = "per_device"
     """The input of the metric that has the figure of every device, or a list with that of every rank."""
@@ -47,17 +47,17 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return self.unit or entry.shown_unit or str(entry.unit)
 
 
-def _of_rank(per: str, name: str, **more: Any) -> Figure:
-    return Figure(metric="rank_spread", per=per, label=name, unit="ms", form=units.milliseconds, worse=1, **more)
+def _of_rank(per: str, name: str, **more: Any) -> SpreadFigure:
+    return SpreadFigure(metric="rank_spread", per=per, label=name, unit="ms", form=units.milliseconds, worse=1, **more)
 
 
 FIGURES = (
     _of_rank("step_seconds", "spread_step_time"),
     _of_rank("wait_seconds", "spread_data_wait", share_of="step_seconds"),
-    Figure(metric="mem_used"),  # the stages of a pipeline differ
-    Figure(metric="power_mean", worse=-1),
-    Figure(metric="clock_mean", worse=-1),
-    Figure(metric="temperature_max", worse=1, least=0.1),
+    SpreadFigure(metric="mem_used"),  # the stages of a pipeline differ
+    SpreadFigure(metric="power_mean", worse=-1),
+    SpreadFigure(metric="clock_mean", worse=-1),
+    SpreadFigure(metric="temperature_max", worse=1, least=0.1),
 )
 
 
@@ -108,13 +108,13 @@ def spread_blocks(run: Run, lang: Lang, mark: str = "", *, always: bool = False)
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
-def rank_figures(run: Run, figure: Figure) -> dict[int, float]:
+def rank_figures(run: Run, figure: SpreadFigure) -> dict[int, float]:
     """Rank -> the figure of its device. What a board shares is of no rank."""
     found = _figures(run, figure).items()
     return dict(sorted((place.rank, value) for place, value in found if place.rank is not None))
 
 
-def _figures(run: Run, figure: Figure) -> Figures:
+def _figures(run: Run, figure: SpreadFigure) -> Figures:
     """From the inputs that were recorded with the metric."""
     places, recorded = _places(run.job), _recorded(run, figure.metric, figure.per)
     if isinstance(recorded, list):
@@ -154,7 +154,7 @@ def _mean(values: Sequence[float]) -> float:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
-def _rows(figure: Figure, figures: Figures, names: NodeNames, lang: Lang) -> Iterator[tuple[Text, ...]]:
+def _rows(figure: SpreadFigure, figures: Figures, names: NodeNames, lang: Lang) -> Iterator[tuple[Text, ...]]:
     """Over devices, and over nodes, of which each has the mean of its devices."""
     parts = "over_boards" if any(place.rank is None for place in figures) else "over_devices"
     title = say("with_unit", lang, text=figure.title(lang), unit=figure.shown_unit)
@@ -165,7 +165,7 @@ def _rows(figure: Figure, figures: Figures, names: NodeNames, lang: Lang) -> Ite
         yield _row(figure, title, say("over_nodes", lang, count=len(nodes)), nodes, lang)
 
 
-def _row(figure: Figure, title: str, over: str, values: Mapping[str, float], lang: Lang) -> tuple[Text, ...]:
+def _row(figure: SpreadFigure, title: str, over: str, values: Mapping[str, float], lang: Lang) -> tuple[Text, ...]:
     """Lowest and highest name whose figure it is, unless they are shown as equal."""
     ordered = sorted(values.items(), key=lambda item: item[1])
     ends = [(figure.number(value), who) for who, value in (ordered[0], ordered[-1])]
@@ -190,7 +190,7 @@ def _node_names(job: Job, lang: Lang) -> NodeNames:
 # --- what stands out ------------------------------------------------------------------------------------------------
 
 
-def _outstanding(run: Run, figure: Figure, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[str]:
+def _outstanding(run: Run, figure: SpreadFigure, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[str]:
     """The worst first."""
     scale = _recorded(run, figure.metric, figure.share_of) if figure.share_of else figures.values()
     values = [figure.worse * value for value in figures.values()]
