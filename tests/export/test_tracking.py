@@ -32,7 +32,7 @@ START_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("mlflow")
     program = ROOT / ".venv" / "mlflow" / "bin" / "mlflow"
     if not program.exists():
@@ -75,43 +75,45 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     pytest.fail(f"the server is not up after {START_SECONDS} s: {log.read_text()}")
 
 
-def runs_on(server: str, experiment: str) -> list[dict[str, Any]]:
-    found = ask(server, f"experiments/get-by-name?experiment_name={experiment}")
-    return list(ask(server, "runs/search", experiment_ids=[found["experiment"]["experiment_id"]]).get("runs", []))
+def runs_on(mlflow_server: str, experiment: str) -> list[dict[str, Any]]:
+    found = ask(mlflow_server, f"experiments/get-by-name?experiment_name={experiment}")
+    return list(
+        ask(mlflow_server, "runs/search", experiment_ids=[found["experiment"]["experiment_id"]]).get("runs", [])
+    )
 
 
-def ask(server: str, question: str, **body: Any) -> dict[str, Any]:
+def ask(mlflow_server: str, question: str, **body: Any) -> dict[str, Any]:
     request = urllib.request.Request(
-        f"{server}/api/2.0/mlflow/{question}", headers={"Content-Type": "application/json"}
+        f"{mlflow_server}/api/2.0/mlflow/{question}", headers={"Content-Type": "application/json"}
     )
     data = json.dumps(body).encode() if body else None
     with urllib.request.urlopen(request, data, timeout=600) as answer:
         return dict(json.loads(answer.read()))
 
 
-def export(server: str, experiment: str, *arguments: str) -> int:
-    return run_cli(["export", "mlflow", "--tracking-uri", server, "--experiment", experiment, *arguments])
+def export(mlflow_server: str, experiment: str, *arguments: str) -> int:
+    return run_cli(["export", "mlflow", "--tracking-uri", mlflow_server, "--experiment", experiment, *arguments])
 
 
 def test_a_run_arrives_whole_and_a_second_export_changes_nothing(
-    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    mlflow_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     named = [RUN, FAILED, "--runs-dir", str(RECORDED)]
-    assert export(server, "once", *named, "--json") == 0
+    assert export(mlflow_server, "once", *named, "--json") == 0
     first = json.loads(capfd.readouterr().out)
     assert [each["state"] for each in first] == ["exported", "exported"]
-    before = runs_on(server, "once")
-    assert export(server, "once", *named, "--json") == 0
+    before = runs_on(mlflow_server, "once")
+    assert export(mlflow_server, "once", *named, "--json") == 0
     second = json.loads(capfd.readouterr().out)
     assert [each["state"] for each in second] == ["already there", "already there"]
     assert [each["mlflow_run"] for each in second] == [each["mlflow_run"] for each in first]
-    assert runs_on(server, "once") == before
-    _check_run(server, next(run for run in before if run["info"]["run_name"] == RUN), tmp_path)
+    assert runs_on(mlflow_server, "once") == before
+    _check_run(mlflow_server, next(run for run in before if run["info"]["run_name"] == RUN), tmp_path)
     (failed,) = [run for run in before if run["info"]["run_name"] == FAILED]
     assert failed["info"]["status"] == "FAILED"
 
 
-def _check_run(server: str, found: dict[str, Any], folder: Path) -> None:
+def _check_run(mlflow_server: str, found: dict[str, Any], folder: Path) -> None:
     each = read_exported(RECORDED / RUN)
     tags = {tag["key"]: tag["value"] for tag in found["data"]["tags"]}
     assert (tags[RUN_TAG], tags[MANIFEST_TAG], tags[COMPLETE_TAG]) == (RUN, each.manifest_sha256, "true")
@@ -124,36 +126,38 @@ def _check_run(server: str, found: dict[str, Any], folder: Path) -> None:
     began = datetime.datetime.fromisoformat(each.run.created)
     assert (found["info"]["status"], found["info"]["start_time"]) == ("FINISHED", int(began.timestamp()) * 1000)
     run_id = found["info"]["run_id"]
-    history = ask(server, f"metrics/get-history?run_id={run_id}&metric_key=curve/loss&max_results=1000")["metrics"]
+    history = ask(mlflow_server, f"metrics/get-history?run_id={run_id}&metric_key=curve/loss&max_results=1000")[
+        "metrics"
+    ]
     lines = list(curve_lines(each))
     assert sorted((point["step"], point["value"]) for point in history) == [
         (line["step"], line["loss"]) for line in lines
     ]
-    client = __import__("mlflow").MlflowClient(tracking_uri=server)
+    client = __import__("mlflow").MlflowClient(tracking_uri=mlflow_server)
     client.download_artifacts(run_id, "bundle", str(folder))
     done = subprocess.run(["diff", "-r", folder / "bundle", RECORDED / RUN], capture_output=True, check=False)
     assert done.stdout == b""
 
 
-def test_what_an_interrupted_export_left_is_written_anew(server: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert export(server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
-    (half,) = runs_on(server, "twice")
-    ask(server, "runs/delete-tag", run_id=half["info"]["run_id"], key=COMPLETE_TAG)
-    assert export(server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
-    (whole,) = runs_on(server, "twice")
+def test_what_an_interrupted_export_left_is_written_anew(mlflow_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert export(mlflow_server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
+    (half,) = runs_on(mlflow_server, "twice")
+    ask(mlflow_server, "runs/delete-tag", run_id=half["info"]["run_id"], key=COMPLETE_TAG)
+    assert export(mlflow_server, "twice", RUN, "--runs-dir", str(RECORDED)) == 0
+    (whole,) = runs_on(mlflow_server, "twice")
     assert whole["info"]["run_id"] != half["info"]["run_id"]
     assert len(whole["data"]["metrics"]) == len(half["data"]["metrics"])
 
 
 def test_a_run_of_the_same_id_with_other_content_is_another_one(
-    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    mlflow_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = Path(shutil.copytree(RECORDED / FAILED, tmp_path / FAILED))
     with (other / "MANIFEST").open("a") as file:
         file.write(f"{'0' * 64}  logs/more.log\n")
-    assert export(server, "other", str(RECORDED / FAILED)) == 0
-    assert export(server, "other", str(other)) == 0
-    assert len(runs_on(server, "other")) == 2
+    assert export(mlflow_server, "other", str(RECORDED / FAILED)) == 0
+    assert export(mlflow_server, "other", str(other)) == 0
+    assert len(runs_on(mlflow_server, "other")) == 2
 
 
 # --- without a server -----------------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ def test_one_unfinished_run_among_those_that_are_named_stops_the_export_before_i
 def test_what_is_no_address_is_bad_input(uri: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert export(uri, "x", RUN, "--runs-dir", str(RECORDED)) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"flagperf: --tracking-uri {uri!r} is no address of an MLflow server; give one as ")
+    assert line.startswith(f"flagperf: --tracking-uri {uri!r} is not an address of an MLflow server; give one as ")
 
 
 def test_an_address_of_a_scheme_that_the_library_lacks_is_bad_input(capfd: pytest.CaptureFixture[str]) -> None:

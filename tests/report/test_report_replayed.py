@@ -76,7 +76,7 @@ def test_a_call_that_found_its_inputs_in_a_cache_has_no_share_and_says_why():
     cell = operators.rows[0][-2]
     assert (cell.reason, str(cell.detail)) == (
         "not_applicable",
-        "inputs were in a cache, so the bandwidth of the memory is no limit",
+        "inputs were in a cache, so the bandwidth of the memory does not limit it",
     )
 
 

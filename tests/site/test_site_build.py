@@ -164,7 +164,7 @@ def other_json(path: Path) -> None:
         (foreign_folder, "it is not a site of flagperf"),
         (lambda path: path.write_text("a file"), "is not a folder"),
         (newer_site, "written by flagperf 9.0, which is newer"),
-        (escaping_site, "names '../../thesis', which is no run"),
+        (escaping_site, "names '../../thesis', which is not a run"),
         (other_json, "is not that of a site of flagperf"),
     ],
 )

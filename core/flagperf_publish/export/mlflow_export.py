@@ -1,7 +1,7 @@
 """Runs on an MLflow server: parameters, tags, metrics, curves with their steps, and the bundle as artefacts.
 
 A run is found again by its id and the hash of its MANIFEST, so that exporting it again changes nothing. What an
-interrupted export has left there lacks the last tag; it is deleted and written anew.
+interrupted export has left there lacks the last tag; it is deleted and written again.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def check_place(uri: str, experiment: str) -> None:
     except ValueError:
         is_one = False
     if not is_one:
-        raise BadInput(f"--tracking-uri {uri!r} is no address of an MLflow server; give one as http://localhost:5000")
+        raise BadInput(
+            f"--tracking-uri {uri!r} is not an address of an MLflow server; give one as http://localhost:5000"
+        )
     if not experiment.strip():
         raise BadInput("--experiment is empty; give the experiment a name, or leave the option out")
 

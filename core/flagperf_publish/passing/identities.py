@@ -50,7 +50,7 @@ _BESIDE: dict[Found, tuple[re.Pattern[str], ...]] = {
     ),
     "path": (re.compile(r"(?<![\w.])(?P<value>(?:/[\w.+@-]+){1,40})/bin/python[0-9.]*(?![\w-])"),),
 }
-"""Found by what is beside it. A serial number has a digit and five characters at least, and is no decimal number."""
+"""Found by what is beside it. A serial number has a digit and five characters at least, and is not a decimal number."""
 
 NEVER = frozenset(
     {

@@ -138,7 +138,7 @@ def open_site(path: Path) -> SiteFolder:
         raise BadInput(f"{file} was written by flagperf {state.flagperf}, which is newer; use that, or another folder")
     strange = [each for each in state.runs if not is_safe_id(each)]
     if strange:
-        raise BadInput(f"{file} names {strange[0]!r}, which is no run; choose another folder")
+        raise BadInput(f"{file} names {strange[0]!r}, which is not a run; choose another folder")
     return SiteFolder(path, state)
 
 
