@@ -10,7 +10,7 @@ from flagperf.api import DataFile
 from flagperf.bundle.run_record import Ending
 from flagperf.compare.comparison import Comparison, compare, parse_limit
 from flagperf.compare.conditions import differences
-from flagperf.compare.contrasts import Figure
+from flagperf.compare.contrasts import ComparedFigure
 from flagperf.compare.ratio import Contrast
 from flagperf.compare.sides import Side
 from flagperf.errors import BadInput
@@ -20,7 +20,7 @@ from flagperf.spec.node_facts import Environment, Fact
 SLOW, FAST = [100.0, 101.0, 99.0], [120.0, 121.0, 119.5]
 
 
-def figure(found: Comparison, name: str) -> Figure:
+def figure(found: Comparison, name: str) -> ComparedFigure:
     return next(each for each in found.figures if each.entry.name == name)
 
 

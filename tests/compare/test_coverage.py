@@ -14,6 +14,8 @@ from flagperf.stats import mean_of_batches
 RHO, STEP_SIGMA, NUM_STEPS = 0.8, 0.05, 60
 REPEATS = 1000
 
+pytestmark = pytest.mark.full
+
 
 def run(source: random.Random, speed: float, run_sigma: float) -> float:
     """The throughput of a run: AR(1) steps about a speed of its own."""

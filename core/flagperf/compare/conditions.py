@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +13,6 @@ from flagperf.compare.sides import SEED, Side
 from flagperf.errors import BadInput
 from flagperf.messages import Message, message
 from flagperf.spec.node_facts import NodeFacts
-from flagperf.spec.published import PublishedResult
 from flagperf.spec.values import flatten, page_name
 
 Subject = Literal["hardware", "precision", "configuration", "environment", "software"]
@@ -26,6 +25,9 @@ SOFTWARE_FACTS = ("framework", "python", "commit")
 HOW_NOT_WHAT = ("data.num_workers", "model.recompute", "model.save_to")
 """Keys of data and model that change how something is computed, not what."""
 
+SUBJECTS: tuple[Subject, ...] = ("hardware", "precision", "configuration", "environment", "software")
+"""The order in which differences are shown."""
+
 Condition = tuple[Subject, str]
 """A subject, and a name in it: a fact, a key of the configuration, a package."""
 
@@ -35,62 +37,62 @@ the configuration is known."""
 
 NO_CHANGES = ("", "/", "-", "none", "per-row")
 
+NAMED = 3
+"""The number of differing files that are named."""
+
 
 class Difference(msgspec.Struct, frozen=True):
     subject: Subject
     name: str
     values: tuple[str | None, ...]
-    """Of each side. None where it is not known; empty where a variable is not set, or a package not installed."""
+    """One per side. None where it is not known; empty where a variable is not set, or a package not installed."""
 
 
 def differences(sides: Sequence[Side]) -> list[Difference]:
-    """In the order of subjects."""
-    listed = _listed(sides)
-    found = [conditions(side, listed) for side in sides]
+    """Return the conditions that differ between sides, in the order of subjects."""
+    runs = [recorded for side in sides for recorded in side.runs]
+    absent: dict[Condition, str] = {}
+    # Runs of one version of flagperf have looked for the same variables and packages, so what one of them lacks is not
+    # there. What another version looked for is not known.
+    if len({recorded.run.flagperf_version for recorded in runs}) == 1:
+        absent = {name: "" for recorded in runs for node in recorded.nodes[:1] for name, _ in _lists(node)}
+    found = [conditions(side, absent) for side in sides]
     if any(side.reference is not None for side in sides):
         found = [{**each, CHANGES: _changes(side)} for side, each in zip(sides, found, strict=True)]
-    names = sorted({name for each in found for name in each}, key=_order)
+    names = sorted({name for each in found for name in each}, key=lambda name: (SUBJECTS.index(name[0]), name[1]))
     rows = [Difference(*name, tuple(each.get(name) for each in found)) for name in names]
     return [row for row in rows if len({value for value in row.values if value is not None}) > 1]
 
 
-def _listed(sides: Sequence[Side]) -> dict[Condition, str]:
-    """Variables and packages, each with the word for one that a run does not have. Runs of one version of flagperf have
-    looked for the same ones; of what another version looked for, nothing is known."""
-    runs = [recorded for side in sides for recorded in side.runs]
-    if len({recorded.run.flagperf_version for recorded in runs}) > 1:
-        return {}
-    return {name: "" for recorded in runs for node in recorded.nodes[:1] for name, _ in _lists(node)}
-
-
-def conditions(side: Side, listed: Mapping[Condition, str] | None = None) -> dict[Condition, str]:
-    """Of several runs, their different values. `listed`: what is known of a run that has no value there."""
+def conditions(side: Side, absent: Mapping[Condition, str] | None = None) -> dict[Condition, str]:
+    """Return the conditions of a side. Where its runs differ, their values are listed. `absent` has the values for
+    runs that lack one."""
     if side.reference is not None:
-        return dict(_of_reference(side.reference))
+        reference = side.reference
+        return {
+            ("hardware", "vendor"): reference.vendor,
+            ("hardware", "device"): reference.device,
+            ("hardware", "shape"): f"{reference.nodes}x{reference.devices_per_node}",
+            ("precision", "precision"): reference.precision,
+        }
     found: dict[Condition, dict[str, None]] = {}
     for recorded in side.runs:
-        absent = listed if listed and recorded.nodes else {}
-        for name, text in {**absent, **dict(_of_run(recorded))}.items():
+        of_run = dict(_run_conditions(recorded))
+        for name, text in {**(absent if absent and recorded.nodes else {}), **of_run}.items():
             found.setdefault(name, {})[text] = None
-    return {name: _joined(list(texts)) for name, texts in found.items()}
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else ", ".join(text or "-" for text in texts)
+    return {
+        name: ", ".join(text or "-" for text in texts) if len(texts) > 1 else next(iter(texts))
+        for name, texts in found.items()
+    }
 
 
 def is_identity(key: str) -> bool:
-    """Whether a key of the configuration says which model or data it is. `obstacles` compares those."""
+    """Return True for a key of the configuration that says which model or data it is. `obstacles` compares those."""
     return key.startswith(("model.", "data.")) and key not in HOW_NOT_WHAT
 
 
-def _order(name: Condition) -> tuple[int, str]:
-    subjects = ("hardware", "precision", "configuration", "environment", "software")
-    return subjects.index(name[0]), name[1]
-
-
 def setup(run: Run) -> Iterator[tuple[Condition, str]]:
-    """What repeats have in common."""
+    """Yield the conditions that repeats have in common."""
     job = run.job
     yield ("hardware", "vendor"), job.vendor
     yield ("hardware", "device"), job.device_model.model
@@ -101,7 +103,8 @@ def setup(run: Run) -> Iterator[tuple[Condition, str]]:
             yield ("configuration", key), units.setting(value)
 
 
-def _of_run(recorded: RecordedRun) -> Iterator[tuple[Condition, str]]:
+def _run_conditions(recorded: RecordedRun) -> Iterator[tuple[Condition, str]]:
+    """Yield all conditions of a run. The first node stands for all: a run on nodes that differ says so on its page."""
     run, job = recorded.run, recorded.run.job
     yield from setup(run)
     yield ("hardware", "host"), ", ".join(dict.fromkeys(node.host for node in job.nodes))
@@ -112,17 +115,12 @@ def _of_run(recorded: RecordedRun) -> Iterator[tuple[Condition, str]]:
     for library, package in job.operator_libraries.items():
         yield ("software", library), package
     for node in recorded.nodes[:1]:
-        yield from _of_node(node, job.vendor)
-
-
-def _of_node(node: NodeFacts, vendor: str) -> Iterator[tuple[Condition, str]]:
-    """Those of the first node stand for all: a run on nodes that differ says so on its page."""
-    for name, fact in node.environment.facts.items():
-        subject: Subject = "hardware" if name in HARDWARE_FACTS else "environment"
-        yield ("software" if name in SOFTWARE_FACTS else subject, name), fact.value or "/"
-    yield from _lists(node)
-    versions = next((facts.versions for facts in node.vendors if facts.vendor == vendor), {})
-    yield from ((("software", name), version) for name, version in versions.items())
+        for name, fact in node.environment.facts.items():
+            subject: Subject = "hardware" if name in HARDWARE_FACTS else "environment"
+            yield ("software" if name in SOFTWARE_FACTS else subject, name), fact.value or "/"
+        yield from _lists(node)
+        versions = next((facts.versions for facts in node.vendors if facts.vendor == job.vendor), {})
+        yield from ((("software", name), version) for name, version in versions.items())
 
 
 def _lists(node: NodeFacts) -> Iterator[tuple[Condition, str]]:
@@ -139,79 +137,69 @@ def _changes(side: Side) -> str:
     return ", ".join(f"{page_name(manifest, key)}={units.setting(values[key])}" for key in changed)
 
 
-def _of_reference(reference: PublishedResult) -> Iterator[tuple[Condition, str]]:
-    yield ("hardware", "vendor"), reference.vendor
-    yield ("hardware", "device"), reference.device
-    yield ("hardware", "shape"), f"{reference.nodes}x{reference.devices_per_node}"
-    yield ("precision", "precision"), reference.precision
+# --- what must not differ: it is said before any number, and there is no verdict then --------------------------------
 
 
-# What makes two sides incomparable. It is said before any number, and there is no verdict then.
+def refuse_mixtures(sides: Sequence[Side]) -> None:
+    """Raise BadInput unless the runs of each side are repeats of one another, all sides are of one case (metrics of two
+    cases may have the same names, and never the same meaning), and no run is on two sides."""
+    for side in sides:
+        runs = [recorded.run for recorded in side.runs]
+        for other in runs[1:]:
+            ours, theirs, group = _common(runs[0]), _common(other), runs[0].group
+            for name in {**ours, **theirs}:
+                one, two = ours.get(name, "/"), theirs.get(name, "/")
+                if one != two and name != SEED:
+                    advice = f"name one arm: {group.id}/A or /B" if group and group.arm else "name fewer runs"
+                    raise BadInput(
+                        f"the runs of {side.word} are not repeats of one another: {name} is {one} in {runs[0].id}, "
+                        f"{two} in {other.id}; {advice}"
+                    )
+    cases = {side.case.name: f"{side.case.name} ({side.word})" for side in sides}
+    if len(cases) > 1:
+        raise BadInput(f"cannot compare runs of different cases: {', '.join(cases.values())}; name runs of one case")
+    owners: dict[str, str] = {}
+    for side in sides:
+        for recorded in side.runs:
+            if recorded.run.id in owners:
+                both = f"{owners[recorded.run.id]} and {side.word}"
+                raise BadInput(f"run {recorded.run.id} is on two sides, {both}; a run counts once")
+        owners |= {recorded.run.id: side.word for recorded in side.runs}
 
 
-NAMED = 3
-
-
-def refuse_other_cases(sides: Sequence[Side]) -> None:
-    """Metrics of two cases may have the same names, and never the same meaning."""
-    found = {side.case.name: f"{side.case.name} ({side.word})" for side in sides}
-    if len(found) > 1:
-        raise BadInput(f"cannot compare runs of different cases: {', '.join(found.values())}; name runs of one case")
-
-
-def refuse_mixture(side: Side) -> None:
-    """Raises BadInput unless the runs of a side are repeats of one another."""
-    runs = [recorded.run for recorded in side.runs]
-    for other in runs[1:]:
-        for name, (ours, theirs) in _changed(runs[0], other).items():
-            has_arms = runs[0].group is not None and runs[0].group.arm
-            advice = f"name one arm: {runs[0].group.id}/A or /B" if has_arms and runs[0].group else "name fewer runs"
-            raise BadInput(
-                f"the runs of {side.word} are not repeats of one another: {name} is {ours} in {runs[0].id}, {theirs} "
-                f"in {other.id}; {advice}"
-            )
-
-
-def _changed(first: Run, other: Run) -> dict[str, tuple[str, str]]:
-    """What repeats have in common, and these two have not."""
-    ours, theirs = (_repeated(run) for run in (first, other))
-    pairs = {name: (ours.get(name, "/"), theirs.get(name, "/")) for name in {**ours, **theirs}}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != SEED}
-
-
-def _repeated(run: Run) -> dict[str, str]:
+def _common(run: Run) -> dict[str, str]:
     same = {name: text for (_, name), text in setup(run)}
     return {"case": run.manifest.name, "simulated": units.setting(run.simulated), **same, **identity(run)}
 
 
-def obstacles(baseline: Side, other: Side) -> list[Message]:
-    """Of two sides of one case. Empty if they can be compared."""
-    found = [message("compare.simulated", side=side.letter) for side in (baseline, other) if side.is_simulated]
+def obstacles(baseline: Side, other: Side) -> Iterator[Message]:
+    """Yield the reasons why two sides of one case cannot be compared."""
+    for side in (baseline, other):
+        if side.is_simulated:
+            yield message("compare.simulated", side=side.letter)
     if baseline.reference is not None or other.reference is not None:
-        return [*found, *_unpublished(baseline), *_unpublished(other)]
-    ours, theirs = (side.runs[0].run for side in (baseline, other))
-    return [*found, *_contrasts(ours, theirs, baseline.letter, other.letter)]
-
-
-def _unpublished(side: Side) -> Iterator[Message]:
-    """Published results are of one profile."""
-    for recorded in side.runs[:1]:
-        profile = recorded.run.manifest.profiles.get(recorded.run.job.profile)
-        if profile is None or not profile.published:
-            yield message("compare.unpublished", side=side.letter, profile=recorded.run.job.profile)
-
-
-def _contrasts(ours: Run, theirs: Run, letter: str, other: str) -> Iterator[Message]:
+        for side in (baseline, other):
+            for run in (recorded.run for recorded in side.runs[:1]):
+                profile = run.manifest.profiles.get(run.job.profile)
+                if profile is None or not profile.published:  # published results are of one profile
+                    yield message("compare.unpublished", side=side.letter, profile=run.job.profile)
+        return
+    ours, theirs = baseline.runs[0].run, other.runs[0].run
     one, two = identity(ours), identity(theirs)
     for name in {**one, **two}:
         a, b = one.get(name), two.get(name)
         if a != b and a is not None and b is not None:
-            yield message("compare.contrast", name=_name(name), a=letter, value=a, b=other, other=b)
-    yield from _other_files(ours, theirs, letter, other)
+            text: Message | str = name if "." in name else message(f"compare.name_{name}")
+            yield message("compare.contrast", name=text, a=baseline.letter, value=a, b=other.letter, other=b)
+    files, others = ({file.path: file.sha256 for file in run.job.data_files} for run in (ours, theirs))
+    different = [path for path in files if others and files[path] != others.get(path)]
+    if different:
+        more = message("compare.more", count=len(different) - NAMED) if len(different) > NAMED else ""
+        yield message("compare.files", a=baseline.letter, b=other.letter, files=different[:NAMED], more=more)
 
 
 def identity(run: Run) -> dict[str, str]:
-    """What decides the work: name -> text."""
+    """Return what decides the work: name -> text."""
     recording = run.job.recording
     values = {key: units.setting(value) for key, value in flatten(run.job.config.values) if is_identity(key)}
     return {
@@ -222,16 +210,3 @@ def identity(run: Run) -> dict[str, str]:
         **values,
         "recording": recording.run_id if recording else "/",
     }
-
-
-def _other_files(ours: Run, theirs: Run, letter: str, other: str) -> Iterator[Message]:
-    """Files of data that both have recorded, and that differ."""
-    one, two = ({file.path: file.sha256 for file in run.job.data_files} for run in (ours, theirs))
-    different = [path for path in one if two and one[path] != two.get(path)]
-    if different:
-        more: Any = message("compare.more", count=len(different) - NAMED) if len(different) > NAMED else ""
-        yield message("compare.files", a=letter, b=other, files=different[:NAMED], more=more)
-
-
-def _name(name: str) -> Message | str:
-    return name if "." in name else message(f"compare.name_{name}")

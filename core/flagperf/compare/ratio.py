@@ -1,4 +1,4 @@
-"""How many times one side is of the other, with a 95 % interval. The run is the unit: steps inside a run are alike.
+"""Ratio: one side over the other, with a 95 % interval. The run is the unit: steps inside a run are alike.
 
 With y = ln(value), d is the difference of the means, SE^2 = s_A^2 / n_A + s_B^2 / n_B with Welch's degrees of freedom,
 and the interval is exp(d -+ t * SE); of two runs against more, the degrees are fewer. Runs that took turns on one
@@ -18,14 +18,15 @@ from flagperf.metrics.rows import holm
 from flagperf.stats import student_quantile, upper_tail
 
 TWO_SIDED = 0.05
-"""Of a 95 % interval."""
+"""The probability outside a 95 % interval, on both sides."""
 
 DEGREES_OF_TWO = 1.5
-"""At most, of two runs against more. Two that happen to be close pass for a steady side: by Welch's own degrees, 89 %
-of the intervals of 2 against 10 runs contain the truth, where the two vary four times as much; by these 93 %."""
+"""The most degrees of freedom for two runs against more. Two that happen to be close pass for a steady side: by Welch's
+own degrees, 89 % of the intervals of 2 against 10 runs contain the truth, where the two vary four times as much; by
+these 93 %."""
 
 MOST = 600.0
-"""Half-width of the logarithm of a ratio: what is wider says nothing either."""
+"""The largest half-width of the logarithm of a ratio: a wider one says nothing more."""
 
 Method = Literal["welch", "paired", "steps", "none"]
 """`steps`: within one run of each side. `none`: a difference without an interval."""
@@ -38,13 +39,13 @@ class Ratio(msgspec.Struct, frozen=True):
     error: float = 0.0
     """Standard error of its logarithm."""
     degrees: float = 0.0
-    """Of freedom."""
+    """Degrees of freedom."""
     deviation: float = 0.0
     """Standard deviation of the logarithms between runs, or of the differences of pairs."""
     num_runs: int = 1
-    """Of the side that has fewer; or pairs."""
+    """Runs of the side that has fewer; or pairs."""
     apart: float = 0.0
-    """What A against A shows, as a share: see `halves_apart`."""
+    """The difference that A against A shows, as a share: see `halves_apart`."""
     low: float | None = None
     high: float | None = None
 
@@ -58,7 +59,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def ratio_of(baseline: Sequence[float], other: Sequence[float]) -> Ratio:
-    """Of values above 0. Without an interval if a side has a single one."""
+    """Return the ratio of values above 0. It has no interval if a side has a single value."""
     ours, others = _logs(baseline), _logs(other)
     value = geometric_mean(other) / geometric_mean(baseline)
     num_runs = min(len(ours), len(others))
@@ -74,7 +75,7 @@ def ratio_of(baseline: Sequence[float], other: Sequence[float]) -> Ratio:
 
 
 def ratio_of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Of (baseline, other), each pair from neighbouring runs."""
+    """Return the ratio of pairs (baseline, other), each from neighbouring runs."""
     differences = [math.log(other) - math.log(own) for own, other in pairs]
     value = math.exp(_mean(differences))
     if len(differences) < 2:
@@ -85,7 +86,8 @@ def ratio_of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """(variance of a mean, its degrees of freedom) of each side -> standard error of the difference, and its own."""
+    """Return the standard error of a difference and its degrees of freedom. Each part has the variance of the mean of a
+    side, and its degrees of freedom."""
     total = sum(variance for variance, _ in parts)
     if total == 0:
         return 0.0, sum(degrees for _, degrees in parts)
@@ -99,13 +101,13 @@ def with_interval(ratio: Ratio) -> Ratio:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """What the ratio is a ratio of. Of equal values, exactly that."""
+    """Return the geometric mean. That of equal values is exactly their value."""
     return values[0] if min(values) == max(values) else math.exp(_mean(_logs(values)))
 
 
 def halves_apart(logs: Sequence[float]) -> float:
-    """How far the second half of a side's own runs is from the first, as a share; of pairs, that of their ratios. 0
-    with fewer than four. What was measured twice under one name cannot tell two names apart."""
+    """Return how far the second half of a side's own runs is from the first, as a share; of pairs, that of their
+    ratios. 0 with fewer than four. What was measured twice under one name cannot tell two names apart."""
     if len(logs) < 4:
         return 0.0
     middle = len(logs) // 2
@@ -134,10 +136,10 @@ def _variance(values: Sequence[float]) -> float:
 
 
 MARGIN = 0.01
-"""A difference below 1 % is none."""
+"""A difference below 1 % does not count."""
 
 MOST_SAME = 0.1
-"""What differs from itself by more than 10 % is not called the same as anything."""
+"""A side that differs from itself by more than 10 % is not called the same as anything."""
 
 MOST_RUNS = 1000
 """More repeats than anybody would make."""
@@ -149,15 +151,15 @@ class Verdict(msgspec.Struct, frozen=True):
     place: Place
     margin: float
     p: float
-    """Of the likeliest place, two-sided: below 0.05 where the interval alone decides."""
+    """Two-sided probability of the likeliest place: below 0.05 where the interval alone decides."""
     corrected_p: float
-    """For the number of comparisons."""
+    """The probability after Holm's correction for the number of comparisons."""
     runs_needed: int | None = None
-    """Of each side, or pairs, to decide, if undecided. None if that are more than MOST_RUNS."""
+    """Runs of each side, or pairs, that would decide, if undecided. None if that takes more than MOST_RUNS."""
 
 
 def judge(ratios: Sequence[Ratio], margins: Sequence[float]) -> list[Verdict]:
-    """Verdicts that are read together. Every ratio has an interval."""
+    """Return verdicts that are read together. Every ratio has an interval."""
     places = [place_of(ratio, margin) for ratio, margin in zip(ratios, margins, strict=True)]
     probabilities = [probability(ratio, margin) for ratio, margin in zip(ratios, margins, strict=True)]
     verdicts = []
@@ -180,23 +182,20 @@ def place_of(ratio: Ratio, margin: float) -> Place:
 
 
 def probability(ratio: Ratio, margin: float) -> float:
-    """Two-sided, of the best supported of the three places: below 0.05 exactly if the interval decides."""
-    return min(1.0, 2 * upper_tail(_most(ratio, margin), ratio.degrees))
-
-
-def _most(ratio: Ratio, margin: float) -> float:
+    """Return the two-sided probability of the best supported of the three places. It is below 0.05 exactly if the
+    interval decides."""
     lowest, same = (math.log1p(-margin) if margin < 1 else -math.inf), min(margin, MOST_SAME)
     above, below = ratio.log - math.log1p(margin), lowest - ratio.log
     within = min(math.log1p(same) - ratio.log, ratio.log - math.log1p(-same))
     distance = max(above, below, within)
     if ratio.error == 0:
-        return math.inf if distance > 0 else -math.inf
-    return distance / ratio.error
+        return 0.0 if distance > 0 else 1.0
+    return min(1.0, 2 * upper_tail(distance / ratio.error, ratio.degrees))
 
 
 def runs_needed(ratio: Ratio, margin: float, num_comparisons: int = 1) -> int | None:
-    """The least n above k * (t * s / (|d| - ln(1 + margin)))^2, where k is 2 runs, or 1 pair, and t has the degrees of
-    freedom of n. If the difference is smaller than the margin, n decides that both are the same."""
+    """Return the least n above k * (t * s / (|d| - ln(1 + margin)))^2, where k is 2 runs, or 1 pair, and t has the
+    degrees of freedom of n. If the difference is smaller than the margin, n decides that both are the same."""
     beyond, within = abs(ratio.log) - math.log1p(margin), math.log1p(min(margin, MOST_SAME)) - abs(ratio.log)
     gap = max(beyond, within)
     is_paired = ratio.method == "paired"
@@ -215,16 +214,15 @@ def runs_needed(ratio: Ratio, margin: float, num_comparisons: int = 1) -> int | 
     return high
 
 
-# Contrast: something of one side against the same of the baseline, with the verdict that its interval allows.
-
-
 Word = Literal["faster", "slower", "better", "worse", "same", "undecided"]
 
 Better = Literal["faster", "quicker", "higher", "lower"]
-"""Which way is better, as MetricEntry.better says it."""
+"""The direction that is better, as in MetricEntry.better."""
 
 
 class Contrast(msgspec.Struct, frozen=True):
+    """Sets something of one side against the same of the baseline, with the verdict that its interval allows."""
+
     ratio: Ratio | None = None
     verdict: Verdict | None = None
     word: Word | None = None
@@ -237,25 +235,26 @@ class Contrast(msgspec.Struct, frozen=True):
 
 
 def judged(contrasts: Sequence[Contrast], margins: Sequence[float], better: Sequence[Better | None]) -> list[Contrast]:
-    """With their verdicts, which are corrected for the number of those that have one."""
-    reasons = [each.why or _obstacle(each, way) for each, way in zip(contrasts, better, strict=True)]
+    """Return the contrasts with their verdicts, which are corrected for the number of those that have one."""
+    reasons: list[Message | None] = []
+    for contrast, way in zip(contrasts, better, strict=True):
+        why = contrast.why
+        if why is None and contrast.ratio is None:
+            why = message("compare.missing")
+        elif why is None and contrast.ratio is not None and not contrast.ratio.has_interval:
+            why = message("compare.single")
+        elif why is None and way is None:
+            why = message("compare.no_direction")
+        reasons.append(why)
     open_ones = [index for index, why in enumerate(reasons) if why is None]
     ratios = [ratio for index in open_ones if (ratio := contrasts[index].ratio) is not None]
     verdicts = dict(zip(open_ones, judge(ratios, [margins[index] for index in open_ones]), strict=True))
     found = []
-    for index, (each, why) in enumerate(zip(contrasts, reasons, strict=True)):
+    for index, (contrast, why) in enumerate(zip(contrasts, reasons, strict=True)):
         verdict = verdicts.get(index)
         word = word_of(verdict.place, better[index]) if verdict else None
-        found.append(msgspec.structs.replace(each, verdict=verdict, word=word, why=why))
+        found.append(msgspec.structs.replace(contrast, verdict=verdict, word=word, why=why))
     return found
-
-
-def _obstacle(contrast: Contrast, better: Better | None) -> Message | None:
-    if contrast.ratio is None:
-        return message("compare.missing")
-    if not contrast.ratio.has_interval:
-        return message("compare.single")
-    return None if better else message("compare.no_direction")
 
 
 def word_of(place: Place, better: Better | None) -> Word:

@@ -11,7 +11,7 @@ import msgspec
 
 from flagperf.bundle.run_record import RecordedRun
 from flagperf.compare.comparison import Comparison
-from flagperf.compare.contrasts import Figure
+from flagperf.compare.contrasts import ComparedFigure
 from flagperf.compare.ratio import Contrast
 from flagperf.compare.sides import Side
 from flagperf.errors import BadInput
@@ -131,7 +131,7 @@ def comparison_to_json(found: Comparison) -> bytes:
     return msgspec.json.format(msgspec.json.encode(exported), indent=2)
 
 
-def _figure(figure: Figure, found: Comparison) -> dict[str, Any]:
+def _figure(figure: ComparedFigure, found: Comparison) -> dict[str, Any]:
     sides = [
         {
             "value": each.value,

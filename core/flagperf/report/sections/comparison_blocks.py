@@ -9,7 +9,7 @@ from flagperf import units
 from flagperf.bundle.run_record import Run
 from flagperf.compare.comparison import Comparison
 from flagperf.compare.conditions import Difference
-from flagperf.compare.contrasts import ComparedRow, Figure, SideValue
+from flagperf.compare.contrasts import ComparedFigure, ComparedRow, SideValue
 from flagperf.compare.ratio import MARGIN, MOST_SAME, Contrast
 from flagperf.compare.sides import Side
 from flagperf.messages import Lang, clauses, label, listed, say, usable, words
@@ -181,7 +181,7 @@ def other_figures(found: Comparison, lang: Lang) -> Iterator[Block]:
     yield from row_blocks(found, lang)
 
 
-def _says_something(figure: Figure) -> bool:
+def _says_something(figure: ComparedFigure) -> bool:
     """A count that is the same everywhere does not."""
     return figure.entry.better is not None or any(each.ratio and each.ratio.value != 1 for each in figure.against)
 
@@ -262,7 +262,7 @@ def _letters(sides: Sequence[Side]) -> list[Head]:
 
 
 def _figures(
-    found: Comparison, figures: Sequence[Figure], title: str, lang: Lang, *, collapsed: bool = False
+    found: Comparison, figures: Sequence[ComparedFigure], title: str, lang: Lang, *, collapsed: bool = False
 ) -> Iterator[Block]:
     if not figures:
         return
@@ -272,7 +272,7 @@ def _figures(
     yield Table(heads, rows, title, collapsed=collapsed)
 
 
-def _cells(figure: Figure, has_verdicts: Sequence[bool], lang: Lang) -> Iterator[TableCell]:
+def _cells(figure: ComparedFigure, has_verdicts: Sequence[bool], lang: Lang) -> Iterator[TableCell]:
     marks = (side.marks for side in figure.sides if side.value is not None)
     name = of_measured_peak(figure.entry.head or figure.entry.name, marks, lang)
     yield Text(name, strong=figure.is_headline)
@@ -284,7 +284,7 @@ def _cells(figure: Figure, has_verdicts: Sequence[bool], lang: Lang) -> Iterator
             yield verdict_cell(contrast, lang)
 
 
-def _value_cell(figure: Figure, value: SideValue, lang: Lang) -> TableCell:
+def _value_cell(figure: ComparedFigure, value: SideValue, lang: Lang) -> TableCell:
     if value.value is None:
         return Empty(value.reason, value.detail)
     text = _with_digits(figure, value.value)
@@ -294,7 +294,7 @@ def _value_cell(figure: Figure, value: SideValue, lang: Lang) -> TableCell:
     return Value(text, marks=value.marks)
 
 
-def _with_digits(figure: Figure, value: float) -> str:
+def _with_digits(figure: ComparedFigure, value: float) -> str:
     """Memory has more digits than elsewhere: 0.4 GiB and 0.4 GiB may differ by a tenth."""
     if figure.entry.shown_unit == "GiB":
         return f"{units.four_digits(value / units.GIB)} GiB"
