@@ -190,7 +190,7 @@ def test_a_changed_standard_profile_is_not_called_the_published_configuration():
     verdict = "profile standard with changed values is not the published configuration"
     assert notes(text)["Configuration"][0].startswith(verdict)
     assert "| Other changes | lr=1.5e-4 (--set), evaluation.target=0.5 (file flagperf.toml) | |" in unpadded(text)
-    assert "配置方案standard的取值有改动，不是发布配置" in page([run], "zh")
+    assert "配置档standard的取值有改动，不是发布配置" in page([run], "zh")
 
 
 def test_another_precision_is_a_changed_value():
