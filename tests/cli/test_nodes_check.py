@@ -137,7 +137,7 @@ def test_a_first_node_without_a_clear_address_is_named_and_the_others_are_asked(
 def test_an_answer_that_is_none_is_a_problem_of_its_node(nodes: Nodes) -> None:
     strange = "asked(); answer('soon\\n{}\\n'); rest()"
     code, output = nodes.check(agent(state()), strange)
-    assert code == 3 and "answered `inspect` with what is no answer" in rows(output, "Problems")[0]
+    assert code == 3 and "its answer to `inspect` cannot be read" in rows(output, "Problems")[0]
 
 
 def test_this_machine_itself(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

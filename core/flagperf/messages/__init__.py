@@ -65,7 +65,7 @@ def render(said: Message, lang: Lang = "en") -> str:
 
 
 def choose(text: Mapping[str, str], lang: Lang) -> str:
-    """A text of a case or an adapter: in `lang`, else in English, else in any language."""
+    """Return a text of a case or an adapter: in `lang`, else in English, else in any language."""
     return text.get(lang) or text.get("en") or next(iter(text.values()), "")
 
 
@@ -79,7 +79,7 @@ def clauses(items: Iterable[str], lang: Lang) -> str:
 
 
 def usable(said: Message | None, text: str) -> Message | str:
-    """`said` if this version can render it, else the fallback `text`. Another version may have written the record."""
+    """Return `said` if this version can render it, else `text`. Another version may have written the record."""
     if said is None:
         return text
     try:
@@ -114,28 +114,28 @@ def say(name: str, lang: Lang, /, **values: object) -> str:
 
 
 def web(name: str, lang: Lang, /, **values: object) -> str:
-    """Of pages with charts."""
+    """Return a text of pages with charts."""
     return template(f"web.{name}", lang).format(**values)
 
 
 def site(name: str, lang: Lang, /, **values: object) -> str:
-    """Of a leaderboard."""
+    """Return a text of a leaderboard."""
     return template(f"site.{name}", lang).format(**values)
 
 
 def label(name: str, lang: Lang, kind: Kind | None = None) -> str:
-    """In the wording of the case's kind, if it has one."""
+    """Return a label, in the wording of the case's kind if it has one."""
     own = kind.words.get(name) if kind else None
     return choose(own, lang) if own else template(f"label.{name}", lang)
 
 
 def row_label(name: str, lang: Lang) -> str:
-    """Head of a column of labels of measured rows. Those that only one case has stay as they are."""
+    """Return the head of a column of labels of measured rows. Those that only one case has stay as they are."""
     return template(f"row_label.{name}", lang) if has_text(f"row_label.{name}") else name
 
 
 def remark(name: str, lang: Lang) -> str:
-    """The remark for a general-table row that is not a metric, or empty."""
+    """Return the remark for a general-table row that is not a metric, or an empty text."""
     return template(f"remark.{name}", lang) if has_text(f"remark.{name}") else ""
 
 
@@ -148,6 +148,6 @@ def explain(code: str, lang: Lang, detail: Message | str = "") -> str:
 
 
 def meaning(code: str, lang: Lang) -> str:
-    """The code itself if it is unknown: another version may have written it."""
+    """Return the code itself if it is unknown: another version may have written it."""
     known = next((name for name in (f"reason.{code}", f"mark.{code}") if has_text(name)), None)
     return template(known, lang) if known else code

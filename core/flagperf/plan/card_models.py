@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from flagperf.api import (
-    CardModel,
     Device,
     DeviceBackend,
     LaunchCommand,
@@ -16,7 +15,6 @@ from flagperf.api import (
     NodeShare,
     Peak,
     Precision,
-    Setting,
 )
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.plan.case_checks import MemoryEstimate, estimate_memory, recording_to_replay, steps_to_record
@@ -34,15 +32,12 @@ from flagperf.spec.published import PublishedResult
 from flagperf.spec.values import Resolved
 from flagperf.units import GIB
 
-# Card models that the installed adapters know, present or not: those of models.toml and those with tuning.
-
-
 _SIZE = re.compile(r"-(\d+)GB$", re.IGNORECASE)
 """How published names end: C500-64GB."""
 
 
 class KnownModel(msgspec.Struct, frozen=True):
-    """`name` is the one that peaks and tuning use."""
+    """A card model of models.toml or with tuning, present or not. `name` is the one that peaks and tuning use."""
 
     given: Provided
     name: str
@@ -59,14 +54,14 @@ class KnownModel(msgspec.Struct, frozen=True):
         return text.lower() == self.name.lower()
 
     def is_called(self, text: str) -> bool:
-        """By any of its names, with or without the memory size at the end."""
+        """Return true for any of its names, with or without the memory size at the end."""
         words = {text.lower(), _SIZE.sub("", text).lower()}
         if words & {self.name.lower(), self.other_name.lower()}:
             return True
         return bool(self.pattern) and any(re.fullmatch(self.pattern, word, re.IGNORECASE) for word in words)
 
     def memory_bytes(self, references: Iterable[PublishedResult]) -> tuple[int | None, str]:
-        """The size that published results or its name give, and the source. (A present card reports its own.)"""
+        """Return the size that published results or its name give, and its source. (A present card reports its own.)"""
         for reference in references:
             is_it = reference.vendor == self.vendor and self.is_called(reference.device)
             if is_it and "mem_total" in reference.values:
@@ -78,13 +73,12 @@ class KnownModel(msgspec.Struct, frozen=True):
 
 
 def find_model(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownModel:
-    """The model that a user means. `asked_vendor`, a word or alias, narrows the search."""
+    """Return the model that a user means. `asked_vendor`, a word or alias, narrows the search."""
     word = plugins.vendor_word(asked_vendor) if asked_vendor else None
     known, problems = known_models(plugins, word)
     found = [card for card in known if card.is_named(text)] or [card for card in known if card.is_called(text)]
     if not found:
-        hints = [*_packages(plugins, text), *problems, *plugins.broken_adapters()]
-        raise BadInput(_unknown(text, known, word, hints))
+        raise _unknown_model(plugins, text, known, word, problems)
     if len({card.vendor for card in found}) > 1:
         listed = ", ".join(f"{card.name} of {card.vendor}" for card in found)
         raise BadInput(f"--device-model {text}: several adapters know it ({listed}); choose one with --vendor")
@@ -93,74 +87,67 @@ def find_model(plugins: Plugins, text: str, asked_vendor: str | None) -> KnownMo
     return found[0]
 
 
+def _unknown_model(
+    plugins: Plugins, text: str, known: Sequence[KnownModel], word: str | None, problems: Sequence[str]
+) -> BadInput:
+    """Return the error with all known models, and the adapter to install if published results name such a card."""
+    present = {given.value.vendor for given in plugins.device_backends()}
+    words = {text.lower(), _SIZE.sub("", text).lower()}
+    published_by = {
+        reference.vendor
+        for reference in _all_references(plugins)
+        if words & {reference.device.lower(), _SIZE.sub("", reference.device).lower()}
+    }
+    packages = [
+        f"it comes with the package flagperf-{vendor}: install that" for vendor in sorted(published_by - present)
+    ]
+    hints = "; ".join([*packages, *problems, *plugins.broken_adapters()])
+    vendors = dict.fromkeys(card.vendor for card in known)
+    listed = [f"{vendor}: {', '.join(card.name for card in known if card.vendor == vendor)}" for vendor in vendors]
+    who = f"the adapter of {word} does not know it" if word else "no installed adapter knows it"
+    more = f" ({hints})" if hints else ""
+    return BadInput(f"--device-model {text}: {who}{more}. Known models: {'; '.join(listed) or 'none'}")
+
+
+def _all_references(plugins: Plugins) -> list[PublishedResult]:
+    return [reference for case in plugins.complete_cases().values() for reference in case.manifest.references]
+
+
 def known_models(plugins: Plugins, word: str | None) -> tuple[list[KnownModel], list[str]]:
-    """Also the problems of adapters that cannot list their models."""
+    """Return the models, and the problems of adapters that cannot list theirs."""
     known: list[KnownModel] = []
     problems: list[str] = []
     for given in plugins.device_backends():
         try:
-            known += _of(given) if word in (None, given.value.vendor) else []
+            known += _models_of(given) if word in (None, given.value.vendor) else []
         except FlagPerfError as error:
             problems.append(f"{given.adapter}: {error}")
     return known, problems
 
 
-def _of(given: Provided) -> list[KnownModel]:
+def _models_of(given: Provided) -> list[KnownModel]:
     backend: DeviceBackend = given.checked(DeviceBackend)
     models, peaks = {model.name: model for model in backend.models()}, backend.peaks()
-    _check_patterns(given, models.values())
-    names = dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())])
-    return [
-        KnownModel(
-            given=given,
-            name=name,
-            other_name=models[name].short_name if name in models else _without_vendor(name, backend.vendor),
-            pattern=models[name].name_pattern if name in models else "",
-            peaks=tuple(peak for peak in peaks if peak.model == name),
-        )
-        for name in names
-    ]
-
-
-def _check_patterns(given: Provided, models: Iterable[CardModel]) -> None:
-    for model in models:
+    for model in models.values():
         try:
             re.compile(model.name_pattern)
         except re.error as error:
-            pattern = f"the name_pattern of {model.name} is no regular expression: {error}"
+            pattern = f"the name_pattern of {model.name} is not a regular expression: {error}"
             raise PluginFailed(f"adapter {given.adapter} failed: models: {pattern}") from None
-
-
-def _without_vendor(name: str, vendor: str) -> str:
-    """Card names often start with the vendor: ACME A1."""
-    first, _, rest = name.partition(" ")
-    return rest if rest and first.lower() == vendor else name
-
-
-def _unknown(text: str, known: Sequence[KnownModel], word: str | None, hints: Sequence[str]) -> str:
-    vendors = dict.fromkeys(card.vendor for card in known)
-    listed = [f"{vendor}: {', '.join(card.name for card in known if card.vendor == vendor)}" for vendor in vendors]
-    who = f"the adapter of {word} does not know it" if word else "no installed adapter knows it"
-    more = f" ({'; '.join(hints)})" if hints else ""
-    return f"--device-model {text}: {who}{more}. Known models: {'; '.join(listed) or 'none'}"
-
-
-def _packages(plugins: Plugins, text: str) -> list[str]:
-    """The adapters to install, where published results name such a card."""
-    present = {given.value.vendor for given in plugins.device_backends()}
-    words = {text.lower(), _SIZE.sub("", text).lower()}
-    vendors = {
-        reference.vendor
-        for case in plugins.complete_cases().values()
-        for reference in case.manifest.references
-        if words & {reference.device.lower(), _SIZE.sub("", reference.device).lower()}
-    }
-    return [f"it comes with the package flagperf-{vendor}: install that" for vendor in sorted(vendors - present)]
-
-
-# A plan for a card model that need not be present: everything that data and adapters say without a machine.
-#
-# What only the machine can say (driver, identities, CPUs, data) is listed as unknown, never guessed.
+    found = []
+    for name in dict.fromkeys([*models, *(peak.model for peak in peaks), *tuned_models(backend.tuning_folder())]):
+        first, _, rest = name.partition(" ")  # card names often start with the vendor: ACME A1
+        without_vendor = rest if rest and first.lower() == backend.vendor else name
+        found.append(
+            KnownModel(
+                given=given,
+                name=name,
+                other_name=models[name].short_name if name in models else without_vendor,
+                pattern=models[name].name_pattern if name in models else "",
+                peaks=tuple(peak for peak in peaks if peak.model == name),
+            )
+        )
+    return found
 
 
 UNKNOWN = "?"
@@ -175,6 +162,11 @@ NOT_KNOWN = {
 
 
 class ModelPlan(msgspec.Struct, frozen=True):
+    """A plan for a card model that need not be present: what data and adapters say without a machine.
+
+    What only the machine can say (driver, identities, CPUs, data) is listed as unknown, never guessed.
+    """
+
     case: str
     case_version: int
     profile: str
@@ -202,7 +194,7 @@ class ModelPlan(msgspec.Struct, frozen=True):
 
 
 def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelPlan:
-    """With the published profile unless another was asked for, and with the vendor's tuning for this model."""
+    """Use the published profile unless another was asked for, and the vendor's tuning for this model."""
     check_counts(spec)
     case = plugins.case(spec.case)
     manifest = case.manifest
@@ -236,44 +228,36 @@ def plan_for_model(spec: RunSpec, plugins: Plugins, device_model: str) -> ModelP
     )
 
 
-def _all_references(plugins: Plugins) -> list[PublishedResult]:
-    return [reference for case in plugins.complete_cases().values() for reference in case.manifest.references]
-
-
 def _command(launcher: Launcher, card: KnownModel, spec: RunSpec) -> LaunchCommand:
-    """Asked for twice, for two made-up nodes that differ in cores and port: what differs is unknown here."""
-    one, other = (launcher.command(_made_up_share(card, spec, number), "python", WORKER_MODULE) for number in (1, 2))
-    if (len(one.argv), len(one.settings)) != (len(other.argv), len(other.settings)):
-        what = "command gives another number of words or settings for each port and number of cores"
-        raise PluginFailed(f"adapter {card.given.adapter} failed: {what}")
-    argv = tuple(_agreed(*pair) for pair in zip(one.argv, other.argv, strict=True))
-    settings = tuple(_agreed_setting(*pair) for pair in zip(one.settings, other.settings, strict=True))
-    return LaunchCommand(argv, settings, one.remove)
-
-
-def _made_up_share(card: KnownModel, spec: RunSpec, number: int) -> NodeShare:
+    """Ask twice, for two made-up nodes that differ in cores and port: what differs is unknown here."""
     devices = tuple(
         Device(f"card {index}", card.name, card.name, index, uuid=f"<UUID of card {index}>")
         for index in range(spec.devices)
     )
-    return NodeShare(
-        node_index=0,
-        num_nodes=spec.nodes,
-        devices=devices,
-        master_address="<address of node 0>",
-        master_port=number * 11111,
-        allowed_cores=number * spec.devices,
-        host_workers=spec.devices,
-    )
+    commands = []
+    for number in (1, 2):
+        share = NodeShare(
+            node_index=0,
+            num_nodes=spec.nodes,
+            devices=devices,
+            master_address="<address of node 0>",
+            master_port=number * 11111,
+            allowed_cores=number * spec.devices,
+            host_workers=spec.devices,
+        )
+        commands.append(launcher.command(share, "python", WORKER_MODULE))
+    one, other = commands
+    if (len(one.argv), len(one.settings)) != (len(other.argv), len(other.settings)):
+        what = "command gives a different number of words or settings for each port and number of cores"
+        raise PluginFailed(f"adapter {card.given.adapter} failed: {what}")
+    settings = []
+    for mine, its in zip(one.settings, other.settings, strict=True):
+        reason = mine.reason if mine.reason == its.reason else "depends on the node"
+        settings.append(msgspec.structs.replace(mine, value=_agreed(mine.value, its.value), reason=reason))
+    argv = tuple(_agreed(*pair) for pair in zip(one.argv, other.argv, strict=True))
+    return LaunchCommand(argv, tuple(settings), one.remove)
 
 
 def _agreed(one: str, other: str) -> str:
-    """An option keeps its name: --master-port=?"""
+    """Return the text, or `?` where the two differ. An option keeps its name: --master-port=?"""
     return one if one == other else one[: one.find("=") + 1] + UNKNOWN
-
-
-def _agreed_setting(one: Setting, other: Setting) -> Setting:
-    if one == other:
-        return one
-    reason = one.reason if one.reason == other.reason else "depends on the node"
-    return msgspec.structs.replace(one, value=_agreed(one.value, other.value), reason=reason)

@@ -18,11 +18,9 @@ from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import Resolved, flatten
 from flagperf.text import flagperf_command
 
-# How much of its card's memory a rank will need, as the case estimates it before anything is launched.
-
 
 class MemoryEstimate(msgspec.Struct, frozen=True):
-    """Of the fullest rank. `total_bytes` is what the card has; None where it is unknown."""
+    """Memory that the fullest rank will need, by the case. `total_bytes` is what the card has; None if unknown."""
 
     parts: dict[str, int]
     total_bytes: int | None
@@ -34,26 +32,23 @@ class MemoryEstimate(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """Of the card; None where its size is unknown."""
+        """Return the share of the card that is used; None where its size is unknown."""
         return self.used_bytes / self.total_bytes if self.total_bytes else None
 
 
 def estimate_memory(case: Case, config: Resolved, total_bytes: int | None, source: str) -> MemoryEstimate | None:
-    """None for a case that does not estimate."""
+    """Return None for a case that does not estimate."""
     reference = case.manifest.estimate
     if reference is None:
         return None
-    parts = ask(case.plugin, reference, lambda: _function(reference)(config.values), dict[str, int])
+
+    def estimate() -> object:
+        module, _, name = reference.partition(":")
+        function: EstimateMemory = getattr(importlib.import_module(module), name)
+        return function(config.values)
+
+    parts = ask(case.plugin, reference, estimate, dict[str, int])
     return MemoryEstimate(parts, total_bytes, source)
-
-
-def _function(reference: str) -> EstimateMemory:
-    module, _, name = reference.partition(":")
-    function: EstimateMemory = getattr(importlib.import_module(module), name)
-    return function
-
-
-# Operators of real runs: whether they can be recorded or replayed as asked.
 
 
 RECORDED_STEPS = 3
@@ -62,7 +57,7 @@ MAX_RECORDED_STEPS = 1000
 
 
 def steps_to_record(spec: RunSpec, manifest: Manifest) -> int:
-    """0: none."""
+    """Return how many steps to record, 0 for none. Raises BadInput if the case has no steps."""
     if not spec.record_operators:
         if spec.record_steps is not None:
             raise BadInput("--record-steps says how many steps --record-operators records; give both")
@@ -86,20 +81,18 @@ def recording_to_replay(spec: RunSpec, manifest: Manifest) -> Recording | None:
     return read_operators(Path(spec.replay), spec.replay_rank or 0)
 
 
-# Which plugins give the libraries of operators that a run compares.
-
-
 def operator_libraries(manifest: Manifest, config: Resolved, plugins: Plugins) -> dict[str, str]:
-    """Library -> distribution and version of its plugin, without what torch has itself. Raises BadInput for a name that
-    no plugin gives."""
+    """Return library -> distribution and version of its plugin, without what torch has itself.
+
+    Raises BadInput for a name that no plugin gives.
+    """
     if manifest.libraries_key is None:
         return {}
     names = [name for name in dict(flatten(config.values))[manifest.libraries_key] if name not in TORCH_LIBRARIES]
     known = plugins.operator_libraries() if names else {}
     for name in names:
         if name not in known:
-            hint = (
-                plugins.hint("flagperf_operator_libraries") or "(libraries come with plugins: docs/add-an-operator.md)"
-            )
+            where_from = "(libraries come with plugins: docs/add-an-operator.md)"
+            hint = plugins.hint("flagperf_operator_libraries") or where_from
             raise unknown_name("operator library", str(name), [*TORCH_LIBRARIES, *known], hint)
     return {name: known[name].adapter for name in names}

@@ -1,10 +1,10 @@
-"""What a case needs in --data-dir, what of it is there, and whether the case accepts it."""
+"""Check --data-dir: which of the files that a case needs are there, and whether the case accepts them."""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class DataCheck(msgspec.Struct, frozen=True):
 
 
 def check_data(spec: RunSpec, plugins: Plugins) -> DataCheck:
-    """Without a profile: the published one. Looks at this machine."""
+    """Look at this machine. Without a profile in the request, the published one is meant."""
     folder = Path(spec.data_dir or "")
     if not is_folder(folder):
         raise BadInput(f"{folder} is not a folder; give the one that --data-dir would name")
@@ -78,41 +78,31 @@ def check_data(spec: RunSpec, plugins: Plugins) -> DataCheck:
     profile = spec.profile or published_profile(manifest)
     spec = msgspec.structs.replace(spec, profile=profile, data_dir=str(folder.absolute()))
     values = case_values(spec, manifest, plugins)
-    answer = _ask(spec, manifest, values, plugins)
-    items = tuple(_items(manifest, folder, dict(flatten(values)), answer))
-    return DataCheck(manifest.name, profile, str(folder), items, answer.problem)
+    answer = CheckAnswer()
+    if manifest.check_files is not None:  # in a process of its own, as before a run
+        with reach_nodes(RunSpec(spec.case, config=spec.config), plugins) as fleet:
+            answer = check_nodes(fleet, CheckRequest(manifest.check_files, spec.data_dir, values))
+    flat, read = dict(flatten(values)), {file.path: file for file in answer.files}
+    items: list[DataItem] = []
+    for data in manifest.data:
+        if data.is_needed(flat):
+            looked_for = (_needed(names, data, folder, flat, read, answer) for names in data.choices)
+            files = {file.files or file.name: file for file in looked_for}  # one file may stand for several
+            items.append(DataItem(data, tuple(files.values())))
+    listed = {found.path for item in items for file in item.files for found in file.files}
+    others = [file for path, file in read.items() if path not in listed]
+    if others:
+        found = tuple(NeededFile(file.path, "found", (_found(folder, file.path, file, False),)) for file in others)
+        items.append(DataItem(NeededData("other files that the case reads", ()), found))
+    return DataCheck(manifest.name, profile, str(folder), tuple(items), answer.problem)
 
 
 def case_values(spec: RunSpec, manifest: Manifest, plugins: Plugins) -> dict[str, Any]:
-    """As of a run on the fewest devices that the case can be run on."""
+    """Return the values of a run on the fewest devices that the case can be run on."""
     spec = msgspec.structs.replace(spec, devices=manifest.min_devices)
     config = resolve_values(spec, manifest, case_file(spec, plugins), tuning=None)
     spec = msgspec.structs.replace(spec, devices=max(manifest.min_devices, least_devices(config.values)))
     return fit_layout(config, spec).values
-
-
-def _ask(spec: RunSpec, manifest: Manifest, values: dict[str, Any], plugins: Plugins) -> CheckAnswer:
-    """In a process of its own, as before a run."""
-    if manifest.check_files is None:
-        return CheckAnswer()
-    with reach_nodes(RunSpec(spec.case, config=spec.config), plugins) as fleet:
-        return check_nodes(fleet, CheckRequest(manifest.check_files, spec.data_dir, values))
-
-
-def _items(manifest: Manifest, folder: Path, values: Mapping[str, Any], answer: CheckAnswer) -> Iterator[DataItem]:
-    """What the table of the case lists, then what the case has read besides."""
-    read = {file.path: file for file in answer.files}
-    listed: set[str] = set()
-    for data in manifest.data:
-        if data.is_needed(values):
-            looked_for = (_needed(names, data, folder, values, read, answer) for names in data.choices)
-            files = tuple({file.files or file.name: file for file in looked_for}.values())  # one may stand for several
-            listed.update(found.path for file in files for found in file.files)
-            yield DataItem(data, files)
-    others = [file for path, file in read.items() if path not in listed]
-    if others:
-        found = tuple(NeededFile(file.path, "found", (_found(folder, file.path, file, False),)) for file in others)
-        yield DataItem(NeededData("other files that the case reads", ()), found)
 
 
 def _needed(
@@ -126,22 +116,15 @@ def _needed(
     patterns = [with_values(name, values) for name in names]
     title, published = " or ".join(patterns), next((data.rows[name] for name in names if name in data.rows), None)
     for pattern in patterns:
-        paths = _matches(folder, pattern)
+        paths = [pattern] if is_file(folder / pattern) else []
+        if "*" in pattern:
+            paths = sorted(path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file())
         used = [path for path in paths if path in read] or paths
         if used:
             found = tuple(_found(folder, path, read.get(path), data.header) for path in used)
             return NeededFile(title, "found", found, published)
-    return NeededFile(title, _why_absent(folder, patterns) if answer.problem else "not needed", (), published)
-
-
-def _why_absent(folder: Path, patterns: Sequence[str]) -> str:
-    return "not a file" if any(os.path.lexists(folder / pattern) for pattern in patterns) else "missing"
-
-
-def _matches(folder: Path, pattern: str) -> list[str]:
-    if "*" not in pattern:
-        return [pattern] if is_file(folder / pattern) else []
-    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file())
+    state = "not a file" if any(os.path.lexists(folder / pattern) for pattern in patterns) else "missing"
+    return NeededFile(title, state if answer.problem else "not needed", (), published)
 
 
 def _found(folder: Path, name: str, read: DataFile | None, header: bool) -> FoundFile:
@@ -155,25 +138,20 @@ def _found(folder: Path, name: str, read: DataFile | None, header: bool) -> Foun
 
 
 def _rows(path: Path, header: bool) -> int | None:
-    """None for what has no rows, or cannot be read as what its name says: the case says that better."""
+    """Return None for what has no rows, or cannot be read as what its name says: the case says that better."""
     try:
         if path.suffix in (".tsv", ".jsonl", ".txt"):
-            return _lines(path) - header
+            count, last = 0, b"\n"
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    count, last = count + chunk.count(b"\n"), chunk[-1:]
+            return count + (last != b"\n") - header  # a last line without its newline counts
         if path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8") as file:
-                return sum(1 for _ in csv.reader(file)) - header
+            with path.open(newline="", encoding="utf-8") as text:
+                return sum(1 for _ in csv.reader(text)) - header
         if path.suffix == ".json" and path.stat().st_size <= MAX_HASHED_BYTES:
             content = msgspec.json.decode(path.read_bytes())
             return len(content) if isinstance(content, list) else None
     except (ValueError, csv.Error, RecursionError):  # msgspec's and Unicode's errors are ValueErrors
         return None
     return None
-
-
-def _lines(path: Path) -> int:
-    """A last line without its newline counts."""
-    count, last = 0, b"\n"
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            count, last = count + chunk.count(b"\n"), chunk[-1:]
-    return count + (last != b"\n")

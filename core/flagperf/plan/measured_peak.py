@@ -1,4 +1,4 @@
-"""The measured product of matrices of a card as its peak, where the vendor's is unknown: `--peak-from RUN`."""
+"""Use the measured product of matrices as the peak of a card, where the vendor's is unknown: `--peak-from RUN`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 from flagperf.api import Device, Peak, Precision
 from flagperf.bundle.run_record import Run
 from flagperf.errors import BadInput
-from flagperf.metrics.entry import Metric
 from flagperf.plan.placement import cores_of_device
 from flagperf.plausibility.doubts import read_marked
-from flagperf.spec.manifest import RowFigure
 from flagperf.units import SCALES
 
 
@@ -23,8 +21,10 @@ def with_measured_peak(
     simulated: bool,
     cores: int | None = None,
 ) -> tuple[Peak, ...]:
-    """The peaks, with the one for this precision from the run. Raises BadInput if that run cannot stand for it. `cores`
-    are those of each device, where the devices are cores of the host."""
+    """Return the peaks, with the one for this precision from the run. Raises BadInput if that run cannot stand for it.
+
+    `cores` are those of each device, where the devices are cores of the host.
+    """
     if bundle is None:
         return peaks
     if precision.is_per_row:
@@ -38,12 +38,11 @@ def with_measured_peak(
             f"--peak-from {run.id}: the peak of {device.model} for {row} is known ({known.value:g}, {known.source}); "
             "leave out --peak-from"
         )
-    _check_run(run, vendor, device, simulated)
-    _check_cores(run, cores)
+    _check_run(run, vendor, device, simulated, cores)
     return (*(peak for peak in peaks if peak.row != row), _measured(run, row, device))
 
 
-def _check_run(run: Run, vendor: str, device: Device, simulated: bool) -> None:
+def _check_run(run: Run, vendor: str, device: Device, simulated: bool, cores: int | None) -> None:
     where = f"--peak-from {run.id}"
     if run.ending is None or run.ending.status != "succeeded":
         raise BadInput(f"{where}: that run did not succeed; give one that did")
@@ -55,39 +54,26 @@ def _check_run(run: Run, vendor: str, device: Device, simulated: bool) -> None:
         )
     if run.simulated and not simulated:
         raise BadInput(f"{where}: its cards were simulated; measure a real one with `flagperf run gemm`")
-
-
-def _check_cores(run: Run, cores: int | None) -> None:
-    """A device that is a part of the host is as fast as its cores are many."""
-    if cores is None or run.job.memory_scope != "host":
-        return
-    measured = cores_of_device(run.job.nodes, run.job.host_workers)
-    if measured != cores:
-        raise BadInput(
-            f"--peak-from {run.id}: a device was {measured} of the host's cores there and is {cores} here; "
-            "measure with `flagperf run gemm` on as many devices of this host as this run uses"
-        )
+    if cores is not None and run.job.memory_scope == "host":  # such a device is as fast as its cores are many
+        measured_cores = cores_of_device(run.job.nodes, run.job.host_workers)
+        if measured_cores != cores:
+            raise BadInput(
+                f"{where}: a device was {measured_cores} of the host's cores there and is {cores} here; "
+                "measure with `flagperf run gemm` on as many devices of this host as this run uses"
+            )
 
 
 def _measured(run: Run, row: str, device: Device) -> Peak:
-    """A doubtful figure is a peak of medium confidence, and says why."""
-    found = [(figure, metric) for figure in run.manifest.figures if (metric := _of_row(run, figure, row))]
-    if not found:
-        raise BadInput(
-            f"--peak-from {run.id}: it has no measured products of matrices in {row}; "
-            f"make one with `flagperf run gemm --set gemm.precisions='[\"{row}\"]'`"
-        )
-    figure, metric = found[0]
-    shape = metric.inputs["labels"].get("shape", "")
-    what = ", ".join((figure.name, shape, f"profile {run.job.profile}", *metric.marks))
-    value = (metric.value or 0) * SCALES[figure.unit]
-    return Peak(
-        device.model, row, value, f"measured by run {run.id} ({what})", "medium" if metric.marks else "high", run.id
+    """Return the first rate of products in this precision. A doubtful one has medium confidence, and says why."""
+    for figure in run.manifest.figures:
+        metric = run.metric(figure.name)
+        is_product = figure.amount == "flops" and figure.row == "gemm" and figure.where.get("precision") == row
+        if is_product and metric is not None and metric.value:
+            shape = metric.inputs["labels"].get("shape", "")
+            what = ", ".join((figure.name, shape, f"profile {run.job.profile}", *metric.marks))
+            source, value = f"measured by run {run.id} ({what})", metric.value * SCALES[figure.unit]
+            return Peak(device.model, row, value, source, "medium" if metric.marks else "high", run.id)
+    raise BadInput(
+        f"--peak-from {run.id}: it has no measured products of matrices in {row}; "
+        f"make one with `flagperf run gemm --set gemm.precisions='[\"{row}\"]'`"
     )
-
-
-def _of_row(run: Run, figure: RowFigure, row: str) -> Metric | None:
-    """The figure's metric, if it is a rate of products in this precision and was measured."""
-    metric = run.metric(figure.name)
-    is_product = figure.amount == "flops" and figure.row == "gemm" and figure.where.get("precision") == row
-    return metric if is_product and metric is not None and metric.value else None

@@ -1,15 +1,14 @@
-"""check_nodes_of: whether the nodes of a request can be used together, before anything is run on them."""
+"""Check that the nodes of a request can be used together, before anything is run on them."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from flagperf.api import Device
 from flagperf.errors import BadInput, NodeFailed
 from flagperf.fleet.fleet import Fleet
 from flagperf.fleet.reach import ADAPTER_SECONDS, DESCRIBE_SECONDS, asked_nodes, meeting_place
@@ -37,7 +36,7 @@ class ClockOffset(msgspec.Struct, frozen=True):
 
     @property
     def least_seconds(self) -> float:
-        """So far apart they are at least."""
+        """Return how far apart they are at least."""
         return max(0.0, abs(self.seconds) - self.error_seconds)
 
 
@@ -85,7 +84,7 @@ def check_nodes_of(spec: RunSpec, plugins: Plugins, fleet: Fleet) -> NodesReport
         return choose_vendor(state.facts, vendor, fallbacks, state.broken_adapters)
 
     nodes = [
-        _unreached(index, fleet, failed[index])
+        CheckedNode(index, fleet.nodes[index].name, problems=(str(failed[index]),))
         if index in failed
         else _checked(index, fleet, *said[index], choice, spec.data_dir)
         for index in asked_nodes(fleet)
@@ -96,26 +95,22 @@ def check_nodes_of(spec: RunSpec, plugins: Plugins, fleet: Fleet) -> NodesReport
 
 
 def compare(nodes: Sequence[CheckedNode], are_one_machine: bool = False) -> NodesReport:
+    """Add to each node what is wrong beside the others: other cards or adapters, a machine that is there twice."""
     reached = [node for node in nodes if node.is_reached]
     names = reached[0].facts if reached else {}
     common = {name: Counter(node.facts[name] for node in reached).most_common(1)[0][0] for name in names}
-    twins = {} if are_one_machine else _twins(reached)
-    return NodesReport(tuple(_with_problems(node, common, twins.get(node.index)) for node in nodes), common)
-
-
-def _twins(reached: Sequence[CheckedNode]) -> dict[int, CheckedNode]:
-    """Nodes that are another name of a machine -> the first of its names."""
-    found: dict[tuple[str, str], CheckedNode] = {}
-    firsts = {node.index: found.setdefault((node.host, node.address), node) for node in reached if node.address}
-    return {index: first for index, first in firsts.items() if index != first.index}
-
-
-def _with_problems(node: CheckedNode, common: Mapping[str, str], twin: CheckedNode | None) -> CheckedNode:
-    unlike = [name for name in MUST_BE_ALIKE if node.is_reached and node.facts[name] != common[name]]
-    found = [f"{name}: {node.facts[name]}, where most have {common[name]}" for name in unlike]
-    if twin is not None:
-        found.append(f"it is the machine of node {twin.index} ({twin.name}): both are {node.host} at {node.address}")
-    return msgspec.structs.replace(node, problems=(*node.problems, *found))
+    firsts: dict[tuple[str, str], CheckedNode] = {}
+    checked = []
+    for node in nodes:
+        unlike = [name for name in MUST_BE_ALIKE if node.is_reached and node.facts[name] != common[name]]
+        found = [f"{name}: {node.facts[name]}, where most have {common[name]}" for name in unlike]
+        first = firsts.setdefault((node.host, node.address), node) if node.is_reached and node.address else node
+        if first is not node and not are_one_machine:
+            found.append(
+                f"it is the machine of node {first.index} ({first.name}): both are {node.host} at {node.address}"
+            )
+        checked.append(msgspec.structs.replace(node, problems=(*node.problems, *found)))
+    return NodesReport(tuple(checked), common)
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -124,7 +119,7 @@ def _with_problems(node: CheckedNode, common: Mapping[str, str], twin: CheckedNo
 def _ask(
     spec: RunSpec, vendor: str | None, fleet: Fleet
 ) -> tuple[dict[int, tuple[NodeState, ClockOffset]], dict[int, NodeFailed]]:
-    """All nodes at once. The first one's address comes before, so that the others can look for the way to it."""
+    """Ask all nodes at once, after the address of the first one, so that the others can look for the way to it."""
     failed = fleet.start(asked_nodes(fleet))
     first_address, why_none = "", ""
     if 0 not in failed:
@@ -145,7 +140,7 @@ def _ask(
         try:
             said[index] = conversation.said(index)
         except ValueError as error:
-            failed[index] = NodeFailed(f"it answered `inspect` with what is no answer ({error})")
+            failed[index] = NodeFailed(f"its answer to `inspect` cannot be read ({error})")
     if why_none and 0 in said:
         state, clock = said[0]
         said[0] = msgspec.structs.replace(state, network_problem=why_none), clock
@@ -153,7 +148,7 @@ def _ask(
 
 
 class _Conversation:
-    """What the nodes say, and when the first word of each came."""
+    """Collects what the nodes say, and when the first word of each came."""
 
     def __init__(self) -> None:
         self._asked_ns = time.time_ns()
@@ -165,7 +160,7 @@ class _Conversation:
         self._contents.setdefault(index, bytearray()).extend(content)
 
     def said(self, index: int) -> tuple[NodeState, ClockOffset]:
-        """Raises ValueError for what is no answer, as decoding does."""
+        """Raise ValueError for anything but an answer, as decoding does."""
         clock, _, state = bytes(self._contents.get(index, b"")).partition(b"\n")
         decoded = msgspec.json.decode(state, type=NodeState)
         heard_ns = self._heard_ns[index]
@@ -174,10 +169,6 @@ class _Conversation:
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
-
-
-def _unreached(index: int, fleet: Fleet, why: NodeFailed) -> CheckedNode:
-    return CheckedNode(index, fleet.nodes[index].name, problems=(str(why),))
 
 
 def _checked(
@@ -192,8 +183,16 @@ def _checked(
         choice, no_choice = choose(state), ""
     except BadInput as error:
         choice, no_choice = None, str(error)
-    broken = [f"card {card.id} cannot be used: {card.problem}" for card in _broken_cards(choice)]
+    cards = choice.facts.devices if choice else ()
+    broken = [f"card {card.id} cannot be used: {card.problem}" for card in cards if card.problem]
     problems = [no_choice, *broken, state.network_problem, state.data_problem]
+    warnings = []
+    if clock.least_seconds > CLOCK_SECONDS:
+        warnings.append(f"its clock is {clock.seconds:+.1f} s from this machine's; let both follow a time server")
+    if state.shm_bytes < LEAST_SHM_BYTES:
+        warnings.append(f"/dev/shm has {gib(state.shm_bytes)} GiB; collectives and data loaders often need more")
+    if state.has_rdma and state.locked_bytes is not None:
+        warnings.append(f"it has RDMA, and a process may lock {state.locked_bytes >> 10} KiB only; see `ulimit -l`")
     return CheckedNode(
         index=index,
         name=fleet.nodes[index].name,
@@ -202,51 +201,30 @@ def _checked(
         address=state.address,
         clock=clock,
         problems=tuple(filter(None, problems)),
-        warnings=tuple(_warnings(state, clock)),
+        warnings=tuple(warnings),
     )
-
-
-def _broken_cards(choice: VendorChoice | None) -> list[Device]:
-    return [card for card in choice.facts.devices if card.problem] if choice else []
 
 
 def _facts(state: NodeState, choice: VendorChoice | None, data_dir: str | None) -> dict[str, str]:
     environment = state.facts.environment
     data = {"data": "cannot be read" if state.data_problem else f"{data_dir} can be read"} if data_dir else {}
+    if choice is None:
+        cards = "unclear"
+    elif choice.facts.memory_scope == "host":
+        cards = f"none ({choice.facts.vendor})"
+    else:
+        cards = cards_text(choice.facts.devices)
     return {
         "interpreter": state.python,
         "python": environment.facts["python"].value or "unknown",
         "flagperf": environment.packages.get("flagperf", "unknown"),
         "torch": environment.packages.get("torch", "none"),
         "adapters": ", ".join(sorted(facts.adapter for facts in state.facts.vendors)) or "none",
-        "cards": _cards(choice),
+        "cards": cards,
         **data,
-        "interface": _interface(state),
+        "interface": state.interface or ("loopback" if state.address else "unknown"),
         "free port": "no" if state.network_problem or not state.address else "yes",
         "shared memory": f"{gib(state.shm_bytes)} GiB",
         "locked memory": "no limit" if state.locked_bytes is None else f"{state.locked_bytes >> 10} KiB",
         "open files": "no limit" if state.max_files is None else f"{state.max_files}",
     }
-
-
-def _interface(state: NodeState) -> str:
-    return state.interface or ("loopback" if state.address else "unknown")
-
-
-def _cards(choice: VendorChoice | None) -> str:
-    if choice is None:
-        return "unclear"
-    if choice.facts.memory_scope == "host":
-        return f"none ({choice.facts.vendor})"
-    return cards_text(choice.facts.devices)
-
-
-def _warnings(state: NodeState, clock: ClockOffset) -> list[str]:
-    found = []
-    if clock.least_seconds > CLOCK_SECONDS:
-        found.append(f"its clock is {clock.seconds:+.1f} s from this machine's; let both follow a time server")
-    if state.shm_bytes < LEAST_SHM_BYTES:
-        found.append(f"/dev/shm has {gib(state.shm_bytes)} GiB; collectives and data loaders often need more")
-    if state.has_rdma and state.locked_bytes is not None:
-        found.append(f"it has RDMA, and a process may lock {state.locked_bytes >> 10} KiB only; see `ulimit -l`")
-    return found

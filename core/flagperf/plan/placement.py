@@ -17,8 +17,6 @@ from flagperf.spec.node_facts import NodeFacts, VendorFacts
 from flagperf.spec.user_file import UserFile, with_stated_environment
 from flagperf.text import flagperf_command, pip_command
 
-# Which vendor a run uses. The CPU is the default only where every installed adapter reports that it found nothing.
-
 
 class VendorChoice(msgspec.Struct, frozen=True):
     facts: VendorFacts
@@ -29,13 +27,24 @@ class VendorChoice(msgspec.Struct, frozen=True):
 def choose_vendor(
     node: NodeFacts, asked: str | None, fallbacks: Collection[str], broken_adapters: Sequence[str] = ()
 ) -> VendorChoice:
-    """`asked` is a vendor word, already translated from an alias; `fallbacks` are vendors that every machine has.
-    `broken_adapters` are installed plugins that could not be asked, each with the reason."""
+    """Choose the vendor that was asked for, else the one whose cards are present. A fallback such as the CPU is chosen
+    only where every installed adapter reports that it found nothing.
+
+    `asked` is a vendor word, already translated from an alias; `fallbacks` are vendors that every machine has.
+    `broken_adapters` are installed plugins that could not be asked, each with the reason.
+    """
     if asked is not None:
-        facts = _asked_for(node, asked)
+        facts = next(facts for facts in node.vendors if facts.vendor == asked)
+        if _state(facts) != "present" and facts.has_failed:
+            raise PluginFailed(f"--vendor {asked}: nothing is known of its cards on {node.host}: {facts.error}")
+        if _state(facts) != "present":
+            raise BadInput(f"--vendor {asked}: no usable card on {node.host}. {describe_finding(facts)}")
         return VendorChoice(facts, facts.shown_vendor)
+    alternative = " or ".join(f"--vendor {word}" for word in sorted(fallbacks))
     adapters = [facts for facts in node.vendors if facts.vendor not in fallbacks]
-    _refuse_unclear(adapters, fallbacks)
+    if unclear := [facts for facts in adapters if _state(facts) not in ("present", "absent")]:
+        findings = "; ".join(f"{facts.vendor}: {describe_finding(facts)}" for facts in unclear)
+        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair it, or use {alternative}")
     present = [facts for facts in adapters if _state(facts) == "present"]
     if len(present) > 1:
         words = ", ".join(facts.vendor for facts in present)
@@ -45,42 +54,18 @@ def choose_vendor(
     if broken_adapters:
         raise BadInput(
             f"no card was found, but not every adapter could be asked: {'; '.join(broken_adapters)}. "
-            f"Repair or uninstall it, or use {_alternative(fallbacks)}"
+            f"Repair or uninstall it, or use {alternative}"
         )
-    return _fallback(node, adapters, fallbacks)
-
-
-def _asked_for(node: NodeFacts, asked: str) -> VendorFacts:
-    facts = next(facts for facts in node.vendors if facts.vendor == asked)
-    if _state(facts) != "present":
-        if facts.has_failed:
-            raise PluginFailed(f"--vendor {asked}: nothing is known of its cards on {node.host}: {facts.error}")
-        raise BadInput(f"--vendor {asked}: no usable card on {node.host}. {describe_finding(facts)}")
-    return facts
-
-
-def _refuse_unclear(adapters: Sequence[VendorFacts], fallbacks: Collection[str]) -> None:
-    unclear = [facts for facts in adapters if _state(facts) not in ("present", "absent")]
-    if unclear:
-        findings = "; ".join(f"{facts.vendor}: {describe_finding(facts)}" for facts in unclear)
-        raise BadInput(f"cannot tell which vendor to use. {findings}. Repair it, or use {_alternative(fallbacks)}")
-
-
-def _alternative(fallbacks: Collection[str]) -> str:
-    return " or ".join(f"--vendor {word}" for word in sorted(fallbacks))
-
-
-def _fallback(node: NodeFacts, adapters: Sequence[VendorFacts], fallbacks: Collection[str]) -> VendorChoice:
-    facts = next((facts for facts in node.vendors if facts.vendor in fallbacks), None)
-    if facts is None:
+    fallback = next((facts for facts in node.vendors if facts.vendor in fallbacks), None)
+    if fallback is None:
         raise BadInput(f"no installed adapter finds a card here; see `{flagperf_command('vendors', 'list')}`")
-    looked = ", ".join(sorted(other.vendor for other in adapters))
+    looked = ", ".join(sorted(facts.vendor for facts in adapters))
     reason = f"no accelerator found by: {looked}" if looked else "no vendor adapter is installed"
-    return VendorChoice(facts, f"{facts.vendor} ({reason})")
+    return VendorChoice(fallback, f"{fallback.vendor} ({reason})")
 
 
 def describe_finding(facts: VendorFacts) -> str:
-    """Evidence, reason or error of one adapter, in one line."""
+    """Return evidence, reason or error of one adapter, in one line."""
     if facts.error:
         return facts.error
     if facts.presence is None:
@@ -102,29 +87,29 @@ class Placement(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> Device:
-        """The card that names the run."""
+        """Return the card that names the run."""
         return self.parts[0].devices[0]
 
     @property
     def host_workers(self) -> int:
-        """Workers on one machine."""
+        """Return how many workers one machine has."""
         per_node = len(self.parts[0].devices)
         return per_node * len(self.parts) if self.nodes_share_host else per_node
 
     @property
     def cores_of_device(self) -> int | None:
-        """Where the devices are cores of the host."""
+        """Return the cores of each device; None where the devices are not cores of the host."""
         is_host = self.backend.memory_scope == "host"
         return cores_of_device(self.parts, self.host_workers) if is_host else None
 
     @property
     def oversubscribed(self) -> bool:
-        """Slots that share the cores of a machine may be more than those."""
+        """Return true if the slots that share the cores of a machine are more than those."""
         return self.backend.memory_scope == "host" and self.host_workers > self.parts[0].allowed_cores
 
 
 def cores_of_device(nodes: tuple[PlannedNode, ...], host_workers: int) -> int:
-    """Of each worker of the first node, where the devices are cores: the threads that it computes with."""
+    """Return how many threads each worker of the first node computes with, where the devices are cores."""
     return max(1, nodes[0].allowed_cores // host_workers)
 
 
@@ -138,11 +123,13 @@ def find_placement(
     facts = tuple(with_stated_environment(node, user_file) for node in described)
     choice = _same_vendor(facts, asked, plugins, fleet)
     backend = plugins.checked_backend(choice.facts.vendor)
-    _check_sharing(spec, fleet, backend)
+    if spec.nodes > 1 and fleet.nodes_share_host and backend.memory_scope != "host":
+        raise BadInput(
+            f"--nodes {spec.nodes} with cluster {spec.cluster!r} would use the same {backend.vendor} cards twice; "
+            "several nodes need a cluster that reaches several machines"
+        )
     parts = tuple(_part(spec, index, fleet.nodes[index], node, backend) for index, node in enumerate(facts))
-    _check_machines(parts, fleet)
-    if backend.memory_scope != "host":
-        _check_cards(parts, fleet)
+    _check_parts(parts, fleet, backend)
     placement = Placement(fleet.nodes_share_host, facts, choice, backend, parts)
     if fleet.nodes_share_host and placement.host_workers > len(choice.facts.devices):
         slots = f"{len(choice.facts.devices)} {backend.vendor} devices"
@@ -182,13 +169,12 @@ def _same_vendor(facts: tuple[NodeFacts, ...], asked: str | None, plugins: Plugi
     return next(iter(found.values()))[1]
 
 
-def _check_machines(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:
-    """One machine under two names would be counted twice. Names alone do not tell: machines may have been set up from
-    one image, so their addresses and devices count too."""
-    if fleet.nodes_share_host:
-        return
+def _check_parts(parts: tuple[PlannedNode, ...], fleet: Fleet, backend: DeviceBackend) -> None:
+    """Raise BadInput if a machine is there under two names, as it would be counted twice, or if nodes have other cards
+    than the first one, whose cards give the run its name, peaks and tuning."""
     found: dict[object, int] = {}
-    for part in parts:
+    for part in () if fleet.nodes_share_host else parts:
+        # Names alone do not tell: machines may have been set up from one image.
         identity = part.host, part.address, tuple(device.id for device in part.devices)
         first = found.setdefault(identity, part.index)
         if first != part.index:
@@ -196,30 +182,18 @@ def _check_machines(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:
                 f"{fleet.name(first)} and {fleet.name(part.index)} seem to be one machine: both call themselves "
                 f"{part.host} and have the same devices; name each machine once, or give each a host name of its own"
             )
-
-
-def _check_cards(parts: tuple[PlannedNode, ...], fleet: Fleet) -> None:
-    """Name, peaks and tuning of a run are those of the first node's cards."""
-    first = cards_text(parts[0].devices)
-    for part in parts[1:]:
-        if (other := cards_text(part.devices)) != first:
+    cards = cards_text(parts[0].devices)
+    for part in () if backend.memory_scope == "host" else parts[1:]:
+        if (other := cards_text(part.devices)) != cards:
             raise BadInput(
-                f"{fleet.name(part.index)} has other cards ({other}) than {fleet.name(0)} ({first}); choose nodes with "
+                f"{fleet.name(part.index)} has other cards ({other}) than {fleet.name(0)} ({cards}); choose nodes with "
                 f"the same cards: `{flagperf_command('nodes', 'check')}` compares them"
             )
 
 
 def cards_text(devices: Iterable[Device]) -> str:
-    """`8 x C500`"""
+    """Count the cards of each model, as `8 x C500`."""
     return ", ".join(f"{count} x {model}" for model, count in Counter(device.model for device in devices).items())
-
-
-def _check_sharing(spec: RunSpec, fleet: Fleet, backend: DeviceBackend) -> None:
-    if spec.nodes > 1 and fleet.nodes_share_host and backend.memory_scope != "host":
-        raise BadInput(
-            f"--nodes {spec.nodes} with cluster {spec.cluster!r} would use the same {backend.vendor} cards twice; "
-            "several nodes need a cluster that reaches several machines"
-        )
 
 
 def _part(spec: RunSpec, index: int, node: Node, facts: NodeFacts, backend: DeviceBackend) -> PlannedNode:
@@ -227,17 +201,13 @@ def _part(spec: RunSpec, index: int, node: Node, facts: NodeFacts, backend: Devi
     vendor = next(vendor for vendor in facts.vendors if vendor.vendor == vendor_word)
     if spec.devices > len(vendor.devices):
         visible = f"{len(vendor.devices)} visible {vendor_word} devices"
-        raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}{_hiding(variables, facts)}")
+        given = facts.environment.variables
+        listed = ", ".join(f"{name}={given[name]!r}" for name in variables if name in given)
+        hiding = f", with {listed}: change or unset it to see more cards" if listed else ""
+        raise BadInput(f"--devices {spec.devices}: {facts.host} has {visible}{hiding}")
     devices = vendor.devices[: spec.devices]
     for device in devices:
         if device.problem:
             hint = f"; leave it out with {variables[0]}" if variables else ""
             raise BadInput(f"{facts.host}: {vendor_word} card {device.id} cannot be used: {device.problem}{hint}")
     return PlannedNode(index, node.address or node.name, facts.host, devices, facts.allowed_cores)
-
-
-def _hiding(variables: tuple[str, ...], facts: NodeFacts) -> str:
-    """What is set there that may hide cards."""
-    given = facts.environment.variables
-    listed = ", ".join(f"{name}={given[name]!r}" for name in variables if name in given)
-    return f", with {listed}: change or unset it to see more cards" if listed else ""

@@ -1,15 +1,15 @@
-"""make_plan: everything that a run will do, decided before anything starts."""
+"""Make the plan of a run: everything that it will do, decided before anything starts."""
 
 from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from flagperf.api import DataFile, Device, LaunchCommand, Peak
+from flagperf.api import LaunchCommand, Peak, Precision, Recording
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
 from flagperf.fleet.fleet import Fleet
@@ -40,7 +40,6 @@ from flagperf.spec.manifest import Manifest
 from flagperf.spec.node_facts import NodeFacts
 from flagperf.spec.protocol import CheckAnswer, CheckRequest, work_orders
 from flagperf.spec.user_file import UserFile
-from flagperf.spec.values import Layer, Resolved
 from flagperf.text import is_utf8
 
 PORT_TO_COME = 0
@@ -69,23 +68,29 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bool = True) -> Plan:
-    """`needs_worker` false: plan also where the case's libraries are not installed or its data cannot be used."""
-    _check_request(spec, fleet)
-    case, user_file = check_values(spec, plugins)
-    record_steps, recording = steps_to_record(spec, case.manifest), recording_to_replay(spec, case.manifest)
-    if needs_worker:
-        _raise_problem(missing_data(spec, case.manifest))
+    """Plan a run. Without `needs_worker`, do so also if the case's libraries are missing or its data cannot be used."""
+    case, user_file, record_steps, recording = check_values(spec, plugins)
+    data_dir = _absolute(spec.data_dir)
+    if data_dir is not None and fleet.nodes_share_host and not is_folder(Path(data_dir)):
+        raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
+    missing = missing_data(spec, case.manifest)
+    if needs_worker and missing:
+        raise BadInput(missing)
     placement = find_placement(spec, plugins, fleet, case.manifest.requires, user_file, needs_worker)
-    tuning = _tuning(spec, case.manifest, placement)
+    tuning = None
+    if not placement.device.slice:  # published values are those of whole cards
+        tuning = tuning_layer(placement.backend, placement.device.model, spec, case.manifest)
     peaks = placement.backend.peaks()
     settings = make_settings(spec, case.manifest, user_file, placement.backend, tuning)
     refuse_unsupported(settings.precision, placement.backend, placement.device.model)
-    data = _check_data(spec, case.manifest, settings.config, fleet)
-    if needs_worker:
-        _raise_problem(data.problem)
+    data = CheckAnswer(problem=missing)
+    if not missing and case.manifest.check_files is not None:
+        data = check_nodes(fleet, CheckRequest(case.manifest.check_files, data_dir, settings.config.values))
+    if needs_worker and data.problem:
+        raise BadInput(data.problem)
     libraries = operator_libraries(case.manifest, settings.config, plugins)
-    job = _job(spec, case, placement, settings, peaks, data.files, libraries)
-    job = msgspec.structs.replace(job, record_steps=record_steps, recording=recording)
+    job = _job(spec, case, placement, settings, _peaks(peaks, placement, spec, settings.precision), libraries)
+    job = msgspec.structs.replace(job, data_files=data.files, record_steps=record_steps, recording=recording)
     if not needs_worker:  # what is shown can be started by hand; a run chooses once more, right before its start
         job = with_meeting_place(job, fleet, spec.interface)
     launcher = plugins.launcher(placement.backend.vendor)
@@ -110,48 +115,26 @@ def make_plan(spec: RunSpec, plugins: Plugins, fleet: Fleet, *, needs_worker: bo
 
 
 def renamed(plan: Plan) -> Plan:
-    """The same plan for one more run."""
+    """Return the same plan for one more run."""
     run_id = _run_id(plan.spec, plan.job.vendor)
     return msgspec.structs.replace(plan, job=msgspec.structs.replace(plan.job, run_id=run_id))
 
 
-def _raise_problem(problem: str) -> None:
-    if problem:
-        raise BadInput(problem)
+def check_values(spec: RunSpec, plugins: Plugins) -> tuple[Case, UserFile, int, Recording | None]:
+    """Raise BadInput for a wrong number, case, key or run, before any node is asked.
 
-
-def _check_request(spec: RunSpec, fleet: Fleet) -> None:
+    Returns the case, the user's file, how many steps to record, and the recorded operators to replay.
+    """
     if spec.timeout_seconds is not None and not 0 < spec.timeout_seconds <= YEAR_SECONDS:
         raise BadInput(f"--timeout must be above 0 and at most a year; got {spec.timeout_seconds:g} s")
     if not 0 < spec.sample_seconds <= YEAR_SECONDS:
         raise BadInput(f"--sample-seconds must be above 0 and at most a year; got {spec.sample_seconds:g} s")
-    if spec.data_dir is not None and fleet.nodes_share_host and not is_folder(Path(spec.data_dir)):
-        raise BadInput(f"--data-dir {spec.data_dir} is not a folder")
     if not is_utf8(_absolute(spec.data_dir) or ""):
         raise BadInput(f"--data-dir {spec.data_dir}: the name of a folder above it is not UTF-8; rename that one")
-
-
-def _tuning(spec: RunSpec, manifest: Manifest, placement: Placement) -> Layer | None:
-    if placement.device.slice:  # published values are those of whole cards
-        return None
-    return tuning_layer(placement.backend, placement.device.model, spec, manifest)
-
-
-def check_values(spec: RunSpec, plugins: Plugins) -> tuple[Case, UserFile]:
-    """Raises BadInput for a wrong case, key or run, before any node is asked."""
     case, user_file = plugins.case(spec.case), case_file(spec, plugins)
-    steps_to_record(spec, case.manifest)
-    recording_to_replay(spec, case.manifest)
+    record_steps, recording = steps_to_record(spec, case.manifest), recording_to_replay(spec, case.manifest)
     resolve_values(spec, case.manifest, user_file, tuning=None)
-    return case, user_file
-
-
-def _check_data(spec: RunSpec, manifest: Manifest, config: Resolved, fleet: Fleet) -> CheckAnswer:
-    missing = missing_data(spec, manifest)
-    if missing or manifest.check_files is None:
-        return CheckAnswer(problem=missing)
-    request = CheckRequest(manifest.check_files, _absolute(spec.data_dir), config.values)
-    return check_nodes(fleet, request)
+    return case, user_file, record_steps, recording
 
 
 def _job(
@@ -159,8 +142,7 @@ def _job(
     case: Case,
     placement: Placement,
     settings: CaseSettings,
-    peaks: Sequence[Peak],
-    files: tuple[DataFile, ...],
+    peaks: tuple[Peak, ...],
     libraries: dict[str, str],
 ) -> Job:
     return Job(
@@ -181,15 +163,7 @@ def _job(
         host_workers=placement.host_workers,
         memory_scope=placement.backend.memory_scope,
         has_allocator=placement.backend.has_allocator,
-        peaks=with_measured_peak(
-            _peaks(peaks, placement.device),
-            spec.peak_from,
-            placement.backend.vendor,
-            placement.device,
-            settings.precision,
-            placement.choice.facts.simulated,
-            placement.cores_of_device,
-        ),
+        peaks=peaks,
         accept_low_peaks=spec.accept_low_peaks,
         oversubscribed=placement.oversubscribed,
         simulated=placement.choice.facts.simulated,
@@ -198,20 +172,27 @@ def _job(
         sample_seconds=spec.sample_seconds,
         timeout_seconds=spec.timeout_seconds,
         data_dir=_absolute(spec.data_dir),
-        data_files=files,
+        data_files=(),
     )
 
 
-def _peaks(peaks: Sequence[Peak], device: Device) -> tuple[Peak, ...]:
-    """Of the whole card: a slice has none."""
-    return () if device.slice else (*(peak for peak in peaks if peak.model == device.model), *_host_link(device))
-
-
-def _host_link(device: Device) -> Iterator[Peak]:
-    """Of this very card, not of its model: it depends on the slot."""
-    link = device.properties.get("pcie", "")
-    if (rate := link_bytes_per_second(link)) is not None:
-        yield Peak(device.model, "host_link", rate, f"PCIe {link}, by sysfs", "high")
+def _peaks(peaks: Sequence[Peak], placement: Placement, spec: RunSpec, precision: Precision) -> tuple[Peak, ...]:
+    """Return the peaks of the card's model, of its slot and of `--peak-from`. A slice has none of the whole card."""
+    device, known = placement.device, []
+    if not device.slice:
+        known = [peak for peak in peaks if peak.model == device.model]
+        link = device.properties.get("pcie", "")
+        if (rate := link_bytes_per_second(link)) is not None:
+            known.append(Peak(device.model, "host_link", rate, f"PCIe {link}, by sysfs", "high"))
+    return with_measured_peak(
+        tuple(known),
+        spec.peak_from,
+        placement.backend.vendor,
+        device,
+        precision,
+        placement.choice.facts.simulated,
+        placement.cores_of_device,
+    )
 
 
 def _absolute(data_dir: str | None) -> str | None:

@@ -1,8 +1,10 @@
-"""What a case is run with: profile, layered values, precision."""
+"""Decide what a case is run with: profile, layered values, precision, layout."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from flagperf.plugins.installed import Plugins
 from flagperf.spec.job import RunSpec
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.toml_files import read_toml
-from flagperf.spec.user_file import UserFile, _unknown, read_user_file
+from flagperf.spec.user_file import UserFile, read_user_file
 from flagperf.spec.values import Layer, Resolved, Values, flatten, nest, parse_assignment, resolve
 from flagperf.text import flagperf_command
 
@@ -33,7 +35,7 @@ _FORM = re.compile(r"(?=.)(?:TP(\d{1,6}))?(?:PP(\d{1,6}))?(?:DP(\d{1,6}))?", re.
 
 
 def parallel_layer(text: str, manifest: Manifest) -> Layer:
-    """What --parallel asks for. TP and PP that are left out are 1, DP is what is left of the devices."""
+    """Return what --parallel asks for. TP and PP that are left out are 1, DP is what is left of the devices."""
     if not has_layout(manifest.values):
         raise BadInput(f"case {manifest.name} has one layout, plain data parallelism; leave --parallel out")
     tp, pp, dp = parse_parallel(text)
@@ -51,15 +53,15 @@ def parse_parallel(text: str) -> tuple[int, int, int]:
 
 
 def num_devices(text: str) -> int:
-    """How many devices a layout is for, at least."""
+    """Return how many devices a layout needs at least."""
     tp, pp, dp = parse_parallel(text)
     return tp * pp * max(dp, 1)
 
 
 def least_devices(values: dict[str, Any]) -> int:
-    """How many devices the layout of these values needs, where it is not fitted to them."""
+    """Return how many devices the layout of these values needs; parts that are fitted count as 1."""
     flat = dict(flatten(values))
-    return _product([flat.get(key, 1) for key in _KEYS])
+    return math.prod(flat.get(key, 1) or 1 for key in _KEYS)
 
 
 def has_layout(values: dict[str, Any]) -> bool:
@@ -68,14 +70,14 @@ def has_layout(values: dict[str, Any]) -> bool:
 
 
 def layout_text(values: dict[str, Any]) -> str:
-    """As --parallel takes it; empty for a case that has one layout."""
+    """Return the layout as --parallel takes it; empty for a case that has one layout."""
     if not has_layout(values):
         return ""
     return "".join(f"{name}{values['parallel'][name.lower()]}" for name in _NAMES)
 
 
 def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
-    """The same configuration with every 0 replaced. Raises BadInput where layout and devices do not go together."""
+    """Return the configuration with every 0 replaced. Raises BadInput if layout and devices do not go together."""
     if not has_layout(config.values):
         return config
     flat, num_all = dict(flatten(config.values)), spec.nodes * spec.devices
@@ -83,26 +85,23 @@ def fit_layout(config: Resolved, spec: RunSpec) -> Resolved:
     ways = _fitted(asked, num_all, spec.devices)
     if ways[0] * ways[1] * ways[2] != num_all:
         wanted = "".join(f"{name}{way}" for name, way in zip(_NAMES, asked, strict=True) if way)
-        needs = _product(asked)
+        needs = math.prod(way or 1 for way in asked)
         more = "" if all(asked) else "a multiple of "
         raise BadInput(
             f"the layout {wanted} needs {more}{needs} devices, and --nodes {spec.nodes} x --devices {spec.devices} is "
             f"{num_all}; change one of them (--parallel, or --set parallel.tp, parallel.pp, parallel.dp)"
         )
-    _check_nodes(ways[0], spec)
-    chosen = {key: way for key, way, was in zip(_KEYS, ways, asked, strict=True) if not was}
-    layers = {**config.layers, **dict.fromkeys(chosen, f"fits {num_all} devices")}
-    deviations = {key: layer for key, layer in config.deviations.items() if key not in chosen}
-    return msgspec.structs.replace(config, values=nest({**flat, **chosen}), layers=layers, deviations=deviations)
-
-
-def _check_nodes(tp: int, spec: RunSpec) -> None:
-    """Tensor parallel ranks are neighbours: groups of them fill nodes, or nodes fill a group."""
+    tp = ways[0]
     if spec.nodes > 1 and spec.devices % tp and tp % spec.devices:
+        # Tensor parallel ranks are neighbours: groups of them fill nodes, or nodes fill a group.
         raise BadInput(
             f"parallel.tp={tp} does not fit nodes of {spec.devices} devices: some of its groups would lie across two "
             "nodes, some not; choose a number that divides --devices, or a multiple of it"
         )
+    chosen = {key: way for key, way, was in zip(_KEYS, ways, asked, strict=True) if not was}
+    layers = {**config.layers, **dict.fromkeys(chosen, f"fits {num_all} devices")}
+    deviations = {key: layer for key, layer in config.deviations.items() if key not in chosen}
+    return msgspec.structs.replace(config, values=nest({**flat, **chosen}), layers=layers, deviations=deviations)
 
 
 def _fitted(asked: list[int], num_all: int, per_node: int) -> list[int]:
@@ -110,18 +109,11 @@ def _fitted(asked: list[int], num_all: int, per_node: int) -> list[int]:
     if not ways[0] and ways[1] and ways[2]:
         ways[0] = max(1, num_all // (ways[1] * ways[2]))
     for index, available in ((0, per_node), (1, num_all)):
-        others = _product([way for other, way in enumerate(ways) if other != index])
+        others = math.prod(way or 1 for other, way in enumerate(ways) if other != index)
         fits_two = available % 2 == 0 and num_all % (2 * others) == 0
         ways[index] = ways[index] or (2 if fits_two else 1)
     ways[2] = ways[2] or max(1, num_all // (ways[0] * ways[1]))
     return ways
-
-
-def _product(ways: list[int]) -> int:
-    product = 1
-    for way in ways:
-        product *= way or 1
-    return product
 
 
 class CaseSettings(msgspec.Struct, frozen=True):
@@ -133,9 +125,13 @@ class CaseSettings(msgspec.Struct, frozen=True):
 def make_settings(
     spec: RunSpec, manifest: Manifest, user_file: UserFile, backend: DeviceBackend, tuning: Layer | None
 ) -> CaseSettings:
-    profile = choose_profile(spec, manifest)
     config = fit_layout(resolve_values(spec, manifest, user_file, tuning), spec)
-    return CaseSettings(profile, config, _precision(config, manifest, backend))
+    chosen = precision(config.values["precision"])
+    offers = {f"case {manifest.name}": manifest.precisions, f"vendor {backend.vendor}": backend.precisions}
+    for who, offered in offers.items():
+        if chosen.name not in offered and not (chosen.is_per_row and offered is backend.precisions):
+            raise Unsupported(f"{who} does not support precision {chosen.name}; it has: {', '.join(offered)}")
+    return CaseSettings(choose_profile(spec, manifest), config, chosen)
 
 
 def choose_profile(spec: RunSpec, manifest: Manifest) -> str:
@@ -146,13 +142,13 @@ def choose_profile(spec: RunSpec, manifest: Manifest) -> str:
 
 
 def published_profile(manifest: Manifest) -> str:
-    """The one that published results belong to, else the case's default."""
+    """Return the profile that published results belong to, else the case's default."""
     names = [name for name, profile in manifest.profiles.items() if profile.published]
     return names[0] if names else manifest.default_profile
 
 
 def missing_data(spec: RunSpec, manifest: Manifest) -> str:
-    """The problem, where the profile reads files and no folder was given."""
+    """Return the problem if the profile reads files and no folder was given, else an empty text."""
     name = choose_profile(spec, manifest)
     if spec.data_dir is not None or not manifest.profiles[name].needs_data_dir:
         return ""
@@ -163,7 +159,11 @@ def missing_data(spec: RunSpec, manifest: Manifest) -> str:
 
 
 def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tuning: Layer | None) -> Resolved:
-    _refuse_too_few(spec, manifest)
+    if spec.nodes * spec.devices < manifest.min_devices:
+        raise BadInput(
+            f"case {manifest.name} needs at least {manifest.min_devices} devices, and --nodes {spec.nodes} x --devices "
+            f"{spec.devices} is {spec.nodes * spec.devices}; give --devices {manifest.min_devices}"
+        )
     profile = choose_profile(spec, manifest)
     layers = [Layer(f"profile {profile}", manifest.profiles[profile].values)]
     if tuning is not None:
@@ -173,40 +173,18 @@ def resolve_values(spec: RunSpec, manifest: Manifest, user_file: UserFile, tunin
     if spec.parallel is not None:
         layers.append(parallel_layer(spec.parallel, manifest))
     if spec.set:
-        layers.append(Layer("--set", _assignments(spec.set), source="user"))
+        pairs = [parse_assignment(text) for text in spec.set]
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                raise BadInput(f"--set gives {key} more than once")
+        layers.append(Layer("--set", dict(pairs), source="user"))
     if spec.precision is not None:
         layers.append(Layer("--precision", {"precision": precision(spec.precision).name}, source="user"))
     return resolve(manifest, layers)
 
 
-def _refuse_too_few(spec: RunSpec, manifest: Manifest) -> None:
-    if spec.nodes * spec.devices < manifest.min_devices:
-        raise BadInput(
-            f"case {manifest.name} needs at least {manifest.min_devices} devices, and --nodes {spec.nodes} x --devices "
-            f"{spec.devices} is {spec.nodes * spec.devices}; give --devices {manifest.min_devices}"
-        )
-
-
-def _assignments(texts: tuple[str, ...]) -> dict[str, Any]:
-    pairs = [parse_assignment(text) for text in texts]
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise BadInput(f"--set gives {key} more than once")
-    return dict(pairs)
-
-
-def _precision(config: Resolved, manifest: Manifest, backend: DeviceBackend) -> Precision:
-    chosen = precision(config.values["precision"])
-    offers = {f"case {manifest.name}": manifest.precisions, f"vendor {backend.vendor}": backend.precisions}
-    for who, offered in offers.items():
-        if chosen.name not in offered and not (chosen.is_per_row and offered is backend.precisions):
-            raise Unsupported(f"{who} does not support precision {chosen.name}; it has: {', '.join(offered)}")
-    return chosen
-
-
 def refuse_unsupported(chosen: Precision, backend: DeviceBackend, model: str) -> None:
-    """A precision that the vendor supports, but not on this model."""
+    """Raise Unsupported for a precision that the vendor supports, but not on this model."""
     lacking = backend.unsupported(model)
     if chosen.peak_row in lacking:
         others = [name for name in backend.precisions if precision(name).peak_row not in lacking]
@@ -214,13 +192,6 @@ def refuse_unsupported(chosen: Precision, backend: DeviceBackend, model: str) ->
             f"{backend.vendor} {model} does not support precision {chosen.name} ({lacking[chosen.peak_row]}); "
             f"it has: {', '.join(others)}"
         )
-
-
-# Vendor tuning: data in the vendor's package, `<tuning folder>/<case>.toml`, for one card model and shape.
-#
-# [[tuning]] model = "A1-80GB" # a name of models.toml nodes = 1 # left out: any devices = 8 # left out: any profile =
-# "standard" # that is the default source = "where these values come from" [tuning.values.training] # tables and keys
-# of the case, as `flagperf cases show CASE` lists them batch_size = 96
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -239,11 +210,13 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TuningFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    # `<tuning folder>/<case>.toml` in the vendor's package
+
     tuning: tuple[Tuning, ...]
 
 
 def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Manifest) -> Layer | None:
-    """The vendor's values for these cards in this shape, with their source."""
+    """Return the vendor's values for these cards in this shape, with their source."""
     profile = choose_profile(spec, manifest)
     tuning = find_tuning(backend.tuning_folder(), manifest.name, model, spec.nodes, spec.devices, profile)
     if tuning is None:
@@ -252,7 +225,7 @@ def tuning_layer(backend: DeviceBackend, model: str, spec: RunSpec, manifest: Ma
 
 
 def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices: int, profile: str) -> Tuning | None:
-    """The entry that fits best: one that names the shape goes before one that does not."""
+    """Return the entry that fits best: one that names the shape goes before one that does not."""
     path = folder / f"{case}.toml" if folder else None
     if path is None or not exists(path):
         return None
@@ -268,7 +241,7 @@ def find_tuning(folder: Path | None, case: str, model: str, nodes: int, devices:
 
 
 def tuned_models(folder: Path | None) -> list[str]:
-    """Every model with tuning for any case, without duplicates."""
+    """Return every model with tuning for any case, without duplicates."""
     paths = sorted(folder.glob("*.toml")) if folder else []
     return list(dict.fromkeys(entry.model for path in paths for entry in _read(path)))
 
@@ -280,23 +253,14 @@ def _read(path: Path) -> tuple[Tuning, ...]:
         raise BadInput(f"{path}: {error}") from None
 
 
-# flagperf.toml: the user's values for cases and options of clusters, and facts that the machine's owner states about
-# its environment.
-#
-# [environment] network = "InfiniBand, 200 Gb/s"
-#
-# [cases.distilbert.training] batch_size = 96
-#
-# [clusters.ssh] hosts = "node[01-16]"
-
-
 def case_file(spec: RunSpec, plugins: Plugins) -> UserFile:
-    """The file that a request names; the cases in it have to exist."""
-    user_file, known = read_user_file(spec.config), plugins.cases()
-    for name in user_file.cases:
-        if name not in known:
-            raise _unknown("case", name, known, user_file, plugins.hint("flagperf_cases"))
-    for name in user_file.clusters:
-        if name not in plugins.cluster_names():
-            raise _unknown("cluster", name, plugins.cluster_names(), user_file, plugins.hint("flagperf_clusters"))
+    """Read the file that a request names. Raises BadInput for cases and clusters in it that do not exist."""
+    user_file = read_user_file(spec.config)
+    tables = (("case", user_file.cases, plugins.cases()), ("cluster", user_file.clusters, plugins.cluster_names()))
+    for kind, given, known in tables:
+        for name in given:
+            if name not in known:
+                where = f"(in {user_file.path}, table [{kind}s.{name}])"
+                hint = plugins.hint(f"flagperf_{kind}s")
+                raise unknown_name(kind, name, known, f"{where} {hint}" if hint else where)
     return user_file

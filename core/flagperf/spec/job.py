@@ -1,4 +1,7 @@
-"""Job: the complete plan of a run. It is passed to other processes as JSON and stored in the bundle."""
+"""RunSpec, the request for a run as the user made it, and Job, its complete plan.
+
+A Job is passed to other processes as JSON and stored in the bundle.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,6 @@ from flagperf.errors import BadInput
 from flagperf.kinds import KINDS
 from flagperf.spec.values import Resolved
 from flagperf.text import is_utf8
-
-# RunSpec: the request for a run, as the user made it.
-
 
 MAX_COUNT = 100_000
 """Of nodes, and of devices of each: more than any site has, and few enough to be planned in seconds."""
@@ -122,7 +122,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """The plugins that the processes of the run need."""
+        """Return the plugins that the processes of the run need."""
         return self.adapter, self.case_package, *self.operator_libraries.values()
 
     @property
@@ -131,13 +131,13 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def batch_size(self) -> int | None:
-        """Batch size of one device, or None for a case without batches."""
+        """Return the batch size of one device, or None for a case without batches."""
         size = self.config.values.get(KINDS[self.kind].values, {}).get("batch_size")
         return size if isinstance(size, int) else None
 
     @property
     def peak(self) -> Peak | None:
-        """The peak of this precision, which MFU is relative to."""
+        """Return the peak of this precision, which MFU is relative to."""
         return next((peak for peak in self.peaks if peak.row == self.precision.peak_row), None)
 
     @property
@@ -150,15 +150,12 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def device_model(self) -> Device:
-        """The card that names the run."""
+        """Return the card that names the run."""
         return self.nodes[0].devices[0]
 
 
-# fingerprint: a hash to compare JSON values, independent of key order and formatting.
-
-
 def fingerprint(value: Any) -> str:
-    """sha256 of a decoded JSON value, serialised with sorted keys and no spaces."""
+    """Return the sha256 of a decoded JSON value, serialised with sorted keys and no spaces."""
     import hashlib  # lazy imports: every command imports this module, few call it
     import json
 

@@ -46,12 +46,12 @@ class NeededData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def choices(self) -> tuple[tuple[str, ...], ...]:
-        """Of every file that is needed, the names that it may have."""
+        """Return the names that each file that is needed may have."""
         return tuple((each,) if isinstance(each, str) else each for each in self.files)
 
     @property
     def keys(self) -> Iterator[str]:
-        """Of the case's values that it depends on."""
+        """Yield the keys of the case's values that it depends on."""
         yield from self.when
         for names in self.choices:
             for name in names:
@@ -64,7 +64,7 @@ class NeededData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def with_values(name: str, values: Mapping[str, Any]) -> str:
-    """The name of a file, with what `{key}` stands for."""
+    """Return the name of a file, with the values in place of `{key}`."""
     return _KEY.sub(lambda found: str(values.get(found[1], found[0])), name)
 
 
@@ -187,7 +187,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublishedConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the published configuration file of a card has, where it is not what the case has."""
+    """Values of a card's published configuration file that differ from the case's own."""
 
     device: str
     nodes: int
@@ -197,7 +197,7 @@ class PublishedConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=
 
 
 class PublishedPages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is needed to read and check published pages of the case."""
+    """Facts that are needed to read and check published pages of the case."""
 
     models: tuple[str, ...]
     """What they call the model."""
@@ -265,7 +265,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it reads from --data-dir, and where that comes from."""
 
     def links(self, name: Literal["checkpoint", "dataset"]) -> tuple[str, ...]:
-        """Download links for pages, with a name in front where there are several."""
+        """Return download links for pages, with a name in front where there are several."""
         own = [each for each in self.data if each.kind == name]
         if self.data:
             return tuple(f"{each.name}: {url}" if len(own) > 1 else url for each in own for url in each.urls)
@@ -274,5 +274,5 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def own_metrics(self) -> tuple[str, ...]:
-        """Names of the metrics that only this case has."""
+        """Return the names of the metrics that only this case has."""
         return (*(quality.name for quality in self.qualities), *(figure.name for figure in self.figures))

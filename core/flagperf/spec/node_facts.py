@@ -1,4 +1,4 @@
-"""NodeFacts: what an agent says of its node."""
+"""An agent's description of its node. The parent plans from it and never accesses hardware itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import msgspec
 from flagperf.api import Device, Presence, Reading
 from flagperf.errors import BadInput, unknown_name
 from flagperf.messages import Message, message
-
-# NodeFacts: an agent's description of its node. The parent plans from it and never accesses hardware itself.
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -79,7 +77,7 @@ class VendorFacts(msgspec.Struct, frozen=True):
 
     @property
     def shown_vendor(self) -> str:
-        """The vendor's name for display. Simulated cards are always labelled."""
+        """Return the vendor's name for display. Simulated cards are always labelled."""
         return f"{self.vendor} (simulated)" if self.simulated else self.vendor
 
 
@@ -102,17 +100,14 @@ class NodeFacts(msgspec.Struct, frozen=True):
     """Requirements of the case that this node's Python does not satisfy."""
 
     def broken_devices(self, vendor: str) -> list[Device]:
-        """The vendor's cards here that cannot be used."""
+        """Return the vendor's cards here that cannot be used."""
         return [card for facts in self.vendors if facts.vendor == vendor for card in facts.devices if card.problem]
 
 
-# Environment facts that the machine's owner states in `[environment]` of flagperf.toml, as a fallback for facts that
-# could not be captured.
-
-
 def state_environment(environment: Environment, stated: Mapping[str, object], origin: str) -> Environment:
-    """Fill absent facts with stated values. A captured fact takes precedence and notes that a stated value was ignored.
+    """Fill absent facts with those that the machine's owner states in `[environment]` of flagperf.toml.
 
+    A captured fact takes precedence and notes that a stated value was ignored.
     `origin` is the file of the stated values, for messages. A filled fact keeps the reason why it was absent.
     """
     facts = dict(environment.facts)

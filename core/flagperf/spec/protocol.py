@@ -1,4 +1,4 @@
-"""All lines between command, agent, probe and worker."""
+"""All lines between command, agent, probe and worker: JSON over pipes, after an initial hello."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from flagperf.spec.job import Job, PlannedNode
 from flagperf.spec.node_facts import NodeFacts
 from flagperf.spec.values import Values
 
-# Messages between parent, agent, probe and worker: JSON lines over pipes, after an initial hello.
-
 
 class DescribeRequest(msgspec.Struct, frozen=True):
-    """What the verb `describe` takes."""
+    """Body of a request for the verb `describe`."""
 
     adapter_seconds: float = 30.0
     """Time limit for each adapter to detect its cards."""
@@ -31,7 +29,7 @@ class DescribeRequest(msgspec.Struct, frozen=True):
 
 
 class CheckRequest(msgspec.Struct, frozen=True):
-    """What the verb `check` takes. The agent checks that this node has the data of the case."""
+    """Body of a request for the verb `check`: the agent checks that its node has the data of the case."""
 
     check_files: str
     data_dir: str | None
@@ -45,7 +43,7 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
-    """What the verb `run` takes, and every worker reads from a file: one node's part of a job."""
+    """One node's part of a job: the body of a request for the verb `run`, which every worker reads from a file."""
 
     job: Job
     """Of its nodes only this one: a job of a thousand nodes has megabytes of others."""
@@ -67,7 +65,7 @@ class WorkOrder(msgspec.Struct, frozen=True):
         return range(self.first_rank, self.first_rank + len(self.node.devices))
 
     def share(self, interface: str = "") -> NodeShare:
-        """What the vendor's launcher gets."""
+        """Return what the vendor's launcher gets."""
         return NodeShare(
             node_index=self.node_index,
             num_nodes=self.num_nodes,
@@ -81,7 +79,7 @@ class WorkOrder(msgspec.Struct, frozen=True):
 
 
 def work_orders(job: Job, directory: str = "", interface: str = "") -> Iterator[WorkOrder]:
-    """One for each node."""
+    """Yield one order for each node."""
     first_rank, world_size = 0, job.world_size
     for node in job.nodes:
         part = msgspec.structs.replace(job, nodes=(node,))
@@ -90,7 +88,7 @@ def work_orders(job: Job, directory: str = "", interface: str = "") -> Iterator[
 
 
 class RendezvousRequest(msgspec.Struct, frozen=True):
-    """What the verb `rendezvous` takes, on the first node, right before a run."""
+    """Body of a request for the verb `rendezvous`, which the first node gets right before a run."""
 
     address: str = ""
     """By which the others reach it, where the cluster knows it."""
@@ -104,7 +102,10 @@ class RendezvousAnswer(msgspec.Struct, frozen=True):
 
 
 class InspectRequest(msgspec.Struct, frozen=True):
-    """What the verb `inspect` takes. It prints its clock at once (nanoseconds since 1970, a line), then a NodeState."""
+    """Body of a request for the verb `inspect`.
+
+    The agent prints its clock at once (nanoseconds since 1970, a line), then a NodeState.
+    """
 
     describe: DescribeRequest
     data_dir: str | None = None
@@ -115,7 +116,7 @@ class InspectRequest(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """What decides whether a node can be part of a run."""
+    """Facts that decide if a node can be part of a run."""
 
     facts: NodeFacts
     python: str
@@ -170,7 +171,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True):
 
 
 class RankPace(msgspec.Struct, frozen=True):
-    """How long a rank's last steps took on average."""
+    """Average duration of a rank's last steps."""
 
     rank: int
     step_seconds: float
@@ -213,7 +214,7 @@ class WorkersEndedMessage(WireMessage, frozen=True, tag="workers_ended"):
 
 
 class FilePart(WireMessage, frozen=True, tag="file_part"):
-    """What was added to a file of the bundle that this node writes on a machine of its own."""
+    """Content that was added to a file of the bundle, on a node that is another machine."""
 
     path: str
     """In the bundle."""
@@ -223,7 +224,7 @@ class FilePart(WireMessage, frozen=True, tag="file_part"):
 
 
 class FilesComplete(WireMessage, frozen=True, tag="files_complete"):
-    """After the last part."""
+    """Sent after the last part."""
 
     digests: dict[str, str]
     """sha256 of every file, by its path in the bundle."""
@@ -262,7 +263,7 @@ class Stop(ChannelLine, frozen=True, tag="stop"):
 
 
 class Beat(ChannelLine, frozen=True, tag="beat"):
-    """From a command it also means that its own beats can be relied on."""
+    """Sent while the other side waits. A command's beat also means that more of them will come."""
 
 
 class Data(ChannelLine, frozen=True, tag="data"):

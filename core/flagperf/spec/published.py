@@ -59,10 +59,6 @@ class References(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published_rows: tuple[PublishedRows, ...] = ()
 
 
-# Names of published results: readable, and stable as long as what was published does not change. They have case,
-# vendor, device, shape, precision, layout and what was changed: `distilbert-acme-a1-40gb-1x8-fp32-bs=96`.
-
-
 PUBLISHED = "published:"
 """What the command line has before a name."""
 
@@ -75,20 +71,34 @@ MAX_WORDS = 40
 
 
 def published_names(case: str, references: Iterable[PublishedResult]) -> dict[str, PublishedResult]:
-    """Results of one name that do not contradict each other are one: a page for each figure was published. A further
-    one has a number."""
+    """Return the results by name. Those of one name that do not contradict each other are merged, as a page for each
+    figure was published; a further one gets a number."""
     found: dict[str, PublishedResult] = {}
     for reference in references:
-        if reference.values:
-            name = _free_name(published_name(case, reference), reference, found)
-            found[name] = _merged(found[name], reference) if name in found else reference
+        if not reference.values:
+            continue
+        name = numbered = published_name(case, reference)
+        number = 1
+        while numbered in found and found[numbered].values.keys() & reference.values.keys():
+            number += 1
+            numbered = f"{name}-{number}"
+        if (known := found.get(numbered)) is not None:
+            sources = ", ".join(dict.fromkeys([*known.source.split(", "), reference.source]))
+            reference = msgspec.structs.replace(known, values={**known.values, **reference.values}, source=sources)
+        found[numbered] = reference
     return found
 
 
 def find_published(wanted: str, names: Collection[str]) -> str:
-    """The name that is wanted: itself, its beginning, or some of its words, as in `A100 1x8 bs=96`. Raises BadInput
-    unless it is one."""
-    matches = _matches(wanted.strip().lower(), names)
+    """Return the name that is wanted: itself, its beginning, or some of its words, as in `A100 1x8 bs=96`. Raises
+    BadInput unless it is exactly one."""
+    text = wanted.strip().lower()
+    if text in names:
+        return text
+    words = _words(text)
+    begun = [name for name in names if name.startswith(text)]
+    whole = [name for name in names if _words(name) - _words(name.partition("-")[0]) == words]
+    matches = (begun or whole or [name for name in names if words <= _words(name)]) if text else []
     if len(matches) == 1:
         return matches[0]
     if not matches:
@@ -97,34 +107,14 @@ def find_published(wanted: str, names: Collection[str]) -> str:
     raise BadInput(f"{PUBLISHED + wanted!r} is ambiguous: {some}{' ...' if len(matches) > 6 else ''}; give more of it")
 
 
-def _matches(wanted: str, names: Collection[str]) -> list[str]:
-    if wanted in names or not wanted:
-        return [wanted] if wanted else []
-    words = _words(wanted)
-    begun = [name for name in names if name.startswith(wanted)]
-    whole = [name for name in names if _words(name) - _words(name.partition("-")[0]) == words]
-    return begun or whole or [name for name in names if words <= _words(name)]
-
-
 def _words(name: str) -> set[str]:
     return set(filter(None, _OTHERS.split(name)))
 
 
 def published_name(case: str, reference: PublishedResult) -> str:
+    """Return a readable name, stable as long as what was published does not change. It has case, vendor, device, shape,
+    precision, layout and what was changed: `distilbert-acme-a1-40gb-1x8-fp32-bs=96`."""
     shape = f"{reference.nodes}x{reference.devices_per_node}"
     changed = "" if reference.overrides in _NOTHING else reference.overrides.partition(";")[0][:MAX_WORDS]
     words = [case, reference.vendor, reference.device, shape, reference.precision, reference.parallel, changed]
     return "-".join(_OTHERS.sub("-", word.lower()).strip("-.") for word in words if word not in _NOTHING)
-
-
-def _free_name(name: str, reference: PublishedResult, found: dict[str, PublishedResult]) -> str:
-    numbered, number = name, 1
-    while numbered in found and found[numbered].values.keys() & reference.values.keys():
-        number += 1
-        numbered = f"{name}-{number}"
-    return numbered
-
-
-def _merged(one: PublishedResult, other: PublishedResult) -> PublishedResult:
-    sources = dict.fromkeys([*one.source.split(", "), other.source])
-    return msgspec.structs.replace(one, values={**one.values, **other.values}, source=", ".join(sources))

@@ -14,7 +14,6 @@ hosts = "node[01-16]"
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,34 +47,21 @@ class UserFile(UserTables, frozen=True):
 
 
 def read_user_file(asked: str | None) -> UserFile:
-    """`--config FILE`, else ./flagperf.toml, else nothing."""
+    """Read `--config FILE`, else ./flagperf.toml. Return an empty UserFile if neither is there."""
     path = Path(asked or DEFAULT_FILE)
     if asked is None and not os.path.lexists(path):  # a link to nothing is a mistake, not the absence of a file
         return UserFile()
     content = read_toml(path)
-    _check_tables(content, path)
+    tables = "it may have [environment], [cases.NAME], [clusters.NAME] and [container]"
+    for table in content:
+        if table not in TABLES:
+            raise BadInput(f"{path}: {unknown_name('table', table, TABLES, f'({tables})')}")
     try:
         return msgspec.structs.replace(msgspec.convert(content, UserFile), path=str(path))
     except msgspec.ValidationError as error:
-        raise BadInput(
-            f"{path}: {error}; it may have [environment], [cases.NAME], [clusters.NAME] and [container]"
-        ) from None
-
-
-def _unknown(kind: str, name: str, known: Iterable[str], user_file: UserFile, hint: str) -> BadInput:
-    where = f"(in {user_file.path}, table [{kind}s.{name}])"
-    return unknown_name(kind, name, known, f"{where} {hint}" if hint else where)
+        raise BadInput(f"{path}: {error}; {tables}") from None
 
 
 def with_stated_environment(node: NodeFacts, user_file: UserFile) -> NodeFacts:
     environment = state_environment(node.environment, user_file.environment, user_file.path)
     return msgspec.structs.replace(node, environment=environment)
-
-
-def _check_tables(content: dict[str, Any], path: Path) -> None:
-    for table in content:
-        if table not in TABLES:
-            unknown = unknown_name(
-                "table", table, TABLES, "(it may have [environment], [cases.NAME], [clusters.NAME] and [container])"
-            )
-            raise BadInput(f"{path}: {unknown}")

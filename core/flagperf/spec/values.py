@@ -78,7 +78,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     @property
     def user_deviations(self) -> tuple[str, ...]:
-        """Keys that the user changed."""
+        """Return the keys that the user changed."""
         return tuple(key for key, layer in self.deviations.items() if layer in self.user_layers)
 
 
@@ -118,7 +118,7 @@ def nest(flat: Mapping[str, Any]) -> Values:
 
 
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
-    """`training.batch_size=8` -> key and value. The value is parsed as TOML; anything else is taken as a string."""
+    """Split `training.batch_size=8` into key and value. The value is parsed as TOML, else taken as a string."""
     key, equals, raw = text.partition("=")
     key, raw = key.strip(), raw.strip()
     may_be_empty = option.endswith("-option")  # a text of flagperf.toml that is not wanted this time
@@ -126,16 +126,12 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
         example = "partition=debug" if option.endswith("-option") else "training.batch_size=8"
         raise BadInput(f"{option} takes key=value, for example {example}; got {text!r}")
     try:
-        return key, _without_dates(parse_toml(f"value = {raw}")["value"], raw)
+        value = parse_toml(f"value = {raw}")["value"]
     except NotToml:
         return key, raw
     except ValueError as error:
         raise BadInput(f"{option} {key}: {error}; got {raw!r}") from None
-
-
-def _without_dates(value: Any, raw: str) -> Any:
-    """No value is a date or a time of day: to the user, 01:30:00 is a text."""
-    return raw if isinstance(value, (datetime.date, datetime.time)) else value
+    return key, raw if isinstance(value, (datetime.date, datetime.time)) else value  # to the user, 01:30:00 is a text
 
 
 def page_name(manifest: Manifest, key: str) -> str:
@@ -150,9 +146,19 @@ def _checked(manifest: Manifest, key: str, value: Any, known: Mapping[str, Any],
             raise BadInput(f"{key!r} is a group of keys, not a value: {', '.join(inside)} {hint}")
         raise unknown_name(f"key of case {manifest.name}", key, known, hint)
     value = _typed(key, value, known[key], layer)
-    limit = manifest.limits.get(key) or SHARED_LIMITS.get(key)
-    if limit is not None:
-        _within(key, value, limit, layer)
+    limit = manifest.limits.get(key) or SHARED_LIMITS.get(key) or Limit()
+    problem = ""
+    if limit.choices and value not in limit.choices:
+        problem = f"one of {', '.join(limit.choices)}"
+    elif isinstance(value, int | float):
+        if limit.min is not None and not value >= limit.min:
+            problem = f"at least {limit.min:g}"
+        elif limit.above is not None and not value > limit.above:
+            problem = f"above {limit.above:g}"
+        elif limit.max is not None and not value <= limit.max:
+            problem = f"at most {limit.max:g}"
+    if problem:
+        raise BadInput(f"{key} must be {problem}; got {value!r} from {layer}")
     return value
 
 
@@ -172,18 +178,3 @@ def _typed(key: str, value: Any, default: Any, layer: str) -> Any:
 def _type_name(value: Any) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a string", list: "a list"}
     return names.get(type(value), type(value).__name__)
-
-
-def _within(key: str, value: Any, limit: Limit, layer: str) -> None:
-    problem = ""
-    if limit.choices and value not in limit.choices:
-        problem = f"one of {', '.join(limit.choices)}"
-    elif isinstance(value, int | float):
-        if limit.min is not None and not value >= limit.min:
-            problem = f"at least {limit.min:g}"
-        elif limit.above is not None and not value > limit.above:
-            problem = f"above {limit.above:g}"
-        elif limit.max is not None and not value <= limit.max:
-            problem = f"at most {limit.max:g}"
-    if problem:
-        raise BadInput(f"{key} must be {problem}; got {value!r} from {layer}")
