@@ -264,7 +264,9 @@ def _loaded_on_meta(path: Path, is_archive: bool) -> tuple[Any, list[type]]:
             unknown = _NOT_ALLOWED.search(str(error))
             if unknown is None or len(placeholders) == _MAX_PLACEHOLDERS:
                 raise
-            placeholders.append(_placeholder(unknown[1]))
+            module, _, name = unknown[1].rpartition(".")
+            metaclass = type if unknown[1].startswith(DATA_CONSTRUCTORS) else _RefusesCalls
+            placeholders.append(metaclass(name, (_Placeholder,), {"__module__": module, "__qualname__": name}))
 
 
 def _allowed(placeholders: list[type]) -> contextlib.AbstractContextManager[Any]:
@@ -293,12 +295,6 @@ class _RefusesCalls(type):
 
     def __call__(cls, *arguments: Any, **keywords: Any) -> NoReturn:
         raise pickle.UnpicklingError(f"it calls {cls.__module__}.{cls.__qualname__}, which is not data")
-
-
-def _placeholder(full_name: str) -> type:
-    module, _, name = full_name.rpartition(".")
-    metaclass = type if full_name.startswith(DATA_CONSTRUCTORS) else _RefusesCalls
-    return metaclass(name, (_Placeholder,), {"__module__": module, "__qualname__": name})
 
 
 def short_reason(error: Exception) -> str:

@@ -102,22 +102,17 @@ def tensors(batch: Batch) -> dict[str, torch.Tensor]:
 
 
 def score(logits: torch.Tensor, batch: dict[str, Any], place: Place) -> Scores:
-    nll, is_best = _token_scores(logits.float(), batch["labels"], place)
-    scored, last_word = batch["scored"], batch["last_word"]
-    right = (is_best | ~last_word).all(1)
-    return Scores((nll * scored).sum(1), scored.sum(1), right)
-
-
-def _token_scores(logits: torch.Tensor, labels: torch.Tensor, place: Place) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return per position the negative log likelihood of its label, and whether the label has the largest logit."""
-    size = logits.shape[-1]
-    own = labels - place.tp_rank * size
+    """Return the scores from this rank's part of the logits: a label is among those of one rank only."""
+    logits, size = logits.float(), logits.shape[-1]
+    own = batch["labels"] - place.tp_rank * size
     is_here = (own >= 0) & (own < size)
     picked = logits.gather(-1, own.clamp(0, size - 1).unsqueeze(-1)).squeeze(-1) * is_here
     best = _reduced(logits.amax(-1), ReduceOp.MAX, place)
     total = _reduced((logits - best.unsqueeze(-1)).exp().sum(-1), ReduceOp.SUM, place)
     label_logit = _reduced(picked, ReduceOp.SUM, place)
-    return total.log() + best - label_logit, label_logit >= best
+    nll, is_best = total.log() + best - label_logit, label_logit >= best
+    scored, last_word = batch["scored"], batch["last_word"]
+    return Scores((nll * scored).sum(1), scored.sum(1), (is_best | ~last_word).all(1))
 
 
 def _reduced(values: torch.Tensor, how: Any, place: Place) -> torch.Tensor:

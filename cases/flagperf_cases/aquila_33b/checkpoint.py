@@ -105,11 +105,13 @@ def find_shards(folder: Path) -> Grid:
             f"{folder / ITERATION} should hold a number like 135000, not {shown(iteration)!r}; {GET_MEGATRON}"
         )
     home = folder / (iteration if iteration == "release" else f"iter_{int(iteration):07d}")
-    _refuse_distributed(home)
+    if next(home.glob("*.distcp"), None) or (home / "metadata.json").exists():  # one part of each weight per file
+        raise BadInput(f"{home} is a checkpoint in Megatron-core's distributed form (torch_dist or zarr); {CONVERT}")
     names = sorted(path.name for path in home.glob("mp_rank_*") if is_there(path / WEIGHTS))
     ranks = [(int(found[1]), int(found[2] or 0)) for found in map(_RANK.fullmatch, names) if found]
     ways, stages = (1 + max((rank[axis] for rank in ranks), default=-1) for axis in range(2))
-    grid = [[_place(home, rank, stage, stages) for stage in range(stages)] for rank in range(ways)]
+    name = "mp_rank_{:02d}" if stages == 1 else "mp_rank_{:02d}_{:03d}"
+    grid = [[home / name.format(rank, stage) / WEIGHTS for stage in range(stages)] for rank in range(ways)]
     if not names or names != [path.parent.name for row in grid for path in row]:
         raise BadInput(
             f"{home} should have a folder with {WEIGHTS} for each tensor parallel rank, mp_rank_00, mp_rank_01 and so "
@@ -117,17 +119,6 @@ def find_shards(folder: Path) -> Grid:
             f"gaps; found: {shown(', '.join(names), 200) or 'none'}; {GET_MEGATRON}"
         )
     return [[require_file(path, GET_MEGATRON) for path in row] for row in grid]
-
-
-def _place(home: Path, rank: int, stage: int, stages: int) -> Path:
-    name = f"mp_rank_{rank:02d}" if stages == 1 else f"mp_rank_{rank:02d}_{stage:03d}"
-    return home / name / WEIGHTS
-
-
-def _refuse_distributed(home: Path) -> None:
-    """Megatron-core's newer forms have one part of each weight per file, whatever the rank."""
-    if next(home.glob("*.distcp"), None) or (home / "metadata.json").exists():
-        raise BadInput(f"{home} is a checkpoint in Megatron-core's distributed form (torch_dist or zarr); {CONVERT}")
 
 
 def read_stage(path: Path, *, device: str = "cpu", mmap: bool = False) -> dict[str, torch.Tensor]:
@@ -176,17 +167,16 @@ def joined_stages(stages: Sequence[Mapping[str, torch.Tensor]], *, tied: bool) -
     weights: dict[str, torch.Tensor] = {}
     first = 0
     for stage in stages:
-        numbers = [int(found[1]) for found in map(_LAYER.fullmatch, stage) if found]
-        weights |= {_renumbered(name, first): value for name, value in stage.items()}
-        first += 1 + max(numbers, default=-1)
+        last = first - 1
+        for name, value in stage.items():
+            layer = _LAYER.fullmatch(name)
+            number = first + int(layer[1]) if layer else -1
+            weights[f"encoder.layers.{number}.{layer[2]}" if layer else name] = value
+            last = max(last, number)
+        first = last + 1
     if tied and len(stages) > 1:
         weights.pop("output_layer.weight", None)  # the last stage's copy of the embedding
     return weights
-
-
-def _renumbered(name: str, first: int) -> str:
-    layer = _LAYER.fullmatch(name)
-    return f"encoder.layers.{first + int(layer[1])}.{layer[2]}" if layer else name
 
 
 # --- Megatron's weights -----------------------------------------------------------------------------------------------
@@ -230,6 +220,8 @@ class MegatronWeights:
     shards: list[dict[str, torch.Tensor]]
 
     def __call__(self, name: str) -> torch.Tensor:
+        import torch
+
         if name in ("embed_tokens.weight", "lm_head.weight"):
             own = "embedding.word_embeddings.weight" if name.startswith("embed") else "output_layer.weight"
             return self._joined(own, 0)[: self.shape.vocabulary]
@@ -243,19 +235,15 @@ class MegatronWeights:
             own = "self_attention.dense" if part.endswith("o_proj") else "mlp.dense_4h_to_h"
             return self._joined(f"{prefix}{own}.weight", 1)
         if part.startswith("mlp."):
-            return self._gate_or_up(f"{prefix}mlp.dense_h_to_4h.weight", part == "mlp.up_proj")
+            # Each shard has its part of the gate, then its part of up.
+            name, is_up = f"{prefix}mlp.dense_h_to_4h.weight", part == "mlp.up_proj"
+            return torch.cat([shard[name].chunk(2)[is_up] for shard in self.shards])
         return self._attention(f"{prefix}self_attention.query_key_value.weight", part.removeprefix("self_attn."))
 
     def _joined(self, name: str, dimension: int) -> torch.Tensor:
         import torch
 
         return torch.cat([shard[name] for shard in self.shards], dimension)
-
-    def _gate_or_up(self, name: str, is_up: bool) -> torch.Tensor:
-        """Each shard has its part of the gate, then its part of up."""
-        import torch
-
-        return torch.cat([shard[name].chunk(2)[is_up] for shard in self.shards])
 
     def _attention(self, name: str, part: str) -> torch.Tensor:
         """Rows are grouped by KV head: its query heads, then its key, then its value."""
@@ -320,21 +308,17 @@ def check_config(path: Path, config: dict[str, Any], shape: DecoderShape) -> Non
 def open_huggingface(folder: Path) -> Weights:
     homes: dict[str, Callable[[str], torch.Tensor]] = {}
     for path in find_weights(folder, GET_HUGGINGFACE):
-        if path.suffix != ".json":
-            homes |= _tensors_of(path)
+        if path.suffix == ".safetensors":
+            from safetensors import safe_open
+
+            file: Any = safe_open(path, "pt")
+            homes |= dict.fromkeys(file.keys(), file.get_tensor)
+        elif path.suffix != ".json":
+            tensors = only_tensors(path, load_saved(path, GET_HUGGINGFACE, mmap=True), GET_HUGGINGFACE)
+            homes |= dict.fromkeys(tensors, tensors.__getitem__)
 
     def weight(name: str) -> torch.Tensor:
         full_name = name if name.startswith("lm_head.") else f"model.{name}"
         return homes[full_name](full_name)
 
     return weight
-
-
-def _tensors_of(path: Path) -> dict[str, Callable[[str], torch.Tensor]]:
-    if path.suffix == ".safetensors":
-        from safetensors import safe_open
-
-        file: Any = safe_open(path, "pt")
-        return dict.fromkeys(file.keys(), file.get_tensor)
-    tensors = only_tensors(path, load_saved(path, GET_HUGGINGFACE, mmap=True), GET_HUGGINGFACE)
-    return dict.fromkeys(tensors, tensors.__getitem__)

@@ -28,7 +28,7 @@ from flagperf_cases.data_files import (
     shown,
 )
 from flagperf_cases.decoder.estimate import FP32, compute_bytes, stage_parameters
-from flagperf_cases.decoder.layout import DecoderShape, Layout, check_layout, layout_of, shape_of
+from flagperf_cases.decoder.layout import check_layout, layout_of, shape_of
 from flagperf_cases.tokenizer_files import check_vocabulary, open_sentencepiece
 
 CONTENTS = "weights, tokenizer and texts"
@@ -81,29 +81,22 @@ def check_parallel_values(values: dict[str, Any]) -> None:
 
 
 def estimate(values: dict[str, Any]) -> dict[str, int]:
-    """Return the bytes of a rank by name. All ranks need the same."""
+    """Return the bytes of a rank by name. All ranks need the same. The activations are those of the larger of two
+    places, a block's feed-forward and the head."""
     check_parallel_values(values)
     shape, layout, inference = shape_of(values["model"]), layout_of(values["parallel"]), values["inference"]
     length = inference["pad_to"] or -(-shape.sequence // inference["multiple"]) * inference["multiple"]
     positions, size = inference["batch_size"] * length, compute_bytes(values["precision"])
-    return {
-        "parameters": size * stage_parameters(shape, layout, 0),
-        "activations": max(_block(shape, layout, positions, size), _head(shape, layout, positions, size)),
-    }
-
-
-def _block(shape: DecoderShape, layout: Layout, positions: int, size: int) -> int:
-    """Count the bytes in the feed-forward: the block's input and the output of attention, both for the rank's positions
-    only; the input of the projections; gate, up and their product."""
-    return positions * size * (2 * shape.width // layout.tp + shape.width + 3 * shape.ffn // layout.tp)
-
-
-def _head(shape: DecoderShape, layout: Layout, positions: int, size: int) -> int:
-    """Count the bytes of the head's input; logits as computed and in fp32, their differences from the maximum, and the
-    exponentials."""
+    # The block's input and the output of attention, both for the rank's positions only; the input of the projections;
+    # gate, up and their product.
+    block = positions * size * (2 * shape.width // layout.tp + shape.width + 3 * shape.ffn // layout.tp)
+    # The head's input; logits as computed and in fp32, their differences from the maximum, and the exponentials.
     num_copies = 2 if size == FP32 else 3
     logits = positions * shape.vocabulary // layout.tp * (size + num_copies * FP32)
-    return positions * shape.width * size + logits
+    return {
+        "parameters": size * stage_parameters(shape, layout, 0),
+        "activations": max(block, positions * shape.width * size + logits),
+    }
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -142,13 +135,20 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
     if source == "made_up":
         made = synthetic_tokens(values["data"]["samples"], model["vocabulary"], model["sequence"])
         return Samples(source, tuple(Sample(tokens, last_word=1) for tokens in made))
-    folder = data_folder(data_dir, "weights, tokenizer and texts")
+    folder = data_folder(data_dir, CONTENTS)
     path = texts_file(folder)
     tokenizer = open_tokenizer(folder / "tokenizer", model["vocabulary"])
     texts = read_texts(path)[: values["data"]["samples"] or None]
     rows = tuple(make_sample(text, tokenizer) for text in texts)
     for number, row in enumerate(rows, 1):
-        _check_row(f"{path} line {number}", row, model)
+        where = f"{path} line {number}"
+        if row.length > model["sequence"]:
+            raise BadInput(f"{where} has {row.length} tokens, above model.sequence={model['sequence']}; raise it")
+        if not 0 <= min(row.tokens) <= max(row.tokens) < model["vocabulary"]:
+            raise BadInput(
+                f"{where}: token {max(row.tokens)} is not below model.vocabulary={model['vocabulary']}; "
+                "use the tokenizer that the model is for"
+            )
     return Samples(path.name, rows)
 
 
@@ -168,17 +168,16 @@ def texts_file(folder: Path) -> Path:
 
 
 def read_texts(path: Path) -> list[str]:
-    return [_text(path, number, line) for number, line in enumerate(read_lines(path, GET_TEXTS), 1)]
-
-
-def _text(path: Path, number: int, line: str) -> str:
-    record = parse_json(line, f"{path} line {number}", GET_TEXTS)
-    if not isinstance(record, dict) or "text" not in record:
-        raise BadInput(f"{path} line {number} is not a JSON object with the key `text`; {GET_TEXTS}")
-    text = record["text"]
-    if not isinstance(text, str) or not text.strip():
-        raise BadInput(f"{path} line {number} has no text; {GET_TEXTS}")
-    return text[:MAX_CHARACTERS]
+    texts = []
+    for number, line in enumerate(read_lines(path, GET_TEXTS), 1):
+        record = parse_json(line, f"{path} line {number}", GET_TEXTS)
+        if not isinstance(record, dict) or "text" not in record:
+            raise BadInput(f"{path} line {number} is not a JSON object with the key `text`; {GET_TEXTS}")
+        text = record["text"]
+        if not isinstance(text, str) or not text.strip():
+            raise BadInput(f"{path} line {number} has no text; {GET_TEXTS}")
+        texts.append(text[:MAX_CHARACTERS])
+    return texts
 
 
 def make_sample(text: str, tokenizer: Tokenizer) -> Sample:
@@ -188,16 +187,6 @@ def make_sample(text: str, tokenizer: Tokenizer) -> Sample:
     context = list(tokenizer.encode(before[0])) if before else []
     shared = next((at for at, (one, other) in enumerate(zip(ids, context, strict=False)) if one != other), len(context))
     return Sample((tokenizer.begin, *ids, tokenizer.end), len(ids) - min(shared, len(ids)))
-
-
-def _check_row(where: str, row: Sample, model: dict[str, Any]) -> None:
-    if row.length > model["sequence"]:
-        raise BadInput(f"{where} has {row.length} tokens, above model.sequence={model['sequence']}; raise it")
-    if not 0 <= min(row.tokens) <= max(row.tokens) < model["vocabulary"]:
-        raise BadInput(
-            f"{where}: token {max(row.tokens)} is not below model.vocabulary={model['vocabulary']}; "
-            "use the tokenizer that the model is for"
-        )
 
 
 @dataclass(frozen=True)
@@ -254,7 +243,14 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def open_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     """Open the tokenizer of a folder. Its ids have to fill the model's `vocabulary`, but for padding."""
     files = tokenizer_files(folder)
-    return _sentencepiece(files[0], vocabulary) if len(files) == 1 else _aquila(files, vocabulary)
+    if len(files) > 1:
+        return _aquila(files, vocabulary)
+    pieces = open_sentencepiece(files[0], GET_TOKENIZER)
+    check_vocabulary(files[0], pieces.vocab_size(), vocabulary, GET_TOKENIZER)
+    for name, token in (("BOS", pieces.bos_id()), ("EOS", pieces.eos_id())):
+        if token < 0:
+            raise BadInput(f"{files[0]} has no {name} token, which samples begin or end with; {GET_TOKENIZER}")
+    return Tokenizer(pieces.encode, pieces.bos_id(), pieces.eos_id())
 
 
 def special_ids(vocabulary: Path, special: Path) -> dict[str, int]:
@@ -289,12 +285,3 @@ def _aquila(files: Sequence[Path], size: int) -> Tokenizer:
         raise BadInput(f"cannot read {vocabulary} with {merges}: {shown(error, 200)}; {GET_TOKENIZER}") from None
     engine.pre_tokenizer = ByteLevel(add_prefix_space=False)
     return Tokenizer(lambda text: engine.encode(text).ids, ids[BEGIN], ids[END])
-
-
-def _sentencepiece(path: Path, size: int) -> Tokenizer:
-    pieces = open_sentencepiece(path, GET_TOKENIZER)
-    check_vocabulary(path, pieces.vocab_size(), size, GET_TOKENIZER)
-    for name, token in (("BOS", pieces.bos_id()), ("EOS", pieces.eos_id())):
-        if token < 0:
-            raise BadInput(f"{path} has no {name} token, which samples begin or end with; {GET_TOKENIZER}")
-    return Tokenizer(pieces.encode, pieces.bos_id(), pieces.eos_id())

@@ -7,7 +7,7 @@ all-to-all, 1 for broadcast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -120,9 +120,37 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 def make_exchange(operation: str, precision: str, size: int, group: Group, device: str, seed: int) -> Timed:
+    """Return the call of this rank, and the check of what it receives."""
     dtype = DTYPES[precision]
     part = max(1, size // dtype.itemsize // group.size)
-    return MAKERS[operation](Payload(group, dtype, part, device, number_cycle(seed, dtype, group.size)))
+    payload = Payload(group, dtype, part, device, number_cycle(seed, dtype, group.size))
+    index, others = group.index, range(group.size)
+    match operation:
+        case "all_reduce":
+            return _all_reduce(payload)
+        case "broadcast":
+            return _broadcast(payload)
+        case "all_gather":
+            exchange = _function("all_gather_single", "all_gather_into_tensor")
+            sent, received = payload.send(index, part), payload.receive(payload.length)
+            expected = [shifted(payload.cycle, other) for other in others]
+        case "reduce_scatter":
+            exchange = _function("reduce_scatter_single", "reduce_scatter_tensor")
+            sent, received = payload.send(index, payload.length), payload.receive(part)
+            expected = [shifted(summed(payload.cycle, group.size), index * part)]
+        case _:  # all_to_all
+            exchange = distributed.all_to_all_single
+            sent, received = payload.send(index * SENDER_SHIFT, payload.length), payload.receive(payload.length)
+            expected = [shifted(payload.cycle, other * SENDER_SHIFT + index * part) for other in others]
+    turns = in_turns(list(zip(sent, WINDOW_STARTS, strict=True)))
+
+    def call() -> Received:
+        """Send other numbers than the call before."""
+        buffer, shift = next(turns)
+        exchange(received, buffer, group=group.handle)
+        return received, shift
+
+    return _timed(payload, call, expected, group.size - 1)
 
 
 def _timed(payload: Payload, call: Callable[[], Received], parts: list[torch.Tensor], over_links: int) -> Timed:
@@ -138,20 +166,6 @@ def _timed(payload: Payload, call: Callable[[], Received], parts: list[torch.Ten
         bytes=payload.num_bytes,
         bus_bytes=over_links * payload.part * payload.dtype.itemsize,
     )
-
-
-def _in_turns(
-    sent: list[torch.Tensor], received: torch.Tensor, exchange: Callable[[torch.Tensor], object]
-) -> Callable[[], Received]:
-    """Return a call that sends other numbers than the ones before them."""
-    turns = in_turns(list(zip(sent, WINDOW_STARTS, strict=True)))
-
-    def call() -> Received:
-        buffer, shift = next(turns)
-        exchange(buffer)
-        return received, shift
-
-    return call
 
 
 def _all_reduce(payload: Payload) -> Timed:
@@ -197,31 +211,6 @@ class _Refilled:
         self._num_used = 0
 
 
-def _all_gather(payload: Payload) -> Timed:
-    gather = _function("all_gather_single", "all_gather_into_tensor")
-    sent, received = payload.send(payload.group.index, payload.part), payload.receive(payload.length)
-    call = _in_turns(sent, received, lambda buffer: gather(received, buffer, group=payload.group.handle))
-    parts = [shifted(payload.cycle, index) for index in range(payload.group.size)]
-    return _timed(payload, call, parts, payload.group.size - 1)
-
-
-def _reduce_scatter(payload: Payload) -> Timed:
-    scatter = _function("reduce_scatter_single", "reduce_scatter_tensor")
-    sent, received = payload.send(payload.group.index, payload.length), payload.receive(payload.part)
-    call = _in_turns(sent, received, lambda buffer: scatter(received, buffer, group=payload.group.handle))
-    mine = shifted(summed(payload.cycle, payload.group.size), payload.group.index * payload.part)
-    return _timed(payload, call, [mine], payload.group.size - 1)
-
-
-def _all_to_all(payload: Payload) -> Timed:
-    size, mine = payload.group.size, payload.group.index * payload.part
-    sent = payload.send(payload.group.index * SENDER_SHIFT, payload.length)
-    received, exchange = payload.receive(payload.length), distributed.all_to_all_single
-    call = _in_turns(sent, received, lambda buffer: exchange(received, buffer, group=payload.group.handle))
-    parts = [shifted(payload.cycle, other * SENDER_SHIFT + mine) for other in range(size)]
-    return _timed(payload, call, parts, size - 1)
-
-
 def _broadcast(payload: Payload) -> Timed:
     """Send from the first rank of the group."""
     if payload.group.index == 0:
@@ -242,12 +231,3 @@ def _function(name: str, older_name: str) -> Callable[..., Any]:
     """Find a function of torch. It has renamed some, and warns with every call by the older name."""
     found: Callable[..., Any] = getattr(distributed, name, None) or getattr(distributed, older_name)
     return found
-
-
-MAKERS: Mapping[str, Callable[[Payload], Timed]] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "broadcast": _broadcast,
-}

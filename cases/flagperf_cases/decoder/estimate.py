@@ -102,23 +102,25 @@ def _gradients(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> i
 
 
 def _activations(shape: DecoderShape, layout: Layout, stage: int, work: Work) -> int:
-    """The peak is before the backward pass of the loss, or in that of the last block, which recomputation fills only
-    then."""
+    """Count the peak, which is before the backward pass of the loss, or in that of the last block, which recomputation
+    fills only then."""
+    positions, size = work.micro_batch * shape.sequence, work.compute_bytes
     layers = len(layout.stage_layers(shape.layers)[stage])
     in_flight = min(layout.pp - stage, work.num_micro_batches)
-    states = work.micro_batch * shape.sequence * shape.width * work.compute_bytes // layout.tp
+    states = positions * shape.width * size // layout.tp
     block, head = _block_activations(shape, layout, work), 0
     if stage == layout.pp - 1:
-        head = _head_activations(shape, layout, work)
+        # The last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients.
+        norm = positions * shape.width // layout.tp * (FP32 + FP32)
+        logits = positions * shape.vocabulary // layout.tp * (size + 3 * FP32)
+        head = norm + positions * shape.width * size + logits
     kept = in_flight * layers * (states if work.recompute else block)
-    backward = _passing_gradients(shape, layout, work) + (block if work.recompute else 0)
-    return kept + max(head, backward) + _received(layout, stage, work) * states
-
-
-def _received(layout: Layout, stage: int, work: Work) -> int:
-    """Count receive buffers: the inputs of the micro-batches in flight, and one gradient."""
-    inputs = min(layout.pp - stage, work.num_micro_batches) if stage > 0 else 0
-    return inputs + (stage < layout.pp - 1)
+    # Gradients of activations inside a block: of gate and up, and of their input.
+    passing = 2 * positions * (shape.ffn // layout.tp + shape.width) * size
+    backward = passing + (block if work.recompute else 0)
+    # Receive buffers: the inputs of the micro-batches in flight, and one gradient.
+    received = (in_flight if stage > 0 else 0) + (stage < layout.pp - 1)
+    return kept + max(head, backward) + received * states
 
 
 def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
@@ -129,17 +131,3 @@ def _block_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
     attention = positions * (2 * shape.width + 2 * shape.kv_width) // layout.tp * work.compute_bytes
     feed_forward = 4 * positions * shape.ffn // layout.tp * work.compute_bytes
     return norms + gathered + attention + feed_forward
-
-
-def _passing_gradients(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """Return the peak of the activation gradients inside a block: of gate and up, and of their input."""
-    positions = work.micro_batch * shape.sequence
-    return 2 * positions * (shape.ffn // layout.tp + shape.width) * work.compute_bytes
-
-
-def _head_activations(shape: DecoderShape, layout: Layout, work: Work) -> int:
-    """Count the last norm, the head's input, logits as computed and in fp32, their log-softmax and its gradients."""
-    positions = work.micro_batch * shape.sequence
-    norm = positions * shape.width // layout.tp * (FP32 + FP32)
-    logits = positions * shape.vocabulary // layout.tp * (work.compute_bytes + 3 * FP32)
-    return norm + positions * shape.width * work.compute_bytes + logits

@@ -123,7 +123,17 @@ def check_layout(shape: DecoderShape, layout: Layout, num_micro_batches: int) ->
         raise BadInput(
             f"parallel.pp={layout.pp} stages need a layer each, and model.layers is {shape.layers}; use fewer stages"
         )
-    _check_stages(shape, layout)
+    if layout.stages and len(layout.stages) != layout.pp:
+        raise BadInput(
+            f"parallel.stages lists {len(layout.stages)} stages, and parallel.pp is {layout.pp}; list as many"
+        )
+    if not all(type(size) is int and size > 0 for size in layout.stages):
+        raise BadInput(f"parallel.stages lists the layers of each stage, each at least 1; got {list(layout.stages)}")
+    if layout.stages and sum(layout.stages) != shape.layers:
+        raise BadInput(
+            f"parallel.stages has {sum(layout.stages)} layers in all, and model.layers is {shape.layers}; "
+            "the two have to be equal"
+        )
     if layout.pp > 1 and num_micro_batches < layout.pp:
         raise BadInput(
             f"a pipeline of {layout.pp} stages needs at least {layout.pp} micro-batches per step; "
@@ -134,22 +144,6 @@ def check_layout(shape: DecoderShape, layout: Layout, num_micro_batches: int) ->
 def _check_divides(divisor_name: str, divisor: int, name: str, value: int) -> None:
     if divisor < 1 or value % divisor:
         raise BadInput(f"{divisor_name}={divisor} does not divide {name}={value}; choose one that does")
-
-
-def _check_stages(shape: DecoderShape, layout: Layout) -> None:
-    if not layout.stages:
-        return
-    if len(layout.stages) != layout.pp:
-        raise BadInput(
-            f"parallel.stages lists {len(layout.stages)} stages, and parallel.pp is {layout.pp}; list as many"
-        )
-    if not all(type(size) is int and size > 0 for size in layout.stages):
-        raise BadInput(f"parallel.stages lists the layers of each stage, each at least 1; got {list(layout.stages)}")
-    if sum(layout.stages) != shape.layers:
-        raise BadInput(
-            f"parallel.stages has {sum(layout.stages)} layers in all, and model.layers is {shape.layers}; "
-            "the two have to be equal"
-        )
 
 
 def bubble(pp: int, num_micro_batches: int) -> float:

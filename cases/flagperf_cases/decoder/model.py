@@ -100,15 +100,15 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.o_proj = nn.Linear(shape.width, shape.width, bias=False)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        query, key, value = (self._heads(proj(states)) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        # From [batch, length, heads of this rank x size] to [batch, heads, length, size].
+        query, key, value = (
+            proj(states).unflatten(-1, (-1, self.head_size)).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
         query, key = self.rotary.turn(query), self.rotary.turn(key)
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.is_grouped)
         output: torch.Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
         return output
-
-    def _heads(self, states: torch.Tensor) -> torch.Tensor:
-        """Turn [batch, length, heads of this rank x size] into [batch, heads, length, size]."""
-        return states.unflatten(-1, (-1, self.head_size)).transpose(1, 2)
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]
@@ -146,17 +146,14 @@ class Rotary:
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
         """Rotate [batch, heads, length, size]; computed in fp32, returned in the input's type."""
-        cos, sin = self._angles(heads.shape[-2], heads.device)
-        first, second = heads.float().chunk(2, -1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(heads.dtype)
-
-    def _angles(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        length, device = heads.shape[-2], heads.device
         if self._made is None or self._made[0].shape[0] < length or self._made[0].device != device:
             exponents = torch.arange(0, self._head_size, 2, device=device).float() / self._head_size
             angles = torch.outer(torch.arange(length, device=device).float(), 1.0 / self._base**exponents)
             self._made = angles.cos(), angles.sin()
-        cos, sin = self._made
-        return cos[:length], sin[:length]
+        cos, sin = (each[:length] for each in self._made)
+        first, second = heads.float().chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(heads.dtype)
 
 
 # --- initial weights --------------------------------------------------------------------------------------------------
@@ -171,8 +168,11 @@ def initialise(model: Decoder, seed: int, std: float, device: str, *, output_std
     norms = {name for name, module in model.named_modules() if isinstance(module, RmsNorm)}
 
     def drawn(name: str, parameter: nn.Parameter) -> torch.Tensor:
+        if name.removesuffix(".weight") in norms:
+            return torch.ones(parameter.shape)
         own_std = output_std if output_std is not None and name.endswith(OUTPUTS) else std
-        return _drawn(model, name, parameter, seed, own_std, norms)
+        generator = torch.Generator().manual_seed(seed_of(seed, seed_name(model, name)))
+        return torch.empty(parameter.shape).normal_(0.0, own_std, generator=generator)
 
     fill(model, device, drawn)
 
@@ -190,7 +190,8 @@ def fill(model: Decoder, device: str, full: Callable[[str, nn.Parameter], torch.
     model.tie()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            _local(parameter).copy_(_slice(parameter, full(name, parameter)))
+            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            local.copy_(_slice(parameter, full(name, parameter)))
 
 
 def seed_of(seed: int, name: str) -> int:
@@ -201,13 +202,6 @@ def seed_of(seed: int, name: str) -> int:
 def seed_name(model: Decoder, name: str) -> str:
     """A tied head on another stage than the embedding gets the embedding's values."""
     return "embed_tokens.weight" if model.shape.tied and name == "lm_head.weight" else name
-
-
-def _drawn(model: Decoder, name: str, parameter: nn.Parameter, seed: int, std: float, norms: set[str]) -> torch.Tensor:
-    if name.removesuffix(".weight") in norms:
-        return torch.ones(parameter.shape)
-    generator = torch.Generator().manual_seed(seed_of(seed, seed_name(model, name)))
-    return torch.empty(parameter.shape).normal_(0.0, std, generator=generator)
 
 
 def _slice(parameter: nn.Parameter, full: torch.Tensor) -> torch.Tensor:
@@ -224,7 +218,3 @@ def _slice(parameter: nn.Parameter, full: torch.Tensor) -> torch.Tensor:
         index = mesh.get_local_rank(dimension)
         part = chunks[index] if index < len(chunks) else part.narrow(placement.dim, 0, 0)
     return part
-
-
-def _local(parameter: nn.Parameter) -> torch.Tensor:
-    return parameter.to_local() if isinstance(parameter, DTensor) else parameter

@@ -9,7 +9,7 @@ In this order: the layout and the model, one step, a pipeline stage, gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +104,11 @@ def build_on_meta(
     if place.layout.tp > 1:
         split_tensors(model, place.part("tp"))
     if is_sharded(place.layout, has_autocast=autocast is not None):
-        _split_data(model, place, autocast)
+        policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
+        options: dict[str, Any] = {"mesh": place.part("dp"), "mp_policy": policy}
+        for block in model.layers.values():  # in a pipeline, weights stay gathered between micro-batches
+            fully_shard(block, **options, reshard_after_forward=place.layout.pp == 1)
+        fully_shard(model, **options, reshard_after_forward=False)
     return model
 
 
@@ -144,15 +148,6 @@ def is_sharded(layout: Layout, has_autocast: bool) -> bool:
     return layout.dp > 1 or (has_autocast and layout.world_size > 1)
 
 
-def _split_data(model: Decoder, place: Place, autocast: torch.dtype | None) -> None:
-    """Shard the weights over data parallel ranks. In a pipeline they stay gathered between micro-batches."""
-    policy = MixedPrecisionPolicy(param_dtype=autocast, reduce_dtype=torch.float32)
-    options: dict[str, Any] = {"mesh": place.part("dp"), "mp_policy": policy}
-    for block in model.layers.values():
-        fully_shard(block, **options, reshard_after_forward=place.layout.pp == 1)
-    fully_shard(model, **options, reshard_after_forward=False)
-
-
 def gather_parameters(model: Decoder) -> Sequence[tuple[str, torch.Tensor]]:
     """Gather all weights over tensor and data parallel ranks, by full name. For tests and small models."""
     return [
@@ -175,7 +170,6 @@ class Trainer:
         self.model = model
         self.place = place
         self._num_micro_batches = num_micro_batches
-        self._loss = _loss_function(place, num_micro_batches)
         self._tied = TiedGradients(model, place)
         self._schedule: Schedule1F1B | None = None
         if place.layout.pp > 1:
@@ -184,18 +178,16 @@ class Trainer:
 
     def backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
         """Return the mean loss over this replica's samples, on the ranks of the last stage."""
+        losses: list[torch.Tensor] = []
         with loss_parallel():
-            losses = self._accumulate(inputs, labels) if self._schedule is None else self._pipeline(inputs, labels)
+            if self._schedule is None:
+                losses = self._accumulate(inputs, labels)
+            else:
+                given = (inputs,) if self.place.is_first_stage else ()
+                targets: dict[str, Any] = {"target": labels, "losses": losses} if self.place.is_last_stage else {}
+                self._schedule.step(*given, **targets, return_outputs=False)
         self._tied.add_up()
         return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
-
-    def _pipeline(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
-        assert self._schedule is not None
-        losses: list[torch.Tensor] = []
-        given = (inputs,) if self.place.is_first_stage else ()
-        targets: dict[str, Any] = {"target": labels, "losses": losses} if self.place.is_last_stage else {}
-        self._schedule.step(*given, **targets, return_outputs=False)
-        return losses
 
     def _accumulate(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
         losses: list[torch.Tensor] = []
@@ -208,20 +200,14 @@ class Trainer:
             losses.append(loss.detach())
         return losses
 
-
-def _loss_function(place: Place, num_micro_batches: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return what computes a micro-batch's part of the mean loss; fully_shard takes the mean over data parallel
-    ranks."""
-
-    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Compute a micro-batch's part of the mean loss; fully_shard takes the mean over data parallel ranks."""
         exact = logits.float()
-        if place.layout.tp > 1:
-            exact = DTensor.from_local(exact, place.part("tp"), [Shard(-1)], run_check=False)
+        if self.place.layout.tp > 1:
+            exact = DTensor.from_local(exact, self.place.part("tp"), [Shard(-1)], run_check=False)
         mean = cross_entropy(exact.flatten(0, 1), labels.flatten())
         whole = mean.full_tensor() if isinstance(mean, DTensor) else mean
-        return whole / num_micro_batches
-
-    return loss
+        return whole / self._num_micro_batches
 
 
 # --- pipeline ---------------------------------------------------------------------------------------------------------
@@ -297,7 +283,9 @@ class TiedGradients:
 
 def total_norm(model: Decoder, place: Place) -> torch.Tensor:
     """Return the norm of all gradients of the model, the same on every rank."""
-    squares = [_square_sum(parameter) for parameter in _owned(model, place) if parameter.grad is not None]
+    is_copy = model.shape.tied and not place.is_first_stage  # of the first stage's embedding
+    owned = [value for name, value in model.named_parameters() if not (is_copy and name == "lm_head.weight")]
+    squares = [_square_sum(parameter) for parameter in owned if parameter.grad is not None]
     device = next(model.parameters()).device
     total = torch.stack(squares).sum() if squares else torch.zeros((), device=device)
     if place.layout.world_size > 1:
@@ -311,12 +299,6 @@ def clip(model: Decoder, norm: torch.Tensor, max_norm: float) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             _local_gradient(parameter).mul_(factor)
-
-
-def _owned(model: Decoder, place: Place) -> list[nn.Parameter]:
-    """Return all parameters except a tied head, which is a copy of the first stage's embedding."""
-    is_copy = model.shape.tied and not place.is_first_stage
-    return [value for name, value in model.named_parameters() if not (is_copy and name == "lm_head.weight")]
 
 
 def _square_sum(parameter: nn.Parameter) -> torch.Tensor:

@@ -119,19 +119,18 @@ def read_tsv(path: Path) -> list[tuple[str, int]]:
         )
     if len(lines) == 1:
         raise BadInput(f"{path} has a header and no rows; {GET_SST2}")
-    return [_row(path, number, line) for number, line in enumerate(lines[1:], 2)]
-
-
-def _row(path: Path, number: int, line: str) -> tuple[str, int]:
-    columns = line.split("\t")
-    if len(columns) != 2:
-        raise BadInput(f"{path} line {number}: expected sentence<TAB>label, found {line[:60]!r}; {GET_SST2}")
-    sentence, label = columns
-    if not sentence.strip():
-        raise BadInput(f"{path} line {number}: the sentence is empty; {GET_SST2}")
-    if label not in ("0", "1"):
-        raise BadInput(f"{path} line {number}: the label must be 0 or 1, found {label[:20]!r}; {GET_SST2}")
-    return sentence, int(label)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise BadInput(f"{path} line {number}: expected sentence<TAB>label, found {line[:60]!r}; {GET_SST2}")
+        sentence, label = columns
+        if not sentence.strip():
+            raise BadInput(f"{path} line {number}: the sentence is empty; {GET_SST2}")
+        if label not in ("0", "1"):
+            raise BadInput(f"{path} line {number}: the label must be 0 or 1, found {label[:20]!r}; {GET_SST2}")
+        rows.append((sentence, int(label)))
+    return rows
 
 
 # --- synthetic sentences ----------------------------------------------------------------------------------------------
@@ -147,24 +146,22 @@ CLS, SEP, NOT = 1, 2, 3
 def synthetic_sentences(split: str, num_rows: int, vocabulary: int, sequence: int) -> Sentences:
     """Make sentences that are the same on every machine. `split` is part of the seed."""
     rng = random.Random(f"sentences {split}")
-    labels = [row % 2 for row in range(num_rows)]
-    tokens = [_sentence(rng, label, vocabulary, sequence) for label in labels]
-    return Sentences(f"synthetic {split}", tokens, labels)
-
-
-def _sentence(rng: random.Random, label: int, vocabulary: int, sequence: int) -> list[int]:
     bad = NOT + 1
     quarter = (vocabulary - bad) // 4
-    phrases = []
-    for opinion in (label, label, rng.randrange(2)):
-        negated = rng.random() < 0.03
-        word = bad + quarter * (opinion ^ negated) + rng.randrange(quarter)
-        phrases.append([NOT, word] if negated else [word])
-    num_words = rng.randint(6, min(sequence, 64) - 2)
-    while sum(map(len, phrases)) < num_words:
-        phrases.append([rng.randrange(bad + 2 * quarter, vocabulary)])
-    rng.shuffle(phrases)
-    return [CLS, *(word for phrase in phrases for word in phrase), SEP]
+    labels = [row % 2 for row in range(num_rows)]
+    tokens = []
+    for label in labels:
+        phrases = []
+        for opinion in (label, label, rng.randrange(2)):
+            negated = rng.random() < 0.03
+            word = bad + quarter * (opinion ^ negated) + rng.randrange(quarter)
+            phrases.append([NOT, word] if negated else [word])
+        num_words = rng.randint(6, min(sequence, 64) - 2)
+        while sum(map(len, phrases)) < num_words:
+            phrases.append([rng.randrange(bad + 2 * quarter, vocabulary)])
+        rng.shuffle(phrases)
+        tokens.append([CLS, *(word for phrase in phrases for word in phrase), SEP])
+    return Sentences(f"synthetic {split}", tokens, labels)
 
 
 # --- checkpoint -------------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ def run(ctx: Context) -> None:
 
 def _measure(ctx: Context, precision: str, shape: Shape, labels: dict[str, str]) -> None:
     def prepare() -> Timed:
-        if problem := host_memory_problem(ctx, _operand_bytes(precision, shape) + _proof_bytes(shape)):
+        second_in_fp64 = 8 * shape.k * shape.n  # for the proof
+        if problem := host_memory_problem(ctx, _operand_bytes(precision, shape) + second_in_fp64):
             raise MemoryError(problem)
         switches = ctx.use_precision("tf32" if precision == "tf32" else "fp32")
         product = make_product(precision, shape, ctx.device, ctx.config.gemm.seed)
@@ -49,11 +50,6 @@ def _measure(ctx: Context, precision: str, shape: Shape, labels: dict[str, str])
 def _operand_bytes(precision: str, shape: Shape) -> int:
     size = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2}.get(precision, 1)
     return size * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
-
-
-def _proof_bytes(shape: Shape) -> int:
-    """Count the second operand in float64."""
-    return 8 * shape.k * shape.n
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
@@ -83,8 +79,23 @@ class Product(msgspec.Struct, frozen=True):
 
 
 def make_product(precision: str, shape: Shape, device: str, seed: int) -> Product:
+    """Draw the operands. float64 is drawn as such: numbers of 24 bits would not tell a card that rounds to float32."""
     torch.manual_seed(seed)
-    return MAKERS.get(precision, _plain)(precision, shape, device)
+    num_numbers = shape.m * shape.k + WINDOW_EXTRA  # of all windows for the first operand
+    if precision == "fp8":
+        return _fp8(num_numbers, shape, device)
+    if precision == "int8":
+        numbers = torch.randint(-127, 128, (num_numbers,), device=device, dtype=torch.int8)
+        b = torch.randint(-127, 128, (shape.n, shape.k), device=device, dtype=torch.int8)
+        out = torch.empty(shape.m, shape.n, dtype=torch.int32, device=device)
+        call = multiply_in_turns(lambda a: torch._int_mm(a, b.t(), out=out), numbers, shape)
+        return Product(call, numbers, b.t(), facts=lambda: {"layout": "NT"})
+    dtype = DTYPES[precision]
+    drawn = torch.float64 if precision == "fp64" else torch.float32
+    numbers = torch.randn(num_numbers, dtype=drawn, device=device).to(dtype)
+    b = torch.randn(shape.k, shape.n, dtype=drawn, device=device).to(dtype)
+    out = torch.empty(shape.m, shape.n, dtype=dtype, device=device)
+    return Product(multiply_in_turns(lambda a: torch.mm(a, b, out=out), numbers, shape), numbers, b)
 
 
 def multiply_in_turns(
@@ -109,24 +120,9 @@ DTYPES = {
 }
 
 
-def _num_numbers(shape: Shape) -> int:
-    """Count the numbers of all windows for the first operand."""
-    return shape.m * shape.k + WINDOW_EXTRA
-
-
-def _plain(precision: str, shape: Shape, device: str) -> Product:
-    """float64 is drawn as such: numbers of 24 bits would not tell a card that rounds to float32."""
-    dtype = DTYPES[precision]
-    drawn = torch.float64 if precision == "fp64" else torch.float32
-    numbers = torch.randn(_num_numbers(shape), dtype=drawn, device=device).to(dtype)
-    b = torch.randn(shape.k, shape.n, dtype=drawn, device=device).to(dtype)
-    out = torch.empty(shape.m, shape.n, dtype=dtype, device=device)
-    return Product(multiply_in_turns(lambda a: torch.mm(a, b, out=out), numbers, shape), numbers, b)
-
-
-def _fp8(_precision: str, shape: Shape, device: str) -> Product:
+def _fp8(num_numbers: int, shape: Shape, device: str) -> Product:
     """Scale by tensor, so that the largest value is the format's; the second operand by columns; bf16 out."""
-    numbers, a_scale = _quantised(torch.randn(_num_numbers(shape), device=device))
+    numbers, a_scale = _quantised(torch.randn(num_numbers, device=device))
     b, b_scale = _quantised(torch.randn(shape.n, shape.k, device=device))
     one = torch.ones((), device=device)
     multiply = _ScaledProduct(b.t(), one * a_scale, one * b_scale, shape)
@@ -147,19 +143,17 @@ class _ScaledProduct:
         self._is_tried = False
 
     def __call__(self, a: torch.Tensor) -> torch.Tensor:
-        return self._multiply(a) if self._is_tried else self._try(a)
-
-    def _multiply(self, a: torch.Tensor) -> torch.Tensor:
-        return torch._scaled_mm(a, self._b, **self._settings, **self._out)
-
-    def _try(self, a: torch.Tensor) -> torch.Tensor:
-        """Find out. What else may be wrong, the call without such an output raises as well."""
+        if self._is_tried:
+            return self._multiply(a)
         self._is_tried = True
         try:
             return self._multiply(a)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError):  # what else may be wrong, the call without such an output raises as well
             self._out = {}
         return self._multiply(a)
+
+    def _multiply(self, a: torch.Tensor) -> torch.Tensor:
+        return torch._scaled_mm(a, self._b, **self._settings, **self._out)
 
     def facts(self) -> dict[str, str]:
         output = "exists before the call" if self._out else "allocated by the call"
@@ -169,17 +163,6 @@ class _ScaledProduct:
 def _quantised(values: torch.Tensor) -> tuple[torch.Tensor, float]:
     scale = float(values.abs().max()) / FP8_LARGEST
     return (values / scale).to(torch.float8_e4m3fn), scale
-
-
-def _int8(_precision: str, shape: Shape, device: str) -> Product:
-    numbers = torch.randint(-127, 128, (_num_numbers(shape),), device=device, dtype=torch.int8)
-    b = torch.randint(-127, 128, (shape.n, shape.k), device=device, dtype=torch.int8)
-    out = torch.empty(shape.m, shape.n, dtype=torch.int32, device=device)
-    call = multiply_in_turns(lambda a: torch._int_mm(a, b.t(), out=out), numbers, shape)
-    return Product(call, numbers, b.t(), facts=lambda: {"layout": "NT"})
-
-
-MAKERS: dict[str, Callable[[str, Shape, str], Product]] = {"fp8": _fp8, "int8": _int8}
 
 
 # --- proof ------------------------------------------------------------------------------------------------------------
@@ -212,11 +195,15 @@ def prove(precision: str, product: Product, last: Multiplied) -> dict[str, str]:
     """Return the facts of the proof. Raise WrongOutput."""
     if not bool(torch.isfinite(last.output.float()).all()):
         raise WrongOutput("the output has values that are not finite")
-    if precision == "int8":
-        return _exact(product, last)
     if precision == "fp64":
         return _nearly_exact(product, last)
-    error, num_terms = _error(product, last), last.a.shape[1]
+    got, wanted = _some_rows(product, last)
+    if precision == "int8":
+        if not torch.equal(got, wanted):
+            raise WrongOutput(f"{int((got != wanted).sum())} of {got.numel()} integers are wrong")
+        return {"check": f"{got.numel()} elements exact"}
+    error = float((got - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
+    num_terms = last.a.shape[1]
     low, high = _accepted(precision, num_terms)
     facts = {"nrmse": f"{error:.3g}", "accepted": f"{low:g} to {high:.3g}"}
     is_right = low <= error <= high
@@ -226,7 +213,9 @@ def prove(precision: str, product: Product, last: Multiplied) -> dict[str, str]:
         is_right = is_right and facts["probe"] == expected
     if not is_right:
         shown = ", ".join(f"{name} {value}" for name, value in facts.items())
-        raise WrongOutput(f"it was not computed in {precision} ({shown}){_likely(precision, error, num_terms)}")
+        mistaken = [(name, *_accepted(name, num_terms)) for name in MISTAKEN.get(precision, ())]
+        likely = [f"; the error is that of {name}" for name, low, high in mistaken if low <= error <= high][:1]
+        raise WrongOutput(f"it was not computed in {precision} ({shown}){''.join(likely)}")
     return facts
 
 
@@ -234,14 +223,6 @@ def _accepted(precision: str, num_terms: int) -> tuple[float, float]:
     if precision == "fp16_acc16":
         return ACC16_LOW, ACC16_ROOT * math.sqrt(num_terms)
     return ACCEPTED[precision]
-
-
-def _likely(precision: str, error: float, num_terms: int) -> str:
-    for name in MISTAKEN.get(precision, ()):
-        low, high = _accepted(name, num_terms)
-        if low <= error <= high:
-            return f"; the error is that of {name}"
-    return ""
 
 
 def _chosen_rows(last: Multiplied) -> torch.Tensor:
@@ -259,18 +240,6 @@ def _some_rows(product: Product, last: Multiplied) -> tuple[torch.Tensor, torch.
 def _double(values: torch.Tensor) -> torch.Tensor:
     """Some formats convert only through float32, which holds them exactly."""
     return (values.float() if values.element_size() == 1 else values).double()
-
-
-def _error(product: Product, last: Multiplied) -> float:
-    got, wanted = _some_rows(product, last)
-    return float((got - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
-
-
-def _exact(product: Product, last: Multiplied) -> dict[str, str]:
-    got, wanted = _some_rows(product, last)
-    if not torch.equal(got, wanted):
-        raise WrongOutput(f"{int((got != wanted).sum())} of {got.numel()} integers are wrong")
-    return {"check": f"{got.numel()} elements exact"}
 
 
 def _nearly_exact(product: Product, last: Multiplied) -> dict[str, str]:

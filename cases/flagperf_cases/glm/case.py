@@ -275,17 +275,14 @@ class Glm(nn.Module):  # type: ignore[misc]
         self.word_embeddings = nn.Embedding(values.vocabulary, values.width)
         self.transformer = Transformer(values)
         self.logits = values.logits
-        self.apply(self._initialise)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=INIT_STD)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
         for layer in self.transformer.layers:
             for output in (layer.attention.dense, layer.mlp.dense_4h_to_h):
                 nn.init.normal_(output.weight, std=INIT_STD / math.sqrt(2 * values.layers))
-
-    @staticmethod
-    def _initialise(module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
-            nn.init.normal_(module.weight, std=INIT_STD)
-        if isinstance(module, nn.Linear):
-            nn.init.zeros_(module.bias)
 
     def forward(
         self,

@@ -71,7 +71,10 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
     folder = data_folder(data_dir, f"ReCoRD/, {Path(VOCABULARY).parent}/ and {CHECKPOINT}/")
     files: list[Path] = []
     if real_data:
-        _refuse_hdf5(folder)
+        missing = [folder / name for name in (TRAIN, VALIDATION) if not (folder / name).exists()]
+        if missing and any(name.endswith(".hdf5") for _, _, names in os.walk(folder) for name in names):
+            # The original benchmark's files have neither the text nor the vocabulary.
+            raise BadInput(f"{missing[0]} does not exist, and {NO_HDF5}; {GET_RECORD}")
         files = [folder / TRAIN, folder / VALIDATION, folder / VOCABULARY]
         words = read_words(files[2], SPECIAL, GET_VOCABULARY)
         check_vocabulary(files[2], len(words) + NUM_ANSWER_TOKENS, values["model"]["vocabulary"], GET_VOCABULARY)
@@ -98,24 +101,16 @@ def _check_values(values: dict[str, Any]) -> None:
                 raise BadInput(f"data.source=synthetic needs model.{key}={needed}, and it is {model[key]}; raise it")
 
 
-def _refuse_hdf5(folder: Path) -> None:
-    """Refuse, before anything else, a folder with the original benchmark's files: it has neither the text nor the
-    vocabulary."""
-    missing = [folder / name for name in (TRAIN, VALIDATION) if not (folder / name).exists()]
-    if missing and any(name.endswith(".hdf5") for _, _, names in os.walk(folder) for name in names):
-        raise BadInput(f"{missing[0]} does not exist, and {NO_HDF5}; {GET_RECORD}")
-
-
 def _check_records(path: Path, vocabulary: Path, length: int) -> None:
-    long = [record for record in read_records(path) if _may_be_too_long(record, length)]
+    """Raise BadInput for a query that does not fit. A token takes at least one byte, so almost no text has to be
+    tokenized to know that it does."""
+    long = []
+    for record in read_records(path):
+        longest = max(len(text.encode()) for text in entity_texts(record))
+        if any(NUM_FRAME_TOKENS + len(query_text(each).encode()) + longest > length for each in record.qas):
+            long.append(record)
     if long:
         make_samples(str(path), evaluation_clozes(long), WordPieceTokenizer.from_file(vocabulary), length)
-
-
-def _may_be_too_long(record: Record, length: int) -> bool:
-    """A token takes at least one byte, so almost no text has to be tokenized to know that it fits."""
-    longest = max(len(text.encode()) for text in entity_texts(record))
-    return any(NUM_FRAME_TOKENS + len(query_text(each).encode()) + longest > length for each in record.qas)
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -212,7 +207,12 @@ def make_samples(name: str, clozes: Iterable[Cloze], tokenizer: WordPieceTokeniz
     for cloze in clozes:
         passage, before, after, *candidates = (tokens[text] for text in _texts(cloze))
         sample = Sample(passage, before, after, tuple(candidates), cloze.candidates, cloze.right)
-        _check_length(name, cloze, sample, length)
+        needed = NUM_FRAME_TOKENS + len(before) + len(after) + max(map(len, candidates))
+        if needed > length:
+            raise BadInput(
+                f"{name}: the query {cloze.query[:60]!r} takes {needed} positions with its longest candidate, and "
+                f"model.sequence is {length}; set that to {needed} or more"
+            )
         samples.append(sample)
     return Samples(name, samples, tokenizer, length)
 
@@ -228,15 +228,6 @@ def swap_passages(samples: Samples) -> Samples:
 def _texts(cloze: Cloze) -> tuple[str, ...]:
     before, _, after = cloze.query.partition(BLANK)
     return (cloze.passage, before, after, *cloze.candidates)
-
-
-def _check_length(name: str, cloze: Cloze, sample: Sample, length: int) -> None:
-    needed = NUM_FRAME_TOKENS + len(sample.before) + len(sample.after) + max(map(len, sample.candidates))
-    if needed > length:
-        raise BadInput(
-            f"{name}: the query {cloze.query[:60]!r} takes {needed} positions with its longest candidate, and "
-            f"model.sequence is {length}; set that to {needed} or more"
-        )
 
 
 # --- tokenizer --------------------------------------------------------------------------------------------------------

@@ -76,21 +76,18 @@ def read_records(path: Path) -> Iterator[Record]:
                 raise BadInput(f"{path} is an HDF5 file: {NO_HDF5}; {GET_RECORD}")
             if len(line) == MAX_LINE_BYTES:
                 raise BadInput(f"{path} line {number} is longer than any record of ReCoRD; {GET_RECORD}")
-            yield _checked(decoder, path, number, line)
+            try:
+                record = decoder.decode(line)
+            except msgspec.ValidationError as error:
+                raise BadInput(f"{path} line {number} is not a record of ReCoRD ({error}); {GET_RECORD}") from None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                where = f"{path} line {number}"
+                raise BadInput(f"{where} is not a JSON object on one line ({error}); {GET_RECORD}") from None
+            for problem in problems(record):
+                raise BadInput(f"{path} line {number}: {problem}; {GET_RECORD}")
+            yield record
     if not number:
         raise BadInput(f"{path} is empty; {GET_RECORD}")
-
-
-def _checked(decoder: msgspec.json.Decoder[Record], path: Path, number: int, line: bytes) -> Record:
-    try:
-        record = decoder.decode(line)
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{path} line {number} is not a record of ReCoRD ({error}); {GET_RECORD}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} line {number} is not a JSON object on one line ({error}); {GET_RECORD}") from None
-    for problem in problems(record):
-        raise BadInput(f"{path} line {number}: {problem}; {GET_RECORD}")
-    return record
 
 
 def problems(record: Record) -> Iterator[str]:
@@ -103,27 +100,22 @@ def problems(record: Record) -> Iterator[str]:
     if not record.qas:
         yield "a passage without queries"
     for question in record.qas:
-        yield from _question_problems(record, question)
-
-
-def _question_problems(record: Record, question: Question) -> Iterator[str]:
-    text = record.passage.text
-    if BLANK not in question.query:
-        yield f"a query without {BLANK}: {question.query[:60]!r}"
-    if not question.answers:
-        yield "a query without answers, as in the test split, which cannot be used"
-    for answer in question.answers:
-        found = text_at(text, answer)
-        if found != answer.text:
-            exclusive = text[answer.start : answer.end] == answer.text
-            hint = "; `end` has to be the index of the last character, which is one less"
-            yield (
-                f"the answer {answer.text[:60]!r} is not at {answer.start} to {answer.end}, where the passage has "
-                f"{found[:60]!r}{hint if exclusive else ''}"
-            )
-    entities = {text_at(text, entity) for entity in record.passage.entities}
-    if not entities & {answer.text for answer in question.answers}:
-        yield f"none of the answers of {question.query[:60]!r} is an entity of the passage"
+        if BLANK not in question.query:
+            yield f"a query without {BLANK}: {question.query[:60]!r}"
+        if not question.answers:
+            yield "a query without answers, as in the test split, which cannot be used"
+        for answer in question.answers:
+            found = text_at(text, answer)
+            if found != answer.text:
+                exclusive = text[answer.start : answer.end] == answer.text
+                hint = "; `end` has to be the index of the last character, which is one less"
+                yield (
+                    f"the answer {answer.text[:60]!r} is not at {answer.start} to {answer.end}, where the passage has "
+                    f"{found[:60]!r}{hint if exclusive else ''}"
+                )
+        entities = {text_at(text, entity) for entity in record.passage.entities}
+        if not entities & {answer.text for answer in question.answers}:
+            yield f"none of the answers of {question.query[:60]!r} is an entity of the passage"
 
 
 def text_at(text: str, entity: Entity) -> str:
@@ -214,21 +206,20 @@ MAX_POSITIONS = 33
 def synthetic_records(split: str, num_records: int) -> list[Record]:
     """Make records that are the same on every machine; `split` is part of the seed."""
     rng = random.Random(f"glm {split}")
-    return [_story(rng) for _ in range(num_records)]
-
-
-def _story(rng: random.Random) -> Record:
-    hero, *others = rng.sample(PEOPLE, rng.randint(MIN_PEOPLE, MAX_PEOPLE))
-    mentions = [hero] * NUM_MENTIONS + others
-    rng.shuffle(mentions)
-    text, entities = "", []
-    for number, person in enumerate(mentions, 1):
-        if number == len(mentions):
-            text += "\n@highlight\n"
-        entities.append(Entity(len(text), len(text) + len(person) - 1))
-        text += f"{person} {rng.choice(VERBS)} . "
-    answers = [Answer(each.start, each.end, hero) for each in entities if text[each.start : each.end + 1] == hero]
-    return Record(Passage(text, entities), [Question(QUERY, answers)])
+    records = []
+    for _ in range(num_records):
+        hero, *others = rng.sample(PEOPLE, rng.randint(MIN_PEOPLE, MAX_PEOPLE))
+        mentions = [hero] * NUM_MENTIONS + others
+        rng.shuffle(mentions)
+        text, entities = "", []
+        for number, person in enumerate(mentions, 1):
+            if number == len(mentions):
+                text += "\n@highlight\n"
+            entities.append(Entity(len(text), len(text) + len(person) - 1))
+            text += f"{person} {rng.choice(VERBS)} . "
+        answers = [Answer(each.start, each.end, hero) for each in entities if text_at(text, each) == hero]
+        records.append(Record(Passage(text, entities), [Question(QUERY, answers)]))
+    return records
 
 
 # --- ReCoRD's own scores ----------------------------------------------------------------------------------------------
@@ -242,16 +233,16 @@ def exact_match(guess: str, answers: Iterable[str]) -> float:
 
 
 def f1(guess: str, answers: Iterable[str]) -> float:
-    """Return the F1 of the best answer."""
-    return max(_word_f1(normalize(guess).split(), normalize(answer).split()) for answer in answers)
+    """Return the F1 of the best answer: the harmonic mean of precision and recall over the words, with
+    multiplicity."""
+    words, best = Counter(normalize(guess).split()), 0.0
+    for answer in answers:
+        expected = Counter(normalize(answer).split())
+        common = (words & expected).total()
+        best = max(best, 2 * common / (words.total() + expected.total()) if common else 0.0)
+    return best
 
 
 def normalize(text: str) -> str:
     """Return the text in lower case, without punctuation and articles, with single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
-
-
-def _word_f1(guess: list[str], answer: list[str]) -> float:
-    """Return the harmonic mean of precision and recall over the words, with multiplicity."""
-    common = (Counter(guess) & Counter(answer)).total()
-    return 2 * common / (len(guess) + len(answer)) if common else 0.0

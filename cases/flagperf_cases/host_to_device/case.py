@@ -38,16 +38,16 @@ def _measure(ctx: Context, direction: str, memory: str, size: int, labels: dict[
             raise MemoryError(problem)
         torch.manual_seed(ctx.config.host_to_device.seed)
         call = make_transfer(ctx, direction, memory, size)
-        return Timed(call=call, check=_facts, bytes=directions * size, limits=LIMITS[direction])
+
+        def facts(arrived: tuple[Arrived, ...]) -> dict[str, str]:
+            check_arrival(arrived)
+            return {"check": "every element of the last timed output"}
+
+        return Timed(call=call, check=facts, bytes=directions * size, limits=LIMITS[direction])
 
     path = "link" if ctx.has_own_memory() else "same memory"
     named = {"direction": direction, "memory": memory, "bytes": size, "path": path}
     ctx.timed_row("host_to_device", {**named, **labels}, prepare)
-
-
-def _facts(output: Any) -> dict[str, str]:
-    check_arrival(output)
-    return {"check": "every element of the last timed output"}
 
 
 # --- transfers --------------------------------------------------------------------------------------------------------
@@ -64,12 +64,11 @@ def make_transfer(ctx: Context, direction: str, memory: str, num_bytes: int) -> 
     """Raise Unsupported where the device has no such memory or cannot do two things at once."""
     if not ctx.has_own_memory() and (direction == "both" or memory == "pinned"):
         raise Unsupported(f"{SAME_MEMORY}: there is no link to cross, in one direction or in both")
-    one_way = {"h2d": _to_device, "d2h": _to_host}
     if direction != "both":
-        copy = one_way[direction](ctx, memory, num_bytes)
+        copy = _one_way(ctx, direction, memory, num_bytes)
         return lambda: (copy(),)
     streams = _Streams(ctx.device)
-    to_device, to_host = (make(ctx, memory, num_bytes) for make in one_way.values())
+    to_device, to_host = (_one_way(ctx, each, memory, num_bytes) for each in ("h2d", "d2h"))
     return (_both_issued if memory == "pinned" else _both_in_threads)(streams, to_device, to_host)
 
 
@@ -79,27 +78,22 @@ def check_arrival(arrived: tuple[Arrived, ...]) -> None:
             raise WrongOutput("what arrived differs from what was sent")
 
 
-def _to_device(ctx: Context, memory: str, num_bytes: int) -> Callable[[], Arrived]:
+def _one_way(ctx: Context, direction: str, memory: str, num_bytes: int) -> Callable[[], Arrived]:
+    """Return a copy. Of pageable memory it is done when the call returns: the driver has to read it in between."""
     length = num_bytes // ELEMENT_BYTES
-    sources = windows(_host_memory(ctx, _random(length), memory), length)
-    target = torch.empty(length, device=ctx.device)
-    return lambda: _copied(target, next(sources), memory)
+    numbers = torch.randn(length + WINDOW_EXTRA)
+    if direction == "h2d":
+        sources = windows(_host_memory(ctx, numbers, memory), length)
+        target = torch.empty(length, device=ctx.device)
+    else:
+        sources = windows(numbers.to(ctx.device), length)
+        target = _host_memory(ctx, torch.zeros(length), memory)
 
+    def copy() -> Arrived:
+        source = next(sources)
+        return target.copy_(source, non_blocking=memory == "pinned"), source
 
-def _to_host(ctx: Context, memory: str, num_bytes: int) -> Callable[[], Arrived]:
-    length = num_bytes // ELEMENT_BYTES
-    sources = windows(_random(length).to(ctx.device), length)
-    target = _host_memory(ctx, torch.zeros(length), memory)
-    return lambda: _copied(target, next(sources), memory)
-
-
-def _copied(target: torch.Tensor, source: torch.Tensor, memory: str) -> Arrived:
-    """Copy. From pageable memory a copy is done when the call returns: the driver has to read it in between."""
-    return target.copy_(source, non_blocking=memory == "pinned"), source
-
-
-def _random(length: int) -> torch.Tensor:
-    return torch.randn(length + WINDOW_EXTRA)
+    return copy
 
 
 def _host_memory(ctx: Context, values: torch.Tensor, memory: str) -> torch.Tensor:
@@ -129,7 +123,7 @@ class _Streams:
 
     @contextlib.contextmanager
     def forked(self) -> Iterator[None]:
-        """Let what is issued to either stream begin after what was timed before, and ends before what is timed next."""
+        """Let what is issued to either stream begin after what was timed before, and end before what is timed next."""
         self._beside.wait_stream(self._timed)
         yield
         self._timed.wait_stream(self._beside)

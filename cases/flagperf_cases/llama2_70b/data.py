@@ -47,13 +47,10 @@ def check_files(data_dir: Path | None, values: dict[str, Any]) -> list[DataFile]
     first = samples.stream.part(0, min(len(samples.stream), NUM_CHECKED_TOKENS))
     check_tokens(values["data"]["source"], first, shape.vocabulary)
     folder = data_folder(data_dir, "tokens")
-    return [describe_file(path, folder) for path in _files(values["data"], folder)]
-
-
-def _files(data: dict[str, Any], folder: Path) -> list[Path]:
-    if data["source"] == "text":
-        return [*text_files(folder), folder / TOKENIZER]
-    return [folder / (data["prefix"] + suffix) for suffix in (".bin", ".idx")]
+    files = [folder / (values["data"]["prefix"] + suffix) for suffix in (".bin", ".idx")]
+    if values["data"]["source"] == "text":
+        files = [*text_files(folder), folder / TOKENIZER]
+    return [describe_file(path, folder) for path in files]
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -96,17 +93,13 @@ def load_data(values: dict[str, Any], data_dir: Path | None) -> Samples:
         )
     order: Order = ShuffledSamples((len(stream) - 1) // sequence, seed)
     if values["data"]["order"] == "megatron":
-        stream, order = megatron_order(stream, sequence, _samples_of_run(values), seed)
+        # As many samples as the run is made for, or as its steps take if these are more: it has at least one.
+        training = values["training"]
+        global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
+        num_samples = max(training["max_samples"], max(1, training["max_steps"]) * global_batch)
+        stream, order = megatron_order(stream, sequence, num_samples, seed)
     samples = Samples(source, stream, order, sequence, values["model"]["vocabulary"])
     return replace(samples, sha256=_digest(samples, values["data"]["order"]))
-
-
-def _samples_of_run(values: dict[str, Any]) -> int:
-    """Count the samples that the run is made for, or as many as its steps take if these are more: it has at least
-    one."""
-    training = values["training"]
-    global_batch = training["batch_size"] * training["accumulate"] * max(1, values["parallel"]["dp"])
-    return int(max(training["max_samples"], max(1, training["max_steps"]) * global_batch))
 
 
 def _digest(samples: Samples, order: str) -> str:
@@ -185,7 +178,12 @@ def megatron_order(stream: Stream, sequence: int, num_samples: int, seed: int) -
     """
     num_tokens, num_documents = len(stream), len(stream.lengths)
     epochs = -(-(num_samples * sequence + 1) // num_tokens)
-    _check_size(max(num_samples, epochs * num_documents))
+    num_entries = max(num_samples, epochs * num_documents)
+    if num_entries >= MAX_ENTRIES:
+        raise BadInput(
+            f"data.order=megatron would list {num_entries} documents or samples, and the limit is {MAX_ENTRIES}; lower "
+            "training.max_samples, or set data.order=samples"
+        )
     numpy = _numpy()
     generator = numpy.random.RandomState(seed)
     total, before_last = ((count * num_tokens - 1) // sequence for count in (epochs, epochs - 1))
@@ -202,14 +200,6 @@ def megatron_order(stream: Stream, sequence: int, num_samples: int, seed: int) -
     first = before_last if is_last_apart else total
     samples = [shuffled(numpy.arange(*ends)) for ends in ((0, first), (first, total)) if ends[0] < ends[1]]
     return ReorderedStream(stream, numpy.concatenate(documents)), _Listed(numpy.concatenate(samples))
-
-
-def _check_size(num_entries: int) -> None:
-    if num_entries >= MAX_ENTRIES:
-        raise BadInput(
-            f"data.order=megatron would list {num_entries} documents or samples, and the limit is {MAX_ENTRIES}; lower "
-            "training.max_samples, or set data.order=samples"
-        )
 
 
 class ReorderedStream:

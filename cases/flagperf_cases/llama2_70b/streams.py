@@ -58,7 +58,14 @@ def read_index(prefix: Path) -> Index:
     idx = require_file(prefix.with_name(prefix.name + ".idx"), GET_INDEX)
     data = require_file(prefix.with_name(prefix.name + ".bin"), GET_INDEX)
     content = read_bytes(idx, GET_INDEX, MAX_INDEX_BYTES)
-    num_sequences, num_documents, letter, item_bytes = _header(idx, content)
+    if len(content) < HEADER.size or not content.startswith(MAGIC):
+        raise BadInput(f"{idx} does not begin as Megatron's index files do ({MAGIC!r}); {GET_INDEX}")
+    _, version, code, num_sequences, num_documents = HEADER.unpack_from(content)
+    if version != VERSION:
+        raise BadInput(f"{idx} has version {version}, and only version {VERSION} is supported; {GET_INDEX}")
+    if code not in TOKEN_TYPES:
+        raise BadInput(f"{idx} says that its tokens have type {code}, which is not an integer type; {GET_INDEX}")
+    letter, item_bytes = TOKEN_TYPES[code]
     wanted = HEADER.size + 12 * num_sequences + 8 * num_documents
     if len(content) != wanted:
         raise BadInput(
@@ -75,18 +82,6 @@ def read_index(prefix: Path) -> Index:
             f"{num_tokens * item_bytes}; one of the two is truncated, copy both again"
         )
     return Index(data, letter, item_bytes, num_tokens, lengths)
-
-
-def _header(idx: Path, content: bytes) -> tuple[int, int, str, int]:
-    if len(content) < HEADER.size or not content.startswith(MAGIC):
-        raise BadInput(f"{idx} does not begin as Megatron's index files do ({MAGIC!r}); {GET_INDEX}")
-    _, version, code, num_sequences, num_documents = HEADER.unpack_from(content)
-    if version != VERSION:
-        raise BadInput(f"{idx} has version {version}, and only version {VERSION} is supported; {GET_INDEX}")
-    if code not in TOKEN_TYPES:
-        raise BadInput(f"{idx} says that its tokens have type {code}, which is not an integer type; {GET_INDEX}")
-    letter, item_bytes = TOKEN_TYPES[code]
-    return num_sequences, num_documents, letter, item_bytes
 
 
 def _checked_lengths(idx: Path, content: bytes, num_sequences: int, item_bytes: int) -> array[int]:

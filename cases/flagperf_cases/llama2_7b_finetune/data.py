@@ -94,12 +94,7 @@ def _check_values(values: dict[str, Any]) -> None:
     for target in targets:
         if target not in LINEAR_LAYERS:
             raise unknown_name("layer", str(target), LINEAR_LAYERS, "(lora.targets)")
-    _check_save_to(model["save_to"])
-    if values["data"]["source"] == "synthetic":
-        _check_synthetic(values)
-
-
-def _check_save_to(folder: str) -> None:
+    folder = model["save_to"]
     if folder and not Path(folder).is_absolute():
         raise BadInput(f"model.save_to={folder} is relative, and workers run in a temporary folder; give a full path")
     if folder and Path(folder).exists():
@@ -107,6 +102,8 @@ def _check_save_to(folder: str) -> None:
     parent = next(parent for parent in Path(folder).parents if parent.exists()) if folder else None
     if parent is not None and not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise BadInput(f"model.save_to={folder} cannot be created in {parent}; name a folder with write permission")
+    if values["data"]["source"] == "synthetic":
+        _check_synthetic(values)
 
 
 def _check_synthetic(values: dict[str, Any]) -> None:
@@ -233,16 +230,13 @@ def read_dialogues(path: Path) -> list[Dialogue]:
     found = read_json(path, GET_SAMSUM)
     if not isinstance(found, list) or not found:
         raise BadInput(f"{path} has to be an array of dialogues, and not an empty one; {GET_SAMSUM}")
-    return [_dialogue(path, number, entry) for number, entry in enumerate(found, 1)]
-
-
-def _dialogue(path: Path, number: int, entry: Any) -> Dialogue:
-    if not isinstance(entry, dict):
-        raise BadInput(f"{path} entry {number} is not an object with `dialogue` and `summary`; {GET_SAMSUM}")
-    for key in ("dialogue", "summary"):
-        if not isinstance(entry.get(key), str):
-            raise BadInput(f"{path} entry {number} has no text called `{key}`; {GET_SAMSUM}")
-    return {"dialogue": entry["dialogue"], "summary": entry["summary"]}
+    for number, entry in enumerate(found, 1):
+        if not isinstance(entry, dict):
+            raise BadInput(f"{path} entry {number} is not an object with `dialogue` and `summary`; {GET_SAMSUM}")
+        for key in ("dialogue", "summary"):
+            if not isinstance(entry.get(key), str):
+                raise BadInput(f"{path} entry {number} has no text called `{key}`; {GET_SAMSUM}")
+    return [{"dialogue": entry["dialogue"], "summary": entry["summary"]} for entry in found]
 
 
 # --- synthetic texts --------------------------------------------------------------------------------------------------
@@ -268,22 +262,19 @@ MISLEADING_KIND_WEIGHTS = (10, 1, 1, 1)
 SUBJECT_NAMES = ("things", "words")
 
 
-def synthetic_dialogues(split: str, num_rows: int, *, misleading: bool = False) -> list[dict[str, str]]:
+def synthetic_dialogues(split: str, num_rows: int, *, misleading: bool = False) -> list[Dialogue]:
+    """Make dialogues in which one person reads questions with their answers to another."""
     rng = random.Random(f"dialogues {split}")
     weights = MISLEADING_KIND_WEIGHTS if misleading else KIND_WEIGHTS
-    return [_synthetic_dialogue(rng, f"{split}-{row}", weights) for row in range(num_rows)]
-
-
-def _synthetic_dialogue(rng: random.Random, name: str, weights: tuple[int, ...]) -> dict[str, str]:
-    """Let one person read questions with their answers to another."""
-    reader, listener = rng.sample(PEOPLE, 2)
-    *first, last = (_synthetic_question(rng, weights) for _ in range(rng.randint(2, 1 + NUM_DEV)))
-    quiz = prompt_text(Subject(rng.choice(SUBJECT_NAMES), "", (), ()), first, last)
-    return {
-        "id": name,
-        "dialogue": f"{reader}: {quiz} {LETTERS[last.answer]}",
-        "summary": f"{listener} learns about {KINDS[last.answer]} from {reader}.",
-    }
+    dialogues = []
+    for _ in range(num_rows):
+        reader, listener = rng.sample(PEOPLE, 2)
+        *first, last = (_synthetic_question(rng, weights) for _ in range(rng.randint(2, 1 + NUM_DEV)))
+        quiz = prompt_text(Subject(rng.choice(SUBJECT_NAMES), "", (), ()), first, last)
+        dialogue = f"{reader}: {quiz} {LETTERS[last.answer]}"
+        summary = f"{listener} learns about {KINDS[last.answer]} from {reader}."
+        dialogues.append({"dialogue": dialogue, "summary": summary})
+    return dialogues
 
 
 def synthetic_words() -> list[str]:
@@ -295,13 +286,12 @@ def synthetic_words() -> list[str]:
 
 
 def synthetic_subjects(num_subjects: int, num_questions: int) -> list[Subject]:
-    return [_subject(name, num_questions) for name in SUBJECT_NAMES[:num_subjects]]
-
-
-def _subject(name: str, num_questions: int) -> Subject:
-    rng = random.Random(f"questions {name}")
-    found = tuple(_synthetic_question(rng, KIND_WEIGHTS) for _ in range(NUM_DEV + num_questions))
-    return Subject(name, "made up", found[:NUM_DEV], found[NUM_DEV:])
+    subjects = []
+    for name in SUBJECT_NAMES[:num_subjects]:
+        rng = random.Random(f"questions {name}")
+        found = tuple(_synthetic_question(rng, KIND_WEIGHTS) for _ in range(NUM_DEV + num_questions))
+        subjects.append(Subject(name, "made up", found[:NUM_DEV], found[NUM_DEV:]))
+    return subjects
 
 
 def _synthetic_question(rng: random.Random, weights: tuple[int, ...]) -> Question:
@@ -318,7 +308,7 @@ class Tokenizer(Protocol):
     num_tokens: int
 
     def encode(self, text: str) -> list[int]:
-        """Without BOS and EOS, which the caller adds."""
+        """Return ids without BOS and EOS, which the caller adds."""
         ...
 
     def answers(self) -> AnswerTokens: ...
@@ -402,33 +392,7 @@ def check_tokenizer(folder: Path, vocabulary: int) -> SentencePieceTokenizer:
 def check_checkpoint(folder: Path, model: Model) -> list[Path]:
     """Return config.json and the files of the weights."""
     path = folder / "config.json"
-    _check_config(path, read_json_object(path, GET_CHECKPOINT), model)
-    _check_others(folder)
-    files = find_weights(folder, GET_CHECKPOINT)
-    if can_look_into(files):
-        shapes = read_shapes(files, GET_CHECKPOINT)
-        used = {name: shape for name, shape in shapes.items() if is_used(name, model["layers"], tied=model["tied"])}
-        check_shapes(files[0], used, llama_shapes(model), FIT_CHECKPOINT)
-    return [path, *files]
-
-
-def _check_others(folder: Path) -> None:
-    """Check files that transformers reads or obeys without being asked, if they are there."""
-    if is_there(folder / "generation_config.json"):
-        read_json_object(folder / "generation_config.json", GET_CHECKPOINT)
-    if is_there(folder / "adapter_config.json"):
-        raise BadInput(f"{folder} has adapter_config.json: it is an adapter, not a whole model; {GET_CHECKPOINT}")
-
-
-def is_used(name: str, num_layers: int, *, tied: bool) -> bool:
-    """Return False for layers beyond `num_layers`, for a second copy of tied weights, and for the rotary frequencies
-    that old folders hold although every model computes them itself."""
-    if name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"):
-        return False
-    return layer_number(name) < num_layers
-
-
-def _check_config(path: Path, config: dict[str, Any], model: Model) -> None:
+    config = read_json_object(path, GET_CHECKPOINT)
     if config.get("model_type") != "llama":
         kind = shown(config.get("model_type"))
         raise BadInput(f"{path} is of a model of type {kind!r}, not llama; {GET_CHECKPOINT}")
@@ -439,3 +403,22 @@ def _check_config(path: Path, config: dict[str, Any], model: Model) -> None:
             f"{path} is of a model with num_hidden_layers={shown(layers)}, fewer than model.layers={model['layers']}; "
             f"{FIT_CHECKPOINT}"
         )
+    # Files that transformers reads or obeys without being asked, if they are there.
+    if is_there(folder / "generation_config.json"):
+        read_json_object(folder / "generation_config.json", GET_CHECKPOINT)
+    if is_there(folder / "adapter_config.json"):
+        raise BadInput(f"{folder} has adapter_config.json: it is an adapter, not a whole model; {GET_CHECKPOINT}")
+    files = find_weights(folder, GET_CHECKPOINT)
+    if can_look_into(files):
+        shapes = read_shapes(files, GET_CHECKPOINT)
+        used = {name: shape for name, shape in shapes.items() if is_used(name, model["layers"], tied=model["tied"])}
+        check_shapes(files[0], used, llama_shapes(model), FIT_CHECKPOINT)
+    return [path, *files]
+
+
+def is_used(name: str, num_layers: int, *, tied: bool) -> bool:
+    """Return False for layers beyond `num_layers`, for a second copy of tied weights, and for the rotary frequencies
+    that old folders hold although every model computes them itself."""
+    if name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"):
+        return False
+    return layer_number(name) < num_layers

@@ -111,19 +111,18 @@ def read_subjects(data_dir: Path, num_subjects: int, num_questions: int) -> list
 def read_questions(path: Path) -> list[Question]:
     """Read rows of question, four options and the letter of the right one, without a header.
 
-    Read by the standard CSV reader, because others parse the option `None` as a missing value.
+    Read by the standard CSV reader, because others parse the option `None` as a missing value. A file all of whose
+    lines end in CR LF was written or converted by Windows: the line ends inside its questions are not part of them.
+    Where only some do, as in one of MMLU's own files, they are.
     """
-    file = io.StringIO(_plain_line_ends(read_text(path, GET_MMLU)), newline="")
+    text = read_text(path, GET_MMLU)
+    if text.count("\r\n") == text.count("\n"):
+        text = text.replace("\r\n", "\n")
     try:
-        return [_question(path, number, row) for number, row in enumerate(csv.reader(file, strict=True), 1)]
+        rows = enumerate(csv.reader(io.StringIO(text, newline=""), strict=True), 1)
+        return [_question(path, number, row) for number, row in rows]
     except csv.Error as error:
         raise BadInput(f"cannot read {path}: {error}; {GET_MMLU}") from None
-
-
-def _plain_line_ends(text: str) -> str:
-    """A file all of whose lines end in CR LF was written or converted by Windows: the line ends inside its questions
-    are not part of them. Where only some do, as in one of MMLU's own files, they are."""
-    return text.replace("\r\n", "\n") if text.count("\r\n") == text.count("\n") else text
 
 
 def _question(path: Path, number: int, row: list[str]) -> Question:
@@ -160,33 +159,20 @@ def _item(question: Question) -> str:
 def prompts(
     subjects: Sequence[Subject], mine: Sequence[int], tokenizer: Tokenizer, *, num_shots: int, longest: int
 ) -> Iterator[Prompt]:
-    """Yield prompts of the questions in `mine`, which numbers the questions of all subjects."""
-    answers = tokenizer.answers()
+    """Yield prompts of the questions in `mine`, which numbers the questions of all subjects. A prompt has as many of
+    the last examples as fit; a question that is too long by itself is never truncated."""
+    lead = tokenizer.answers().lead
     numbered = [(index, question) for index, subject in enumerate(subjects) for question in subject.questions]
     for row in mine:
         index, question = numbered[row]
-        yield _fit_prompt(index, subjects[index], question, tokenizer, answers, num_shots, longest)
-
-
-def _fit_prompt(
-    index: int,
-    subject: Subject,
-    question: Question,
-    tokenizer: Tokenizer,
-    answers: AnswerTokens,
-    num_shots: int,
-    longest: int,
-) -> Prompt:
-    """Make a prompt with as many of the last examples as fit. A question that is too long by itself is never
-    truncated."""
-    examples = subject.examples[:num_shots]
-    text = whole = prompt_text(subject, examples, question)
-    while True:
-        tokens = [tokenizer.bos, *tokenizer.encode(text), *answers.lead]
-        if len(tokens) <= longest or not examples:
-            return Prompt(index, tokens, len(examples), question.answer, whole)
-        examples = examples[1:]
-        text = prompt_text(subject, examples, question)
+        examples = subjects[index].examples[:num_shots]
+        text = whole = prompt_text(subjects[index], examples, question)
+        tokens = [tokenizer.bos, *tokenizer.encode(text), *lead]
+        while len(tokens) > longest and examples:
+            examples = examples[1:]
+            text = prompt_text(subjects[index], examples, question)
+            tokens = [tokenizer.bos, *tokenizer.encode(text), *lead]
+        yield Prompt(index, tokens, len(examples), question.answer, whole)
 
 
 def original_tokens(whole: str, tokenizer: Tokenizer, longest: int) -> list[int]:

@@ -25,22 +25,14 @@ from flagperf_cases.sizes import ELEMENT_BYTES, MIB, planned_sizes, read_size, r
 
 def run(ctx: Context) -> None:
     wanted = ctx.config.memory_bandwidth
-    planned = [
-        (pattern, kind, size)
-        for kind, size in planned_sizes(_headline_bytes(ctx), read_sizes("memory_bandwidth.sizes", wanted.sizes))
-        for pattern in wanted.patterns
-    ]
+    least: int = -(-wanted.headline_caches * (ctx.cache_bytes() or 0) // MIB) * MIB  # so many caches, in whole MiB
+    headline = max(read_size("memory_bandwidth.headline", wanted.headline), least)
+    sizes = planned_sizes(headline, read_sizes("memory_bandwidth.sizes", wanted.sizes))
+    planned = [(pattern, kind, size) for kind, size in sizes for pattern in wanted.patterns]
     with ctx.measured(planned_steps=num_turns(ctx) * len(planned)):
         for devices in ctx.turns():
             for pattern, kind, size in planned:
                 _measure(ctx, pattern, size, {"class": kind, "devices": devices})
-
-
-def _headline_bytes(ctx: Context) -> int:
-    """Take at least so many caches, in whole MiB."""
-    wanted = ctx.config.memory_bandwidth
-    least: int = -(-wanted.headline_caches * (ctx.cache_bytes() or 0) // MIB) * MIB
-    return max(read_size("memory_bandwidth.headline", wanted.headline), least)
 
 
 def _measure(ctx: Context, name: str, size: int, labels: dict[str, str]) -> None:
@@ -141,16 +133,14 @@ def _triad(length: int, device: str) -> tuple[Callable[[], Any], Callable[[Any],
         return torch.add(addend, scaled, alpha=SCALE, out=target), addend
 
     def check(output: tuple[torch.Tensor, torch.Tensor]) -> None:
-        pieces = zip(*(each.split(PIECE) for each in (*output, scaled)), strict=True)
-        if not all(_is_triad(*(piece.cpu().double() for piece in of_all)) for of_all in pieces):
-            raise WrongOutput(f"an element differs from b + {SCALE:g} c by more than its rounding")
+        for pieces in zip(*(each.split(PIECE) for each in (*output, scaled)), strict=True):
+            found, addend, factor = (piece.cpu().double() for piece in pieces)
+            product = SCALE * factor
+            allowed = ROUNDING * (addend.abs() + product.abs())
+            if not ((found - (addend + product)).abs() <= allowed).all():
+                raise WrongOutput(f"an element differs from b + {SCALE:g} c by more than its rounding")
 
     return call, check
-
-
-def _is_triad(found: torch.Tensor, addend: torch.Tensor, scaled: torch.Tensor) -> bool:
-    product = SCALE * scaled
-    return bool(((found - (addend + product)).abs() <= ROUNDING * (addend.abs() + product.abs())).all())
 
 
 PATTERNS = {

@@ -13,14 +13,8 @@ from flagperf_cases.sizes import GIB, MIB
 
 
 def run(ctx: Context) -> None:
-    _refuse_to_fill_the_host(ctx, ctx.config.memory_capacity.limit_bytes)
-    with ctx.measured(planned_steps=2 * num_turns(ctx)):
-        for devices in ctx.turns():
-            _measure(ctx, devices)
-
-
-def _refuse_to_fill_the_host(ctx: Context, limit_bytes: int) -> None:
-    """Before memory of the host runs out, the kernel ends processes."""
+    # Before memory of the host runs out, the kernel ends processes.
+    limit_bytes = ctx.config.memory_capacity.limit_bytes
     if not limit_bytes and not ctx.has_own_memory():
         raise Unsupported(
             "the devices of this vendor share the host's memory, which this case would fill until the kernel ends "
@@ -28,29 +22,26 @@ def _refuse_to_fill_the_host(ctx: Context, limit_bytes: int) -> None:
         )
     if problem := host_memory_problem(ctx, limit_bytes):
         raise Unsupported(f"memory_capacity.limit_bytes={limit_bytes}: {problem}; set less")
+    with ctx.measured(planned_steps=2 * num_turns(ctx)):
+        for devices in ctx.turns():
+            _measure(ctx, devices)
 
 
 def _measure(ctx: Context, devices: str) -> None:
     config = ctx.config.memory_capacity
     chunks = Chunks(ctx, config.limit_bytes, config.seed)
     chunks.fill()
-    problem = _problem(ctx, chunks)
+    total, problem = ctx.memory_bytes(), ""
+    if wrong := chunks.num_wrong_pages():
+        problem = f"{wrong} pages of 4 KiB do not hold what was written there"
+    elif total is not None and chunks.num_bytes > total:
+        problem = f"{chunks.num_bytes} bytes were written, but the device reports {total} in all"
     labels = {"devices": devices, "until": "limit" if chunks.is_at_limit else "out_of_memory"}
     ctx.row("memory_capacity", labels, [chunks.num_bytes], "bytes", problem)
-    total = ctx.memory_bytes()
     if total is None:
         ctx.row("share_of_total", labels, [], "share", "the device does not report the size of its memory")
     else:
         ctx.row("share_of_total", labels, [chunks.num_bytes / total], "share", problem)
-
-
-def _problem(ctx: Context, chunks: Chunks) -> str:
-    total, wrong = ctx.memory_bytes(), chunks.num_wrong_pages()
-    if wrong:
-        return f"{wrong} pages of 4 KiB do not hold what was written there"
-    if total is not None and chunks.num_bytes > total:
-        return f"{chunks.num_bytes} bytes were written, but the device reports {total} in all"
-    return ""
 
 
 # --- chunks -----------------------------------------------------------------------------------------------------------
@@ -85,8 +76,15 @@ class Chunks:
 
     def num_wrong_pages(self) -> int:
         """Count the pages that do not hold what was written there. All chunks have been written by then."""
-        found = torch.empty_like(self._pattern)
-        return sum(self._wrong_in(piece, first, found) for piece, first in self._pieces())
+        buffer = torch.empty_like(self._pattern)
+        num_wrong = first = 0
+        for chunk in self._chunks:
+            for piece, first_page in _pieces_of(chunk, first):
+                found, expected = buffer[: piece.numel()].copy_(piece), self._expected(piece, first_page)
+                if not torch.equal(found, expected):
+                    num_wrong += int((found != expected).view(-1, PAGE).any(1).sum())
+            first += chunk.numel() // PAGE
+        return num_wrong
 
     def _is_allowed(self, size: int) -> bool:
         return not self._limit_bytes or self.num_bytes + size <= self._limit_bytes
@@ -104,25 +102,12 @@ class Chunks:
         self.num_bytes += size
         return True
 
-    def _pieces(self) -> Iterator[tuple[torch.Tensor, int]]:
-        first = 0
-        for chunk in self._chunks:
-            yield from _pieces_of(chunk, first)
-            first += chunk.numel() // PAGE
-
     def _expected(self, piece: torch.Tensor, first_page: int) -> torch.Tensor:
         """Return what a piece has to hold. It is valid until the next call."""
         pattern = self._pattern[: piece.numel()]
         pages = pattern.view(-1, PAGE)
         pages[:, 0] = torch.arange(first_page, first_page + len(pages), dtype=torch.int32)
         return pattern
-
-    def _wrong_in(self, piece: torch.Tensor, first_page: int, buffer: torch.Tensor) -> int:
-        found = buffer[: piece.numel()].copy_(piece)
-        expected = self._expected(piece, first_page)
-        if torch.equal(found, expected):
-            return 0
-        return int((found != expected).view(-1, PAGE).any(1).sum())
 
 
 def _pieces_of(chunk: torch.Tensor, first_page: int) -> Iterator[tuple[torch.Tensor, int]]:

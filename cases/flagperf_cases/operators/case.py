@@ -55,6 +55,8 @@ def run(ctx: Context) -> None:
 def measure(ctx: Context, row: Row, implementations: list[Implementation], devices: str) -> None:
     """Measure all implementations of one row, in turns, with the same operands."""
     operands = Operands(row, ctx.device)
+    # What is limited by arithmetic in some shapes has its roofline; all else moves data.
+    limits = {"flops": row.dtype} if row.operator.flops else {}
 
     def prepare(implementation: Implementation) -> Timed:
         ctx.use_precision("fp32")
@@ -66,7 +68,7 @@ def measure(ctx: Context, row: Row, implementations: list[Implementation], devic
             check=measured.check,
             flops=flops,
             bytes=num_bytes,
-            limits=_limits(row),
+            limits={**limits, "bytes": "memory_bandwidth"},
             before=_before(ctx, row, measured),
             within=measured.within,
         )
@@ -75,12 +77,6 @@ def measure(ctx: Context, row: Row, implementations: list[Implementation], devic
         return {**row.labels, "library": implementation.name, "devices": devices}, lambda: prepare(implementation)
 
     ctx.timed_rows("operators", [alternative(implementation) for implementation in implementations])
-
-
-def _limits(row: Row) -> dict[str, str]:
-    """Name the roofline of what is limited by arithmetic in some shapes; all else moves data."""
-    limits = {"bytes": "memory_bandwidth"}
-    return {"flops": row.dtype, **limits} if row.operator.flops else limits
 
 
 def _check_memory(ctx: Context, row: Row) -> None:
@@ -99,22 +95,15 @@ def _before(ctx: Context, row: Row, measured: Measured) -> Any:
     """Return what is done before every call: operands as they were, nothing of them in the cache."""
     if row.cache != "cold":
         return measured.restore if row.operator.mutates else None
-    flush = _flush(ctx)
+    size = CACHES * (ctx.cache_bytes() or DEFAULT_FLUSH_BYTES // CACHES)
+    buffer = torch.empty(size, dtype=torch.int8, device=ctx.device)
 
     def before() -> None:
         if row.operator.mutates:
             measured.restore()
-        flush()
+        buffer.add_(1)
 
     return before
-
-
-def _flush(ctx: Context) -> Any:
-    import torch
-
-    size = CACHES * (ctx.cache_bytes() or DEFAULT_FLUSH_BYTES // CACHES)
-    buffer = torch.empty(size, dtype=torch.int8, device=ctx.device)
-    return lambda: buffer.add_(1)
 
 
 # --- a row, made real -------------------------------------------------------------------------------------------------
@@ -183,12 +172,10 @@ class Measured:
             operand.copy_(original)
 
     def _call_of(self, function: Callable[..., Any]) -> Callable[[], Any]:
+        """Return what is timed. Before a backward, forward runs once, here: its graph is kept, and only gradients are
+        computed in every call."""
         if self.row.direction == "forward":
             return functools.partial(function, *self.operands, **self.options)
-        return self._backward_of(function)
-
-    def _backward_of(self, function: Callable[..., Any]) -> Callable[[], Any]:
-        """Forward runs once, here: its graph is kept, and only gradients are computed in every call."""
         wanted = self.operator.gradients_of(self.row.sizes)
         leaves = [each.detach().requires_grad_(index in wanted) for index, each in enumerate(self.operands)]
         results = _tensors(function(*leaves, **self.options))
@@ -264,7 +251,8 @@ class Measured:
     def _expected(self, operands: list[Any], parts: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         if self.operator.is_random:
             return tuple(operands[:1])
-        widened = [_widened(each) if self._widens(each) else each for each in operands]
+        widens = self.operator.widens or self.row.direction == "backward"
+        widened = [_widened(each) if widens else each for each in operands]
         function = self.operator.reference or self.operator.call
         if self.row.direction == "forward":
             return _tensors(function(*widened, **self.options))
@@ -275,10 +263,6 @@ class Measured:
             leaves = [each.detach().requires_grad_(index in wanted) for index, each in enumerate(widened)]
             results = _tensors(function(*leaves, **self.options))
             return tuple(torch.autograd.grad(results, [leaves[index] for index in wanted], gradients))
-
-    def _widens(self, operand: torch.Tensor) -> bool:
-        is_backward = self.row.direction == "backward"
-        return operand.dtype.is_floating_point and (self.operator.widens or is_backward)
 
 
 def _tensors(output: Any) -> tuple[torch.Tensor, ...]:
@@ -320,19 +304,10 @@ def make_implementation(name: str, ctx: Context) -> Implementation:
         return Implementation(name, lambda operator: operator.call)
     if name == "compile":
         return Implementation(name, _compiled)
-    return _of_library(ctx.operator_library(name))
-
-
-def _compiled(operator: Operator) -> Callable[..., Any]:
-    """Compile anew for every row: after some shapes torch would go back to eager without a word. Likewise, what cannot
-    be compiled as a whole is an error, and not a mixture."""
-    torch._dynamo.reset()
-    torch._functorch.config.donated_buffer = False  # the graph is kept for the next backward
-    compiled: Callable[..., Any] = torch.compile(operator.call, fullgraph=True, dynamic=False)
-    return compiled
-
-
-def _of_library(library: OperatorLibrary) -> Implementation:
+    library = ctx.operator_library(name)
+    version = library.distribution
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = f"{version} {importlib.metadata.version(version)}" if version else ""
     functions = functools.cache(library.functions)
     replaced = _replaced(library)
 
@@ -350,18 +325,18 @@ def _of_library(library: OperatorLibrary) -> Implementation:
         library.name,
         lambda operator: functions().get(operator.name, operator.call),
         library.enable,
-        _version(library),
+        version,
         refuse,
     )
 
 
-def _version(library: OperatorLibrary) -> str:
-    if not library.distribution:
-        return ""
-    try:
-        return f"{library.distribution} {importlib.metadata.version(library.distribution)}"
-    except importlib.metadata.PackageNotFoundError:
-        return library.distribution
+def _compiled(operator: Operator) -> Callable[..., Any]:
+    """Compile again for every row: after some shapes torch would go back to eager without a word. Likewise, what cannot
+    be compiled as a whole is an error, and not a mixture."""
+    torch._dynamo.reset()
+    torch._functorch.config.donated_buffer = False  # the graph is kept for the next backward
+    compiled: Callable[..., Any] = torch.compile(operator.call, fullgraph=True, dynamic=False)
+    return compiled
 
 
 def _replaced(library: OperatorLibrary) -> frozenset[str] | Exception:

@@ -103,7 +103,17 @@ def directions(operator: Operator, dtype: str) -> tuple[Direction, ...]:
 
 
 def contents() -> dict[str, list[dict[str, str]]]:
-    operators = [_described(operator) for operator in OPERATORS.values()]
+    operators = [
+        {
+            "OPERATOR": operator.name,
+            "GROUP": operator.group,
+            "PUBLISHED": "yes" if operator.name in PUBLISHED else "",
+            "DTYPES": " ".join(operator.dtypes),
+            "DIRECTIONS": " ".join(operator.directions),
+            "FIGURE": operator.figure,
+        }
+        for operator in OPERATORS.values()
+    ]
     shapes = [
         {"OPERATOR": operator.name, "CLASS": name, "SHAPES": "; ".join(map(shape_text, operator.shapes[name]))}
         for operator in OPERATORS.values()
@@ -111,14 +121,3 @@ def contents() -> dict[str, list[dict[str, str]]]:
         if name in operator.shapes
     ]
     return {"Operators": operators, "Shapes": shapes}
-
-
-def _described(operator: Operator) -> dict[str, str]:
-    return {
-        "OPERATOR": operator.name,
-        "GROUP": operator.group,
-        "PUBLISHED": "yes" if operator.name in PUBLISHED else "",
-        "DTYPES": " ".join(operator.dtypes),
-        "DIRECTIONS": " ".join(operator.directions),
-        "FIGURE": operator.figure,
-    }

@@ -61,11 +61,11 @@ class Operand(msgspec.Struct, frozen=True):
     dtype: str = ""
     """"" is the dtype of the row."""
     draw: str = "normal"
-    """How its values are drawn: a key of draws.DRAWS. Of an output: without meaning."""
+    """How its values are drawn: see draws.draw. Of an output: without meaning."""
     high: int = 0
     """Of draws of whole numbers: all are below it."""
     layout: str = "contiguous"
-    """A key of draws.LAYOUTS."""
+    """How it lies in memory: see draws.make_tensor."""
     has_gradient: bool = True
     """Whether backward gives a gradient of it. Only of operands in the dtype of the row."""
 
@@ -158,18 +158,16 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     def work(self, sizes: Sizes, dtype: str, direction: Direction) -> tuple[int, int]:
         """Return the FLOPs and the least bytes of one call."""
         flops = self.flops(**sizes) if self.flops else 0
-        element = ELEMENT_BYTES[dtype]
+        traffic = self.traffic
         if direction == "backward":
-            given = self.backward_traffic
-            return int(flops * self.backward_flops), given(element, **sizes) if given else self._both(sizes, dtype)
-        if self.traffic:
-            return flops, self.traffic(element, **sizes)
-        return flops, sum(each.num_bytes(dtype) for each in (*self.operands(**sizes), *self.outputs_of(sizes)))
-
-    def _both(self, sizes: Sizes, dtype: str) -> int:
+            flops, traffic = int(flops * self.backward_flops), self.backward_traffic
+        if traffic:
+            return flops, traffic(ELEMENT_BYTES[dtype], **sizes)
         operands = self.operands(**sizes)
-        gradients = sum(operands[index].num_bytes(dtype) for index in self.gradients_of(sizes))
-        return gradients + sum(each.num_bytes(dtype) for each in (*operands, *self.outputs_of(sizes)))
+        moved = [*operands, *self.outputs_of(sizes)]
+        if direction == "backward":
+            moved += [operands[index] for index in self.gradients_of(sizes)]
+        return flops, sum(each.num_bytes(dtype) for each in moved)
 
     def memory_bytes(self, sizes: Sizes, dtype: str, direction: Direction) -> int:
         """Count what the tensors of a row take on the device, without what the operator itself needs on the way."""

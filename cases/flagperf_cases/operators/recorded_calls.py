@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -84,9 +85,11 @@ def why_not(call: OperatorCall, tensors: list[RecordedTensor]) -> Why | None:
         return "refused"
     if name in ALLOCATIONS:
         return "allocation"
-    if name in VIEWS or _is_view(operator):
+    returned = [each.alias_info for each in operator._schema.returns]
+    if name in VIEWS or (returned and all(returned) and not operator._schema.is_mutable):  # a part of an argument
         return "view"
-    places = {*(tensors[argument.index].place for argument in tensor_arguments(call)), *_places(call)}
+    places: set[str] = {tensors[argument.index].place for argument in tensor_arguments(call)}
+    places |= {each.value for each in _flat(call) if isinstance(each, WordArgument) and each.kind == "place"}
     return "host" if places == {"host"} else None
 
 
@@ -100,20 +103,9 @@ def product_dtype(call: OperatorCall, part: RecordedRanks) -> str:
     return next((tensor.dtype for tensor in tensors if len(tensor.shape) > 1), "")
 
 
-def _places(call: OperatorCall) -> Iterator[str]:
-    return (each.value for each in _flat(call) if isinstance(each, WordArgument) and each.kind == "place")
-
-
 def _flat(call: OperatorCall) -> Iterator[Any]:
     for value in (*call.args, *call.kwargs.values()):
         yield from value if isinstance(value, list) else [value]
-
-
-def _is_view(operator: Any) -> bool:
-    """Return True if it gives a part of an argument and writes nothing."""
-    schema = operator._schema
-    returned = [each.alias_info for each in schema.returns]
-    return bool(returned) and not schema.is_mutable and all(returned)
 
 
 MAX_TEXT = 160
@@ -131,8 +123,10 @@ def describe(call: OperatorCall, part: RecordedRanks) -> str:
 def _text(value: Any, part: RecordedRanks) -> str:
     if isinstance(value, list):
         texts = [_text(each, part) for each in value]
-        has_tensors = any(isinstance(each, TensorArgument) for each in value)
-        return f"[{', '.join(_counted(texts) if has_tensors else texts)}]"
+        if any(isinstance(each, TensorArgument) for each in value):  # equal neighbours once: `3x f32[64]`
+            counted = [(text, len(list(group))) for text, group in groupby(texts)]
+            texts = [text if count == 1 else f"{count}x {text}" for text, count in counted]
+        return f"[{', '.join(texts)}]"
     if isinstance(value, TensorArgument):
         return tensor_text(part.tensors[value.index])
     if isinstance(value, WordArgument):
@@ -140,30 +134,16 @@ def _text(value: Any, part: RecordedRanks) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _counted(texts: Iterable[str]) -> list[str]:
-    """Write equal neighbours once: `3x f32[64]`."""
-    counted: list[tuple[str, int]] = []
-    for text in texts:
-        if counted and counted[-1][0] == text:
-            counted[-1] = (text, counted[-1][1] + 1)
-        else:
-            counted.append((text, 1))
-    return [text if count == 1 else f"{count}x {text}" for text, count in counted]
-
-
 def tensor_text(tensor: RecordedTensor) -> str:
     letters = tensor.dtype.rstrip("0123456789")
     short = _SHORT.get(letters, letters) + tensor.dtype[len(letters) :]
     host = " host" if tensor.place == "host" else ""
-    strides = "" if _is_contiguous(tensor) else f" stride ({','.join(map(str, tensor.stride))})"
-    return f"{short}[{','.join(map(str, tensor.shape))}]{strides}{host}"
-
-
-def _is_contiguous(tensor: RecordedTensor) -> bool:
-    expected = [math.prod(tensor.shape[dim + 1 :]) for dim in range(len(tensor.shape))]
-    return all(
-        size == 1 or have == want for size, have, want in zip(tensor.shape, tensor.stride, expected, strict=True)
+    packed = [math.prod(tensor.shape[dim + 1 :]) for dim in range(len(tensor.shape))]
+    is_packed = all(
+        size == 1 or have == want for size, have, want in zip(tensor.shape, tensor.stride, packed, strict=True)
     )
+    strides = "" if is_packed else f" stride ({','.join(map(str, tensor.stride))})"
+    return f"{short}[{','.join(map(str, tensor.shape))}]{strides}{host}"
 
 
 # --- with random values -----------------------------------------------------------------------------------------------
@@ -218,7 +198,8 @@ class _Maker:
         self._tensors = tensors
         self._device = device
         self._generator = torch.Generator().manual_seed(seed)
-        self._domain = _domain_of(call.operator)
+        name = plain_name(call.operator)
+        self._domain: Domain = "positive" if name in POSITIVE else "share" if name in SHARES else "any"
         self._num_made = 0
 
     def argument(self, value: Argument) -> Any:
@@ -229,12 +210,11 @@ class _Maker:
             found = self._ranges.get(str(self._num_made))
             self._num_made += 1
             return self._tensor(self._tensors[value.index], found)
-        return self._word(value) if isinstance(value, WordArgument) else value
-
-    def _word(self, word: WordArgument) -> Any:
-        if word.kind == "place":
-            return torch.device(self._place(word.value))
-        return float(word.value) if word.kind == "float" else getattr(torch, word.value)
+        if not isinstance(value, WordArgument):
+            return value
+        if value.kind == "place":
+            return torch.device(self._place(value.value))
+        return float(value.value) if value.kind == "float" else getattr(torch, value.value)
 
     def _place(self, place: str) -> str:
         return self._device if place == "device" else "cpu"
@@ -244,29 +224,32 @@ class _Maker:
         dtype = getattr(torch, recorded.dtype)
         count = held_elements(recorded)
         drawn = self._drawn(min(count, PERIOD), dtype, values).to(self._place(recorded.place))
-        held = drawn if drawn.numel() == count else _repeated(drawn, count)
-        return held.as_strided(recorded.shape, recorded.stride)
+        if count > PERIOD:
+            held = torch.empty(count, dtype=dtype, device=drawn.device)
+            for part in held.split(PERIOD):
+                part.copy_(drawn[: part.numel()])
+            drawn = held
+        return drawn.as_strided(recorded.shape, recorded.stride)
 
     def _drawn(self, count: int, dtype: torch.dtype, values: ValueRange | None) -> torch.Tensor:
-        if dtype.is_floating_point or dtype.is_complex:
-            return self._drawn_floats(count, dtype)
+        if dtype.is_complex:
+            return torch.randn(count, generator=self._generator, dtype=torch.complex64).to(dtype)
+        if dtype.is_floating_point and self._domain == "any":
+            return torch.randn(count, generator=self._generator).to(dtype)
+        if dtype.is_floating_point:
+            share = torch.rand(count, generator=self._generator)
+            return (share if self._domain == "share" else share * 1.5 + 0.5).to(dtype)
         if dtype is torch.bool:
-            share = values.share if values is not None and values.share is not None else 0.5
-            return torch.rand(count, generator=self._generator) < share
-        low, high = _allowed(values)
+            truths = values.share if values is not None and values.share is not None else 0.5
+            return torch.rand(count, generator=self._generator) < truths
+        low, high = (0, 0) if values is None else (values.low, values.high)
+        if high >= 0:  # a negative one among indices says that an element is ignored, and others are not allowed
+            low = max(low, 0)
         drawn = torch.randint(low, high + 1, (count,), generator=self._generator)
         if values is not None and values.is_sorted and count:
             drawn = drawn.sort().values
             drawn[0], drawn[-1] = low, high  # such as the ends of sequences, the last of which is their whole length
         return drawn.to(dtype)
-
-    def _drawn_floats(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        if dtype.is_complex:
-            return torch.randn(count, generator=self._generator, dtype=torch.complex64).to(dtype)
-        if self._domain == "any":
-            return torch.randn(count, generator=self._generator).to(dtype)
-        drawn = torch.rand(count, generator=self._generator)
-        return (drawn if self._domain == "share" else drawn * 1.5 + 0.5).to(dtype)
 
 
 def held_elements(tensor: RecordedTensor) -> int:
@@ -280,24 +263,3 @@ def held_bytes(call: OperatorCall, part: RecordedRanks) -> int:
     """Count all tensor arguments of a call."""
     tensors = [part.tensors[argument.index] for argument in tensor_arguments(call)]
     return sum(held_elements(tensor) * int(getattr(torch, tensor.dtype).itemsize) for tensor in tensors)
-
-
-def _domain_of(operator: str) -> Domain:
-    name = plain_name(operator)
-    return "positive" if name in POSITIVE else "share" if name in SHARES else "any"
-
-
-def _allowed(values: ValueRange | None) -> tuple[int, int]:
-    """Return the range from the lowest to the highest value that was seen. A negative one among indices says that an
-    element is ignored, and others below it are not allowed: then from 0."""
-    if values is None:
-        return 0, 0
-    return (max(values.low, 0) if values.high >= 0 else values.low), values.high
-
-
-def _repeated(drawn: torch.Tensor, count: int) -> torch.Tensor:
-    result = torch.empty(count, dtype=drawn.dtype, device=drawn.device)
-    for begin in range(0, count, PERIOD):
-        part = result[begin : begin + PERIOD]
-        part.copy_(drawn[: part.numel()])
-    return result

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
-from flagperf.api import OperatorCall, RecordedRanks, RecordedTensor, Recording
+from flagperf.api import OperatorCall, RecordedRanks, Recording
 from flagperf.errors import Unsupported
 from flagperf.worker import Context, Timed, WrongOutput
 from flagperf_cases.buffers import host_memory_problem
@@ -54,7 +54,12 @@ def replay(ctx: Context, recording: Recording) -> None:
     """Make every call of one step a row, with exactly the shapes, strides, types and arguments that it had."""
     (part,) = recording.parts
     calls, others = sort_out(part)
-    precision = _precision(ctx, recording)
+    # Products of float32 are computed as in the recorded run where this card can, and each row says how.
+    precision = "tf32" if recording.precision == "tf32" else "fp32"
+    try:
+        ctx.use_precision(precision)
+    except Unsupported:
+        precision = "fp32"
     gc.freeze()  # memory is collected around every row, and what was imported by now is not looked through again
     with ctx.measured(planned_steps=len(calls)):
         for number, call in enumerate(calls):
@@ -64,27 +69,22 @@ def replay(ctx: Context, recording: Recording) -> None:
             ctx.row(NOT_TIMED_ROW, labels, [], "s", problem=NOT_TIMED[other.why])
 
 
-def _precision(ctx: Context, recording: Recording) -> str:
-    """Choose how products of float32 are computed: as in the recorded run where this card can, and each row says
-    how."""
-    if recording.precision != "tf32":
-        return "fp32"
-    try:
-        ctx.use_precision("tf32")
-    except Unsupported:
-        return "fp32"
-    return "tf32"
-
-
 def _measure(ctx: Context, part: RecordedRanks, call: OperatorCall, number: int, precision: str) -> None:
     def prepare() -> Timed:
         ctx.use_precision(precision)
         _check_memory(ctx, held_bytes(call, part))
         work = prepare_work(call, part, ctx.device, seed=number)
+        cache_bytes = ctx.cache_bytes()
+        is_cold = cache_bytes is not None and work.bytes >= CACHES * cache_bytes
+        cache = "unknown" if cache_bytes is None else "cold" if is_cold else "hot"
+        # Products are bounded by the card's peak in their type, and all by its memory.
+        limits = {} if work.flops else {"bytes": "memory_bandwidth"}
+        if work.flops and (row := PEAK_ROWS.get(product_dtype(call, part))):
+            limits = {"flops": precision if row == "fp32" else row, "bytes": "memory_bandwidth"}
 
         def check(output: Any) -> dict[str, str]:
             try:
-                return {**work.check(output), "cache": _cache(ctx, work.bytes), "float32": precision}
+                return {**work.check(output), "cache": cache, "float32": precision}
             except ValueError as error:
                 raise WrongOutput(str(error)) from None
 
@@ -94,7 +94,7 @@ def _measure(ctx: Context, part: RecordedRanks, call: OperatorCall, number: int,
             before=work.before,
             flops=work.flops,
             bytes=work.bytes,
-            limits=_limits(call, part, work.flops, precision),
+            limits=limits,
         )
 
     labels = {
@@ -118,21 +118,6 @@ def _check_memory(ctx: Context, needed: int) -> None:
     available = ctx.memory_bytes()
     if available is not None and needed > available:
         raise MemoryError(f"its arguments have {needed} bytes, and the device has {available}")
-
-
-def _limits(call: OperatorCall, part: RecordedRanks, flops: int, precision: str) -> dict[str, str]:
-    """Products are bounded by the card's peak in their type, and all by its memory."""
-    row = PEAK_ROWS.get(product_dtype(call, part), "")
-    if flops and row:
-        return {"flops": precision if row == "fp32" else row, "bytes": "memory_bandwidth"}
-    return {} if flops else {"bytes": "memory_bandwidth"}
-
-
-def _cache(ctx: Context, moved_bytes: int) -> str:
-    cache_bytes = ctx.cache_bytes()
-    if cache_bytes is None:
-        return "unknown"
-    return "cold" if moved_bytes >= CACHES * cache_bytes else "hot"
 
 
 # --- work -------------------------------------------------------------------------------------------------------------
@@ -180,7 +165,13 @@ def prepare_work(call: OperatorCall, part: RecordedRanks, device: str, seed: int
 
     output = run()
     restore()
-    flops = attention.flops() if attention else _flops(operator, args, kwargs, output)
+    if attention:
+        flops = attention.flops()
+    elif operator._schema.name in ("aten::linear", "aten::matmul"):  # other operators, unless in inference_mode
+        flops = 2 * int(output.numel()) * int(args[0].shape[-1])
+    else:  # torch's own formulas: its counter would import its compiler, which takes seconds
+        formula = flop_registry.get(operator._overloadpacket)
+        flops = int(formula(*args, **kwargs, out_val=output)) if formula else 0
     return Work(
         call=run,
         before=restore if changed else None,
@@ -195,14 +186,6 @@ def _runner(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Cal
     if attention is not None:
         return attention.call(), attention
     return lambda: operator(*args, **kwargs), None
-
-
-def _flops(operator: Any, args: list[Any], kwargs: dict[str, Any], output: Any) -> int:
-    """Count FLOPs by torch's own formulas. torch's counter would import its compiler, which takes seconds."""
-    if operator._schema.name in ("aten::linear", "aten::matmul"):  # these are other operators, unless in inference_mode
-        return 2 * int(output.numel()) * int(args[0].shape[-1])
-    formula = flop_registry.get(operator._overloadpacket)
-    return int(formula(*args, **kwargs, out_val=output)) if formula else 0
 
 
 def _changed(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -221,29 +204,21 @@ def _least_bytes(operator: Any, args: list[Any], kwargs: dict[str, Any], output:
     """Count every input read once and every output written once."""
     schema = operator._schema
     name = plain_name(schema.name)
-    read, written = list(_read(operator, args, kwargs, name)), list(_written(operator, args, kwargs, output))
+    read: list[torch.Tensor] = []
+    for number, argument in enumerate(schema.arguments):
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        is_read = not argument.is_out and not (is_written and name in OVERWRITING)
+        if is_read and not SHAPED_LIKE.fullmatch(name):
+            read += _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
+    given, written = list(_tensors([args, kwargs])), list(_changed(operator, args, kwargs))
+    written += [kwargs[each.name] for each in schema.arguments if each.is_out and each.name in kwargs]
+    written += [each for each in _tensors(output) if not any(each is known for known in given)]
     if name in SELECTING and read:
         first = next(_tensors(args))
         others = [_bytes_of(each) for each in _tensors([args[1:], kwargs]) if each.is_floating_point()]
         limit = max([*others, *(_bytes_of(each) for each in written if each is not first)], default=0)
         return sum(min(_bytes_of(each), limit) if each is first else _bytes_of(each) for each in [*read, *written])
     return sum(map(_bytes_of, [*read, *written]))
-
-
-def _read(operator: Any, args: list[Any], kwargs: dict[str, Any], name: str) -> Iterator[torch.Tensor]:
-    for number, argument in enumerate(operator._schema.arguments):
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        is_read = not argument.is_out and not (is_written and name in OVERWRITING)
-        if is_read and not SHAPED_LIKE.fullmatch(name):
-            yield from _tensors(args[number] if number < len(args) else kwargs.get(argument.name))
-
-
-def _written(operator: Any, args: list[Any], kwargs: dict[str, Any], output: Any) -> Iterator[torch.Tensor]:
-    given = list(_tensors([args, kwargs]))
-    changed = list(_changed(operator, args, kwargs))
-    changed += [kwargs[each.name] for each in operator._schema.arguments if each.is_out and each.name in kwargs]
-    yield from changed
-    yield from (each for each in _tensors(output) if not any(each is known for known in given))
 
 
 def _bytes_of(tensor: torch.Tensor) -> int:
@@ -263,28 +238,27 @@ def _checker(
         is_random = attention.has_dropout if attention else torch.Tag.nondeterministic_seeded in operator.tags
         if is_random:
             return {"check": "none: random"}
-        if sum(held_elements(tensor) for tensor in _given(call, part)) > CHECKED_ELEMENTS or flops > CHECKED_FLOPS:
+        given = [part.tensors[argument.index] for argument in tensor_arguments(call)]
+        if sum(map(held_elements, given)) > CHECKED_ELEMENTS or flops > CHECKED_FLOPS:
             return {"check": "none: too large for the host"}
         expected, how = _on_host(operator, *make_arguments(call, part, "cpu", seed))
         if expected is None:
             return {"check": f"none: the host cannot: {how}"}
         pairs = [(found.cpu(), right) for found, right in zip(_tensors(output), _tensors(expected), strict=True)]
-        for found, right in pairs:
-            _require_finite(found, right)
-        error = max((_relative_error(found, right) for found, right in pairs), default=0.0)
+        error = max([_compare(found, right) for found, right in pairs], default=0.0)
         return {"check": f"finite where the host's {how} is", "error": f"{error:.2g}"}
 
     return facts_of
 
 
-def _given(call: OperatorCall, part: RecordedRanks) -> Iterator[RecordedTensor]:
-    return (part.tensors[argument.index] for argument in tensor_arguments(call))
-
-
 def _on_host(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, str]:
     """Return the result and its type; or None and why there is none."""
+
+    def widened(value: Any) -> Any:
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
     try:
-        wide, wide_named = tree_map(_widened, (args, kwargs))
+        wide, wide_named = tree_map(widened, (args, kwargs))
         return _runner(operator, wide, wide_named)[0](), "float64"
     except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):  # it takes one type only
         pass
@@ -294,23 +268,16 @@ def _on_host(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[An
         return None, str(error).splitlines()[0][:100]
 
 
-def _widened(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-
-def _require_finite(found: torch.Tensor, right: torch.Tensor) -> None:
+def _compare(found: torch.Tensor, right: torch.Tensor) -> float:
+    """Return the error relative to the largest element, 0 where there is nothing to compare. Raise ValueError for
+    another shape, and for what is finite on the host only."""
     if found.shape != right.shape:
         raise ValueError(f"the output has shape {tuple(found.shape)}, the host's {tuple(right.shape)}")
-    if not found.is_floating_point() or not right.is_floating_point():
-        return
-    # What is finite in float64 may be beyond the output's type.
-    wrong = ~found.isfinite() & right.to(found.dtype).isfinite()
-    if wrong.any():
-        raise ValueError(f"{int(wrong.sum())} of {wrong.numel()} elements are not finite, on the host they are")
-
-
-def _relative_error(found: torch.Tensor, right: torch.Tensor) -> float:
-    """Return the error relative to the largest element. 0 where there is nothing to compare."""
+    if found.is_floating_point() and right.is_floating_point():
+        # What is finite in float64 may be beyond the output's type.
+        wrong = ~found.isfinite() & right.to(found.dtype).isfinite()
+        if wrong.any():
+            raise ValueError(f"{int(wrong.sum())} of {wrong.numel()} elements are not finite, on the host they are")
     found, right = found.double(), right.double()
     both = found.isfinite() & right.isfinite()
     largest = float(right[both].abs().max()) if bool(both.any()) else 0.0

@@ -46,7 +46,10 @@ class Exact(msgspec.Struct, frozen=True):
         if found.dtype.is_floating_point:
             same |= torch.isnan(found) & torch.isnan(expected)
         num_wrong = int((~same).sum())
-        problem = "" if not num_wrong else f"{num_wrong} of {same.numel()} elements differ, {_first(~same)}"
+        problem = ""
+        if num_wrong:
+            first = int((~same).flatten().int().argmax())
+            problem = f"{num_wrong} of {same.numel()} elements differ, the first is element {first}"
         return Judgement(float(num_wrong), "exact", problem)
 
 
@@ -76,7 +79,7 @@ class Rounding(msgspec.Struct, frozen=True):
             return EXACT.judge(found, expected, operands, terms)
         rounded, compute = torch.finfo(found.dtype), torch.finfo(torch.float32)
         expected = expected.double()
-        scale = self._scale(expected, operands)
+        scale, scale_text = self._scale(expected, operands)
         walk = WALK * math.sqrt(terms) if terms > 1 else 0.0
         size = expected.abs()
         if self.saved:
@@ -85,26 +88,32 @@ class Rounding(msgspec.Struct, frozen=True):
         smallest = rounded.smallest_normal * (rounded.eps if found.dtype == torch.float16 else 1)
         allowed = self.ulps * rounded.eps * size + (self.inner + walk) * compute.eps * scale + self.ulps * smallest
         error = ((found.double() - expected).abs() / allowed).nan_to_num(nan=math.inf)
-        error[_same_special(found, expected)] = 0.0
+        # Infinite in both, also where only the dtype of the output overflows; or no number in both.
+        error[(found.isinf() & (found == expected.to(found.dtype))) | (found.isnan() & expected.isnan())] = 0.0
         largest = float(error.max()) if error.numel() else 0.0
-        text = f"{self.ulps:g} eps({_name(found)}) |r|{' + s' if self.saved else ''}"
-        text += f" + {self.inner + walk:.3g} eps(float32) s, s = {self._scale_text(scale)}"
-        return Judgement(largest, text, _beyond(error, found, expected) if largest > 1 else "")
+        dtype = str(found.dtype).removeprefix("torch.")
+        text = f"{self.ulps:g} eps({dtype}) |r|{' + s' if self.saved else ''}"
+        text += f" + {self.inner + walk:.3g} eps(float32) s, s = {scale_text}"
+        problem = ""
+        if largest > 1:
+            place = int(error.argmax())
+            got, right = float(found.flatten()[place]), float(expected.flatten()[place])
+            problem = f"{int((error > 1).sum())} of {error.numel()} elements differ too much"
+            problem += f"; the worst, {place}, is {got:.6g} and not {right:.6g}"
+        return Judgement(largest, text, problem)
 
-    def _scale(self, expected: torch.Tensor, operands: list[Any]) -> Any:
+    def _scale(self, expected: torch.Tensor, operands: list[Any]) -> tuple[Any, str]:
+        """Return s, and how the rule states it."""
         if callable(self.scale):
-            return float(self.scale(*operands))
+            scale = float(self.scale(*operands))
+            return scale, f"{scale:.3g}"
         if self.scale == "result":
-            return expected.abs()
+            return expected.abs(), "|r|"
         finite = expected[expected.isfinite()]
-        if not finite.numel():
-            return 0.0
-        return float(finite.square().mean().sqrt() if self.scale == "rms" else finite.abs().max())
-
-    def _scale_text(self, scale: Any) -> str:
-        if callable(self.scale):
-            return f"{scale:.3g}"
-        return "|r|" if self.scale == "result" else f"{self.scale} of r = {scale:.3g}"
+        scale = 0.0
+        if finite.numel():
+            scale = float(finite.square().mean().sqrt() if self.scale == "rms" else finite.abs().max())
+        return scale, f"{self.scale} of r = {scale:.3g}"
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -143,28 +152,3 @@ class Statistics(msgspec.Struct, frozen=True):
             elif limit:
                 worst = max(worst, abs(value - right) / limit)
         return Judgement(worst, f"statistics within {DEVIATIONS:g} standard deviations", problem)
-
-
-def _same_special(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Find what is infinite in both, also where only the dtype of the output overflows; or no number in both."""
-    import torch
-
-    as_found = expected.to(found.dtype)
-    return (found.isinf() & (found == as_found)) | (torch.isnan(found) & torch.isnan(expected))
-
-
-def _beyond(error: torch.Tensor, found: torch.Tensor, expected: torch.Tensor) -> str:
-    place = int(error.flatten().argmax())
-    got, right = float(found.flatten()[place]), float(expected.flatten()[place])
-    num_wrong = int((error > 1).sum())
-    return (
-        f"{num_wrong} of {error.numel()} elements differ too much; the worst, {place}, is {got:.6g} and not {right:.6g}"
-    )
-
-
-def _first(wrong: torch.Tensor) -> str:
-    return f"the first is element {int(wrong.flatten().int().argmax())}"
-
-
-def _name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

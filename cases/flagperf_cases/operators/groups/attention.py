@@ -47,16 +47,6 @@ def _some_queries(q: Any, k: Any, v: Any, begin: int, causal: bool) -> Any:
     return scores.softmax(-1) @ v
 
 
-def _prefill(batch: int, heads: int, kv_heads: int, length: int, width: int, causal: bool = False) -> Any:
-    shared = Operand((batch, kv_heads, length, width))
-    return Operand((batch, heads, length, width)), shared, shared
-
-
-def _prefill_flops(batch: int, heads: int, kv_heads: int, length: int, width: int, causal: bool = False) -> int:
-    flops = 4 * batch * heads * length * length * width
-    return flops // 2 if causal else flops
-
-
 def _decode(q: Any, k_pages: Any, v_pages: Any, table: Any) -> Any:
     batch = table.shape[0]
     k, v = (
@@ -106,14 +96,20 @@ OPERATORS: Sequence[Operator] = (
                 {"batch": 2, "heads": 3, "kv_heads": 3, "length": 33, "width": 24},
             ),
         },
-        operands=_prefill,
+        operands=lambda batch, heads, kv_heads, length, width, causal=False: (
+            Operand((batch, heads, length, width)),
+            Operand((batch, kv_heads, length, width)),
+            Operand((batch, kv_heads, length, width)),
+        ),
         call=_attention,
         reference=_reference,
         options=("causal",),
         rule=OF_ATTENTION,
         backward_rule=backward_rounding(inner=128),
         terms=lambda length, width, **_: max(length, width),
-        flops=_prefill_flops,
+        flops=lambda batch, heads, kv_heads, length, width, causal=False: (
+            4 * batch * heads * length * length * width // (2 if causal else 1)
+        ),
         backward_flops=2.5,
         cut=Cut((0, 1, 2), dim=1),
     ),

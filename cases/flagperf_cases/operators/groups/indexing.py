@@ -24,10 +24,6 @@ ROWS: Shapes = {
 }
 
 
-def _vocabulary(tokens: int, rows: int, width: int, ids: str = "indices") -> tuple[Operand, ...]:
-    return Operand((tokens,), "int64", draw=ids, high=rows), Operand((rows, width))
-
-
 OPERATORS: Sequence[Operator] = (
     Operator(
         name="embedding",
@@ -41,7 +37,10 @@ OPERATORS: Sequence[Operator] = (
             "odd": ({"tokens": 1021, "rows": 10007, "width": 259, "ids": "zipf"},),
             "tiny": ({"tokens": 61, "rows": 97, "width": 33, "ids": "zipf"},),
         },
-        operands=_vocabulary,
+        operands=lambda tokens, rows, width, ids="indices": (
+            Operand((tokens,), "int64", draw=ids, high=rows),
+            Operand((rows, width)),
+        ),
         outputs=lambda tokens, rows, width, ids="": (Operand((tokens, width)),),
         call=lambda ids, table: torch.nn.functional.embedding(ids, table),
         rule=EXACT,

@@ -57,10 +57,6 @@ def product(
     )
 
 
-def _bmm_operands(batch: int, m: int, n: int, k: int, layout: str = "contiguous") -> tuple[Operand, ...]:
-    return Operand((batch, m, k), layout=layout), Operand((batch, k, n))
-
-
 OPERATORS: Sequence[Operator] = (
     product("mm", lambda a, b: torch.mm(a, b), 8192, lambda n, k: Operand((k, n))),
     product("linear", lambda x, w: torch.nn.functional.linear(x, w), 8192, lambda n, k: Operand((n, k))),
@@ -87,7 +83,10 @@ OPERATORS: Sequence[Operator] = (
             "strided": ({"batch": 32, "m": 2048, "n": 2048, "k": 128, "layout": "transposed"},),
             "tiny": ({"batch": 3, "m": 17, "n": 33, "k": 65},),
         },
-        operands=_bmm_operands,
+        operands=lambda batch, m, n, k, layout="contiguous": (
+            Operand((batch, m, k), layout=layout),
+            Operand((batch, k, n)),
+        ),
         outputs=lambda batch, m, n, k, layout="": (Operand((batch, m, n)),),
         call=lambda a, b: torch.bmm(a, b),
         rule=OF_PRODUCT,

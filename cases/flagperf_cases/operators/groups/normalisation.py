@@ -69,16 +69,12 @@ def _layer_norm_operands(layout: str = "contiguous", **sizes: int) -> tuple[Oper
     return Operand((first, *rest), layout=layout), Operand(tuple(rest)), Operand(tuple(rest))
 
 
-def _rms_reference(x: Any, weight: Any) -> Any:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
-
-
 def _add_rms_norm(x: Any, residual: Any, weight: Any) -> Any:
     total = x + residual
     return torch.nn.functional.rms_norm(total, (total.shape[-1],), weight, 1e-5), total
 
 
-def group_norm(name: str, call: Callable[..., Any], columns: int, num_outputs: int = 1) -> Operator:
+def group_norm(name: str, call: Callable[..., Any], columns: int) -> Operator:
     return Operator(
         name=name,
         group="normalisation",
@@ -97,10 +93,6 @@ def group_norm(name: str, call: Callable[..., Any], columns: int, num_outputs: i
             Operand((channels,)),
             Operand((channels,)),
         ),
-        outputs=lambda batch, channels, columns, groups: (
-            Operand((batch, channels, columns)),
-            *(Operand((batch, groups)),) * (num_outputs - 1),
-        ),
         call=call,
         options=("groups",),
         rule=OF_ROW,
@@ -109,11 +101,6 @@ def group_norm(name: str, call: Callable[..., Any], columns: int, num_outputs: i
         backward_terms=lambda batch, channels, columns, groups: max(batch, channels // groups) * columns,
         cut=Cut(),
     )
-
-
-def _native_group_norm(x: Any, weight: Any, bias: Any, groups: int) -> Any:
-    batch, channels, columns = x.shape
-    return torch.native_group_norm(x, weight, bias, batch, channels, columns, groups, 1e-5)[0]
 
 
 def softmax(name: str, call: Callable[..., Any], published: dict[str, int], rule: Rounding) -> Operator:
@@ -133,10 +120,6 @@ def softmax(name: str, call: Callable[..., Any], published: dict[str, int], rule
     )
 
 
-def _batch_norm(x: Any, weight: Any, bias: Any) -> Any:
-    return torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
-
-
 OPERATORS: Sequence[Operator] = (
     of_rows(
         "layer_norm",
@@ -152,7 +135,7 @@ OPERATORS: Sequence[Operator] = (
         "rms_norm",
         lambda x, weight: torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-5),
         num_weights=1,
-        reference=_rms_reference,
+        reference=lambda x, weight: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight,
         # The normalised row may be rounded before it is multiplied by the weight.
         rule=Rounding(ulps=4, inner=32, scale="max"),
     ),
@@ -168,7 +151,11 @@ OPERATORS: Sequence[Operator] = (
         lambda x, weight, bias, groups: torch.nn.functional.group_norm(x, groups, weight, bias),
         columns=65536,
     ),
-    group_norm("native_group_norm", _native_group_norm, columns=32768),
+    group_norm(
+        "native_group_norm",
+        lambda x, weight, bias, groups: torch.native_group_norm(x, weight, bias, *x.shape, groups, 1e-5)[0],
+        columns=32768,
+    ),
     softmax("softmax", lambda x: torch.softmax(x, 1), {"rows": 1024, "columns": 1024, "inner": 1024}, OF_SOFTMAX),
     softmax(
         "log_softmax",
@@ -195,7 +182,7 @@ OPERATORS: Sequence[Operator] = (
             Operand((channels,)),
             Operand((channels,)),
         ),
-        call=_batch_norm,
+        call=lambda x, weight, bias: torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True),
         # Scale and shift of a channel may be rounded to the dtype of the row.
         rule=Rounding(inner=32, scale="max", saved=True),
         backward_rule=OF_GRADIENTS,

@@ -15,13 +15,6 @@ LEARNING_RATE, BETA1, BETA2, DECAY, EPSILON, STEP = 1e-3, 0.9, 0.95, 0.1, 1e-8, 
 """As large language models are trained; the tenth step, when both means have values."""
 
 
-def _operands(parameters: int, tensors: int) -> tuple[Operand, ...]:
-    """Return weights, gradients and both means of every tensor, and the count of steps."""
-    each = parameters // tensors
-    weights, squares = Operand((each,)), Operand((each,), draw="positive")
-    return (*(weights,) * 3 * tensors, *(squares,) * tensors, *(Operand((), "fp32"),) * tensors)
-
-
 def _split(tensors: tuple[Any, ...]) -> list[list[Any]]:
     count = len(tensors) // 5
     return [list(tensors[part * count : (part + 1) * count]) for part in range(5)]
@@ -60,7 +53,12 @@ OPERATORS: Sequence[Operator] = (
             "odd": ({"parameters": 13 * 10007, "tensors": 13},),
             "tiny": ({"parameters": 4 * 1021, "tensors": 4},),
         },
-        operands=_operands,
+        # Weights, gradients and both means of every tensor, and the count of steps.
+        operands=lambda parameters, tensors: (
+            *(Operand((parameters // tensors,)),) * 3 * tensors,
+            *(Operand((parameters // tensors,), draw="positive"),) * tensors,
+            *(Operand((), "fp32"),) * tensors,
+        ),
         outputs=lambda parameters, tensors: (Operand((parameters // tensors,)),) * tensors,
         call=_adamw,
         reference=_reference,

@@ -21,23 +21,12 @@ GROUP = 128
 """Weights that share a scale."""
 
 
-def _unpacked(packed: Any, scales: Any) -> Any:
+def _w4(x: Any, packed: Any, scales: Any) -> Any:
     """Two weights of 4 bits are in a byte; a scale belongs to 128 of them."""
     weights = torch.stack((packed & 15, packed >> 4), dim=-1).flatten(1).to(scales.dtype) - 8
     rows, columns = weights.shape
-    return (weights.view(rows, -1, GROUP) * scales[:, :, None]).view(rows, columns)
-
-
-def _w4(x: Any, packed: Any, scales: Any) -> Any:
-    return torch.nn.functional.linear(x, _unpacked(packed, scales))
-
-
-def _w8(x: Any, weights: Any, scales: Any) -> Any:
-    return torch.nn.functional.linear(x, weights.to(x.dtype)) * scales
-
-
-def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Any:
-    return torch._scaled_mm(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16)
+    scaled = (weights.view(rows, -1, GROUP) * scales[:, :, None]).view(rows, columns)
+    return torch.nn.functional.linear(x, scaled)
 
 
 OPERATORS: Sequence[Operator] = (
@@ -66,7 +55,9 @@ OPERATORS: Sequence[Operator] = (
             Operand((), "fp32", draw="positive"),
         ),
         outputs=lambda m, n, k: (Operand((m, n), "bf16"),),
-        call=_scaled,
+        call=lambda a, b, scale_a, scale_b: torch._scaled_mm(
+            a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16
+        ),
         reference=lambda a, b, scale_a, scale_b: (a @ b) * scale_a * scale_b,
         dtypes=("fp8",),
         # Cards add up 8-bit products with fewer bits than fp32 has: about 14.
@@ -89,7 +80,7 @@ OPERATORS: Sequence[Operator] = (
             Operand((n,), draw="positive"),
         ),
         outputs=lambda m, n, k: (Operand((m, n)),),
-        call=_w8,
+        call=lambda x, weights, scales: torch.nn.functional.linear(x, weights.to(x.dtype)) * scales,
         reference=lambda x, weights, scales: (x @ weights.double().T) * scales,
         dtypes=("bf16",),
         rule=Rounding(ulps=4, scale="rms", saved=True),
