@@ -229,10 +229,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(*_: object) -> None:
+    def full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "file")
 
-    monkeypatch.setattr(archives, "_copy", full_disk)
+    monkeypatch.setattr(archives, "_checked", full_disk)
     with pytest.raises(BundleFailed, match="No space left on device"):
         unpack(with_files(tmp_path / "a.tgz", FILES), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
@@ -241,8 +241,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     code = (
         "import sys, time; from flagperf_publish.passing import archives; from flagperf.cli import run_cli\n"
-        "real = archives._copy\n"
-        "archives._copy = lambda *given: (real(*given), print('copied', flush=True), time.sleep(3600))\n"
+        "archives._checked = lambda *_, **__: (print('unpacked', flush=True), time.sleep(3600))\n"
         "sys.exit(run_cli(['runs', 'unpack', sys.argv[1], '--runs-dir', sys.argv[2]]))"
     )
     archive = with_files(tmp_path / "a.tgz", FILES)
@@ -250,7 +249,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", code, archive, tmp_path / "runs"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"copied\n"
+        assert process.stdout.readline() == b"unpacked\n"
         assert list((tmp_path / "runs").iterdir())
         process.send_signal(signal.SIGTERM)
         assert process.wait(600) == 130

@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,13 @@ CURVE_SCHEMA = 1
 """Incremented when the file format changes in a way that an older reader would misread."""
 
 TITLE = "# flagperf loss curve "
+FIELDS = tuple(name for name in LossCurve.__struct_fields__ if name not in ("points", "values"))
 COLUMNS = ("step", "loss", "samples", "remark")
 MAX_CURVE_BYTES = 256 << 20
 
 
 def curve_of_run(path: Path) -> LossCurve:
-    """The loss curve from the raw files of a bundle. Raises BadInput if there is none."""
+    """Return the loss curve from the raw files of a bundle. Raise BadInput if there is none."""
     curve = find_curve(path)
     if isinstance(curve, Absent):
         raise BadInput(f"{path} has no loss curve: {curve.reason}, {curve.detail}")
@@ -50,14 +51,18 @@ def curve_of_run(path: Path) -> LossCurve:
 
 
 def find_curve(path: Path) -> LossCurve | Absent:
-    """Like curve_of_run, but returns the reason if there is no curve."""
+    """Return the loss curve from the raw files of a bundle, or the reason if there is none."""
     run = read_bundle(path).run
     return loss_curve(Observed(run.job, run.manifest, read_record(path)))
 
 
 def curve_text(curve: LossCurve) -> str:
+    fields = {name: getattr(curve, name) for name in FIELDS}
+    fields["steps"] = f"{curve.first_step} to {curve.last_step}"
+    fields |= {f"values.{key}": value for key, value in curve.values.items()}
     text = io.StringIO()
-    text.writelines(f"{line}\n" for line in _head(curve))
+    text.write(f"{TITLE}{CURVE_SCHEMA}\n")
+    text.writelines(f"# {name}: {msgspec.json.encode(value).decode()}\n" for name, value in fields.items())
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     table.writerows((point.step, point.loss, point.samples, point.remark) for point in curve.points)
@@ -66,52 +71,32 @@ def curve_text(curve: LossCurve) -> str:
 
 def read_curve(path: Path) -> LossCurve:
     try:
-        lines = read_regular(path, MAX_CURVE_BYTES).decode("utf-8-sig").split("\n")
+        lines = [line.rstrip("\r") for line in read_regular(path, MAX_CURVE_BYTES).decode("utf-8-sig").split("\n")]
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise _foreign(path) from None
+        lines = [""]
     if not lines[0].startswith(TITLE):
-        raise _foreign(path)
+        writes = f"`{flagperf_command('runs', 'curve')} RUN > FILE` writes one"
+        raise BadInput(f"{path} is neither a run nor a loss curve: its first line is not {TITLE + '1'!r}; {writes}")
     schema = lines[0].removeprefix(TITLE).strip()
     if schema != str(CURVE_SCHEMA):
         raise BadInput(f"{path} is a loss curve of schema {schema!r}, but this flagperf reads schema {CURVE_SCHEMA}")
+    num_head = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
     try:
-        return _curve([line.rstrip("\r") for line in lines])
+        fields = _fields(lines[1:num_head])
+        steps = fields.pop("steps", None)
+        curve = msgspec.convert({**fields, "points": _points(lines[num_head:], num_head + 1)}, LossCurve)
+        found = f"{curve.first_step} to {curve.last_step}"
+        if steps not in (None, found):
+            edited = "the file is truncated or edited"
+            raise ValueError(f"the header says steps {steps}, but the table has {found}: {edited}")
     except (ValueError, msgspec.ValidationError) as error:
         raise BadInput(f"{path}: {error}") from None
-
-
-def _foreign(path: Path) -> BadInput:
-    writes = f"`{flagperf_command('runs', 'curve')} RUN > FILE` writes one"
-    return BadInput(f"{path} is neither a run nor a loss curve: its first line is not {TITLE + '1'!r}; {writes}")
-
-
-# --- writing --------------------------------------------------------------------------------------------------------
-
-
-def _head(curve: LossCurve) -> Iterator[str]:
-    yield f"{TITLE}{CURVE_SCHEMA}"
-    fields = {name: getattr(curve, name) for name in LossCurve.__struct_fields__ if name not in ("points", "values")}
-    fields["steps"] = f"{curve.first_step} to {curve.last_step}"
-    fields |= {f"values.{key}": value for key, value in curve.values.items()}
-    for name, value in fields.items():
-        yield f"# {name}: {msgspec.json.encode(value).decode()}"
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
-# Problems are raised as ValueError that names the line. msgspec's ValidationError is a ValueError too.
-
-
-def _curve(lines: Sequence[str]) -> LossCurve:
-    num_head = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    fields = _fields(lines[1:num_head])
-    steps = fields.pop("steps", None)
-    curve = msgspec.convert({**fields, "points": _points(lines[num_head:], num_head + 1)}, LossCurve)
-    found = f"{curve.first_step} to {curve.last_step}"
-    if steps not in (None, found):
-        raise ValueError(f"the header says steps {steps}, but the table has {found}: the file is truncated or edited")
     return curve
+
+
+# Problems are raised as ValueError that names the line. msgspec's ValidationError is a ValueError too.
 
 
 def _fields(lines: Sequence[str]) -> dict[str, Any]:
@@ -122,22 +107,15 @@ def _fields(lines: Sequence[str]) -> dict[str, Any]:
         group, key = (values, name.removeprefix("values.")) if name.startswith("values.") else (fields, name)
         if not colon or key in group:
             raise ValueError(f"line {number}: {line!r} is not `# name: value`, or the name is repeated")
-        group[key] = _json(text, number)
-    unknown = sorted(set(fields) - {*LossCurve.__struct_fields__, "steps"} | set(fields) & {"points", "values"})
+        try:
+            group[key] = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            raise ValueError(f"line {number}: {text!r} is not JSON; put strings in double quotes") from None
+    unknown = sorted(set(fields) - {*FIELDS, "steps"})
     if unknown:
-        raise ValueError(f"unknown name {unknown[0]!r} above the table; known: {', '.join(_names())}")
+        known = ", ".join((*FIELDS, "steps", "values.KEY"))
+        raise ValueError(f"unknown name {unknown[0]!r} above the table; known: {known}")
     return {**fields, "values": values}
-
-
-def _json(text: str, number: int) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        raise ValueError(f"line {number}: {text!r} is not JSON; put strings in double quotes") from None
-
-
-def _names() -> list[str]:
-    return [name for name in LossCurve.__struct_fields__ if name not in ("points", "values")] + ["steps", "values.KEY"]
 
 
 def _points(lines: Sequence[str], first_line: int) -> list[CurvePoint]:
@@ -151,28 +129,21 @@ def _points(lines: Sequence[str], first_line: int) -> list[CurvePoint]:
     (number, columns), *body = table
     if not {"step", "loss"} <= set(columns) <= set(COLUMNS) or len(set(columns)) != len(columns):
         raise ValueError(f"line {number}: the columns are {','.join(columns)}; known: {','.join(COLUMNS)}")
-    points = [_point(columns, row, number) for number, row in body]
-    for index, (number, _) in enumerate(body):
-        if points[index].step != points[0].step + index:
-            raise ValueError(f"line {number}: step {points[index].step} comes after step {points[index - 1].step}")
+    points: list[CurvePoint] = []
+    for number, row in body:
+        if len(row) != len(columns):
+            raise ValueError(f"line {number} has {len(row)} cells for {len(columns)} columns")
+        cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
+        samples, remark = cells.get("samples", ""), cells.get("remark", "")
+        try:
+            step, loss = int(cells["step"]), float(cells["loss"]) if cells["loss"] else None
+            point = CurvePoint(step, loss, int(samples) if samples else None, remark)
+        except ValueError:
+            raise ValueError(f"line {number}: {','.join(row)} does not match the columns {','.join(columns)}") from None
+        if loss is not None and not math.isfinite(loss):  # other programs write nan if training diverged
+            point = msgspec.structs.replace(point, loss=None, remark=remark or f"the loss is {loss}")
+        points.append(point)
+    for (number, _), before, point in zip(body[1:], points, points[1:], strict=False):
+        if point.step != before.step + 1:
+            raise ValueError(f"line {number}: step {point.step} comes after step {before.step}")
     return points
-
-
-def _point(columns: Sequence[str], row: Sequence[str], number: int) -> CurvePoint:
-    if len(row) != len(columns):
-        raise ValueError(f"line {number} has {len(row)} cells for {len(columns)} columns")
-    cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
-    try:
-        loss, samples = cells["loss"], cells.get("samples", "")
-        value = float(loss) if loss else None
-        point = CurvePoint(int(cells["step"]), value, int(samples) if samples else None, cells.get("remark", ""))
-    except ValueError:
-        raise ValueError(f"line {number}: {','.join(row)} does not match the columns {','.join(columns)}") from None
-    return _without_infinity(point)
-
-
-def _without_infinity(point: CurvePoint) -> CurvePoint:
-    """Other programs write nan if training diverged. That counts as a missing loss."""
-    if point.loss is None or math.isfinite(point.loss):
-        return point
-    return msgspec.structs.replace(point, loss=None, remark=point.remark or f"the loss is {point.loss}")

@@ -34,7 +34,7 @@ class ImportedPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rows(self) -> list[PublishedResult]:
-        """Without where they were read from: the same page may have another path."""
+        """Return the results without their sources: the same page may have another path."""
         return [msgspec.structs.replace(each, source="") for each in self.references]
 
 
@@ -43,7 +43,7 @@ def imported_path(runs_dir: Path, name: str) -> Path:
 
 
 def read_imported(path: Path) -> ImportedPage:
-    """Raises BadInput for a file that is not ours."""
+    """Read a file of imported results. Raise BadInput for a file of another kind."""
     try:
         return msgspec.convert(read_toml(path), ImportedPage)
     except msgspec.ValidationError as error:
@@ -56,12 +56,12 @@ def imported_pages(runs_dir: Path) -> list[ImportedPage]:
 
 
 def imported_references(case: str, runs_dir: Path) -> tuple[PublishedResult, ...]:
-    """Of one case, in the order of the files."""
+    """Return the imported results of a case, in the order of the files."""
     return tuple(each for page in imported_pages(runs_dir) if page.case == case for each in page.references)
 
 
 def references_of(manifest: Manifest, runs_dir: Path) -> tuple[PublishedResult, ...]:
-    """What a run of a case can be compared with: the results that the case brings, then imported ones that it lacks."""
+    """Return the results that the case brings, then imported ones that it lacks."""
     own = {identity_of(each) for each in manifest.references}
     imported = {identity_of(each): each for each in reversed(imported_references(manifest.name, runs_dir))}
     added = [each for identity, each in reversed(imported.items()) if identity not in own]
@@ -69,39 +69,34 @@ def references_of(manifest: Manifest, runs_dir: Path) -> tuple[PublishedResult, 
 
 
 def with_imported(recorded: RecordedRun, runs_dir: Path) -> RecordedRun:
-    """A run whose case also has the imported results."""
+    """Return the run with the imported results added to its case."""
     manifest = recorded.run.manifest
     known = msgspec.structs.replace(manifest, references=references_of(manifest, runs_dir))
     return msgspec.structs.replace(recorded, run=msgspec.structs.replace(recorded.run, manifest=known))
 
 
 def identity_of(result: PublishedResult) -> tuple[Any, ...]:
-    """Two results of the same cards with the same values are one."""
+    """Return the key of a result: two of the same cards with the same values are one."""
     shape = (result.vendor, result.nodes, result.devices_per_node, result.precision)
     values = tuple(sorted((name, float(f"{value:.6g}")) for name, value in result.values.items()))
     return (*shape, values) if values else (*shape, result.device, result.parallel, result.overrides)
 
 
 def write_imported(path: Path, page: ImportedPage) -> None:
+    lines = [f"{name} = {_toml(getattr(page, name))}" for name in ("case", "page", "sha256")]
+    for reference in page.references:
+        values = msgspec.structs.asdict(reference)
+        lines += ["", "[[references]]"]
+        lines += [f"{name} = {_toml(value)}" for name, value in values.items() if value not in ("", {})]
     try:
         with making_folder(path.parent):
-            write_atomically(path, "".join(f"{line}\n" for line in _lines(page)).encode())
+            write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         raise cannot_write(f"cannot write {path}: {error.strerror}; choose another --runs-dir", error) from None
 
 
-def _lines(page: ImportedPage) -> Iterator[str]:
-    yield from (f"{name} = {_toml(getattr(page, name))}" for name in ("case", "page", "sha256"))
-    for reference in page.references:
-        yield ""
-        yield "[[references]]"
-        for name, value in msgspec.structs.asdict(reference).items():
-            if value not in ("", {}):
-                yield f"{name} = {_toml(value)}"
-
-
 def _toml(value: Any) -> str:
-    """Texts have no control characters, so that what JSON writes is TOML too."""
+    """Write a value as TOML. Texts have no control characters, so JSON's strings are TOML too."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(name)} = {_toml(each)}" for name, each in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)

@@ -4,6 +4,7 @@ folder is named like a run.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fnmatch
 import glob
@@ -27,7 +28,7 @@ from flagperf.text import flagperf_command
 UNREADABLE = "unreadable"
 
 STATUSES = (*EXIT_CODES, "running", "killed", "unknown", UNREADABLE)
-"""All that a line may have."""
+"""Every status that a line may have."""
 
 
 # --- run.json, decoded in part --------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ class _Metric(msgspec.Struct, frozen=True):
 
 
 class RunHead(msgspec.Struct, frozen=True):
-    """What is read of one run among many."""
+    """The few fields that are read of one run among many."""
 
     id: str
     created: str
@@ -102,8 +103,6 @@ def read_head(bundle: Path) -> RunHead:
 
 
 class MainFigure(msgspec.Struct, frozen=True):
-    """A main result of a run. Marks are caveats, as everywhere."""
-
     name: str
     value: float | int
     unit: str
@@ -241,18 +240,12 @@ def named_folders(runs_dir: Path) -> list[NamedFolder]:
             except BadInput:  # stays without a time: it is the oldest
                 pass
             else:
-                run_id, time = head.id, _time_in_ids(head.created)
-                by_id = _RUN_ID.fullmatch(run_id)
+                run_id, by_id = head.id, _RUN_ID.fullmatch(head.id)
+                with contextlib.suppress(ValueError, OverflowError):
+                    moment = datetime.datetime.fromisoformat(head.created)
+                    time = moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         found.append(NamedFolder(by_id[1] if by_id else time, run_id, folder))
     return sorted(found)
-
-
-def _time_in_ids(created: str) -> str:
-    try:
-        moment = datetime.datetime.fromisoformat(created)
-        return moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    except (ValueError, OverflowError):
-        return ""
 
 
 # --- words of the command line --------------------------------------------------------------------------------------

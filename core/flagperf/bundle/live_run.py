@@ -1,7 +1,8 @@
-"""What a run does now, from its growing files."""
+"""Show what a run does now, from its growing files."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections import deque
@@ -28,7 +29,6 @@ from flagperf.events import (
     WorkerEnded,
     WorkerStarted,
 )
-from flagperf.spec.job import Job
 from flagperf.spec.protocol import EvaluationProgress, Progress, RankPace
 from flagperf.stats import median
 
@@ -49,12 +49,12 @@ class GrowingFile:
         self._offset = 0
 
     def new_events(self) -> tuple[AnyEvent, ...]:
-        """None where the file is damaged or cannot be read: whoever reads the record reports it, progress goes on."""
+        """Return the events that were added. A file that is damaged or cannot be read has none: whoever reads the
+        record reports it, progress goes on."""
         if not self._path.is_file():  # what is no file (a pipe) might never end
             return ()
         try:
-            lines = self._new_lines()
-            return decode_events(lines, str(self._path)).events
+            return decode_events(self._new_lines(), str(self._path)).events
         except (OSError, BadInput):
             return ()
 
@@ -109,12 +109,13 @@ class CardFigures:
 
     @property
     def used_bytes(self) -> int | None:
-        """Of the card that uses most. Workers that are not there yet, or not any more, have no figure."""
+        """Return the memory of the card that uses most. Workers that have not begun, or have ended, have no figure."""
         return max((reading.used_bytes or 0 for reading in self.readings), default=0) or None
 
     @property
     def power_watts(self) -> float | None:
-        """Of all cards, each board counted once where its chips share a figure. None unless all were read."""
+        """Return the power of all cards. A board counts once where its chips share a figure. None unless all were
+        read."""
         watts: dict[str, float] = {}
         for reading in self.readings:
             if reading.power_watts is None:
@@ -125,7 +126,8 @@ class CardFigures:
 
     @property
     def readings(self) -> Sequence[Reading]:
-        """By when they arrived: the probe may be on another machine, whose clock says nothing here."""
+        """Return the last readings. Their age is counted from when they arrived: the probe may be on another machine,
+        whose clock says nothing here."""
         is_silent = time.monotonic_ns() > self._arrived_ns + round(self._silent_seconds * 1e9)
         return () if self._last is None or is_silent else self._last.readings
 
@@ -138,7 +140,7 @@ _WINDOW_STEPS = 50
 
 
 class RankSteps:
-    """What a rank does now: its phase, its last steps, and its evaluation under way."""
+    """Follows a rank: its phase, its last steps, and its evaluation under way."""
 
     def __init__(self, path: Path, most_bytes: int | None = None) -> None:
         self._file = GrowingFile(path, most_bytes)
@@ -157,36 +159,25 @@ class RankSteps:
     def new_events(self) -> tuple[AnyEvent, ...]:
         new = self._file.new_events()
         for event in new:
-            self._apply(event)
+            if isinstance(event, StepFinished):
+                self._steps.append(event)
+            elif isinstance(event, RowMeasured):
+                self.rows_ns.append(event.t_ns)
+            elif isinstance(event, EvaluationAdvanced) and event.rows:
+                seconds = (event.t_ns - event.began_ns) / 1e9
+                self.evaluation = EvaluationProgress(event.rows, event.planned_rows, event.rows / seconds)
+            elif isinstance(event, SpanBegan):
+                self.planned_steps, self.began_ns = event.planned_steps, event.t_ns
+                self.phase = self._measured_span = event.name
+            elif isinstance(event, SpanEnded) and event.name == "evaluation":
+                self.evaluation = None
+            elif isinstance(event, SpanEnded) and event.name == self._measured_span:
+                self.phase = "finishing"
+            elif isinstance(event, WorkerStarted):
+                self.started = event
+            elif isinstance(event, WorkerEnded):
+                self.ended = event
         return new
-
-    def _apply(self, event: AnyEvent) -> None:
-        if isinstance(event, StepFinished):
-            self._steps.append(event)
-        elif isinstance(event, RowMeasured):
-            self.rows_ns.append(event.t_ns)
-        elif isinstance(event, EvaluationAdvanced) and event.rows:
-            seconds = (event.t_ns - event.began_ns) / 1e9
-            self.evaluation = EvaluationProgress(event.rows, event.planned_rows, event.rows / seconds)
-        elif isinstance(event, SpanBegan):
-            self.planned_steps, self.began_ns = event.planned_steps, event.t_ns
-            self.phase = self._measured_span = event.name
-        elif isinstance(event, SpanEnded):
-            self._end_span(event.name)
-        elif isinstance(event, WorkerStarted):
-            self.started = event
-        elif isinstance(event, WorkerEnded):
-            self.ended = event
-
-    def _end_span(self, name: str) -> None:
-        if name == "evaluation":
-            self.evaluation = None
-        elif name == self._measured_span:
-            self.phase = "finishing"
-
-    @property
-    def is_measuring(self) -> bool:
-        return bool(self._measured_span) and self.phase == self._measured_span
 
     @property
     def last(self) -> StepFinished | None:
@@ -194,7 +185,7 @@ class RankSteps:
 
     @property
     def num_done(self) -> int:
-        """Steps, or rows of a case without steps."""
+        """Return the number of the last step, or the count of rows for a case without steps."""
         return self.last.step if self.last else len(self.rows_ns)
 
     @property
@@ -202,42 +193,39 @@ class RankSteps:
         return [step.step for step in self._steps]
 
     def seconds_per_step(self, among: Collection[int] | None = None) -> float | None:
-        """Of the last steps, or of those `among` them."""
+        """Return the mean over the last steps, or over those `among` them."""
         ends_ns = [step.t_ns for step in self._steps if among is None or step.step in among]
         return (ends_ns[-1] - ends_ns[0]) / 1e9 / (len(ends_ns) - 1) if len(ends_ns) > 1 else None
 
     def samples_per_second(self) -> float | None:
-        """0 for a rank that leaves the counting to another one, with which it shares its samples."""
+        """Return the speed over the last steps. It is 0 for a rank that leaves the counting to another one, with which
+        it shares its samples."""
+        if len(self._steps) < 2:
+            return None
         samples = sum(step.samples for step in list(self._steps)[1:])
-        return samples / self._span_seconds() if len(self._steps) > 1 else None
-
-    def _span_seconds(self) -> float:
-        return (self._steps[-1].t_ns - self._steps[0].t_ns) / 1e9
+        return samples / ((self._steps[-1].t_ns - self._steps[0].t_ns) / 1e9)
 
     def seconds_left(self, since_last: float) -> float | None:
-        """At most: a case may stop once it reaches its target. `since_last`: since its last step or row, by whatever
-        clock."""
-        each, planned = self._mean_seconds(), self.planned_steps
-        if not (planned and each and self.is_measuring):
+        """Return the longest time left: a case may stop once it reaches its target. `since_last` has passed since its
+        last step or row, by whatever clock."""
+        each, planned = self.seconds_per_step(), self.planned_steps
+        if self.rows_ns:  # rows take their time by what they measure: only the mean of all is known
+            each = (self.rows_ns[-1] - self.began_ns) / len(self.rows_ns) / 1e9
+        is_measuring = bool(self._measured_span) and self.phase == self._measured_span
+        if not (planned and each and is_measuring):
             return None
         return max(0.0, (planned - self.num_done) * each - since_last)
 
-    def _mean_seconds(self) -> float | None:
-        """Of a step. Rows take their time by what they measure, so the mean of all is all that is known."""
-        if not self.rows_ns:
-            return self.seconds_per_step()
-        return (self.rows_ns[-1] - self.began_ns) / len(self.rows_ns) / 1e9
-
     @property
     def last_ns(self) -> int:
-        """When the last step or row ended, by the clock of the rank."""
+        """Return when the last step or row ended, by the clock of the rank."""
         return self.rows_ns[-1] if self.rows_ns else self.last.t_ns if self.last else 0
 
 
 def common_paces(ranks: Sequence[RankSteps]) -> dict[int, float]:
-    """Rank -> seconds per step, over the same steps on every rank, because at any moment some have finished one more
-    than others. Ranks that do not wait for each other may have no such steps any more: then over the last steps of
-    each. Empty until all have two steps."""
+    """Return rank -> seconds per step, over the same steps on every rank, because at any moment some have finished one
+    more than others. Ranks that do not wait for each other may have no such steps any more: then over the last steps
+    of each. Empty until all have two steps."""
     common = set(ranks[0].numbers).intersection(*(rank.numbers for rank in ranks[1:]))
     is_apart = not common and all(rank.last for rank in ranks)
     paces = {number: rank.seconds_per_step(None if is_apart else common) for number, rank in enumerate(ranks)}
@@ -249,7 +237,8 @@ def common_paces(ranks: Sequence[RankSteps]) -> dict[int, float]:
 
 
 _ALL_FILES_BYTES, _LEAST_BYTES = 64 << 20, 1 << 16
-"""What one look reads of all ranks together, and of each at least. Whoever comes late sees the end of long files."""
+"""The most that one look reads of all ranks together, and the least of each. Whoever comes late sees the end of long
+files."""
 
 
 class RankNow(msgspec.Struct, frozen=True):
@@ -310,7 +299,7 @@ class WatchedRun:
         self._run = read_bundle(bundle).run
         job = self._run.job
         most_bytes = max(_LEAST_BYTES, _ALL_FILES_BYTES // job.world_size)
-        self._places = _places(job)
+        self._places = [(place, node.host, card) for place, node in enumerate(job.nodes) for card in node.devices]
         self._ranks = [RankSteps(bundle / rank_events(rank), most_bytes) for rank in range(job.world_size)]
         self._cards = [
             CardFigures(bundle / node_samples(node.index), node.devices, _ALL_FILES_BYTES) for node in job.nodes
@@ -324,11 +313,23 @@ class WatchedRun:
 
         line = run_line(self._bundle)
         is_over = line.status == "killed" or (line.status in EXIT_CODES and not is_held(self._bundle))
-        self._read()
+        for index, rank in enumerate(self._ranks):
+            num_before = rank.num_done
+            rank.new_events()
+            if index == 0 and rank.num_done != num_before:
+                self._moved_at = self._clock()
+        for node in self._cards:
+            node.read()
         first, paces, job = self._ranks[0], common_paces(self._ranks), self._run.job
         speeds = [speed for rank in self._ranks if (speed := rank.samples_per_second()) is not None]
         losses = [rank.last.loss for rank in self._ranks if rank.last and rank.last.loss is not None]
         slowest = max(paces, key=lambda rank: paces[rank], default=None)
+        watts = [node.power_watts for node in self._cards]
+        known = [each for each in watts if each is not None]
+        elapsed = 0.0
+        with contextlib.suppress(ValueError):
+            began = datetime.datetime.fromisoformat(self._run.created)
+            elapsed = max(0.0, (datetime.datetime.now(datetime.timezone.utc) - began).total_seconds())
         return RunNow(
             id=self._run.id,
             case=job.case,
@@ -341,7 +342,7 @@ class WatchedRun:
             status=line.status,
             host=line.host,
             is_over=is_over,
-            elapsed_seconds=_seconds_since(self._run.created),
+            elapsed_seconds=elapsed,
             phase=first.phase,
             step=first.num_done,
             planned_steps=first.planned_steps,
@@ -351,31 +352,27 @@ class WatchedRun:
             median_step_seconds=median(paces.values()) if paces else None,
             slowest=None if slowest is None else RankPace(slowest, paces[slowest]),
             seconds_left=first.seconds_left(self._clock() - self._moved_at),
-            power_watts=_total([node.power_watts for node in self._cards]),
+            power_watts=sum(known) if known and len(known) == len(watts) else None,
             ranks=tuple(self._rank_now(rank, paces.get(rank)) for rank in range(len(self._ranks))),
         )
-
-    def _read(self) -> None:
-        for index, rank in enumerate(self._ranks):
-            num_before = rank.num_done
-            rank.new_events()
-            if index == 0 and rank.num_done != num_before:
-                self._moved_at = self._clock()
-        for node in self._cards:
-            node.read()
 
     def _rank_now(self, rank: int, step_seconds: float | None) -> RankNow:
         steps, (node, host, device) = self._ranks[rank], self._places[rank]
         device_id = steps.started.device_id if steps.started else device.id
         readings = {reading.device_id: reading for reading in self._cards[node].readings}
         reading = readings.get(device_id, Reading(device_id))
+        phase = steps.phase if steps.started else "waiting"
+        if steps.ended is not None:
+            phase = steps.ended.status
+        elif steps.evaluation is not None:
+            phase = "evaluation"
         return RankNow(
             rank=rank,
             node=node,
             host=host,
             device=device.short_name,
             device_id=device_id,
-            phase=_phase(steps),
+            phase=phase,
             step=steps.num_done,
             step_seconds=step_seconds if step_seconds is not None else steps.seconds_per_step(),
             loss=steps.last.loss if steps.last else None,
@@ -385,32 +382,6 @@ class WatchedRun:
             utilisation_percent=reading.utilisation_percent,
             temperature_celsius=reading.temperature_celsius,
         )
-
-
-def _phase(rank: RankSteps) -> str:
-    if rank.ended is not None:
-        return rank.ended.status
-    if rank.evaluation is not None:
-        return "evaluation"
-    return rank.phase if rank.started else "waiting"
-
-
-def _places(job: Job) -> list[tuple[int, str, Device]]:
-    """Of every rank: which node, its host, and the card that was planned."""
-    return [(place, node.host, device) for place, node in enumerate(job.nodes) for device in node.devices]
-
-
-def _total(watts: Sequence[float | None]) -> float | None:
-    known = [each for each in watts if each is not None]
-    return sum(known) if known and len(known) == len(watts) else None
-
-
-def _seconds_since(created: str) -> float:
-    try:
-        began = datetime.datetime.fromisoformat(created)
-    except ValueError:
-        return 0.0
-    return max(0.0, (datetime.datetime.now(datetime.timezone.utc) - began).total_seconds())
 
 
 # How far a run is, from the growing files of a node's ranks and probe.
@@ -428,20 +399,17 @@ class ProgressFollower:
         self._shown: tuple[int | None, float | None] = (None, None)
 
     def poll(self) -> Progress | None:
-        """The new state, or None where nothing has changed."""
+        """Return the new state, or None if nothing has changed."""
         num_new = sum(len(rank.new_events()) for rank in self._ranks)
         self._cards.read()
         figures = self._cards.used_bytes, self._cards.power_watts
         if not num_new and figures == self._shown:
             return None
         self._shown = figures
-        return self._progress()
-
-    def _progress(self) -> Progress:
+        used_bytes, power_watts = figures
         first = self._ranks[0]
         speeds = [speed for rank in self._ranks if (speed := rank.samples_per_second()) is not None]
         losses = [rank.last.loss for rank in self._ranks if rank.last and rank.last.loss is not None]
-        used_bytes, power_watts = self._shown
         paces = [RankPace(self._first_rank + index, each) for index, each in common_paces(self._ranks).items()]
         return Progress(
             step=first.num_done,

@@ -1,4 +1,4 @@
-"""Whether the command that writes a bundle, its parent, is alive, and who else is at work on the bundle.
+"""Find out whether the command that writes a bundle, its parent, is alive, and who else is at work on the bundle.
 
 The parent holds an advisory lock (flock) on its own file of events for as long as it lives; the kernel releases the
 lock however the parent ends. The lock is seen from every container of the machine, and on file systems that share
@@ -104,7 +104,13 @@ def parent_of(bundle: Path) -> Parent:
     if started is None:  # killed before its first event: nothing says where
         return Parent("unknown")
     state = _state(bundle, started)
-    return Parent("killed" if state == "unknown" and _has_finished(bundle) else state, host)
+    # A cluster's queue that started the command records its end, in a folder that names the run.
+    for folder in sorted((bundle.absolute().parent / DETACHED).glob("*")) if state == "unknown" else ():
+        with contextlib.suppress(OSError, BadInput, msgspec.DecodeError):
+            begun = msgspec.json.decode(read_regular(folder / DETACHED_RUN, _MAX_RECORD_BYTES), type=Begun)
+            if begun.run_id == bundle.name:
+                return Parent("killed" if (folder / DETACHED_END).exists() else state, host)
+    return Parent(state, host)
 
 
 def this_pid_namespace() -> str:
@@ -117,54 +123,34 @@ def this_pid_namespace() -> str:
 
 def _state(bundle: Path, started: _Started) -> Unfinished:
     """Return the state of a parent that holds no lock that is seen from here."""
-    boot_id, clock = _boot_id(), started.clock
+    clock = started.clock
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot_id = ""
     if not boot_id or not clock.boot_id:
         return "unknown"
     if boot_id != clock.boot_id:
         is_same_machine = clock.host == socket.gethostname() and clock.host not in _NO_NAME
-        return "killed" if is_same_machine and not _was_written_since_boot(bundle) else "unknown"
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        entries = (entry for folder in FOLDERS if (bundle / folder).is_dir() for entry in (bundle / folder).iterdir())
+        # A file that is newer than this boot was written by another machine of the same name.
+        is_over = is_same_machine and all(entry.lstat().st_mtime <= booted for entry in entries)
+        return "killed" if is_over else "unknown"
     if started.locked:
         return "killed"
     if not started.pid_namespace or started.pid_namespace != this_pid_namespace():
         return "unknown"
-    begin_ns = _process_began_ns(clock.pid)
+    try:
+        fields = Path(f"/proc/{clock.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "killed"
+    begin_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     # The kernel counts the time of processes through a suspended machine, events do not: today's difference is at
     # least that of then, so the parent itself is never taken for a later process.
     suspended_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    return "running" if begin_ns is not None and begin_ns <= started.t_ns + suspended_ns else "killed"
-
-
-def _process_began_ns(pid: int) -> int | None:
-    """Return the time since the machine was started, None for a process that has ended, waited for or not."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _was_written_since_boot(bundle: Path) -> bool:
-    """Return True if a file is newer than this boot: another machine of the same name writes the bundle."""
-    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    entries = (entry for folder in FOLDERS if (bundle / folder).is_dir() for entry in (bundle / folder).iterdir())
-    return any(entry.lstat().st_mtime > booted for entry in entries)
-
-
-def _has_finished(bundle: Path) -> bool:
-    """Return True if a cluster's queue started the command and recorded its end, in a folder that names the run."""
-    for folder in sorted((bundle.absolute().parent / DETACHED).glob("*")):
-        with contextlib.suppress(OSError, BadInput, msgspec.DecodeError):
-            begun = msgspec.json.decode(read_regular(folder / DETACHED_RUN, _MAX_RECORD_BYTES), type=Begun)
-            if begun.run_id == bundle.name:
-                return (folder / DETACHED_END).exists()
-    return False
+    has_ended = fields[0] in "ZX"  # waited for or not
+    return "killed" if has_ended or begin_ns > started.t_ns + suspended_ns else "running"
 
 
 @contextlib.contextmanager

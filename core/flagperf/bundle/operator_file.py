@@ -10,14 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flagperf.api import (
-    Argument,
-    OperatorCall,
-    RecordedRanks,
-    RecordedTensor,
-    Recording,
-    TensorArgument,
-)
+from flagperf.api import RecordedRanks, Recording, TensorArgument
 from flagperf.api.operator_calls import RECORDING_SCHEMA, RankOperators
 from flagperf.bundle.bundle import MAX_JSON_BYTES, broken_files, writing
 from flagperf.bundle.paths import OPERATORS_FILE, rank_operators
@@ -36,8 +29,8 @@ where every rank pads its batches to another length."""
 
 
 def collect_operators(bundle: Path, run: Run) -> RecordedOperators | None:
-    """Write OPERATORS_FILE and remove the files of the ranks. `run` has its metrics already. None where nothing was to
-    be recorded."""
+    """Write OPERATORS_FILE and remove the files of the ranks. `run` has its metrics already. Return None if nothing was
+    to be recorded."""
     if not run.job.record_steps:
         return None
     gathered = _Gathered()
@@ -61,7 +54,7 @@ def summary(recording: Recording | None, problem: Message | None) -> RecordedOpe
 
 
 class _Gathered:
-    """What the ranks recorded, read one after the other. Only what differs is kept."""
+    """Reads what the ranks recorded, one after the other. Only what differs is kept."""
 
     def __init__(self) -> None:
         self.problem: Message | None = None
@@ -81,9 +74,21 @@ class _Gathered:
             return
         if found.problem is not None:
             self._note(found.problem)
-        if found.steps:
-            self._torch = self._torch or found.torch
-            self._keep(rank, found)
+        if not found.steps:
+            return
+        self._torch = self._torch or found.torch
+        key = _what_it_did(found)
+        known = self._parts.get(key)
+        if known is not None:
+            calls = []
+            for call, other in zip(known.calls, found.calls, strict=True):
+                both = {place: each.union(other.ranges.get(place)) for place, each in call.ranges.items()}
+                calls.append(msgspec.structs.replace(call, ranges={**other.ranges, **both}))
+            self._parts[key] = msgspec.structs.replace(known, ranks=[*known.ranks, rank], calls=calls)
+        elif len(self._parts) < MAX_PARTS:
+            self._parts[key] = RecordedRanks([rank], found.steps, found.tensors, found.calls)
+        else:
+            self._left_out += 1
 
     def recording(self, run: Run) -> Recording | None:
         if not self._parts:
@@ -108,21 +113,10 @@ class _Gathered:
     def _note(self, problem: Message) -> None:
         self.problem = self.problem or problem
 
-    def _keep(self, rank: int, found: RankOperators) -> None:
-        key = _what_it_did(found)
-        known = self._parts.get(key)
-        if known is not None:
-            calls = [_with_both_ranges(call, other) for call, other in zip(known.calls, found.calls, strict=True)]
-            self._parts[key] = msgspec.structs.replace(known, ranks=[*known.ranks, rank], calls=calls)
-        elif len(self._parts) < MAX_PARTS:
-            self._parts[key] = RecordedRanks([rank], found.steps, found.tensors, found.calls)
-        else:
-            self._left_out += 1
-
 
 def _what_it_did(found: RankOperators) -> bytes:
-    """The same for ranks that differ in the values of their data, and in numbers among the arguments: in tensor
-    parallel, each has the numbers where its part of a vocabulary begins and ends."""
+    """Return a hash that is the same for ranks that differ in the values of their data, and in numbers among the
+    arguments: in tensor parallel, each has the numbers where its part of a vocabulary begins and ends."""
     calls = [
         (call.operator, call.count, call.obstacle, _without_numbers(call.args), _without_numbers(call.kwargs))
         for call in found.calls
@@ -138,16 +132,11 @@ def _without_numbers(value: Any) -> Any:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _with_both_ranges(call: OperatorCall, other: OperatorCall) -> OperatorCall:
-    ranges = {place: found.union(other.ranges.get(place)) for place, found in call.ranges.items()}
-    return msgspec.structs.replace(call, ranges={**other.ranges, **ranges})
-
-
 # --- read again -----------------------------------------------------------------------------------------------------
 
 
 def read_operators(bundle: Path, rank: int) -> Recording:
-    """What a rank of that run recorded. Raises BadInput where there is nothing, or it cannot be used."""
+    """Return what a rank of that run recorded. Raise BadInput if there is nothing, or it cannot be used."""
     recording = decode_operators(bundle)
     path = bundle / OPERATORS_FILE
     changed = f"{OPERATORS_FILE} has changed since the run"
@@ -199,24 +188,17 @@ def _advice(case: str) -> str:
 
 
 def _contradictions(recording: Recording) -> Iterator[str]:
-    """What the types do not exclude."""
+    """Yield what is wrong although the types fit."""
     if not recording.parts:
         yield "it has no calls"
     for part in recording.parts:
         if not part.ranks or part.steps < 1:
             yield "calls of no rank or no step"
-        yield from (f"a tensor is {tensor}" for tensor in part.tensors if not _is_possible(tensor))
+        for tensor in part.tensors:
+            if len(tensor.shape) != len(tensor.stride) or min((*tensor.shape, *tensor.stride), default=0) < 0:
+                yield f"a tensor is {tensor}"
         for call in part.calls:
-            indices = [index for value in (*call.args, *call.kwargs.values()) for index in _indices(value)]
+            values = (each if isinstance(each, list) else [each] for each in (*call.args, *call.kwargs.values()))
+            indices = [each.index for value in values for each in value if isinstance(each, TensorArgument)]
             if call.count < 1 or any(not 0 <= index < len(part.tensors) for index in indices):
                 yield f"a call of {call.operator} has no tensor {max(indices, default=0)}, or a count of {call.count}"
-
-
-def _is_possible(tensor: RecordedTensor) -> bool:
-    return len(tensor.shape) == len(tensor.stride) and min((*tensor.shape, *tensor.stride), default=0) >= 0
-
-
-def _indices(value: Argument) -> Iterator[int]:
-    for each in value if isinstance(value, list) else [value]:
-        if isinstance(each, TensorArgument):
-            yield each.index

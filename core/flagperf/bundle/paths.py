@@ -42,7 +42,7 @@ def rank_events(rank: int) -> Path:
 
 
 def rank_operators(rank: int) -> Path:
-    """What a rank recorded. At the end of a run, OPERATORS_FILE takes the place of those of all ranks."""
+    """Return the path of what a rank recorded. At the end of a run, OPERATORS_FILE replaces the files of all ranks."""
     return EVENTS / f"operators-{rank:05d}.json"
 
 
@@ -55,7 +55,7 @@ def rank_log(rank: int) -> Path:
 
 
 def node_log(process: NodeProcess, node_index: int) -> Path:
-    """What a node's launcher, probe or agent printed. The launcher's file is named after the node."""
+    """Return the path of a log of a launcher, probe or agent. The launcher's file is named after the node."""
     return LOGS / f"{'node' if process == 'launcher' else process}-{node_index:03d}.log"
 
 
@@ -67,5 +67,5 @@ _ALL_FILES = re.compile(
 
 
 def is_bundle_file(name: str) -> bool:
-    """Whether a bundle may have a file of this name, relative to its folder."""
+    """Return True if a bundle may have a file of this name, relative to its folder."""
     return _ALL_FILES.fullmatch(name) is not None

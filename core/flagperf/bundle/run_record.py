@@ -1,4 +1,4 @@
-"""Run, Ending, RecordedRun, labels, environment.json."""
+"""Run: what run.json, environment.json, labels.json and redaction.json of a bundle hold."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 def read_labels(bundle: Path) -> Labels:
-    """Those of a run without any are empty. Raises BadInput for a file that is not ours."""
+    """Return the labels of a run, empty if it has none. Raise BadInput for a file that flagperf did not write."""
     try:
         return msgspec.json.decode(read_regular(bundle / LABELS_FILE, MAX_LABELS_BYTES), type=Labels)
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def read_labels(bundle: Path) -> Labels:
 
 
 def write_labels(bundle: Path, labels: Labels) -> None:
-    """Without tags and note, the file is removed."""
+    """Write tags and note, or remove the file if there are none."""
     path = bundle / LABELS_FILE
     try:
         if labels == Labels():
@@ -62,7 +62,7 @@ def write_labels(bundle: Path, labels: Labels) -> None:
 
 
 def checked_tag(tag: str) -> str:
-    """Raises BadInput for a word that is no tag."""
+    """Return the tag. Raise BadInput for a word that cannot be one."""
     if not _TAG.fullmatch(tag):
         shape = "a tag has up to 64 letters, digits and the characters . + - _, and begins with a letter or digit"
         raise BadInput(f"{tag[:80]!r} is not a tag; {shape}")
@@ -70,7 +70,7 @@ def checked_tag(tag: str) -> str:
 
 
 def checked_note(text: str) -> str:
-    """Raises BadInput for a text that cannot be kept."""
+    """Return the note without surrounding space. Raise BadInput for a text that cannot be kept."""
     if not is_utf8(text):
         raise BadInput("the note is not UTF-8, so it cannot be kept")
     if len(text) > MAX_NOTE_CHARACTERS:
@@ -113,7 +113,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class RecordedOperators(msgspec.Struct, frozen=True):
-    """What came of --record-operators."""
+    """Counts what --record-operators recorded."""
 
     steps: int = 0
     """How many were recorded."""
@@ -173,7 +173,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def has_results(self) -> bool:
-        """Whether it finished and measured everything. A run that missed its target did."""
+        """Return True if the run finished and measured everything. A run that missed its target did."""
         return self.ending is not None and self.ending.status in WITH_RESULTS
 
     def metric(self, name: str) -> Metric | None:
@@ -181,7 +181,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def gated(ending: Ending, run: Run) -> Ending:
-    """A finished run that missed or did not measure a gating target has not succeeded."""
+    """Return the ending of a finished run. One that missed or did not measure a gating target has not succeeded."""
     target, verdict = run.manifest.target, run.metric("target")
     if ending.status != "succeeded" or target is None or not target.gates or verdict is None or verdict.value == 1:
         return ending
@@ -197,7 +197,7 @@ def ended(status: Status, why: Message) -> Ending:
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """What a rule of flagperf.plausibility found in a run. It is never stored."""
+    """A rule of flagperf.plausibility found this in a run. It is never stored."""
 
     rule: str
     """Its id, which is also the mark on the metrics."""
@@ -230,6 +230,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 def with_references(nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
+    """Return the content of environment.json."""
     first: dict[tuple[str, int, bytes], int] = {}
 
     def once(field: str, place: int, value: Any, index: int) -> Any:
@@ -246,8 +247,8 @@ def with_references(nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
 
 
 def resolved(content: Sequence[dict[str, Any]]) -> tuple[NodeFacts, ...]:
-    """The nodes share what is written once. Raises msgspec.ValidationError, LookupError, TypeError or AttributeError if
-    the content is not valid."""
+    """Return the nodes, which share what is written once. Raise msgspec.ValidationError, LookupError, TypeError or
+    AttributeError if the content is not valid."""
     nodes: list[NodeFacts] = []
     for node in content:
         found = msgspec.convert(node, dict[str, Any])
@@ -286,7 +287,7 @@ class Redaction(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """`2 hosts, 8 cards`."""
+        """Return the counts in words, such as `2 hosts, 8 cards`."""
         names = {"address": "addresses", "pci": "PCI addresses", "uuid": "UUIDs", "mac": "MAC addresses"}
         words = {kind: names.get(kind, f"{kind}s") if count > 1 else kind for kind, count in self.replaced.items()}
         return ", ".join(f"{count} {words[kind]}" for kind, count in self.replaced.items()) or "nothing"

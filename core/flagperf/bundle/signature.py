@@ -23,26 +23,27 @@ from flagperf.errors import BadInput, BundleFailed, MissingPart, ToolFailed
 from flagperf.files import read_regular, write_atomically
 
 NAMESPACE = "flagperf"
-"""A signature made for something else, such as a git commit, is none here."""
+"""A signature that was made for something else, such as a git commit, does not count here."""
 
 USUAL_KEYS = ("id_ed25519", "id_ed25519_sk", "id_ecdsa", "id_ecdsa_sk", "id_rsa")
-"""In the order of preference."""
+"""The first that exists is used."""
 
 TIMEOUT_SECONDS = 60.0
-"""Where nobody can be asked: an agent may wait for a confirmation that never comes."""
+"""The limit where nobody can be asked: an agent may wait for a confirmation that never comes."""
 
 _MAX_SIGNERS_BYTES = 4 << 20
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Who signed, or why that does not count."""
+    """Names who signed, or the reason why that does not count."""
 
     signer: str = ""
     problem: str = ""
 
 
 def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
-    """Replaces an earlier signature. `may_ask`: ssh-keygen may ask for a passphrase on the terminal."""
+    """Sign MANIFEST, and replace an earlier signature. With `may_ask`, ssh-keygen may ask for a passphrase on the
+    terminal."""
     if not os.path.isfile(key):  # noqa: PTH113  Path's raises for a long name
         raise BadInput(f"{key} is not a key file; give one with --key FILE, or make one with `ssh-keygen -t ed25519`")
     try:
@@ -50,7 +51,16 @@ def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
     except OSError as error:
         raise BadInput(f"cannot read {path / MANIFEST_FILE}: {error.strerror}") from None
     try:
-        signature = _signed(manifest, key, may_ask=may_ask)
+        # A copy is signed: ssh-keygen writes the signature beside what it signs.
+        with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
+            copy = Path(folder) / MANIFEST_FILE
+            copy.write_bytes(manifest)
+            done = _ssh_keygen(["-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
+            made = copy.with_name(SIGNATURE_FILE.name)
+            if done.returncode != 0 or not made.exists():
+                advice = "a key with a passphrase needs a terminal, or an agent (`ssh-add`)"
+                raise ToolFailed(f"ssh-keygen cannot sign with {key}: {_reason(done)}; {advice}")
+            signature = made.read_bytes()
     except OSError as error:
         advice = "free disk space, or name another folder with TMPDIR"
         raise ToolFailed(f"cannot write a temporary file: {error.strerror}; {advice}") from None
@@ -59,19 +69,6 @@ def sign_bundle(path: Path, key: Path, *, may_ask: bool) -> Path:
     except OSError as error:
         raise BundleFailed(f"cannot write {path / SIGNATURE_FILE}: {error.strerror}") from None
     return path / SIGNATURE_FILE
-
-
-def _signed(manifest: bytes, key: Path, *, may_ask: bool) -> bytes:
-    """Of a copy: ssh-keygen writes the signature beside what it signs."""
-    with tempfile.TemporaryDirectory(prefix="flagperf-") as folder:
-        copy = Path(folder) / MANIFEST_FILE
-        copy.write_bytes(manifest)
-        done = _ssh_keygen(["-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(copy)], may_ask=may_ask)
-        made = copy.with_name(SIGNATURE_FILE.name)
-        if done.returncode != 0 or not made.exists():
-            advice = "a key with a passphrase needs a terminal, or an agent (`ssh-add`)"
-            raise ToolFailed(f"ssh-keygen cannot sign with {key}: {_reason(done)}; {advice}")
-        return made.read_bytes()
 
 
 def usual_key() -> Path:
@@ -84,7 +81,7 @@ def usual_key() -> Path:
 
 
 def check_signature(path: Path, signers: Path) -> Signature:
-    """`signers` is a file of allowed signers, as in ssh-keygen(1)."""
+    """Check the signature of a bundle. `signers` is a file of allowed signers, as in ssh-keygen(1)."""
     try:
         read_regular(signers, _MAX_SIGNERS_BYTES, follow_links=True)
     except OSError as error:
@@ -101,7 +98,9 @@ def check_signature(path: Path, signers: Path) -> Signature:
     checked = _ssh_keygen(["-Y", "check-novalidate", *given], manifest)
     if checked.returncode != 0:
         return Signature(problem=f"{SIGNATURE_FILE} is not a signature of this {MANIFEST_FILE}: {_reason(checked)}")
-    key, allowed = _key(checked), ["-f", str(signers)]
+    # `Good "flagperf" signature with ED25519 key SHA256:...`
+    said = re.search(r"with (\S+) key (\S+)", checked.stdout.decode(errors="replace"))
+    key, allowed = f"{said[1]} {said[2]}" if said else "unknown", ["-f", str(signers)]
     found = _ssh_keygen(["-Y", "find-principals", *allowed, "-s", str(path / SIGNATURE_FILE)])
     problem = f"signed with the key {key}, which {signers} does not have, or not for today: {_reason(found)}"
     names = found.stdout.decode(errors="replace").splitlines() if found.returncode == 0 else []
@@ -116,7 +115,7 @@ def check_signature(path: Path, signers: Path) -> Signature:
 def _ssh_keygen(
     arguments: Sequence[str], stdin: bytes = b"", *, may_ask: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
-    """Asks nobody unless it may: it then has neither a terminal nor a program to ask with."""
+    """Run ssh-keygen. Unless it may ask, it has neither a terminal nor a program to ask with."""
     tool = shutil.which("ssh-keygen")
     if tool is None:
         where = "on Debian: apt-get install openssh-client"
@@ -143,9 +142,3 @@ def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     last = lines[-1].removeprefix("Enter passphrase: ") if lines else ""
     return last or f"it ended with exit code {done.returncode}"
-
-
-def _key(done: subprocess.CompletedProcess[bytes]) -> str:
-    """`Good "flagperf" signature with ED25519 key SHA256:...`"""
-    found = re.search(r"with (\S+) key (\S+)", done.stdout.decode(errors="replace"))
-    return f"{found[1]} {found[2]}" if found else "unknown"

@@ -45,14 +45,14 @@ from flagperf.events import RunEnded, RunStarted
 from flagperf.metrics.entry import Metric
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.registry import compute_metrics
-from flagperf.spec.job import Job, PlannedNode
 from flagperf.text import flagperf_command
 
 TOLERANCE = 1e-12
-"""Relative, of derived floats: another C library or Python may round their last bits otherwise."""
+"""Relative, for derived floats: another C library or Python may round their last bits otherwise."""
 
 RECOMPUTED_BYTES = 64 << 20
-"""Of a bundle with more raw files than this, which take about a second, commands that show it compare digests only."""
+"""The most raw data that commands which show a bundle recompute, about a second of work; of more, they compare digests
+only."""
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -77,7 +77,8 @@ def verify_bundle(path: Path, signers: Path | None = None, *, recomputed_bytes: 
     if unreadable:
         return Verification(tuple(unreadable), (), 0, num_files)
     signature = check_signature(path, signers) if signers is not None else Signature()
-    recomputes = recomputed_bytes is None or _raw_bytes(path) <= recomputed_bytes
+    raw = (file.stat().st_size for folder in (EVENTS, SAMPLES) for file in (path / folder).glob("*.jsonl"))
+    recomputes = recomputed_bytes is None or sum(raw) <= recomputed_bytes
     problems, run = _compared(path, recomputes)
     notes = []
     if signers is None and (path / SIGNATURE_FILE).exists():
@@ -122,10 +123,6 @@ def damage_explains(paths: Sequence[Path]) -> Iterator[None]:
         raise BadInput(f"cannot show what is damaged: {trouble}") from error
 
 
-def _raw_bytes(path: Path) -> int:
-    return sum(file.stat().st_size for folder in (EVENTS, SAMPLES) for file in (path / folder).glob("*.jsonl"))
-
-
 def _compared(path: Path, recomputes: bool) -> tuple[list[str], Run | None]:
     """Return the problems as far as the files can be read, and the run if it can."""
     problems: list[str] = []
@@ -167,8 +164,7 @@ def _problems(path: Path, run: Run, digests: Mapping[str, str], recomputes: bool
     yield from _row_problems(run, observed)
     yield from _ending_problems(run, run.ending, observed)
     yield from _plan_problems(path, run, parent)
-    yield from _worker_problems(job_fingerprints(path), observed)
-    yield from _probe_problems(observed)
+    yield from _process_problems(job_fingerprints(path), observed)
     yield from _operator_problems(path, run)
 
 
@@ -279,8 +275,10 @@ def _plan_problems(path: Path, run: Run, parent: EventFile) -> Iterator[str]:
         yield f"run.json: commands differ from the commands that the agents ran ({PARENT_EVENTS})"
 
 
-def _worker_problems(fingerprints: Mapping[int, str], observed: Observed) -> Iterator[str]:
-    job, nodes = observed.job, _planned_nodes(observed.job)
+def _process_problems(fingerprints: Mapping[int, str], observed: Observed) -> Iterator[str]:
+    """Compare the job with what workers and probes recorded."""
+    job = observed.job
+    nodes = {node.index: node for node in reversed(job.nodes)}  # of several with one index, the first
     for started in (rank.started for rank in observed.ranks):
         seen = [
             ("precision", job.precision.name, started.precision),
@@ -300,24 +298,15 @@ def _worker_problems(fingerprints: Mapping[int, str], observed: Observed) -> Ite
         if not found and started.job != fingerprints.get(started.node_index):
             found.append("the job that it received differs from the one in run.json")
         yield from (f"rank {started.rank}: {difference}" for difference in found)
-
-
-def _probe_problems(observed: Observed) -> Iterator[str]:
-    job, nodes = observed.job, _planned_nodes(observed.job)
     for record in observed.nodes:
-        for started in record.starts:
-            node = nodes.get(started.node_index)
-            if node is None or started.vendor != job.vendor:
-                yield f"node {started.node_index}: its probe read cards of {started.vendor}, not those of this job"
+        for probe in record.starts:
+            node = nodes.get(probe.node_index)
+            if node is None or probe.vendor != job.vendor:
+                yield f"node {probe.node_index}: its probe read cards of {probe.vendor}, not those of this job"
                 continue
             unknown = record.read_ids - {device.id for device in node.devices}
             if unknown:
                 yield f"node {node.index}: run.json has no device {', '.join(sorted(unknown))}"
-
-
-def _planned_nodes(job: Job) -> dict[int, PlannedNode]:
-    """Return the nodes by their index, and of several with one index the first."""
-    return {node.index: node for node in reversed(job.nodes)}
 
 
 def _operator_problems(path: Path, run: Run) -> Iterator[str]:
