@@ -18,7 +18,7 @@ from bench.stream_copy import stream_copy
 from flagperf.builtin.cpu import CpuBackend
 from flagperf.units import SECOND_NS
 from flagperf.worker import Timed
-from flagperf.worker.timer import Rules, Series, Timer
+from flagperf.worker.timer import MeasureRules, SampleSeries, Timer
 from flagperf_cases.gemm.case import make_product
 from flagperf_cases.gemm.data import Shape
 from flagperf_cases.memory_bandwidth.case import PATTERNS
@@ -79,7 +79,7 @@ def _ratio(
 
 
 def _timer(seconds: float = TURN_SECONDS) -> Timer:
-    return Timer(CpuBackend(), time.monotonic_ns, Rules(seconds, 1, 0.1, 1.0))
+    return Timer(CpuBackend(), time.monotonic_ns, MeasureRules(seconds, 1, 0.1, 1.0))
 
 
 def _bare_seconds(call: Callable[[], object], num_calls: int) -> float:
@@ -90,7 +90,7 @@ def _bare_seconds(call: Callable[[], object], num_calls: int) -> float:
     return seconds_of(loop) / num_calls
 
 
-def _row_seconds(series: Series) -> float:
+def _row_seconds(series: SampleSeries) -> float:
     """Mean of the samples that this turn adds."""
     before = len(series.seconds())
     _timer(series.taken_ns / SECOND_NS + TURN_SECONDS).measure([series])
@@ -124,7 +124,7 @@ class Inside:
         self.seconds += seconds_of(self._work)
 
 
-def _seconds_outside(series: Series, inside: Inside) -> float:
+def _seconds_outside(series: SampleSeries, inside: Inside) -> float:
     """Of one sample, in a block."""
     before = inside.seconds
     taken = seconds_of(series.take_block)

@@ -13,7 +13,6 @@ from typing import Any
 
 from flagperf import api, hookspecs, kit, testing, worker
 from flagperf.api import models
-from flagperf.plan import settings
 from flagperf.schemas import attributes_of, class_node, constants_of, module_node
 from flagperf.testing import machine_folder
 
@@ -32,7 +31,21 @@ PACKAGES = {
     "Tests: flagperf.testing": testing,
     "Cases: flagperf.worker": worker,
 }
-FILES = {"models.toml": models, "tuning/&lt;case&gt;.toml": settings, "Outputs of fake tools": machine_folder}
+TUNING = """Vendor tuning: data in the vendor's package, `<tuning folder>/<case>.toml`, for one card model and shape.
+
+[[tuning]]
+model = "A1-80GB"    # a name of models.toml
+nodes = 1            # left out: any
+devices = 8          # left out: any
+profile = "standard" # that is the default
+source = "where these values come from"
+[tuning.values.training]  # tables and keys of the case, as `flagperf cases show CASE` lists them
+batch_size = 96"""
+FILES = {
+    "models.toml": inspect.getdoc(models),
+    "tuning/&lt;case&gt;.toml": TUNING,
+    "Outputs of fake tools": inspect.getdoc(machine_folder),
+}
 Function = ast.FunctionDef
 
 
@@ -153,8 +166,8 @@ def _intended(doc: str | None) -> str:
 
 def _files() -> str:
     parts = ["## Files\n"]
-    for title, module in FILES.items():
-        first, _, rest = (inspect.getdoc(module) or "").partition("\n\n")
+    for title, text in FILES.items():
+        first, _, rest = (text or "").partition("\n\n")
         is_example = rest.startswith("[[")
         parts.append(f"### {title}\n\n{_intended(first)}\n")
         parts.append(f"```toml\n{rest}\n```\n" if is_example else f"{rest}\n")

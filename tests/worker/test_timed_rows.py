@@ -13,7 +13,7 @@ from flagperf.worker import Timed, WrongOutput
 from flagperf.worker import row_timing as worker_turns
 from flagperf.worker.rank_sync import Ranks
 from flagperf.worker.row_timing import RowTable
-from flagperf.worker.timer import Rules
+from flagperf.worker.timer import MeasureRules
 
 MS = 1_000_000
 MEASURE = {"seconds": 0.1, "min_samples": 30, "warmup_seconds": 0.02, "warmup_cap_seconds": 0.05}
@@ -291,7 +291,7 @@ def test_one_device_is_measured_alone():
 
 def test_all_devices_begin_the_samples_of_every_row_at_the_same_time(monkeypatch):
     """Also those that have none: the others wait for them."""
-    world, rules = World(), Rules(0.1, 30, 0.02, 0.05)
+    world, rules = World(), MeasureRules(0.1, 30, 0.02, 0.05)
     met_ns = []
 
     class TwoRanks(Ranks):

@@ -1,4 +1,5 @@
-"""What `flagperf_cases` gives, and the functions that a case.toml names. All else about a case is in its case.toml."""
+"""Cases: what `flagperf_cases` returns, and the functions that a case.toml names. All else about a case is in its
+case.toml."""
 
 from __future__ import annotations
 

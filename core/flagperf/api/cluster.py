@@ -23,11 +23,11 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a cluster that has no options."""
+    """The options of a cluster that has none."""
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """Where a job is that was put into a cluster's queue."""
+    """State of a job that was put into a cluster's queue."""
 
     phase: Literal["queued", "running", "ended", "unknown"]
     """`ended`: its command is gone too, as far as the cluster knows; where that left no word, its run is then ended by
@@ -51,14 +51,14 @@ class Allocation(abc.ABC):
 
     @abc.abstractmethod
     def agent_command(self, node: Node, command: Sequence[str]) -> list[str]:
-        """What is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr are
-        carried byte by byte; the end of stdin reaches the node. SIGTERM ends it. What follows the last newline of
+        """Return what is started here, without a shell, so that `command` runs on the node. stdin, stdout and stderr
+        are carried byte by byte; the end of stdin reaches the node. SIGTERM ends it. What follows the last newline of
         stdout may be held back until the next one, as srun does. Raises BadInput for words that cannot be carried
         exactly."""
 
     def explain(self, node: Node) -> str:
-        """Why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty. It is waited for,
-        and should answer within seconds."""
+        """Return why the agent of a node may have ended, as far as the cluster knows: a sentence, or empty. Core waits
+        for the answer, which should come within seconds."""
         return ""
 
     def release(self) -> None:
@@ -66,7 +66,7 @@ class Allocation(abc.ABC):
 
 
 class Cluster(abc.ABC):
-    """How the nodes of a site are had."""
+    """A way to get and reach the nodes of a site."""
 
     name: ClassVar[str]
     """What users type after --cluster."""
@@ -81,25 +81,25 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def allocate(self, num_nodes: int, options: Any) -> Allocation:
-        """The nodes of a command, `options` being of the type above. Raises BadInput where there are fewer. May wait in
-        a queue."""
+        """Return the nodes of a command; `options` is of the type above. Raises BadInput if there are fewer. May wait
+        in a queue."""
 
     def num_nodes(self, options: Any) -> int:
-        """How many nodes the options name, or are there already; asked where a command is to have all of them. Without
-        an answer of the cluster: one."""
+        """Return how many nodes the options name, or are there already; asked if a command is to have all of them. A
+        cluster that does not override this has one."""
         return 1
 
     def submit(self, command: Sequence[str], num_nodes: int, options: Any, log: str) -> str:
         """Put a command into the cluster's queue, to be started on the first of its nodes, where `allocate` then gives
-        them. What it prints goes into the file `log`. Gives the job's id."""
+        them. What it prints goes into the file `log`. Returns the job's id."""
         raise self._no_queue()
 
     def job_state(self, job: str) -> JobState:
-        """Of a job that `submit` gave. Raises BadInput for what cannot be an id."""
+        """Return the state of a job that `submit` returned. Raises BadInput for what cannot be an id."""
         raise self._no_queue()
 
     def cancel(self, job: str) -> None:
-        """End a job that `submit` gave, queued or running. Raises BadInput where there is none."""
+        """End a job that `submit` returned, queued or running. Raises BadInput if there is no such job."""
         raise self._no_queue()
 
     def _no_queue(self) -> BadInput:

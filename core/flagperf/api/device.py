@@ -24,7 +24,7 @@ from flagperf.errors import unknown_name
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """What a precision word stands for. `peak_row` is the row of the vendor's peak table that MFU divides by."""
+    """The meaning of a precision word. `peak_row` is the row of the vendor's peak table that MFU divides by."""
 
     name: str
     """What users type: fp32, tf32, fp16, bf16, amp-fp16 or amp-bf16. A case whose rows have a precision each has
@@ -44,7 +44,7 @@ class Precision(msgspec.Struct, frozen=True):
 
     @property
     def autocast(self) -> str | None:
-        """The autocast dtype, where compute differs from storage by autocast."""
+        """The autocast dtype, if compute differs from storage by autocast."""
         return self.compute if self.name.startswith("amp-") else None
 
 
@@ -70,7 +70,7 @@ def precision(name: str) -> Precision:
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """Whether the vendor's cards are here.
+    """Presence of the vendor's cards on a machine.
 
     `present` needs evidence; `absent` is clean absence, nothing at all was found; `partial` is everything between
     (a card on the bus whose node is not mapped, a tool that fails) and stops a run that would silently use another
@@ -116,7 +116,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Activation(msgspec.Struct, frozen=True):
-    """What a worker got. `mapping` says how the torch device was joined to the card that the probe reads."""
+    """The device that a worker got. `mapping` says how the torch device was joined to the card that the probe reads."""
 
     torch_device: str
     """What torch.device() takes, with the index."""
@@ -143,7 +143,7 @@ class TimingEvent(abc.ABC):
 
     @abc.abstractmethod
     def elapsed_ns(self, later: TimingEvent) -> int:
-        """Device nanoseconds from this mark to `later`. Called only after a synchronize."""
+        """Return the device nanoseconds from this mark to `later`. Called only after a synchronize."""
 
 
 class DeviceBackend(abc.ABC):
@@ -189,23 +189,25 @@ class DeviceBackend(abc.ABC):
     # --- parent -----------------------------------------------------------------------------------------------------
 
     def data_folder(self) -> Path | None:
-        """The package's own folder, with `models.toml` and `tuning/<case>.toml`, see docs/add-a-vendor.md, or None."""
+        """Return the package's own folder, with `models.toml` and `tuning/<case>.toml`, see docs/add-a-vendor.md, or
+        None."""
         return None
 
     def models(self) -> tuple[CardModel, ...]:
-        """The card models that models.toml describes."""
+        """Return the card models that models.toml describes."""
         from flagperf.api.models import read_models
 
         path = self._data("models.toml")
         return read_models(path) if path else ()
 
     def peaks(self) -> list[Peak]:
-        """Ceilings by card model, each with its source. A model that is not listed has none: never a sibling's."""
+        """Return ceilings by card model, each with its source. A model that is not listed has none: never a
+        sibling's."""
         return [peak for model in self.models() for peak in model.peaks]
 
     def unsupported(self, model: str) -> dict[str, str]:
-        """Peak rows of the precisions that a card model cannot compute in -> who says so. A run in one is refused
-        before it starts."""
+        """Return peak rows of the precisions that a card model cannot compute in -> who says so. A run in one is
+        refused before it starts."""
         return next((each.unsupported for each in self.models() if each.name == model), {})
 
     def tuning_folder(self) -> Path | None:
@@ -219,30 +221,31 @@ class DeviceBackend(abc.ABC):
 
     @abc.abstractmethod
     def presence(self, machine: Machine) -> Presence:
-        """From vendor evidence: device nodes, PCI ids in sysfs, the vendor's library or tool. Never from torch."""
+        """Tell from vendor evidence if cards are here: device nodes, PCI ids in sysfs, the vendor's library or tool.
+        Never from torch."""
 
     @abc.abstractmethod
     def devices(self, machine: Machine) -> list[Device]:
-        """The cards that a worker could use, in visible order. An inherited visibility variable narrows it."""
+        """Return the cards that a worker could use, in visible order. An inherited visibility variable narrows it."""
 
     def versions(self, machine: Machine) -> dict[str, str]:
-        """`driver` and whatever else has a version of its own, as separate fields."""
+        """Return `driver` and whatever else has a version of its own, as separate fields."""
         return {}
 
     # --- worker -----------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
-        """Called once, before anything else touches the device; may import torch. `devices` are this node's cards of
-        the run, in the order of the local ranks."""
+        """Take the device of this rank. Called once, before anything else touches the device; may import torch.
+        `devices` are this node's cards of the run, in the order of the local ranks."""
 
     def set_precision(self, precision: Precision) -> None:
         """Set the framework's switches (TF32 and the like) so that `precision` is what really computes. fp32 and tf32
         are then proved on the card: one that multiplies otherwise ends as unsupported."""
 
     def precision_switches(self) -> dict[str, Any]:
-        """What `set_precision` has set and whatever else decides how products are computed, such as reductions in fewer
-        bits, read back from the framework: for the record, also of a row."""
+        """Return what `set_precision` has set and whatever else decides how products are computed, such as reductions
+        in fewer bits, read back from the framework: for the record, also of a row."""
         return {}
 
     @abc.abstractmethod
@@ -256,14 +259,14 @@ class DeviceBackend(abc.ABC):
         return None
 
     def cache_bytes(self) -> int | None:
-        """Size of the device's last-level cache, or None if the vendor's software does not tell."""
+        """Return the size of the device's last-level cache, or None if the vendor's software does not tell."""
         return None
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception of the worker means that memory ran out."""
+        """Return True if an exception of the worker means that memory ran out."""
         words = ("out of memory", "can't allocate memory", "cannot allocate memory")
         return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
     def framework_state(self) -> dict[str, Any]:
-        """Switches and versions as the worker sees them, for the record."""
+        """Return switches and versions as the worker sees them, for the record."""
         return {}

@@ -40,9 +40,8 @@ class NodeShare(msgspec.Struct, frozen=True):
 
     @property
     def num_threads(self) -> int:
-        """Of each worker: an even part of the host's cores, and of those near its card where workers are bound to
+        """Threads of each worker: an even part of the host's cores, and of those near its card if workers are bound to
         them."""
-
         near = Counter(device.near_cpus for device in self.devices if device.near_cpus)
         parts = [len(read_cpu_list(cpus)) // num_workers for cpus, num_workers in near.items()]
         return max(1, min([self.allowed_cores // self.host_workers, *parts]))
@@ -62,7 +61,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class LaunchCommand(msgspec.Struct, frozen=True):
-    """What the agent starts on a node."""
+    """The command that the agent starts on a node."""
 
     argv: tuple[str, ...]
     """The command as a list, without a shell."""
@@ -78,7 +77,7 @@ class LaunchCommand(msgspec.Struct, frozen=True):
 
 
 class ContainerNeeds(msgspec.Struct, frozen=True):
-    """What a container needs for the vendor's cards."""
+    """The needs of a container that uses the vendor's cards."""
 
     devices: tuple[str, ...] = ()
     """Device files and folders of them; `*` and `[0-9]` stand for those that a node has. A CDI name
@@ -107,7 +106,7 @@ class RankFailure(msgspec.Struct, frozen=True):
 
 
 class Launcher(abc.ABC):
-    """How workers start on a node with the vendor's cards. Extend kit.TorchrunLauncher."""
+    """The way to start workers on a node with the vendor's cards. Extend kit.TorchrunLauncher."""
 
     vendor: ClassVar[str]
     """The word of the device backend that it belongs to."""
@@ -124,20 +123,20 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
-        """The command that starts this node's workers as `python -m worker_module`, one per device. Each worker finds
-        RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment."""
+        """Return the command that starts this node's workers as `python -m worker_module`, one per device. Each worker
+        finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment."""
 
     def env_script(self, machine: Machine) -> str | None:
-        """That script on this machine, or None. The agent runs it once and takes over its variables."""
+        """Return that script on this machine, or None. The agent runs it once and takes over its variables."""
         script = machine.root / self.env_script_path.lstrip("/")
         return str(script) if self.env_script_path and script.is_file() else None
 
     def container_needs(self) -> ContainerNeeds:
-        """What --container adds for these cards."""
+        """Return what --container adds for these cards."""
         return ContainerNeeds()
 
     def explain_failures(self, log: str) -> list[RankFailure]:
-        """Every worker of this node that failed, from the launcher's own output. Empty where it does not say."""
+        """Return every worker of this node that failed, from the launcher's own output. Empty if it does not say."""
         return []
 
 
@@ -145,14 +144,14 @@ class Launcher(abc.ABC):
 
 
 def near_cpus(machine: Machine, pci_address: str) -> str:
-    """The allowed CPUs near a card, as a list like `0-31,64-95`; "" where sysfs does not say or none is allowed."""
+    """Return the allowed CPUs near a card, as a list like `0-31,64-95`; "" if sysfs does not say or none is allowed."""
     listed = machine.read(f"/sys/bus/pci/devices/{pci_address}/local_cpulist") if pci_address else None
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     return write_cpu_list(read_cpu_list(listed or "") & allowed)
 
 
 def read_cpu_list(text: str) -> set[int]:
-    """`0-2,5` is {0, 1, 2, 5}; a text of another form gives no CPUs."""
+    """Read `0-2,5` as {0, 1, 2, 5}; a text of another form gives no CPUs."""
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from flagperf.processes import die_with_parent, kill_tree
 
 
 class CommandOutput(msgspec.Struct, frozen=True):
-    """What a tool did. `returncode` is None where it could not be started or did not end in time: see `problem`."""
+    """The outcome of a tool. `returncode` is None where it could not be started or did not end in time: see
+    `problem`."""
 
     returncode: int | None
     """None where it could not be started or did not end in time."""
@@ -29,35 +31,6 @@ class CommandOutput(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         return self.returncode == 0
-
-
-def _run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutput:
-    return run_tool(argv, timeout_seconds)
-
-
-class Machine(msgspec.Struct, frozen=True):
-    """What an adapter may look at. Never open a path of `/` by yourself: tests put other machines here."""
-
-    root: Path = Path("/")
-    """`/`, or the folder of a simulated machine."""
-    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(os.environ))
-    """The environment variables of the process that asks."""
-    run_tool: Callable[..., CommandOutput] = _run_tool
-    """`run_tool(argv, timeout_seconds=...)`: without a shell, bounded in time; never raises for what the tool does."""
-
-    def read(self, path: str) -> str | None:
-        """The text of an absolute path below the root, stripped, or None where it cannot be read."""
-        try:
-            return (self.root / path.lstrip("/")).read_text(errors="replace").strip("\x00\n ")
-        except OSError:
-            return None
-
-    def glob(self, pattern: str) -> list[Path]:
-        """Paths that match an absolute pattern, sorted, below the root."""
-        return sorted(self.root.glob(pattern.lstrip("/")))
-
-
-# Run a vendor's tool: what `Machine.run_tool` does unless a test passes its own.
 
 
 UNKILLABLE_SECONDS = 1.0
@@ -74,7 +47,8 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
             text=True,
             errors="replace",
             env={**os.environ, "LC_ALL": "C"},
-            preexec_fn=_die_with_caller,
+            # A tool that hangs is stopped by whoever called it, and by the kernel if the caller itself was killed.
+            preexec_fn=functools.partial(die_with_parent, signal.SIGKILL),
         )
     except OSError as error:
         return CommandOutput(None, "", "", f"{argv[0]} could not be started: {error.strerror}")
@@ -89,11 +63,6 @@ def run_tool(argv: Sequence[str], timeout_seconds: float = 10.0) -> CommandOutpu
     return CommandOutput(process.returncode, stdout, stderr)
 
 
-def _die_with_caller() -> None:
-    """A tool that hangs is stopped by whoever called it, and by the kernel where the caller itself was killed."""
-    die_with_parent(signal.SIGKILL)
-
-
 def _abandon(process: subprocess.Popen[str]) -> None:
     """Kill the process tree: killing a wrapper script alone would orphan the tool. The tool stays in its parent's
     process group, which is killed as a whole when an adapter or a probe is stopped."""
@@ -104,3 +73,25 @@ def _abandon(process: subprocess.Popen[str]) -> None:
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine that an adapter may look at. Never open a path of `/` by yourself: tests put other machines here."""
+
+    root: Path = Path("/")
+    """`/`, or the folder of a simulated machine."""
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(os.environ))
+    """The environment variables of the process that asks."""
+    run_tool: Callable[..., CommandOutput] = run_tool
+    """`run_tool(argv, timeout_seconds=...)`: without a shell, bounded in time; never raises for what the tool does."""
+
+    def read(self, path: str) -> str | None:
+        """Return the text of an absolute path below the root, stripped, or None if it cannot be read."""
+        try:
+            return (self.root / path.lstrip("/")).read_text(errors="replace").strip("\x00\n ")
+        except OSError:
+            return None
+
+    def glob(self, pattern: str) -> list[Path]:
+        """Return the paths that match an absolute pattern, sorted, below the root."""
+        return sorted(self.root.glob(pattern.lstrip("/")))

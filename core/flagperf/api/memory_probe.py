@@ -56,7 +56,7 @@ FIGURES = (
 
 
 class ProcessReading(msgspec.Struct, frozen=True):
-    """What one process uses of one card."""
+    """The memory that one process uses of one card."""
 
     device_id: str
     """`Device.id`."""
@@ -67,7 +67,7 @@ class ProcessReading(msgspec.Struct, frozen=True):
 
 
 class Availability(msgspec.Struct, frozen=True):
-    """Whether a probe can work on a machine."""
+    """Availability of a probe on a machine."""
 
     available: bool
     """Whether the probe can be used here."""
@@ -96,17 +96,17 @@ class MemoryProbe(abc.ABC):
 
     @abc.abstractmethod
     def available(self, machine: Machine) -> Availability:
-        """Whether this probe can work here. Probes are tried in list order; reasons of the others are kept."""
+        """Tell if this probe can work here. Probes are tried in list order; reasons of the others are kept."""
 
     @abc.abstractmethod
     def sample(self, devices: Sequence[Device], launcher_pid: int | None) -> list[Reading]:
-        """One reading per device that answered, keyed by device id. `launcher_pid` is the process that starts the
-        workers, None before it is there. May raise: the failure is recorded as a gap and sampling goes on."""
+        """Return one reading per device that answered, keyed by device id. `launcher_pid` is the process that starts
+        the workers, None before it is there. May raise: the failure is recorded as a gap and sampling goes on."""
 
     def processes(self, devices: Sequence[Device]) -> list[ProcessReading]:
-        """The processes on the cards, where the source can list them. Called before the workers start and after they
-        have ended, never at the sampling rate."""
+        """Return the processes on the cards, if the source can list them. Called before the workers start and after
+        they have ended, never at the sampling rate."""
         return []
 
     def close(self) -> None:
-        """Called once at the end."""
+        """Give back what the probe holds. Called once at the end."""

@@ -1,4 +1,19 @@
-"""Card models: what a vendor's adapter knows of its cards without seeing one."""
+"""Card models as data: `models.toml` in the vendor's package.
+
+[[model]]
+name = "A1-80GB"                       # what tables and peaks go by
+short_name = "A1"                      # what pages print
+name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X for A1
+pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
+unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
+[[model.peak]]
+row = "bf16"                           # a precision's peak row (fp32, tf32, fp16, bf16), `fp64`, `fp8` or `int8` of
+                                       # products (of matrix units, dense), `memory_bandwidth`, `tdp`, or
+                                       # `link_bandwidth`: all links of a card to others of its node, in ONE direction
+value = 280e12                         # in FLOP/s, bytes/s or watts, of one Device: a chip, where a card has several
+source = "where the figure comes from"
+confidence = "medium"                  # high, medium or low
+"""
 
 from __future__ import annotations
 
@@ -33,7 +48,7 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 class CardModel(msgspec.Struct, frozen=True):
-    """What is known of a kind of card without seeing one."""
+    """A kind of card, as known without seeing one."""
 
     name: str
     """What tables and peaks go by, and Device.model."""
@@ -49,25 +64,9 @@ class CardModel(msgspec.Struct, frozen=True):
     """Peak row -> who says so."""
 
 
-# Card models as data: `models.toml` in the vendor's package.
-#
-# [[model]]
-# name = "A1-80GB"                       # what tables and peaks go by
-# short_name = "A1"                      # what pages print
-# name_pattern = "^(ACME )?A1-80GB$"     # anchored: a substring would take A1X for A1
-# pci_ids = ["0a01"]                     # where one PCI device id means one model; left out: names alone decide
-# unsupported = { tf32 = "who says so" } # peak rows of precisions in which a run on this card is refused
-# [[model.peak]]
-# row = "bf16"                           # a precision's peak row (fp32, tf32, fp16, bf16), `fp64`, `fp8` or `int8` of
-#                                        # products (of matrix units, dense), `memory_bandwidth`, `tdp`, or
-#                                        # `link_bandwidth`: all links of a card to others of its node, in ONE direction
-# value = 280e12                         # in FLOP/s, bytes/s or watts, of one Device: a chip, where a card has several
-# source = "where the figure comes from"
-# confidence = "medium"                  # high, medium or low
-
-
 def find_model(models: Sequence[CardModel], names: Sequence[str], pci_id: str = "") -> CardModel | None:
-    """By PCI device id where a model has one, else by what the card calls itself. An unknown card has no model."""
+    """Return the model by PCI device id if one has it, else by what the card calls itself. An unknown card has no
+    model."""
     by_id = next((model for model in models if pci_id and pci_id in model.pci_ids), None)
     if by_id is not None:
         return by_id
@@ -77,7 +76,13 @@ def find_model(models: Sequence[CardModel], names: Sequence[str], pci_id: str = 
 def read_models(path: Path) -> tuple[CardModel, ...]:
     try:
         entries = msgspec.toml.decode(path.read_bytes(), type=ModelsFile).model
-        return tuple(_card_model(entry) for entry in entries)
+        models = []
+        for entry in entries:
+            re.compile(entry.name_pattern)
+            peaks = tuple(Peak(entry.name, peak.row, peak.value, peak.source, peak.confidence) for peak in entry.peak)
+            model = CardModel(entry.name, entry.short_name, entry.name_pattern, entry.pci_ids, peaks, entry.unsupported)
+            models.append(model)
+        return tuple(models)
     except (msgspec.MsgspecError, re.error) as error:
         raise BadInput(f"{path}: {error}") from None
 
@@ -110,9 +115,3 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: tuple[ModelEntry, ...]
-
-
-def _card_model(entry: ModelEntry) -> CardModel:
-    re.compile(entry.name_pattern)
-    peaks = tuple(Peak(entry.name, peak.row, peak.value, peak.source, peak.confidence) for peak in entry.peak)
-    return CardModel(entry.name, entry.short_name, entry.name_pattern, entry.pci_ids, peaks, entry.unsupported)

@@ -57,7 +57,7 @@ Argument = Union[Scalar, list[Scalar]]  # noqa: UP007
 
 
 class ValueRange(msgspec.Struct, frozen=True, array_like=True):
-    """What a tensor of integers or truth values was like, so that inputs can be drawn that the operator accepts."""
+    """The values of a tensor of integers or truth values, so that inputs can be drawn that the operator accepts."""
 
     low: int
     """The lowest value."""
@@ -69,7 +69,7 @@ class ValueRange(msgspec.Struct, frozen=True, array_like=True):
     """Of true values."""
 
     def union(self, other: ValueRange | None) -> ValueRange:
-        """Of both together."""
+        """Return the range of both together."""
         if other is None:
             return self
         is_sorted = self.is_sorted and other.is_sorted
@@ -141,7 +141,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 class RankOperators(msgspec.Struct, frozen=True):
-    """What one rank writes."""
+    """The recorded calls that one rank writes."""
 
     schema: int
     rank: int

@@ -1,4 +1,4 @@
-"""What adapters are built with: reading tools and their output, finding cards, starting workers.
+"""The parts that adapters are built with: reading tools and their output, finding cards, starting workers.
 
 A vendor's package is parsing and tables on top of this; a site's may start agents with it. Nothing here is part of the
 contract that core calls (flagperf.api), and nothing here imports torch with the module.

@@ -48,42 +48,41 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def unlisted_card(name: str, function: PciFunction, by: str) -> Card:
-    """A card on the bus, with a device node that is ours, that the vendor's library or tool leaves out: they forget a
-    card that has fallen off the bus, and the others look like all of them."""
+    """Return a card that is on the bus, with a device node that is ours, but left out by the vendor's library or tool:
+    they forget a card that has fallen off the bus, and the others look like all of them."""
     problem = f"on the bus with its device node, but {by} does not list it: it seems to be lost, see the kernel's log"
     return Card(-1, (name,), pci_address=function.address, pci_id=function.device_id, problem=problem)
 
 
 def make_devices(backend: DeviceBackend, machine: Machine, cards: Sequence[Card]) -> list[Device]:
-    """In visible order: an inherited visibility variable narrows and reorders."""
-    devices = [_device(backend, machine, card) for card in cards]
+    """Return Devices in visible order: an inherited visibility variable narrows and reorders."""
+    devices = []
+    for card in cards:
+        address = pci_address(card.pci_address)
+        identity = card.identity or card.uuid or address
+        if not identity:
+            raise ToolFailed(f"{backend.vendor} card {card.physical_index} has neither a UUID nor a PCI address")
+        model = find_model(backend.models(), card.names, card.pci_id)
+        name = model.name if model else card.names[0]
+        short_name = model.short_name if model else name
+        device = Device(
+            id=identity,
+            model=name,
+            physical_index=card.physical_index,
+            short_name=f"{short_name} ({card.slice})" if card.slice else short_name,
+            memory_bytes=card.memory_bytes,
+            uuid=card.uuid,
+            pci_address=address,
+            slice=card.slice,
+            problem=card.problem,
+            near_cpus=near_cpus(machine, address),
+            properties={**pci_link(machine, address), **card.properties},
+            board=card.board,
+        )
+        devices.append(device)
     if len({device.id for device in devices}) != len(devices):
         raise ToolFailed(f"two {backend.vendor} cards have one id: {', '.join(device.id for device in devices)}")
     return visible_devices(devices, machine.environ, backend.visibility_variables)
-
-
-def _device(backend: DeviceBackend, machine: Machine, card: Card) -> Device:
-    address = pci_address(card.pci_address)
-    identity = card.identity or card.uuid or address
-    if not identity:
-        raise ToolFailed(f"{backend.vendor} card {card.physical_index} has neither a UUID nor a PCI address")
-    model = find_model(backend.models(), card.names, card.pci_id)
-    name = model.name if model else card.names[0]
-    short_name = model.short_name if model else name
-    return Device(
-        id=identity,
-        model=name,
-        physical_index=card.physical_index,
-        short_name=f"{short_name} ({card.slice})" if card.slice else short_name,
-        memory_bytes=card.memory_bytes,
-        uuid=card.uuid,
-        pci_address=address,
-        slice=card.slice,
-        problem=card.problem,
-        near_cpus=near_cpus(machine, address),
-        properties={**pci_link(machine, address), **card.properties},
-        board=card.board,
-    )
 
 
 # Cells of what a tool prints: a number with its unit, or a word that says that there is none.
@@ -113,18 +112,20 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str] | None = None) -> Reading:
-    """One card's reading from cells by figure. A cell that says nothing is missing, with its own words as reason; a
-    property that says nothing is left out: `N/A` is no name, and no two cards' id."""
+    """Make one card's reading from cells by figure. A cell that says nothing is missing, with its own words as reason;
+    a property that says nothing is left out: `N/A` is no name, and no two cards' id."""
     values: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for figure, cell in cells.items():
         number = cell_number(cell.text, cell.unit)
         if number is None:
             missing[figure] = f"the tool says {cell.text.strip()!r}"
-        elif figure.endswith("_bytes"):
-            values[figure] = _whole_bytes(number, cell)
-        else:
+        elif not figure.endswith("_bytes"):
             values[figure] = number * cell.scale
+        elif cell.scale <= _MIB and _GROUPED.fullmatch(cell.text.strip().removesuffix(cell.unit).strip()):
+            raise UnknownLayout("memory whose point may group its digits", cell.text, cell.text)
+        else:
+            values[figure] = round(number * cell.scale)
     if values.get("total_bytes") == 0:  # so tools say it of a memory that they cannot see: one shared with the host
         unseen = [figure for figure in ("used_bytes", "total_bytes") if values.pop(figure, None) is not None]
         missing |= dict.fromkeys(unseen, "the tool says a total of 0")
@@ -132,14 +133,9 @@ def read_cells(key: str, cells: Mapping[str, Cell], properties: Mapping[str, str
     return Reading(key, **values, missing=missing, properties=said)
 
 
-def _whole_bytes(number: float, cell: Cell) -> int:
-    if cell.scale <= _MIB and _GROUPED.fullmatch(cell.text.strip().removesuffix(cell.unit).strip()):
-        raise UnknownLayout("memory whose point may group its digits", cell.text, cell.text)
-    return round(number * cell.scale)
-
-
 def cell_number(text: str, unit: str = "") -> float | None:
-    """None where the cell says that there is none; UnknownLayout where it is neither that nor a number in `unit`."""
+    """Return None if the cell says that there is none. Raises UnknownLayout for what is neither that nor a number in
+    `unit`."""
     if is_nothing(text):
         return None
     if not text.strip().endswith(unit):
@@ -153,12 +149,12 @@ def cell_number(text: str, unit: str = "") -> float | None:
 
 
 def whole_lines(text: str) -> list[str]:
-    """The lines of an output that ends with a newline: a truncated last line may hold half a number."""
+    """Return the lines of an output that ends with a newline: a truncated last line may hold half a number."""
     if not text.endswith("\n"):
         raise UnknownLayout("an output that ends within a line", text, "".join(text.splitlines()[-1:]))
     return text.splitlines()
 
 
 def is_nothing(text: str) -> bool:
-    """Whether a cell says that there is no value (N/A, -1, `[Not Supported]`, nothing at all): missing, never 0."""
+    """Return True if a cell says that there is no value (N/A, -1, `[Not Supported]`, empty): missing, never 0."""
     return bool(_NOTHING.fullmatch(text.strip()))

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: the affinity mask and the control group's limits, version 1 or 2."""
+"""Limits of this process on the machine: the affinity mask and the control group's limits, version 1 or 2."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ _UNLIMITED = 1 << 60
 
 
 def allowed_cores(machine: Machine) -> int:
-    """Cores of the affinity mask, less where a control group's quota is smaller; at least 1."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([affinity, *_cpu_quotas(machine)]))
+    """Return the number of cores of the affinity mask, less where a control group's quota is smaller; at least 1."""
+    limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for folder in _group_folders(machine, "cpu"):
+        quota, period = (machine.read(f"{folder}/cpu.max") or "max 0").split()[:2]
+        if quota == "max":
+            quota = machine.read(f"{folder}/cpu.cfs_quota_us") or "-1"
+            period = machine.read(f"{folder}/cpu.cfs_period_us") or "0"
+        if int(quota) > 0 and int(period) > 0:
+            limits.append(math.ceil(int(quota) / int(period)))
+    return max(1, min(limits))
 
 
 def memory_limit_bytes(machine: Machine) -> int:
-    """The machine's memory, or the smallest limit of a control group around this process."""
+    """Return the machine's memory, or the smallest limit of a control group around this process."""
     return min([_machine_memory_bytes(machine), *dict(_memory_limits(machine)).values()])
 
 
 def memory_used_bytes(machine: Machine) -> int | None:
-    """What all processes use of it now, as counted where the limit is: in that control group, or on the machine."""
+    """Return what all processes use now, as counted where the limit is: in that control group, or on the machine."""
     limits = dict(_memory_limits(machine))
     smallest = min(limits, key=lambda folder: limits[folder], default=None)
     if smallest is not None and limits[smallest] < _machine_memory_bytes(machine):
@@ -37,8 +44,8 @@ def memory_used_bytes(machine: Machine) -> int | None:
 
 
 def oom_kills(machine: Machine) -> int | None:
-    """How many processes of this control group the kernel has killed for lack of memory; None where it does not count.
-    Of the group itself, not of those around it: there it counts strangers too."""
+    """Return how many processes of this control group the kernel has killed for lack of memory, or None if it does not
+    count them. Groups around this one are left out: they count strangers too."""
     for folder in _group_folders(machine, "memory"):
         for name in ("memory.events", "memory.oom_control"):
             for line in (machine.read(f"{folder}/{name}") or "").splitlines():
@@ -61,7 +68,7 @@ def _meminfo_bytes(machine: Machine, field: str) -> int | None:
 
 
 def _memory_limits(machine: Machine) -> Iterator[tuple[str, int]]:
-    """The folder of each group that has a limit, with it."""
+    """Yield the folder of each group that has a limit, with the limit."""
     for folder in _group_folders(machine, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = machine.read(f"{folder}/{name}")
@@ -69,18 +76,9 @@ def _memory_limits(machine: Machine) -> Iterator[tuple[str, int]]:
                 yield folder, int(text)
 
 
-def _cpu_quotas(machine: Machine) -> Iterator[int]:
-    for folder in _group_folders(machine, "cpu"):
-        quota, period = (machine.read(f"{folder}/cpu.max") or "max 0").split()[:2]
-        if quota == "max":
-            quota = machine.read(f"{folder}/cpu.cfs_quota_us") or "-1"
-            period = machine.read(f"{folder}/cpu.cfs_period_us") or "0"
-        if int(quota) > 0 and int(period) > 0:
-            yield math.ceil(int(quota) / int(period))
-
-
 def _group_folders(machine: Machine, controller: str) -> Iterator[str]:
-    """This process's group and its ancestors, of both versions. Inside a container the group may be mounted as root."""
+    """Yield this process's group and its ancestors, of both versions. Inside a container the group may be mounted as
+    root."""
     for line in (machine.read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import socket
 import sys
-from collections.abc import Callable
 from typing import Any
 
 
@@ -23,19 +22,15 @@ def main() -> None:
 
 
 def loopback_store(host: str, port: int, world_size: int, is_master: bool, *arguments: Any, **options: Any) -> Any:
-    """A TCPStore; the one that serves gets a listening socket that is bound to `host`."""
+    """Return a TCPStore. The one that serves gets a listening socket that is bound to `host`.
+
+    The store on libuv, which is the default from torch 2.4 on, did not take a socket at first; older ones have no such
+    option."""
     from torch.distributed import TCPStore
 
     make = functools.partial(TCPStore, host, port, world_size, is_master, *arguments, **options)
-    store = _serving(make, host, port) if is_master else None
-    return store or make()
-
-
-def _serving(make: Callable[..., Any], host: str, port: int) -> Any:
-    """None where no store of this torch takes a socket. The one on libuv, which is the default from torch 2.4 on, did
-    not take one at first; older ones have no such option."""
-    for option in ({"use_libuv": False}, {}):
-        listening = _listening(host, port)
+    for option in ({"use_libuv": False}, {}) if is_master else ():
+        listening = socket.create_server((host, port), backlog=2048)
         try:
             store = make(master_listen_fd=listening.fileno(), **option)
         except (NotImplementedError, TypeError):
@@ -43,12 +38,9 @@ def _serving(make: Callable[..., Any], host: str, port: int) -> Any:
             continue
         listening.detach()  # the store closes it
         return store
-    print(f"this torch's store takes no socket: port {port} is open on every address", file=sys.stderr)
-    return None
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    return socket.create_server((host, port), backlog=2048)
+    if is_master:
+        print(f"this torch's store takes no socket: port {port} is open on every address", file=sys.stderr)
+    return make()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a vendor's cards are here, from evidence in a fixed order.
+"""Presence of a vendor's cards, from evidence in a fixed order.
 
 A card on the bus with its device node is present. In a container sysfs shows the host's cards and the nodes show what
 is mapped, so a card on the bus without its node is something to repair, not an absence. A node without a card on the
@@ -19,7 +19,7 @@ from flagperf.errors import BadInput
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What was found, each in a few words that a person can check (`PCI 0000:07:00.0 10ab:0a01`, `/dev/acme0`)."""
+    """Signs of cards, each in a few words that a person can check (`PCI 0000:07:00.0 10ab:0a01`, `/dev/acme0`)."""
 
     bus: tuple[str, ...] = ()
     """Cards on the PCI bus."""
@@ -32,7 +32,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def judge(evidence: Evidence, looked_for: str) -> Presence:
-    """`looked_for` says in a few words what would have been evidence, for a user who has such a card."""
+    """Judge whether cards are here. `looked_for` says in a few words what would have been evidence, for a user who has
+    such a card."""
     everything = (*evidence.bus, *evidence.nodes, *evidence.modules, *evidence.tools)
     if evidence.bus and evidence.nodes:
         return Presence("present", everything)
@@ -68,40 +69,38 @@ class PciFunction(msgspec.Struct, frozen=True):
 
 
 def pci_functions(machine: Machine, vendor_id: str) -> list[PciFunction]:
-    """Everything of one vendor on the bus, bridges and audio included: the class tells them apart."""
+    """Return everything of one vendor on the bus, bridges and audio included: the class tells them apart."""
     found = []
     for folder in machine.glob("/sys/bus/pci/devices/*"):
         path = f"/sys/bus/pci/devices/{folder.name}"
-        vendor, device, kind = (_hex(machine.read(f"{path}/{name}")) for name in ("vendor", "device", "class"))
+        texts = (machine.read(f"{path}/{name}") or "" for name in ("vendor", "device", "class"))
+        vendor, device, kind = (text.lower().removeprefix("0x") for text in texts)
         if vendor == vendor_id:
             found.append(PciFunction(folder.name.lower(), vendor, device, kind[:4]))
     return found
 
 
 def usable_nodes(machine: Machine, pattern: str) -> set[str]:
-    """The names of device nodes that this process may open: not those of another job's cards, which a control group
-    refuses. The kernel is asked, and no node is opened."""
+    """Return the names of device nodes that this process may open: not those of another job's cards, which a control
+    group refuses. The kernel is asked, and no node is opened."""
     return {path.name for path in machine.glob(pattern) if os.access(path, os.R_OK | os.W_OK)}
 
 
 def with_render_node(machine: Machine, functions: Iterable[PciFunction]) -> list[PciFunction]:
-    """Those whose node /dev/dri/renderD* this process may open; sysfs says which one is whose."""
+    """Return the functions whose node /dev/dri/renderD* this process may open; sysfs says which one is whose."""
     nodes = usable_nodes(machine, "/dev/dri/renderD*")
     own = ((each, machine.glob(f"/sys/bus/pci/devices/{each.address}/drm/renderD*")) for each in functions)
     return [each for each, paths in own if any(path.name in nodes for path in paths)]
 
 
 def pci_address(text: str) -> str:
-    """`dddd:bb:dd.f` in lower case, from the 4- or 8-digit domains and upper case of tools; "" where it is none."""
+    """Return `dddd:bb:dd.f` in lower case, from the 4- or 8-digit domains and upper case of tools; "" for other
+    text."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None:
         return ""
     domain, bus, device, function = found.groups()
     return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function or '0'}".lower()
-
-
-def _hex(text: str | None) -> str:
-    return (text or "").lower().removeprefix("0x")
 
 
 # The PCI link of a card to its host: generation and width, as sysfs shows them.
@@ -117,35 +116,28 @@ WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 
 
 def pci_link(machine: Machine, address: str) -> dict[str, str]:
-    """Properties of a Device: `pcie`, the highest speed of the card on the lanes that are connected (`Gen4 x16`), and
-    `pcie_now` where its speed is another at the moment, since an idle card often slows its link down. Nothing where
+    """Return properties of a Device: `pcie`, the highest speed of the card on the lanes that are connected (`Gen4
+    x16`), and `pcie_now` if its speed is another at the moment, since an idle card often slows its link down. Empty if
     sysfs does not say: in virtual machines, and for functions that have no link of their own."""
     folder = f"/sys/bus/pci/devices/{address}"
-    now, most = (_generation(machine.read(f"{folder}/{name}_link_speed")) for name in ("current", "max"))
-    lanes = _lanes(machine.read(f"{folder}/current_link_width"))
-    if not address or not now or not lanes:
+    generations = []
+    for name in ("current", "max"):  # `16.0 GT/s PCIe`; older kernels write `16 GT/s`; or `Unknown speed`
+        speed = re.match(r"(\d+(?:\.\d+)?) GT/s", (machine.read(f"{folder}/{name}_link_speed") or "").strip())
+        generations.append(GENERATIONS.get(f"{float(speed[1]):.1f}", 0) if speed else 0)
+    now, most = generations
+    lanes = (machine.read(f"{folder}/current_link_width") or "").strip()
+    # 63 and 255 are widths of functions without a link of their own
+    if not address or not now or not lanes.isdecimal() or int(lanes) not in WIDTHS:
         return {}
-    highest = f"Gen{max(now, most)} x{lanes}"
-    return {"pcie": highest} if now >= most else {"pcie": highest, "pcie_now": f"Gen{now} x{lanes}"}
+    highest = f"Gen{max(now, most)} x{int(lanes)}"
+    return {"pcie": highest} if now >= most else {"pcie": highest, "pcie_now": f"Gen{now} x{int(lanes)}"}
 
 
 def link_bytes_per_second(link: str) -> float | None:
-    """In one direction, of a link as `pci_link` writes it."""
+    """Return the speed in one direction of a link as `pci_link` writes it."""
     found = re.fullmatch(r"Gen(\d) x(\d+)", link)
     lane = LANE_BYTES.get(int(found[1])) if found else None
     return None if found is None or lane is None else lane * int(found[2])
-
-
-def _generation(text: str | None) -> int:
-    """Of `16.0 GT/s PCIe` and the like; older kernels write `16 GT/s`. 0 for `Unknown speed`."""
-    found = re.match(r"(\d+(?:\.\d+)?) GT/s", (text or "").strip())
-    return GENERATIONS.get(f"{float(found[1]):.1f}", 0) if found else 0
-
-
-def _lanes(text: str | None) -> int:
-    """0 for the 63 and 255 of functions without a link of their own."""
-    said = (text or "").strip()
-    return int(said) if said.isdecimal() and int(said) in WIDTHS else 0
 
 
 # Visibility variables: what an inherited one leaves of the cards, and in which order.
@@ -156,8 +148,9 @@ HIDES_ALL = ("", "-1")
 
 
 def visible_devices(devices: Sequence[Device], environ: Mapping[str, str], variables: Sequence[str]) -> list[Device]:
-    """Set to nothing hides all cards. An entry that names no card hides itself and all that follow it; it may have
-    meant a lost card, so those are not hidden."""
+    """Return what an inherited visibility variable leaves of the cards, in its order. A card is named by its index, its
+    UUID or a unique beginning of one. Set to an empty value, a variable hides all cards. An entry that names no card
+    hides itself and all that follow it; it may have meant a lost card, which has no number, so those are not hidden."""
     given = {name: environ[name] for name in variables if name in environ}
     if len(set(given.values())) > 1:
         listed = ", ".join(f"{name}={value!r}" for name, value in given.items())
@@ -165,25 +158,15 @@ def visible_devices(devices: Sequence[Device], environ: Mapping[str, str], varia
     if not given:
         return list(devices)
     visible: list[Device] = []
-    for entry in next(iter(given.values())).split(","):
-        device = _named(entry.strip(), devices)
-        if device is None:
-            return visible + (_lost(devices) if entry.strip() not in HIDES_ALL else [])
-        if device in visible:
+    for entry in map(str.strip, next(iter(given.values())).split(",")):
+        if entry.isdigit():
+            named = [device for device in devices if device.physical_index == int(entry)][:1]
+        else:
+            named = [device for device in devices if entry and device.uuid.startswith(entry)]
+        if len(named) != 1:
+            lost = [device for device in devices if device.physical_index < 0 and device.problem]
+            return visible + (lost if entry not in HIDES_ALL else [])
+        if named[0] in visible:
             break
-        visible.append(device)
+        visible += named
     return visible
-
-
-def _lost(devices: Sequence[Device]) -> list[Device]:
-    """A lost card has no number by which it can be named."""
-    return [device for device in devices if device.physical_index < 0 and device.problem]
-
-
-def _named(entry: str, devices: Sequence[Device]) -> Device | None:
-    """By index, or by a UUID or a unique beginning of one."""
-    if entry.isdigit():
-        whole = [device for device in devices if device.physical_index == int(entry)]
-        return whole[0] if whole else None
-    matching = [device for device in devices if entry and device.uuid.startswith(entry)]
-    return matching[0] if len(matching) == 1 else None

@@ -18,6 +18,7 @@ from flagperf.api.memory_probe import FIGURES, Availability, MemoryProbe, Readin
 from flagperf.errors import ToolFailed, ToolSilent, UnknownLayout
 from flagperf.kit.presence import pci_address
 
+_SHOWN_KEYS = 4
 NOT_LISTED = "the tool did not list this card"
 """What the reason for a figure begins with where a card is not in an answer."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,22 +36,24 @@ class Tool(msgspec.Struct, frozen=True):
     """When it is killed, with its children."""
 
     def find(self, machine: Machine) -> str | None:
-        """The absolute path of the first one that exists. An empty entry of PATH, which a shell takes for the current
-        folder, is ignored."""
+        """Return the absolute path of the first one that exists. An empty entry of PATH, which a shell takes for the
+        current folder, is ignored."""
         inside = [str(machine.root / folder.lstrip("/")) for folder in self.folders]
         path = os.pathsep.join([*filter(None, machine.environ.get("PATH", "").split(os.pathsep)), *inside])
         found = filter(None, (shutil.which(name, path=path) for name in self.names))
         return next((str(Path(each).absolute()) for each in found), None)
 
     def run(self, machine: Machine, arguments: Sequence[str]) -> str:
-        """What it prints on stdout. Exit codes of such tools are not promised, but one that is not 0 is a failure."""
+        """Return what it prints on stdout. Exit codes of such tools are not promised, but one that is not 0 is a
+        failure."""
         output = self.call(machine, arguments)
         if output.returncode != 0:
             raise self.failure(arguments, output)
         return output.stdout
 
     def call(self, machine: Machine, arguments: Sequence[str]) -> CommandOutput:
-        """Whatever its exit code. ToolSilent where it could not be started or did not end in time."""
+        """Return its output, whatever its exit code. Raises ToolSilent if it could not be started or did not end in
+        time."""
         path = self.find(machine)
         if path is None:
             raise ToolFailed(f"{self.names[0]} is neither on PATH nor in {', '.join(self.folders) or 'a known folder'}")
@@ -66,10 +69,6 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolFailed(f"{command} ended with {output.returncode}: {words}")
 
 
-def _no_cards(_stderr: str) -> list[Reading]:
-    return []
-
-
 class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
@@ -79,13 +78,13 @@ class Query(msgspec.Struct, frozen=True):
     """From what it printed to readings under the tool's own keys."""
     figures: tuple[str, ...]
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
-    parse_stderr: Callable[[str], list[Reading]] = _no_cards
+    parse_stderr: Callable[[str], list[Reading]] | None = None
     """For a tool that names lost cards there and ends with 0. Where it names some and `parse` refuses stdout, `parse`
     gets both texts as one."""
 
     def ask(self, tool: Tool, machine: Machine) -> list[Reading]:
-        """Some of the cards are not taken for all of them: an exit code other than 0 is a failure, unless the tool says
-        which cards have a problem."""
+        """Return all cards. Some of them are not taken for all: an exit code other than 0 is a failure, unless the tool
+        says which cards have a problem."""
         output = tool.call(machine, self.arguments)
         cards = self._cards(tool, output)
         if output.returncode != 0 and not any("problem" in card.properties for card in cards):
@@ -93,40 +92,37 @@ class Query(msgspec.Struct, frozen=True):
         return cards
 
     def sample(self, tool: Tool, machine: Machine) -> list[Reading]:
-        """An answer that can be parsed counts even where the tool exits with an error, as it does when one card is
-        lost: the others are still there."""
+        """Return the cards that it lists. An answer that can be parsed counts even if the tool exits with an error, as
+        it does when one card is lost: the others are still there."""
         return self._cards(tool, tool.call(machine, self.arguments))
 
     def _cards(self, tool: Tool, output: CommandOutput) -> list[Reading]:
+        named = self.parse_stderr(output.stderr) if self.parse_stderr else []
+        cards: list[Reading] | None = None
         try:
             cards = self.parse(output.stdout)
         except UnknownLayout as error:
-            cards = self._cards_of_both_streams(tool, output, error)
+            if named:  # if the lost card is the only one, stdout just says that there is none
+                with contextlib.suppress(UnknownLayout):
+                    cards = self.parse(f"{output.stderr.rstrip()}\n{output.stdout}")
+            if cards is None:
+                if output.returncode != 0:
+                    raise tool.failure(self.arguments, output) from None
+                said = " ".join(output.stderr.split())[:300]
+                if said:
+                    error.args = (f"{error}; on stderr: {said!r}",)
+                raise
         listed = {card.device_id for card in cards}
-        lost = [card for card in self.parse_stderr(output.stderr) if card.device_id not in listed]
-        return [self._explained(tool, card) for card in (*lost, *cards)]
-
-    def _cards_of_both_streams(self, tool: Tool, output: CommandOutput, error: UnknownLayout) -> list[Reading]:
-        """Where the lost card is the only one, stdout just says that there is none: the two texts are read as one."""
-        if self.parse_stderr(output.stderr):
-            with contextlib.suppress(UnknownLayout):
-                return self.parse(f"{output.stderr.rstrip()}\n{output.stdout}")
-        if output.returncode != 0:
-            raise tool.failure(self.arguments, output) from None
-        said = " ".join(output.stderr.split())[:300]
-        if said:
-            error.args = (f"{error}; on stderr: {said!r}",)
-        raise error
-
-    def _explained(self, tool: Tool, card: Reading) -> Reading:
-        """A figure that the answer leaves out has a reason, too."""
-        words = f"{' '.join((tool.names[0], *self.arguments))} did not give it"
-        absent = [figure for figure in self.figures if getattr(card, figure) is None and figure not in card.missing]
-        return msgspec.structs.replace(card, missing={**card.missing, **dict.fromkeys(absent, words)})
+        answer = [*(card for card in named if card.device_id not in listed), *cards]
+        why = f"{' '.join((tool.names[0], *self.arguments))} did not give it"
+        for place, card in enumerate(answer):  # a figure that the answer leaves out has a reason, too
+            absent = [figure for figure in self.figures if getattr(card, figure) is None and figure not in card.missing]
+            answer[place] = msgspec.structs.replace(card, missing={**card.missing, **dict.fromkeys(absent, why)})
+        return answer
 
 
 def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
-    """What discovery wants: the cards that the first query lists, by the tool's own keys, with what the others add. The
+    """Return the cards that the first query lists, by the tool's own keys, with what the others add: for discovery. The
     first one must answer; a later one that fails leaves its figures out, each with the reason."""
     first, *others = queries
     answers = [_by_key(first.ask(tool, machine))]
@@ -142,8 +138,8 @@ def ask_all(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Read
 
 
 def ask_any(tool: Tool, machine: Machine, *ways: Sequence[Query]) -> list[Reading]:
-    """`ask_all` of the first way whose first query answers: for a tool of which a release may print the best form in an
-    unknown way and an older one in a known way. Where none answers, the failure is the first one's."""
+    """Return `ask_all` of the first way whose first query answers: for a tool of which a release may print the best
+    form in an unknown way and an older one in a known way. If none answers, the failure is the first one's."""
     failures: list[ToolFailed] = []
     for queries in ways:
         try:
@@ -156,7 +152,7 @@ def ask_any(tool: Tool, machine: Machine, *ways: Sequence[Query]) -> list[Readin
 
 
 def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Reading]:
-    """The answer of the first query that succeeds, nothing where none does: for what the caller can do without."""
+    """Return the answer of the first query that succeeds, or an empty list: for what the caller can do without."""
     for query in queries:
         try:
             return query.ask(tool, machine)
@@ -168,7 +164,7 @@ def ask_first(tool: Tool, machine: Machine, queries: Sequence[Query]) -> list[Re
 
 
 def _reasons(query: Query, error: ToolFailed) -> dict[str, str]:
-    """Why figures are missing: those of the query; of a tool that is not retried, all that are not known yet."""
+    """Return the reason for each figure of the query; for a tool that is not retried, of all that are not known yet."""
     return dict.fromkeys(FIGURES if isinstance(error, ToolSilent) else query.figures, str(error))
 
 
@@ -197,7 +193,7 @@ class ToolProbe(MemoryProbe):
         return Availability(True) if path else Availability(False, f"no {self.tool.names[0]} in {where}")
 
     def tried(self, machine: Machine) -> Availability:
-        """`available` for a probe that others follow, by asking: releases differ in what they print."""
+        """Return `available` for a probe that others follow, by asking: releases differ in what they print."""
         found = ToolProbe.available(self, machine)
         if not found.available:
             return found
@@ -212,7 +208,12 @@ class ToolProbe(MemoryProbe):
         answers = [self._joined(first, devices)]
         missing: dict[str, str] = {}
         for query in others:
-            if _all_given(query.figures, answers, devices):
+            known = (
+                any(getattr(answer.get(device.id), figure, None) is not None for answer in answers)
+                for device in devices
+                for figure in query.figures
+            )
+            if all(known):
                 continue
             try:
                 answers.append(self._joined(query, devices))
@@ -223,44 +224,35 @@ class ToolProbe(MemoryProbe):
         return [merge(device.id, [answer.get(device.id) for answer in answers], missing) for device in devices]
 
     def _joined(self, query: Query, devices: Sequence[Device]) -> dict[str, Reading]:
-        """By device id. A card that the answer does not list has that as the reason for each of the query's figures."""
+        """Return readings by device id. A card that the answer does not list has that as the reason for each figure."""
         readings = query.sample(self.tool, self._machine)
         joined = join(readings, devices)
         keys = ", ".join(reading.device_id for reading in readings[:_SHOWN_KEYS])
         why = NOT_LISTED if joined or not readings else f"{NOT_LISTED}: what it lists is called {keys}"
-        return {device.id: joined.get(device.id) or _unlisted(device, query, why) for device in devices}
-
-
-_SHOWN_KEYS = 4
-
-
-def _unlisted(device: Device, query: Query, why: str) -> Reading:
-    return Reading(device.id, missing=dict.fromkeys(query.figures or FIGURES, why))
-
-
-def _all_given(figures: Sequence[str], answers: Sequence[dict[str, Reading]], devices: Sequence[Device]) -> bool:
-    return all(
-        any(getattr(answer.get(device.id), figure, None) is not None for answer in answers)
-        for device in devices
-        for figure in figures
-    )
+        missing = dict.fromkeys(query.figures or FIGURES, why)
+        return {device.id: joined.get(device.id) or Reading(device.id, missing=missing) for device in devices}
 
 
 def join(readings: Sequence[Reading], devices: Sequence[Device]) -> dict[str, Reading]:
-    """By device id. A tool's readings carry its own key: a UUID, a PCI address or its index; never their position."""
+    """Return readings by device id. A tool's readings carry its own key: a UUID, a PCI address or its index; never
+    their position. Slices share the address and the index of their card, which then name none of them."""
     joined: dict[str, Reading] = {}
     for reading in readings:
-        device = _device_of(reading.device_id, devices)
-        if device is None:
-            continue
-        if device.id in joined:
-            raise UnknownLayout(f"two readings of the card {device.id}", reading.device_id, reading.device_id)
-        joined[device.id] = reading
+        key = reading.device_id
+        by_id = [device for device in devices if key in (device.id, device.uuid)]
+        by_place = [device for device in devices if key in (device.pci_address, str(device.physical_index))]
+        by_address = [device for device in devices if device.pci_address and device.pci_address == pci_address(key)]
+        named = next((found for found in (by_id, by_place, by_address) if len(found) == 1), [])
+        for device in named:
+            if device.id in joined:
+                raise UnknownLayout(f"two readings of the card {device.id}", key, key)
+            joined[device.id] = reading
     return joined
 
 
 def merge(device_id: str, readings: Sequence[Reading | None], missing: dict[str, str]) -> Reading:
-    """One reading of what several queries said of a card. A figure that none gave keeps the first reason for it."""
+    """Merge what several queries said of a card into one reading. A figure that none gave keeps the first reason for
+    it."""
     answered = [reading for reading in readings if reading is not None]
     values: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -275,11 +267,3 @@ def merge(device_id: str, readings: Sequence[Reading | None], missing: dict[str,
             reasons[figure] = NOT_LISTED
     properties = {name: value for reading in reversed(answered) for name, value in reading.properties.items()}
     return Reading(device_id, **values, missing=reasons, properties=properties)
-
-
-def _device_of(key: str, devices: Sequence[Device]) -> Device | None:
-    """Slices share the address and the index of their card, which then name none of them."""
-    by_id = [device for device in devices if key in (device.id, device.uuid)]
-    by_place = [device for device in devices if key in (device.pci_address, str(device.physical_index))]
-    by_address = [device for device in devices if device.pci_address and device.pci_address == pci_address(key)]
-    return next((found[0] for found in (by_id, by_place, by_address) if len(found) == 1), None)

@@ -48,11 +48,16 @@ class TorchDeviceBackend(DeviceBackend):
     linked with it."""
 
     def wrong_build(self, torch: Any) -> str:
-        """Why this torch is not the vendor's build, or ""."""
+        """Return why this torch is not the vendor's build, or ""."""
         return ""
 
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
-        problem = self._import_problem()  # before torch: some of these change what torch becomes
+        problem = ""
+        try:
+            for name in self.import_first:  # before torch: some of these change what torch becomes
+                importlib.import_module(name)
+        except ImportError as error:
+            problem = str(error)
         import torch
 
         problem = problem or self.wrong_build(torch)
@@ -92,7 +97,7 @@ class TorchDeviceBackend(DeviceBackend):
         return AllocatorMemory(self._module.max_memory_allocated(), self._module.max_memory_reserved())
 
     def cache_bytes(self) -> int | None:
-        """As torch tells it. A build that names it otherwise overrides this."""
+        """Return what torch tells. A build that names it otherwise overrides this."""
         found = getattr(self._module.get_device_properties(self._module.current_device()), "L2_cache_size", 0)
         return int(found) or None
 
@@ -106,14 +111,6 @@ class TorchDeviceBackend(DeviceBackend):
         }
         state |= {f"version.{name}": getattr(torch.version, name, None) for name in self.version_fields}
         return state | self.precision_switches()
-
-    def _import_problem(self) -> str:
-        try:
-            for name in self.import_first:
-                importlib.import_module(name)
-        except ImportError as error:
-            return str(error)
-        return ""
 
     @functools.cached_property
     def _module(self) -> Any:
@@ -132,61 +129,51 @@ class TorchDeviceBackend(DeviceBackend):
         return functools.reduce(getattr, owners, importlib.import_module(module or "torch.backends")), attribute
 
     def _identify(self, local_rank: int, devices: Sequence[Device]) -> tuple[Device, Literal["uuid", "pci", "none"]]:
-        """Joined by UUID, else by PCI address; some versions of torch tell neither. Never by position: then the card is
-        taken to be the one that the launcher chose, and the figures are marked as unverified."""
+        """Join the rank to its card by UUID, else by PCI address; some versions of torch tell neither. Never by
+        position: the card is then taken to be the one that the launcher chose, and the figures are marked as
+        unverified."""
         properties = self._module.get_device_properties(local_rank)
-        uuid, address = _uuid(properties), _pci_place(properties) or self._runtime_place(local_rank)
+        uuid = _bare(str(getattr(properties, "uuid", "") or ""))
         for device in devices:
             if uuid and _bare(device.uuid) == uuid:
                 return device, "uuid"
-        on_place = [
-            device
-            for device in devices
-            if address
-            and _without_function(device.pci_address) == address
-            and not _is_another_slice(device, uuid)
-            and not _shares_address(device)
-        ]
-        if len(on_place) == 1:
-            return on_place[0], "pci"
-        return devices[local_rank], "none"
+        address = self._address(local_rank, properties)
+        on_place = []
+        for device in devices:
+            names = (_bare(device.uuid), _bare(device.properties.get("card", "")))
+            # Slices share the address of their card: a UUID that is neither this one's nor the card's is a neighbour's.
+            is_another_slice = bool(device.slice and device.uuid and uuid) and uuid not in names
+            # A chip whose id had to be made up, because its board's other chips have the same address: the address does
+            # not tell which of them torch means, even if the others are not in the run.
+            shares_address = bool(device.board) and device.id not in (device.uuid, device.pci_address)
+            is_there = address and _without_function(device.pci_address) == address
+            if is_there and not is_another_slice and not shares_address:
+                on_place.append(device)
+        return (on_place[0], "pci") if len(on_place) == 1 else (devices[local_rank], "none")
 
-    def _runtime_place(self, local_rank: int) -> str:
-        """Asked of the library that the adapter names, else of the runtime that torch is linked with: a symbol is
-        looked up in a library and its dependencies, so the runtime's own file name, which differs by release, need not
-        be known."""
-        ask = self._pci_address_function()
-        if ask is None:
+    def _address(self, local_rank: int, properties: Any) -> str:
+        """Return `dddd:bb:dd` as torch tells it, else as the runtime does: in the library that the adapter names, else
+        in what torch is linked with. A symbol is looked up in a library and its dependencies, so the runtime's own file
+        name, which differs by release, need not be known."""
+        import torch
+
+        names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
+        if all(hasattr(properties, name) for name in names):
+            domain, bus, device = (int(getattr(properties, name)) for name in names)
+            return f"{domain:04x}:{bus:02x}:{device:02x}"
+        library = self.pci_address_library or getattr(torch._C, "__file__", None)
+        if not self.pci_address_call or library is None:
+            return ""
+        try:
+            ask = getattr(ctypes.CDLL(library), self.pci_address_call, None)
+        except OSError as error:  # no such library: the figures are then marked as unverified
+            print(f"{self.pci_address_call} cannot be asked for PCI addresses: {error}", file=sys.stderr)
             return ""
         buffer = ctypes.create_string_buffer(64)
         given = {"address": buffer, "length": ctypes.c_size_t(len(buffer)), "device": ctypes.c_int(local_rank)}
-        if ask(*(given[name] for name in self.pci_address_arguments)) != 0:
+        if ask is None or ask(*(given[name] for name in self.pci_address_arguments)) != 0:
             return ""
         return _without_function(pci_address(buffer.value.decode(errors="replace")))
-
-    def _pci_address_function(self) -> Any:
-        import torch
-
-        library = self.pci_address_library or getattr(torch._C, "__file__", None)
-        if not self.pci_address_call or library is None:
-            return None
-        try:
-            return getattr(ctypes.CDLL(library), self.pci_address_call, None)
-        except OSError as error:  # no such library: the figures are then marked as unverified
-            print(f"{self.pci_address_call} cannot be asked for PCI addresses: {error}", file=sys.stderr)
-            return None
-
-
-def _is_another_slice(device: Device, uuid: str) -> bool:
-    """Slices share the address of their card: a UUID that is neither this one's nor the card's is a neighbour's."""
-    names = {_bare(device.uuid), _bare(device.properties.get("card", ""))}
-    return bool(device.slice and device.uuid and uuid) and uuid not in names
-
-
-def _shares_address(device: Device) -> bool:
-    """A chip whose id had to be made up, because its board's other chips have the same address: which of them torch
-    means, the address does not tell, even where the others are not in the run."""
-    return bool(device.board) and device.id not in (device.uuid, device.pci_address)
 
 
 class _TorchEvent(TimingEvent):
@@ -202,24 +189,11 @@ class _TorchEvent(TimingEvent):
         return round(milliseconds * 1e6)
 
 
-def _uuid(properties: Any) -> str:
-    return _bare(str(getattr(properties, "uuid", "") or ""))
-
-
 def _bare(uuid: str) -> str:
-    """Without the word that tools put before it (`GPU-`, `MIG-`), which torch leaves out."""
+    """Return a UUID without the word that tools put before it (`GPU-`, `MIG-`), which torch leaves out."""
     kind, dash, rest = uuid.lower().partition("-")
     return rest if dash and not set(kind) <= set("0123456789abcdef") else uuid.lower()
 
 
 def _without_function(address: str) -> str:
-    """`dddd:bb:dd`: torch does not tell the function."""
-    return address.rpartition(".")[0]
-
-
-def _pci_place(properties: Any) -> str:
-    names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
-    if not all(hasattr(properties, name) for name in names):
-        return ""
-    domain, bus, device = (int(getattr(properties, name)) for name in names)
-    return f"{domain:04x}:{bus:02x}:{device:02x}"
+    return address.rpartition(".")[0]  # torch does not tell the function

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection
 from typing import ClassVar
 
 from flagperf.api.device import Device
@@ -31,18 +30,21 @@ class TorchrunLauncher(Launcher):
     """Set to the network interface of a job of several nodes, beside gloo's own."""
 
     def visible_name(self, device: Device) -> str:
-        """What a visibility variable calls a card."""
+        """Return the word by which a visibility variable names a card."""
         return str(device.physical_index)
 
     def vendor_settings(self, share: NodeShare) -> list[Setting]:
-        """What these cards need besides, each with its reason."""
+        """Return further variables that these cards need, each with its reason."""
         return []
 
     def command(self, share: NodeShare, python: str, worker_module: str) -> LaunchCommand:
+        # Where the ranks meet. On one machine nobody else has to reach it.
+        address, settings = LOOPBACK if share.num_nodes == 1 else share.master_address, self.settings(share)
         if share.num_nodes * share.num_workers == 1:
-            settings = (*self.settings(share), *_single_worker_settings(share))
-            return LaunchCommand((python, "-m", worker_module), settings, self.forbidden_variables)
-        address = _address(share)
+            given = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+            given |= {"MASTER_ADDR": address, "MASTER_PORT": str(share.master_port)}
+            settings += [Setting(name, value, "a single worker is its own launcher") for name, value in given.items()]
+            return LaunchCommand((python, "-m", worker_module), tuple(settings), self.forbidden_variables)
         argv = (
             python,
             "-m",
@@ -56,7 +58,7 @@ class TorchrunLauncher(Launcher):
             "-m",
             worker_module,
         )
-        return LaunchCommand(argv, tuple(self.settings(share)), self.forbidden_variables)
+        return LaunchCommand(argv, tuple(settings), self.forbidden_variables)
 
     def settings(self, share: NodeShare) -> list[Setting]:
         reason = f"{share.allowed_cores} allowed cores over {share.host_workers} workers of this machine"
@@ -68,37 +70,22 @@ class TorchrunLauncher(Launcher):
         return [threads, *visibility, *interface, *self.vendor_settings(share)]
 
     def explain_failures(self, log: str) -> list[RankFailure]:
-        """All that the last report lists. Its "root cause" is the failure with the lowest time, in whole seconds: of
-        several in one second it is any, so that nothing can be made of that."""
+        """Return all failures that the last report lists. Its "root cause" is the failure with the lowest time, in
+        whole seconds: of several in one second it is any, so it is not used. torchrun warns of each process that it
+        stops; if its warnings are turned off, SIGTERM is taken as its own."""
         others, _, root = log.rpartition("\nFailures:\n")[2].partition("\nRoot Cause (first observed failure):\n")
         if not _LISTED.search(root):
             return []  # no report, or one that was cut off
         stopped_pids = set(_STOPPED.findall(log))
-        failures = [
-            RankFailure(int(rank), exit_status(int(code)), _was_stopped(int(code), pid, stopped_pids), int(code))
-            for rank, code, pid in _LISTED.findall(others) + _LISTED.findall(root)
-        ]
+        failures = []
+        for rank, text, pid in _LISTED.findall(others) + _LISTED.findall(root):
+            code = int(text)
+            was_stopped = pid in stopped_pids or (code == -signal.SIGTERM and not stopped_pids)
+            failures.append(RankFailure(int(rank), exit_status(code), was_stopped, code))
         return sorted(failures, key=lambda failure: failure.rank)
-
-
-def _address(share: NodeShare) -> str:
-    """Where the ranks meet. On one machine nobody else has to reach it."""
-    return LOOPBACK if share.num_nodes == 1 else share.master_address
-
-
-def _single_worker_settings(share: NodeShare) -> list[Setting]:
-    """What torch.distributed.run would set."""
-    address, port = _address(share), str(share.master_port)
-    variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": address, "MASTER_PORT": port}
-    return [Setting(name, value, "a single worker is its own launcher") for name, value in variables.items()]
 
 
 _LISTED = re.compile(
     r"^ {2}rank {6}: (\d+) \(local_rank: \d+\)\n {2}exitcode {2}: (-?\d+) \(pid: (\d+)\)", re.MULTILINE
 )
 _STOPPED = re.compile(r"Sending process (\d+) closing signal")
-
-
-def _was_stopped(code: int, pid: str, stopped_pids: Collection[str]) -> bool:
-    """torchrun warns of each process that it stops; where its warnings are turned off, SIGTERM is taken as its own."""
-    return pid in stopped_pids or (code == -signal.SIGTERM and not stopped_pids)

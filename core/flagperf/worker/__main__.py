@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import os
@@ -10,13 +11,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 
-from flagperf.api import AllocatorMemory, DeviceBackend, Precision
+from flagperf.api import DeviceBackend, Precision
 from flagperf.bundle.paths import rank_events, rank_log, rank_operators
 from flagperf.errors import Unsupported
 from flagperf.event_files import EventWriter, this_clock
@@ -41,7 +42,7 @@ def bind_to_cpus(cpus: str) -> None:
 
 
 def bound_cpus() -> str:
-    """The CPUs that this rank may use, for the record."""
+    """Return the list of CPUs that this rank may use, for the record."""
     return write_cpu_list(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ""
 
 
@@ -67,11 +68,18 @@ ROUNDS = 2.0**-16
 
 
 def prove_precision(precision: Precision, torch_device: str, vendor: str) -> None:
+    """Raise Unsupported if products of matrices on this device are not what fp32 and tf32 mean."""
     if precision.compute not in ("tf32", "float32"):
         return
     import torch
 
-    error = _matmul_error(torch_device)
+    # A product with the identity: its relative error is 0 in fp32, up to 2**-11 in TF32, 2**-12 in HF32. The matrices
+    # are large enough for the kernels that real work uses.
+    size = 1024
+    values = torch.linspace(1, 2, size * size).reshape(size, size)
+    product = torch.matmul(values.to(torch_device), torch.eye(size).to(torch_device)).cpu()
+    forget_memory(torch_device)
+    error = float(((product - values) / values).abs().max())
     this_torch = f"this torch ({torch.__version__})"
     if precision.compute == "tf32" and error < ROUNDS:
         raise Unsupported(
@@ -86,26 +94,17 @@ def prove_precision(precision: Precision, torch_device: str, vendor: str) -> Non
         )
 
 
-def _matmul_error(torch_device: str) -> float:
-    """The largest relative error of a product with the identity: 0 in fp32, up to 2**-11 in TF32, 2**-12 in HF32.
-    The matrices are large enough for the kernels that real work uses."""
-    import torch
-
-    size = 1024
-    values = torch.linspace(1, 2, size * size).reshape(size, size)
-    product = torch.matmul(values.to(torch_device), torch.eye(size).to(torch_device)).cpu()
-    forget_memory(torch_device)
-    return float(((product - values) / values).abs().max())
-
-
 SAVE_SECONDS = 10.0
-"""For a device to answer after a failure."""
+"""A device has so long to answer after a failure."""
 
 
 def main() -> int:
     given = msgspec.json.decode(Path(os.environ["FLAGPERF_ORDER"]).read_bytes())
     order = msgspec.convert(given, WorkOrder)
-    _die_with_launcher()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        # torch.distributed.run is killed with the agent, and then stops nobody. It starts its workers in its main
+        # thread; another launcher may do so in a thread that ends early, which would count as its death.
+        die_with_parent(signal.SIGKILL)
     rank, directory = int(os.environ["RANK"]), Path(order.directory)
     _redirect_output(directory / rank_log(rank))
     faulthandler.enable()
@@ -122,13 +121,6 @@ def main() -> int:
         )
         writer.end(ended)
     return 0 if ended.status == "succeeded" else 1
-
-
-def _die_with_launcher() -> None:
-    """torch.distributed.run is killed with the agent, and then stops nobody. It starts its workers in its main thread;
-    another launcher may do so in a thread that ends early, which would count as its death."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent(signal.SIGKILL)
 
 
 def _prepare(
@@ -183,7 +175,8 @@ def _prepare(
 
 
 def _run_case(order: WorkOrder, context: Context, directory: Path) -> None:
-    _case_function(order.job.case_target)(context)
+    module, _, name = order.job.case_target.partition(":")
+    getattr(importlib.import_module(module), name)(context)
     if order.job.recording is not None and not context._has_read_recording:
         raise RuntimeError(
             f"case {order.job.case} cannot replay recorded operators: it does not ask for ctx.recording()"
@@ -198,15 +191,17 @@ def _outcome(
     prepare: Callable[[], Context],
     run_case: Callable[[Context], None],
 ) -> WorkerEnded:
-    """Any exception of the case is recorded as the ending of this rank; the traceback goes to its log."""
+    """Return the ending of this rank, whatever the case raises; the traceback goes to its log."""
     context = None
     try:
         context = prepare()
         run_case(context)
         if "torch" in sys.modules:
-            _leave_group()
-        peak = backend.allocator_memory() if backend.has_allocator else None
-        return _with_peak(WorkerEnded(time.monotonic_ns(), "succeeded"), peak)
+            import torch
+
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()
+        return _with_peak(WorkerEnded(time.monotonic_ns(), "succeeded"), backend)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001
@@ -215,8 +210,8 @@ def _outcome(
 
 
 def _failed(backend: DeviceBackend, writer: EventWriter, context: Context | None, error: BaseException) -> WorkerEnded:
-    """Asks the device about the failure and writes the steps that were finished before it. The device may not answer
-    any more: then this rank ends with what is known by then."""
+    """Ask the device about the failure and write the steps that were finished before it. If the device does not answer
+    any more, this rank ends with what is known by then."""
     ended = WorkerEnded(time.monotonic_ns(), "failed", f"{type(error).__name__}: {error}")
 
     def leave() -> None:
@@ -226,19 +221,31 @@ def _failed(backend: DeviceBackend, writer: EventWriter, context: Context | None
     limit = threading.Timer(SAVE_SECONDS, leave)
     limit.daemon = True
     limit.start()
-    try:
-        ended = msgspec.structs.replace(ended, status=_status_of(error, backend))
-        ended = _with_peak(ended, _peak_after_failure(backend))
+    with _printing_what_fails():
+        if isinstance(error, Unsupported):
+            ended = msgspec.structs.replace(ended, status="unsupported")
+        elif backend.is_out_of_memory(error):
+            ended = msgspec.structs.replace(ended, status="out_of_memory")
+    with _printing_what_fails():  # it may have failed before it had an allocator
+        ended = _with_peak(ended, backend)
+    with _printing_what_fails():
         if context is not None:
             context._write_finished_steps()
-    except Exception:  # noqa: BLE001  what fails here is a result of the failure that ends this rank
-        traceback.print_exc()
-    finally:
-        limit.cancel()
+    limit.cancel()
     return ended
 
 
-def _with_peak(ended: WorkerEnded, peak: AllocatorMemory | None) -> WorkerEnded:
+@contextlib.contextmanager
+def _printing_what_fails() -> Iterator[None]:
+    """A vendor's code on a device that has failed may raise anything; the failure that ends this rank counts."""
+    try:
+        yield
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+
+
+def _with_peak(ended: WorkerEnded, backend: DeviceBackend) -> WorkerEnded:
+    peak = backend.allocator_memory() if backend.has_allocator else None
     if peak is None:
         return ended
     return msgspec.structs.replace(
@@ -246,25 +253,6 @@ def _with_peak(ended: WorkerEnded, peak: AllocatorMemory | None) -> WorkerEnded:
         allocator_peak_allocated_bytes=peak.peak_allocated_bytes,
         allocator_peak_reserved_bytes=peak.peak_reserved_bytes,
     )
-
-
-def _peak_after_failure(backend: DeviceBackend) -> AllocatorMemory | None:
-    """It shows how far a run came that ran out of memory. It may have failed before it had an allocator."""
-    try:
-        return backend.allocator_memory() if backend.has_allocator else None
-    except BaseException:  # noqa: BLE001  a vendor's code on a device that has failed: the failure counts
-        traceback.print_exc()
-        return None
-
-
-def _status_of(error: BaseException, backend: DeviceBackend) -> Any:
-    if isinstance(error, Unsupported):
-        return "unsupported"
-    try:
-        return "out_of_memory" if backend.is_out_of_memory(error) else "failed"
-    except BaseException:  # noqa: BLE001  a plugin boundary: the first error counts
-        traceback.print_exc()
-        return "failed"
 
 
 def _join_group(backend: DeviceBackend, world_size: int) -> None:
@@ -277,21 +265,8 @@ def _join_group(backend: DeviceBackend, world_size: int) -> None:
         torch.distributed.init_process_group(backend.collective_backend)
 
 
-def _leave_group() -> None:
-    import torch
-
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-
-
-def _case_function(target: str) -> Callable[[Context], None]:
-    module, _, name = target.partition(":")
-    function: Callable[[Context], None] = getattr(importlib.import_module(module), name)
-    return function
-
-
 def _redirect_output(path: Path) -> None:
-    """Redirects file descriptors, not sys.stdout, so that the log has the output of native libraries too."""
+    """Redirect file descriptors, not sys.stdout, so that the log has the output of native libraries too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     sys.stdout.flush()

@@ -33,25 +33,20 @@ class CheckedAccelerator(Accelerator):  # type: ignore[misc]
             return prepared  # an engine that a case asked for, such as FSDP, wraps models and weights in its own ways
         for each in prepared if isinstance(prepared, tuple) else (prepared,):
             if isinstance(each, torch.nn.Module):
-                self._check_exchange(getattr(each, "_orig_mod", each))  # of a compiled model
+                model: Any = getattr(each, "_orig_mod", each)  # of a compiled model
+                is_trained = any(parameter.requires_grad for parameter in model.parameters())
+                if self.num_processes > 1 and is_trained and not isinstance(model, DistributedDataParallel):
+                    found = f"accelerate left a model of {self.num_processes} processes as {type(model).__name__}"
+                    raise RuntimeError(f"{found}: its gradients would not be exchanged")
             if isinstance(each, torch.optim.Optimizer):
-                self._check_weights(each)
+                held = {id(parameter) for known in self._models for parameter in known.parameters()}
+                trained = {id(parameter) for group in each.param_groups for parameter in group["params"]}
+                if held and not trained & held:
+                    raise RuntimeError(
+                        "the optimizer holds none of the model's weights: moving a model to a device may replace them; "
+                        "call accelerator.prepare(model) first, then make the optimizer from its parameters"
+                    )
         return prepared
-
-    def _check_weights(self, optimizer: torch.optim.Optimizer) -> None:
-        held = {id(parameter) for model in self._models for parameter in model.parameters()}
-        trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        if held and not trained & held:
-            raise RuntimeError(
-                "the optimizer holds none of the model's weights: moving a model to a device may replace them; "
-                "call accelerator.prepare(model) first, then make the optimizer from its parameters"
-            )
-
-    def _check_exchange(self, model: torch.nn.Module) -> None:
-        is_trained = any(parameter.requires_grad for parameter in model.parameters())
-        if self.num_processes > 1 and is_trained and not isinstance(model, DistributedDataParallel):
-            found = f"accelerate left a model of {self.num_processes} processes as {type(model).__name__}"
-            raise RuntimeError(f"{found}: its gradients would not be exchanged")
 
 
 def make_accelerator(
@@ -63,11 +58,24 @@ def make_accelerator(
         # accelerate makes a group also for one rank, with a store that listens on every address: this one does not.
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group(backend.collective_backend, store=store, rank=0, world_size=1)
-    is_taught = not use_cpu and not _is_known(backend.torch_type)
+    # Its property is asked without an object, which would already choose a device.
+    is_taught = not use_cpu and PartialState.default_device.fget(None).type != backend.torch_type
     if is_taught:
-        _teach_device(backend, world_size, device)
+        os.environ["ACCELERATE_TORCH_DEVICE"] = device
+        state = PartialState(backend=backend.collective_backend)
+        if world_size > 1:
+            # What it does for this type fits any: gradients go through the group that exists, and no device is chosen.
+            state.distributed_type = DistributedType.MULTI_CPU
     mixed = _MIXED[precision.autocast] if precision.autocast else "no"
-    accelerator = _created(precision, device, use_cpu, mixed, is_taught, arguments)
+    try:
+        if is_taught and mixed == "fp16":
+            accelerator = _with_float16(CheckedAccelerator(mixed_precision="no", **arguments), device)
+        else:
+            accelerator = CheckedAccelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
+    except ValueError as error:
+        if precision.autocast and "mixed precision requires" in str(error):
+            raise Unsupported(f"accelerate cannot compute in {precision.name} on {device}: {error}") from None
+        raise
     if accelerator.num_processes != world_size:
         raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, but the job has {world_size}")
     if precision.autocast and not accelerator.native_amp:
@@ -76,35 +84,8 @@ def make_accelerator(
     return accelerator
 
 
-def _created(
-    precision: Precision, device: str, use_cpu: bool, mixed: str, is_taught: bool, arguments: dict[str, Any]
-) -> Accelerator:
-    if is_taught and mixed == "fp16":
-        return _with_float16(CheckedAccelerator(mixed_precision="no", **arguments), device)
-    try:
-        return CheckedAccelerator(cpu=use_cpu, mixed_precision=mixed, **arguments)
-    except ValueError as error:
-        if precision.autocast and "mixed precision requires" in str(error):
-            raise Unsupported(f"accelerate cannot compute in {precision.name} on {device}: {error}") from None
-        raise
-
-
-def _is_known(torch_type: str) -> bool:
-    """Whether accelerate would choose this type by itself. Its property is asked without an object, which would already
-    choose."""
-    return bool(PartialState.default_device.fget(None).type == torch_type)
-
-
-def _teach_device(backend: DeviceBackend, world_size: int, device: str) -> None:
-    os.environ["ACCELERATE_TORCH_DEVICE"] = device
-    state = PartialState(backend=backend.collective_backend)
-    if world_size > 1:
-        # What it does for this type fits any: gradients go through the group that exists, and no device is chosen.
-        state.distributed_type = DistributedType.MULTI_CPU
-
-
 def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
-    """accelerate refuses mixed precision in float16 for types that are not on its list."""
+    """Add float16, which accelerate refuses for types that are not on its list."""
     if not hasattr(torch.amp, "GradScaler"):
         raise Unsupported(f"amp-fp16 on {device} needs torch 2.3 or later; this is {torch.__version__}")
 
@@ -116,8 +97,8 @@ def _with_float16(accelerator: Accelerator, device: str) -> Accelerator:
 
 
 def _check_device(chosen: torch.device, torch_type: str, device: str) -> None:
-    """Without an index it is the current device, which is the one that the backend activated."""
     expected = torch.device(device)
+    # Without an index it is the current device, which is the one that the backend activated.
     if chosen.type != torch_type or (None not in (chosen.index, expected.index) and chosen != expected):
         raise RuntimeError(f"accelerate chose {chosen}, but the job runs on {device}")
 

@@ -46,7 +46,7 @@ from flagperf.kinds import Kind
 from flagperf.worker.rank_sync import Ranks, gather_over_ranks, sum_over_ranks
 from flagperf.worker.row_timing import Alternative, Prepare, RowTable
 from flagperf.worker.step_timing import MeasuredStep, RecordedStep, RecordedSteps, Step, checked_work
-from flagperf.worker.timer import Rules
+from flagperf.worker.timer import MeasureRules
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -65,7 +65,7 @@ def finite(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def to_device(value: Any, device: str) -> Any:
-    """Tensors of a batch, however it is nested."""
+    """Copy the tensors of a batch, however it is nested."""
     if isinstance(value, Mapping):
         return {name: to_device(item, device) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -76,7 +76,7 @@ def to_device(value: Any, device: str) -> Any:
 
 
 def namespace(value: Any) -> Any:
-    """A tree of values, as attributes."""
+    """Return a tree of values as attributes."""
     if isinstance(value, dict):
         return SimpleNamespace(**{name: namespace(item) for name, item in value.items()})
     return value
@@ -117,7 +117,7 @@ class Evaluation:
 
 
 def switch_precision(backend: DeviceBackend, name: str) -> tuple[Precision, dict[str, str]]:
-    """With the framework's switches, read back. Raises Unsupported if the adapter does not have it."""
+    """Return the precision and the framework's switches, read back. Raise Unsupported if the adapter lacks it."""
     if name not in backend.precisions:
         offered = ", ".join(backend.precisions)
         raise Unsupported(f"vendor {backend.vendor} does not support precision {name}; it has: {offered}")
@@ -131,7 +131,7 @@ FLUSH_SECONDS = 1.0
 
 
 class Context:
-    """What a case works with, given to its function. See docs/add-a-case.md."""
+    """The object that a case's function is given and works with. See docs/add-a-case.md."""
 
     config: Any
     """The resolved values of the case as attributes: ctx.config.training.batch_size."""
@@ -195,13 +195,13 @@ class Context:
         self._pending: list[MeasuredStep] = []
         self._recorded = recorded or RecordedSteps(0)
         self._began_ns = 0
-        rules = msgspec.convert(config["measure"], Rules) if "measure" in config else None
+        rules = msgspec.convert(config["measure"], MeasureRules) if "measure" in config else None
         self._rows = RowTable(backend, self.device, clock, rules, self._ranks, self._write_row)
 
     # --- what the case reports --------------------------------------------------------------------------------------
 
     def describe_model(self, **facts: Any) -> None:
-        """Takes the fields of events.ModelDescribed. Needed for MFU."""
+        """Report facts of the model, as fields of events.ModelDescribed. Needed for MFU."""
         self._sink.write(ModelDescribed(t_ns=self._clock(), **facts))
 
     def describe_data(self, name: str, rows: int, sha256: str) -> None:
@@ -231,13 +231,13 @@ class Context:
     # --- helpers that every case needs ------------------------------------------------------------------------------
 
     def accelerator(self, **arguments: Any) -> Accelerator:
-        """An Accelerator for this device and precision. It is checked to span all ranks."""
+        """Return an Accelerator for this device and precision. It is checked to span all ranks."""
         from flagperf.worker.accelerator import make_accelerator
 
         return make_accelerator(self._backend, self.precision, self.world_size, self.device, **arguments)
 
     def gradient_scaler(self) -> GradientScaler:
-        """Dynamic loss scaling, enabled where this precision computes in float16. For a case that does not call
+        """Return dynamic loss scaling, enabled if this precision computes in float16. For a case that does not call
         accelerator.backward, which scales by itself."""
         import torch
 
@@ -246,38 +246,38 @@ class Context:
         return GradientScaler(torch.device(self.device).type, enabled=self.precision.compute == "float16")
 
     def recording(self) -> Recording | None:
-        """The operator calls to replay (`--from RUN`), or None."""
+        """Return the operator calls to replay (`--from RUN`), or None."""
         self._has_read_recording = True
         return self._recording
 
     def cache_bytes(self) -> int | None:
-        """Size of the device's last-level cache, or None if nobody knows."""
+        """Return the size of the device's last-level cache, or None if nobody knows."""
         return self._backend.cache_bytes()
 
     def memory_bytes(self) -> int | None:
-        """Size of the device's memory, as it reports it, or None if it does not."""
+        """Return the size of the device's memory, as it reports it, or None if it does not."""
         return self._memory_bytes
 
     def has_own_memory(self) -> bool:
-        """False: the device's memory is the host's, and all ranks of a node share it."""
+        """Return False if the device's memory is the host's, and all ranks of a node share it."""
         return self._backend.memory_scope == "device"
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out, as the vendor's adapter knows."""
+        """Return True if an exception means that memory ran out, as the vendor's adapter knows."""
         return self._backend.is_out_of_memory(error)
 
     def operator_library(self, name: str) -> OperatorLibrary:
-        """A library that the value of `libraries_key` names; a plugin gave it."""
+        """Return a library that the value of `libraries_key` names; a plugin gave it."""
         if self._libraries is None:
             raise RuntimeError("no library of operators was planned: case.toml has no libraries_key")
         return self._libraries(name)
 
     def sum_over_ranks(self, *values: float) -> list[float]:
-        """Element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
+        """Return element-wise sums over all ranks, the same on every rank. Exact for integers below 2**53."""
         return sum_over_ranks(values, self.world_size, self.device)
 
     def ranks_by_node(self) -> list[list[int]]:
-        """The ranks of every node, in the order of its devices. All ranks call it together."""
+        """Return the ranks of every node, in the order of its devices. All ranks call it together."""
         places = gather_over_ranks([self._node_index, self._local_rank], self.world_size, self.device)
         nodes: dict[float, list[int]] = {}
         for rank in sorted(range(self.world_size), key=lambda rank: places[rank]):
@@ -292,13 +292,13 @@ class Context:
 
     @contextlib.contextmanager
     def training(self, planned_steps: int | None = None) -> Iterator[None]:
-        """The measured span of a case of kind `training`. `planned_steps` is for progress, and for
+        """Measure the training of a case of kind `training`. `planned_steps` is for progress, and for
         --record-operators: the last of them are then not measured but recorded."""
         with self._of_kind("training", planned_steps):
             yield
 
     def inference(self, planned_steps: int | None = None) -> contextlib.AbstractContextManager[None]:
-        """The measured span of a case of kind `inference`: its loop over the data, one step per batch."""
+        """Measure the inference of a case of kind `inference`: its loop over the data, one step per batch."""
         return self._of_kind("inference", planned_steps)
 
     def _of_kind(self, name: str, planned_steps: int | None) -> contextlib.AbstractContextManager[None]:
@@ -308,7 +308,7 @@ class Context:
 
     @contextlib.contextmanager
     def measured(self, planned_steps: int | None = None) -> Iterator[None]:
-        """The measured span of a case of any kind."""
+        """Open the measured span of a case of any kind."""
         self._backend.synchronize()
         self._in_measured = True
         self._wait_ns = 0
@@ -330,7 +330,7 @@ class Context:
 
     @contextlib.contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Any other named part of the run, such as loading or compiling. Inside the measured span, spans that the kind
+        """Name any other part of the run, such as loading or compiling. Inside the measured span, spans that the kind
         lists as pauses do not count as work."""
         self._flush()
         began_ns = self._clock()
@@ -369,7 +369,7 @@ class Context:
         *,
         together: bool | Collection[int] = False,
     ) -> RowMeasured:
-        """Time one thing and record it as a row with every sample. `prepare` gives a Timed. What it or the timed call
+        """Time one thing and record it as a row with every sample. `prepare` returns a Timed. What it or the timed call
         raises is the row's status (out_of_memory, unsupported, error), and the case goes on. `together`: all ranks, or
         those listed, take part in every call, so they make equally many. If one of them fails alone in a call, the run
         fails. Needs the values `measure`."""
@@ -378,23 +378,23 @@ class Context:
     def timed_rows(
         self, name: str, alternatives: Sequence[Alternative], *, together: bool | Collection[int] = False
     ) -> list[RowMeasured]:
-        """The same for alternatives of one thing, which take turns in the order A-B-B-A."""
+        """Do the same for alternatives of one thing, which take turns in the order A-B-B-A."""
         return self._rows.time(name, alternatives, together)
 
     def turns(self) -> Iterator[str]:
-        """How the devices of a node take turns: `single`, this device alone, then `all`, all together. In that turn all
-        ranks time the same rows in the same order: the samples of each row begin at the same time. A single device has
-        only the first."""
+        """Yield the turns of this device: `single`, alone on its node, then `all`, all together. In that turn all ranks
+        time the same rows in the same order: the samples of each row begin at the same time. A single device has only
+        the first."""
         return self._rows.turns(self._local_rank)
 
     def use_precision(self, name: str) -> dict[str, str]:
-        """For a case whose precision is `per-row`, in the `prepare` of a row: set the framework's switches. Gives them,
+        """Set the framework's switches, in the `prepare` of a row of a case whose precision is `per-row`. Returns them,
         read back, for the row's facts. Raises Unsupported if the adapter does not have it."""
         self.precision, switches = switch_precision(self._backend, name)
         return switches
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of the loader, copied to the device."""
+        """Yield the batches of the loader, copied to the device."""
         began_ns = self._clock()
         for batch in loader:
             on_device = to_device(batch, self.device)
@@ -409,7 +409,8 @@ class Context:
 
     @contextlib.contextmanager
     def evaluation(self, planned_rows: int | None = None) -> Iterator[Evaluation]:
-        """`planned_rows` is the total over all ranks. It is used only for progress, which the case then reports."""
+        """Evaluate, outside p_train and p_core. `planned_rows` is the total over all ranks. It is only for progress,
+        which the case then reports."""
         with self.span("evaluation"):
             yield Evaluation(self._sink, self._clock, self._flush_ns, planned_rows, self.world_size)
 
@@ -441,7 +442,8 @@ class Context:
         self._recorded.steps += 1
 
     def _flush(self) -> None:
-        """Synchronise first: that time belongs to the steps. Only the time after it is logging."""
+        """Write the finished steps. Synchronise first: that time belongs to the steps, only the time after it to
+        logging."""
         self._backend.synchronize()
         began_ns = self._clock()
         pending = self._take_pending()
@@ -455,7 +457,7 @@ class Context:
         return [measured.event() for measured in taken]
 
     def _write_finished_steps(self) -> None:
-        """Called when the case has failed. A step whose loss or time cannot be read any more raises."""
+        """Write the steps of a case that has failed. A step whose loss or time cannot be read any more raises."""
         taken, self._pending = self._pending, []
         if taken:
             self._backend.synchronize()

@@ -46,8 +46,9 @@ class OperatorRecorder(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(_is_made_of_others(each) for each in types):
-            return NotImplemented  # its own operators on the tensors inside come here
+        # Tensors that are made of others, such as DTensor, become operators on the tensors of this rank, seen here.
+        if any(hasattr(each, "__tensor_flatten__") and hasattr(each, "__tensor_unflatten__") for each in types):
+            return NotImplemented
         # What a profiler is given are labels for people, which may say anything.
         if not str(func).startswith("profiler.") and not _computes_nothing(args, kwargs):
             self._note(func, args, kwargs)
@@ -66,24 +67,25 @@ class OperatorRecorder(TorchDispatchMode):  # type: ignore[misc]
         )
 
     def _note(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        call = self._written(func, args, kwargs)
-        entry = self._calls.setdefault(_key(call), _Entry(call))
-        entry.count += 1
-        if not call.obstacle:
-            for place, tensor in enumerate(_tensors([*args, *kwargs.values()])):
-                entry.add_values(place, tensor)
-
-    def _written(self, func: Any, args: Any, kwargs: dict[str, Any]) -> OperatorCall:
         name = func.name() if hasattr(func, "_schema") else str(func)
+        tensors = list(_tensors([*args, *kwargs.values()]))
         try:
             if name.startswith(COLLECTIVES):
-                flat = [self._tensor(tensor) for tensor in _tensors([*args, *kwargs.values()])]
-                return OperatorCall(name, 0, [*flat], obstacle="collective")
-            given = [self._argument(each) for each in args]
-            named = {key: self._argument(each) for key, each in kwargs.items()}
+                call = OperatorCall(name, 0, [self._tensor(tensor) for tensor in tensors], obstacle="collective")
+            else:
+                given = [self._argument(each) for each in args]
+                call = OperatorCall(name, 0, given, {key: self._argument(each) for key, each in kwargs.items()})
         except _CannotWrite as error:
-            return OperatorCall(name, 0, obstacle=str(error))
-        return OperatorCall(name, 0, given, named)
+            call = OperatorCall(name, 0, obstacle=str(error))
+        # Fractions such as a learning rate change from step to step and no operator takes another time for them, so
+        # they do not tell calls apart; halves do, because of powers and roots.
+        named = tuple((key, _key_of(value)) for key, value in call.kwargs.items())
+        key = (call.operator, tuple(map(_key_of, call.args)), named, call.obstacle)
+        entry = self._calls.setdefault(key, _Entry(call))
+        entry.count += 1
+        if not call.obstacle:
+            for place, tensor in enumerate(tensors):
+                entry.add_values(place, tensor)
 
     def _argument(self, value: Any) -> Argument:
         if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
@@ -132,19 +134,21 @@ class _Entry:
     def add_values(self, place: int, tensor: torch.Tensor) -> None:
         if tensor.is_floating_point() or tensor.is_complex() or not tensor.numel():
             return
-        self._ranges[str(place)] = _range_of(tensor).union(self._ranges.get(str(place)))
+        values = tensor.detach().to("cpu").to(torch.int64)
+        low, high = (int(bound) for bound in torch.aminmax(values))
+        if tensor.dtype is torch.bool:
+            found = ValueRange(low, high, share=float(values.sum()) / values.numel())
+        else:
+            is_sorted = values.dim() == 1 and bool((values[1:] >= values[:-1]).all())
+            found = ValueRange(low, high, is_sorted)
+        self._ranges[str(place)] = found.union(self._ranges.get(str(place)))
 
     def call(self) -> OperatorCall:
         return msgspec.structs.replace(self._first, count=self.count, ranges=self._ranges)
 
 
-def _is_made_of_others(tensor_type: type) -> bool:
-    """Such as DTensor, which becomes operators on the tensors of this rank."""
-    return hasattr(tensor_type, "__tensor_flatten__") and hasattr(tensor_type, "__tensor_unflatten__")
-
-
 def _computes_nothing(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Libraries ask for shapes in this way, DTensor of the whole tensors for one."""
+    """Return True for calls by which libraries ask for shapes, as DTensor does of the whole tensors."""
     if any(isinstance(mode, FakeTensorMode) for mode in _get_current_dispatch_mode_stack()):
         return True
     devices = [each.device for each in _tensors([*args, *kwargs.values()])]
@@ -157,26 +161,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _tensors(each)
-
-
-def _range_of(tensor: torch.Tensor) -> ValueRange:
-    values = tensor.detach().to("cpu").to(torch.int64)
-    low, high = (int(bound) for bound in torch.aminmax(values))
-    if tensor.dtype is torch.bool:
-        return ValueRange(low, high, share=float(values.sum()) / values.numel())
-    is_sorted = values.dim() == 1 and bool((values[1:] >= values[:-1]).all())
-    return ValueRange(low, high, is_sorted)
-
-
-def _key(call: OperatorCall) -> Any:
-    """Calls with the same key are equal. Fractions such as a learning rate change from step to step and no operator
-    takes another time for them, so they do not tell calls apart; halves do, because of powers and roots."""
-    return (
-        call.operator,
-        tuple(map(_key_of, call.args)),
-        tuple((name, _key_of(value)) for name, value in call.kwargs.items()),
-        call.obstacle,
-    )
 
 
 def _key_of(value: Argument) -> Any:

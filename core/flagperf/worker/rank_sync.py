@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 def sum_over_ranks(values: Sequence[float], world_size: int, device: str) -> list[float]:
-    """Sums in float64 on the host, in rank order."""
+    """Add in float64 on the host, in rank order."""
     gathered = gather_over_ranks(values, world_size, device)
     return [functools.reduce(operator.add, of_one) for of_one in zip(*gathered, strict=True)]
 
@@ -24,8 +24,8 @@ def max_over_ranks(value: float, world_size: int, device: str) -> float:
 
 
 def gather_over_ranks(values: Sequence[float], world_size: int, device: str) -> list[list[float]]:
-    """What every rank gave, in the order of the ranks. Some cards have no float64, so the values are transferred as
-    raw bits."""
+    """Return the values of every rank, in the order of the ranks. Some cards have no float64, so the values are
+    transferred as raw bits."""
     if world_size == 1:
         return [[float(value) for value in values]]
     import torch
@@ -58,10 +58,10 @@ class Partners(Protocol):
     """Those that take part in every call of a row."""
 
     def agree(self, value: float) -> float:
-        """What this rank found -> the largest that any has found: they must make equally many calls."""
+        """Return the largest value that any partner passed: they must make equally many calls."""
 
     def confirm_failure(self, problem: str) -> None:
-        """Raises if the others have not failed as well: they wait in a call that this rank will never make."""
+        """Raise if the others have not failed as well: they wait in a call that this rank will never make."""
 
 
 class Nobody:
@@ -83,7 +83,7 @@ class Ranks:
         self.device = device
 
     def meet(self) -> None:
-        """Waits on the host until every rank is here, for as long as it takes."""
+        """Wait on the host until every rank is here, for as long as it takes."""
         if self.world_size == 1:
             return
         store, name = _store(), _next("meet")
@@ -95,7 +95,7 @@ class Ranks:
         return _Everyone(self, _next("all")) if self.world_size > 1 else Nobody()
 
     def some_together(self, members: Collection[int]) -> Partners:
-        """Of the ranks `members`, to which this one belongs."""
+        """Return the partners among the ranks `members`, to which this one belongs."""
         among = sorted(set(members))
         if self.rank not in among:
             raise ValueError(f"rank {self.rank} is not one of the ranks {among} that work together")
@@ -138,7 +138,7 @@ class _Some:
 
 
 def _next(what: str) -> str:
-    """A place in the store that only this use has."""
+    """Return a place in the store that only this use has."""
     _used[what] += 1
     return f"flagperf/{what}/{_used[what]}"
 
@@ -154,7 +154,7 @@ def _confirm_failure(name: str, rank: int, num_members: int, problem: str) -> No
 
 
 def _store() -> Any:
-    """Of the process group that the worker has joined."""
+    """Return the store of the process group that the worker has joined."""
     import torch
 
     return torch.distributed.distributed_c10d._get_default_store()

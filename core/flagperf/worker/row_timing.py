@@ -15,14 +15,14 @@ from flagperf.errors import Unsupported
 from flagperf.events import RowMeasured, RowStatus
 from flagperf.worker.rank_sync import Nobody, Partners, Ranks, max_over_ranks
 from flagperf.worker.step_timing import checked_work
-from flagperf.worker.timer import Rules, Series, Timed, Timer, WrongOutput
+from flagperf.worker.timer import MeasureRules, SampleSeries, Timed, Timer, WrongOutput
 
 # How the devices of a job take turns, so that each is measured alone and all are measured together.
 
 
 def turns(local_rank: int, ranks: Ranks) -> Iterator[str]:
-    """Alone means alone on its node: nodes share nothing that these rows measure. All ranks wait for each other
-    between the turns."""
+    """Yield the turns of this rank. Alone means alone on its node: nodes share nothing that these rows measure. All
+    ranks wait for each other between the turns."""
     if ranks.world_size == 1:
         yield "single"
         return
@@ -46,16 +46,15 @@ def free_memory(torch_device: str) -> None:
 
 
 def forget_memory(torch_device: str) -> None:
-    """What was used so far is no part of the allocator's peaks."""
+    """Leave what was used so far out of the allocator's peaks."""
     for name in ("empty_cache", "reset_peak_memory_stats"):
         _ask_module(torch_device, name)
 
 
 def _ask_module(torch_device: str, name: str) -> None:
-    """A device's module need not have it, and the CPU's has none."""
     import torch
 
-    module = getattr(torch, torch_device.partition(":")[0], None)
+    module = getattr(torch, torch_device.partition(":")[0], None)  # the CPU has none, and others need not have it all
     if hasattr(module, name):
         getattr(module, name)()
 
@@ -85,30 +84,43 @@ class _Row:
         self.problem = ""
         self.facts: dict[str, str] = {}
         self.timed: Timed | None = None
-        self.series: Series | None = None
+        self.series: SampleSeries | None = None
         self._backend = backend
 
     @contextlib.contextmanager
     def guard(self) -> Iterator[None]:
-        """The traceback goes to the rank's log, and holds on to no tensor."""
+        """Turn an exception into the row's status. Its traceback goes to the rank's log, and holds on to no tensor."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  the row's own failure
-            self.status, self.problem = _status_of(error, self._backend), _text_of(error)
+            says_so = any(word in str(error).lower() for word in UNSUPPORTED_WORDS)
+            if isinstance(error, WrongOutput):
+                self.status = "invalid"
+            elif self._backend.is_out_of_memory(error):
+                self.status = "out_of_memory"
+            elif says_so or isinstance(error, Unsupported | NotImplementedError):
+                self.status = "unsupported"
+            else:
+                self.status = "error"
+            lines = str(error).strip().splitlines()  # torch adds the stack of the library to some
+            self.problem = lines[0] if lines else type(error).__name__
+            if not isinstance(error, WrongOutput | Unsupported):
+                self.problem = f"{type(error).__name__}: {self.problem}"
             if self.status == "error":
                 traceback.print_exc()
             traceback.clear_frames(error.__traceback__)
 
     @contextlib.contextmanager
     def guard_call(self, partners: Partners) -> Iterator[None]:
-        """What all partners fail in, such as an operation that the library lacks, is the row's own failure too."""
+        """Guard a call of all partners. If all fail in it, as where the library lacks an operation, the failure is the
+        row's own; if this rank fails alone, the run fails."""
         with self.guard():
             yield
         if not self.is_ok:
             partners.confirm_failure(self.problem)
 
     def status_of_all(self, partners: Partners) -> None:
-        """None begins if one could not prepare."""
+        """Take the worst status of all partners: none of them begins if one could not prepare."""
         worst = STATUSES[int(partners.agree(STATUSES.index(self.status)))]
         if self.is_ok and worst != "ok":
             self.status, self.problem = worst, "another rank could not prepare it; see the row of that rank"
@@ -139,7 +151,7 @@ def measure_rows(
     alternatives: Sequence[Alternative],
     clock: Callable[[], int],
 ) -> list[RowMeasured]:
-    """One row for each alternative. Their operands are gone afterwards."""
+    """Return one row for each alternative. Their operands are gone afterwards."""
     rows = []
     for labels, prepare in alternatives:
         row = _Row(labels, backend)
@@ -153,47 +165,23 @@ def measure_rows(
         if not row.is_ok:
             row.timed = row.series = None
             free_memory(torch_device)
-    _take_samples(timer, [row for row in rows if row.is_ok])
-    for row in rows:
-        _check(row)
+    ready = [row for row in rows if row.is_ok]
+    if not ready:
+        timer.measure([])  # others may have rows
+    else:
+        with ready[0].guard_call(timer.partners):
+            timer.measure([row.series for row in ready if row.series is not None])
+        for row in ready[1:]:  # what goes wrong only now concerns all that took turns
+            row.status, row.problem = ready[0].status, ready[0].problem
+    for row in ready:
+        if row.is_ok and row.timed is not None and row.series is not None:
+            with row.guard():
+                row.facts = dict(row.timed.check(row.series.output))
     events = [row.event(name, clock()) for row in rows]
-    rows.clear()
+    for row in rows:
+        row.timed = row.series = None
     free_memory(torch_device)
     return events
-
-
-def _take_samples(timer: Timer, rows: Sequence[_Row]) -> None:
-    """What goes wrong only now concerns all that took turns."""
-    if not rows:
-        timer.measure([])  # others may have rows
-        return
-    with rows[0].guard_call(timer.partners):
-        timer.measure([row.series for row in rows if row.series is not None])
-    for row in rows[1:]:
-        row.status, row.problem = rows[0].status, rows[0].problem
-
-
-def _check(row: _Row) -> None:
-    if not row.is_ok or row.timed is None or row.series is None:
-        return
-    with row.guard():
-        row.facts = dict(row.timed.check(row.series.output))
-
-
-def _status_of(error: Exception, backend: DeviceBackend) -> RowStatus:
-    if isinstance(error, WrongOutput):
-        return "invalid"
-    if backend.is_out_of_memory(error):
-        return "out_of_memory"
-    says_so = any(word in str(error).lower() for word in UNSUPPORTED_WORDS)
-    return "unsupported" if says_so or isinstance(error, Unsupported | NotImplementedError) else "error"
-
-
-def _text_of(error: Exception) -> str:
-    """The first line: torch adds the stack of the library to some."""
-    lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
-    return text if isinstance(error, WrongOutput | Unsupported) else f"{type(error).__name__}: {text}"
 
 
 # RowTable: the rows that a rank has measured so far, and how further ones are timed.
@@ -205,7 +193,7 @@ class RowTable:
         backend: DeviceBackend,
         torch_device: str,
         clock: Callable[[], int],
-        rules: Rules | None,
+        rules: MeasureRules | None,
         ranks: Ranks,
         write: Callable[[RowMeasured], None],
     ) -> None:
@@ -232,7 +220,11 @@ class RowTable:
         if self._rules is None:
             raise RuntimeError("the case has no [values.measure], which says how long a row is timed")
         meet = self._ranks.meet if self._are_all_at_once else lambda: None
-        timer = Timer(self._backend, self._clock, self._rules, self._partners(together), meet)
+        if isinstance(together, bool):
+            partners = self._ranks.all_together() if together else Nobody()
+        else:
+            partners = self._ranks.some_together(together)
+        timer = Timer(self._backend, self._clock, self._rules, partners, meet)
         rows = measure_rows(timer, self._backend, self._torch_device, name, alternatives, self._clock)
         if len(rows) > 1:
             self._turns += 1
@@ -247,13 +239,8 @@ class RowTable:
             yield devices
             self._are_all_at_once = False
 
-    def _partners(self, together: bool | Collection[int]) -> Partners:
-        if isinstance(together, bool):
-            return self._ranks.all_together() if together else Nobody()
-        return self._ranks.some_together(together)
-
     def check(self) -> None:
-        """A case of rows without a single one that was measured has no result."""
+        """Raise if rows were added and none of them was measured: the case then has no result."""
         if not self._statuses or "ok" in self._statuses:
             return
         text = f"no row could be measured; the first: {self._first_problem}"

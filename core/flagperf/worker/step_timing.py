@@ -142,7 +142,7 @@ class MeasuredStep:
 
 
 def checked_work(work: dict[str, int]) -> dict[str, int]:
-    """Omits zero amounts. Raises TypeError for a name that is not in WORK."""
+    """Return the amounts that are not zero. Raises TypeError for a name that is not in WORK."""
     unknown = [name for name in work if name not in WORK]
     if unknown:
         raise TypeError(f"unknown amount of work {unknown[0]!r}; known: {', '.join(WORK)}")
@@ -166,7 +166,7 @@ class RecordedSteps:
         self._problem: Message | None = None
 
     def plan(self, planned_steps: int | None, warmup_steps: int) -> int | None:
-        """Called when the measured span begins. Gives how many steps will be measured, where that is known."""
+        """Return how many steps will be measured, if that is known. Called when the measured span begins."""
         if not self.planned:
             return planned_steps
         needed = warmup_steps + 1 + self.planned
@@ -182,7 +182,7 @@ class RecordedSteps:
         return self._first
 
     def is_due(self, num_steps: int) -> bool:
-        """Whether the step after so many steps is recorded."""
+        """Return True if the step after so many steps is recorded."""
         return self._first is not None and num_steps >= self._first
 
     def recorder(self, device: str) -> OperatorRecorder:
@@ -195,13 +195,13 @@ class RecordedSteps:
         return self._recorder
 
     def end(self, num_steps: int) -> None:
-        """Called when the case leaves its measured span, after so many steps."""
+        """Take note that the case left its measured span, after so many steps."""
         if self._first is not None and self.steps < self.planned:
             planned = self._first + self.planned
             self._problem = message("recording.ended_early", done=num_steps, planned=planned, steps=self.steps)
 
     def operators(self, rank: int) -> bytes:
-        """The content of the rank's file."""
+        """Return the content of the rank's file."""
         if self._recorder is not None:
             found = self._recorder.operators(rank, self.steps, self.planned, self._problem)
         else:

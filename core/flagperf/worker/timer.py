@@ -79,7 +79,7 @@ SETTLED = 0.01
 """Medians of two blocks of the warm-up that differ by less are equal."""
 
 
-class Rules(msgspec.Struct, frozen=True):
+class MeasureRules(msgspec.Struct, frozen=True):
     """The group `measure` of the case's values."""
 
     seconds: float
@@ -97,7 +97,7 @@ class Timer:
         self,
         backend: DeviceBackend,
         clock: Callable[[], int],
-        rules: Rules,
+        rules: MeasureRules,
         partners: Partners | None = None,
         meet: Callable[[], None] = lambda: None,
     ) -> None:
@@ -107,35 +107,11 @@ class Timer:
         self._meet = meet
         self.partners = partners or Nobody()
 
-    def warm_up(self, timed: Timed) -> Series:
-        """The first call, then the warm-up. Raises what the call raises."""
-        series = Series(timed, self._backend, self._clock)
-        self._warm_up(series)
-        return series
-
-    def measure(self, all_series: Sequence[Series]) -> None:
-        """Alternatives of one thing take turns in blocks of samples, A-B-B-A, so that what drifts hits all alike. How
-        many blocks there are is planned by the pace of the warm-up, and then by their own: each lasts its time."""
-        with _without_garbage_collection():
-            self._meet()
-            number = 0
-            while missing := self.partners.agree(max(map(self._missing_blocks, all_series), default=0)):
-                for _ in range(int(missing)):
-                    for series in all_series if number % 2 == 0 else reversed(all_series):
-                        series.take_block()
-                    number += 1
-
-    def _missing_blocks(self, series: Series) -> int:
-        num_samples = (self._rules.seconds * SECOND_NS - series.taken_ns) / series.period_ns
-        if series.is_short:
-            num_samples = min(num_samples, ENOUGH_SAMPLES - series.num_samples)
-        num_samples = max(num_samples, self._rules.min_samples - series.num_samples)
-        return max(0, math.ceil(num_samples / series.block))
-
-    def _warm_up(self, series: Series) -> None:
-        """Until two blocks in a row have nearly equal medians; at least for the time of the rules, at most to the
-        cap."""
+    def warm_up(self, timed: Timed) -> SampleSeries:
+        """Make the first call and the warm-up: until two blocks in a row have nearly equal medians, at least for the
+        time of the rules, at most to the cap. Raises what the call raises."""
         agree = self.partners.agree
+        series = SampleSeries(timed, self._backend, self._clock)
         series.first_call()
         began_ns, before, resized = self._clock(), math.inf, 0
         self._size(series, self._call_ns(series))
@@ -156,16 +132,38 @@ class Timer:
             if self._enlarge(series):
                 series.sample_ns = agree(median(series.try_samples(WARMUP_BLOCK)))
         series.plan_blocks(agree(series.warmup_period_ns))
+        return series
 
-    def _call_ns(self, series: Series) -> float:
-        """In the fastest of a few blocks, unless calls are long: other processes only make a block slower."""
+    def measure(self, all_series: Sequence[SampleSeries]) -> None:
+        """Take samples. Alternatives of one thing take turns in blocks, A-B-B-A, so that what drifts hits all alike.
+        The number of blocks is planned by the pace of the warm-up, and then by their own, so that each lasts its time.
+        The garbage collector is off meanwhile."""
+        with _without_garbage_collection():
+            self._meet()
+            number = 0
+            while missing := self.partners.agree(max(map(self._missing_blocks, all_series), default=0)):
+                for _ in range(int(missing)):
+                    for series in all_series if number % 2 == 0 else reversed(all_series):
+                        series.take_block()
+                    number += 1
+
+    def _missing_blocks(self, series: SampleSeries) -> int:
+        num_samples = (self._rules.seconds * SECOND_NS - series.taken_ns) / series.period_ns
+        if series.is_short:
+            num_samples = min(num_samples, ENOUGH_SAMPLES - series.num_samples)
+        num_samples = max(num_samples, self._rules.min_samples - series.num_samples)
+        return max(0, math.ceil(num_samples / series.block))
+
+    def _call_ns(self, series: SampleSeries) -> float:
+        """Return the time of a call in the fastest of a few blocks: other processes only make a block slower. Long
+        calls are tried in one block."""
         found = self.partners.agree(series.try_calls(WARMUP_BLOCK))
         for _ in range(SIZING_BLOCKS - 1 if found < LONG_CALL_NS else 0):
             found = min(found, self.partners.agree(series.try_calls(WARMUP_BLOCK)))
         return found
 
-    def _enlarge(self, series: Series) -> bool:
-        """Calls that were slower while they were tried have made samples too short: more of them are one then."""
+    def _enlarge(self, series: SampleSeries) -> bool:
+        """Put more calls into a sample if they were slower while they were tried: their samples are too short."""
         calls = series.calls
         self._size(series, series.sample_ns / calls)
         if series.calls > ENLARGED * calls:
@@ -173,11 +171,11 @@ class Timer:
         series.calls = calls
         return False
 
-    def _size(self, series: Series, call_ns: float) -> None:
+    def _size(self, series: SampleSeries, call_ns: float) -> None:
         series.size(call_ns, self._rules.seconds * SECOND_NS / ENOUGH_SAMPLES)
 
 
-class Series:
+class SampleSeries:
     """The samples of one row, while they are taken."""
 
     settled = False
@@ -211,7 +209,7 @@ class Series:
         self._warmup_calls += 1
 
     def try_calls(self, count: int) -> float:
-        """Nanoseconds of one call, in a row of calls."""
+        """Return the nanoseconds of one call, in a row of calls."""
         with self._timed.within():
             self._prepare()
             self._backend.synchronize()
@@ -224,7 +222,7 @@ class Series:
         return elapsed_ns / count
 
     def size(self, call_ns: float, batch_ns: float) -> None:
-        """One call, or a batch of shorter ones that is worth a sample."""
+        """Make a sample one call, or a batch of shorter ones that is worth a sample."""
         wanted = math.ceil(max(SAMPLE_NS, batch_ns) / max(call_ns, 1)) if call_ns < SAMPLE_NS else 1
         self.calls = min(wanted, self._timed.calls_per_before) if self._timed.before else wanted
 
@@ -264,16 +262,16 @@ class Series:
 
     @property
     def period_ns(self) -> float:
-        """From one sample to the next, with what is done in between: so far, or in the warm-up."""
+        """Time from one sample to the next, with what is done in between: so far, or in the warm-up."""
         return max(1.0, self.taken_ns / self.num_samples) if self.num_samples else self.warmup_period_ns
 
     @property
     def output(self) -> Any:
-        """Of the last timed call."""
+        """Output of the last timed call."""
         return self._output
 
     def seconds(self) -> tuple[float, ...]:
-        """Of one call, by sample."""
+        """Return the time of one call, by sample."""
         return tuple(round(ns / self.calls / SECOND_NS, 12) for ns in self._device_ns)
 
     def timing(self) -> RowTiming:
@@ -334,7 +332,7 @@ class _Sample:
             self._backend.synchronize()
 
     def device_ns(self) -> int:
-        """After a synchronisation."""
+        """Return the time on the device. The caller has synchronised it."""
         if self._marks is None:
             return self.issued_ns - self.began_ns
         return self._marks[0].elapsed_ns(self._marks[1])
