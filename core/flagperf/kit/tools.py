@@ -69,6 +69,10 @@ class Tool(msgspec.Struct, frozen=True):
         return ToolFailed(f"{command} ended with {output.returncode}: {words}")
 
 
+def _no_cards(_stderr: str) -> list[Reading]:
+    return []
+
+
 class Query(msgspec.Struct, frozen=True):
     """One call of the tool: what to ask, how to read the answer, and which FIGURES it is asked for."""
 
@@ -78,7 +82,7 @@ class Query(msgspec.Struct, frozen=True):
     """From what it printed to readings under the tool's own keys."""
     figures: tuple[str, ...]
     """Names in FIGURES. A later query is left out of a sample when all of these are known."""
-    parse_stderr: Callable[[str], list[Reading]] | None = None
+    parse_stderr: Callable[[str], list[Reading]] = _no_cards
     """For a tool that names lost cards there and ends with 0. Where it names some and `parse` refuses stdout, `parse`
     gets both texts as one."""
 
@@ -97,7 +101,7 @@ class Query(msgspec.Struct, frozen=True):
         return self._cards(tool, tool.call(machine, self.arguments))
 
     def _cards(self, tool: Tool, output: CommandOutput) -> list[Reading]:
-        named = self.parse_stderr(output.stderr) if self.parse_stderr else []
+        named = self.parse_stderr(output.stderr)
         cards: list[Reading] | None = None
         try:
             cards = self.parse(output.stdout)
