@@ -14,11 +14,7 @@ from click.testing import CliRunner
 from hypothesis import settings
 
 ROOT = Path(__file__).parent
-SHIPPED = ROOT / "tests" / "shipped"
-"""Adapters as they were shipped: run by a test, with themselves installed, and not collected."""
-collect_ignore = [str(SHIPPED)]
-FOUND = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")]
-TESTS = [path for path in FOUND if SHIPPED not in path.parents]
+TESTS = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")]
 
 # Tests are imported by their path, which leaves their folders out of sys.path; helpers beside them are found here.
 sys.path[:0] = [str(ROOT / "tests"), *sorted({str(path.parent) for path in TESTS})]

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from e2e_flagperf import Done, processes_of
 
 from live_processes import is_alive
 
 SITE = Path(__file__).parent / "site"
 RUN = ("run", "sleeper", "--vendor", "faulty")
+
+
+def first_always(*cases: Any) -> list[Any]:
+    """Return cases of one kind for parametrize: `make test` runs the first, `make test-all` all of them."""
+    rest = [each if isinstance(each, tuple) else (each,) for each in cases[1:]]
+    return [cases[0], *(pytest.param(*each, marks=pytest.mark.full) for each in rest)]
 
 
 def environment(fault: str = "", **variables: str) -> dict[str, str]:

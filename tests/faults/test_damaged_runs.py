@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from e2e_flagperf import bundle_of, metric, read_run, said, wait_for_step
-from faulty_flagperf import RUN, SITE, assert_nothing_left, ended, flagperf, start
+from faulty_flagperf import RUN, SITE, assert_nothing_left, ended, first_always, flagperf, start
 
 from flagperf import run as run_module
 from flagperf.bundle import bundle as store
@@ -29,12 +29,12 @@ MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
 
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [
+    first_always(
         ("damage_events", "rank-00000.jsonl: line [0-9]+ is not a valid event"),
         ("damage_samples", "node-000.jsonl: line [0-9]+ is not a valid event"),
         ("damage_parent", "parent.jsonl: line [0-9]+ is not a valid event"),
         ("replace_events", "rank-00000.jsonl is a folder, not a regular file"),
-    ],
+    ),
 )
 def test_a_record_that_is_damaged_during_the_run_is_a_failed_run(tmp_path: Path, damage: str, words: str) -> None:
     done = flagperf(tmp_path, *RUN, "--set", f"fault.mode={damage}")
@@ -87,7 +87,7 @@ def test_a_full_disk_is_a_message(tmp_path: Path) -> None:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("name", [b"runs-\xff", b"runs-\xed\xa0\x80"])
+@pytest.mark.parametrize("name", first_always(b"runs-\xff", b"runs-\xed\xa0\x80"))
 def test_a_runs_folder_that_is_not_utf_8_is_refused_before_the_start(tmp_path: Path, name: bytes) -> None:
     done = flagperf(tmp_path, *RUN, "--runs-dir", os.fsdecode(name))
     assert (done.code, done.stdout) == (2, "")
@@ -95,6 +95,7 @@ def test_a_runs_folder_that_is_not_utf_8_is_refused_before_the_start(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
 
 
+@pytest.mark.full
 def test_a_caller_that_ignores_sigchld_and_python_without_docstrings_change_nothing(tmp_path: Path) -> None:
     process = start(
         tmp_path,
@@ -141,8 +142,7 @@ def planned() -> Iterator[tuple[Plan, Fleet]]:
             yield make_plan(spec, plugins, fleet), fleet
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("num_files", [0, 1, 2])
+@pytest.mark.parametrize(("number", "num_files"), [(signal.SIGINT, 0), (signal.SIGTERM, 1), (signal.SIGHUP, 2)])
 def test_a_signal_while_the_bundle_is_made_leaves_no_folder(
     tmp_path: Path, planned: tuple[Plan, Fleet], monkeypatch: pytest.MonkeyPatch, number: int, num_files: int
 ) -> None:

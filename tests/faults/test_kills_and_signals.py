@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from e2e_flagperf import agent_process, bundle_of, is_agent, metric, processes_of, read_run, said, wait_for_step
-from faulty_flagperf import RUN, agents_of, assert_nothing_left, ended, flagperf, start
+from faulty_flagperf import RUN, agents_of, assert_nothing_left, ended, first_always, flagperf, start
 
 SAMPLING = ("--sample-seconds", "0.1")
 
@@ -32,17 +32,7 @@ def wait_for_agents(cwd: Path, process: Any, count: int) -> None:
         time.sleep(0.02)
 
 
-def test_a_killed_agent_leaves_nothing_although_its_watchdog_is_killed_with_it(tmp_path: Path) -> None:
-    process = start(tmp_path, *RUN, *mode("stubborn"))
-    bundle = wait_for_step(tmp_path, process)
-    (watchdog,) = [each for each in agents_of(tmp_path) if each.name() == "flagperf-watch"]
-    watchdog.kill()
-    agent_process(process, "serve").kill()
-    assert ended(process).code == 3
-    assert_nothing_left(tmp_path, bundle, at_once=True)
-
-
-@pytest.mark.parametrize("verb", ["serve", "run"])
+@pytest.mark.parametrize("verb", first_always("serve", "run"))
 def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path, verb: str) -> None:
     """The probe is stuck in a call of the vendor's, the worker ignores SIGTERM, its child is in another session."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"), fault="sample:loop")
@@ -59,10 +49,17 @@ def test_a_killed_agent_leaves_nothing_whatever_its_processes_do(tmp_path: Path,
     assert flagperf(tmp_path, "runs", "verify", "latest").code == 0
 
 
-def test_a_killed_agent_whose_launcher_is_stopped_leaves_nothing(tmp_path: Path) -> None:
-    process = start(tmp_path, *RUN, *mode("hang"))
+@pytest.mark.full
+@pytest.mark.parametrize("helper", ["watchdog", "launcher"])
+def test_a_killed_agent_leaves_nothing_although_none_can_help(tmp_path: Path, helper: str) -> None:
+    """Its watchdog is killed with it, or its launcher, here the worker itself, stands still."""
+    process = start(tmp_path, *RUN, *mode("stubborn" if helper == "watchdog" else "hang"))
     bundle = wait_for_step(tmp_path, process)
-    worker_of(bundle).suspend()
+    if helper == "watchdog":
+        (watchdog,) = [each for each in agents_of(tmp_path) if each.name() == "flagperf-watch"]
+        watchdog.kill()
+    else:
+        worker_of(bundle).suspend()
     agent_process(process, "serve").kill()
     assert ended(process).code == 3
     assert_nothing_left(tmp_path, bundle, at_once=True)
@@ -77,6 +74,7 @@ def agent_of(cwd: Path, process: Any, verb: str) -> psutil.Process:
     return agents[0]
 
 
+@pytest.mark.full
 def test_an_agent_that_is_killed_while_an_adapter_hangs_in_it(tmp_path: Path) -> None:
     process = start(tmp_path, *RUN, fault="presence:loop")
     wait_for_agents(tmp_path, process, 2)  # the agent, and its fork that asks the adapter
@@ -87,6 +85,7 @@ def test_an_agent_that_is_killed_while_an_adapter_hangs_in_it(tmp_path: Path) ->
     assert_nothing_left(tmp_path, tmp_path)
 
 
+@pytest.mark.full
 def test_a_probe_that_is_killed_before_it_is_ready_costs_its_figures_alone(tmp_path: Path) -> None:
     process = start(tmp_path, *RUN, fault="available:loop")
     agent_of(tmp_path, process, "probe").kill()
@@ -95,6 +94,7 @@ def test_a_probe_that_is_killed_before_it_is_ready_costs_its_figures_alone(tmp_p
     assert "the probe ended early (killed by SIGKILL" in used["detail"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("num_processes", [3, 4])
 def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_processes: int) -> None:
     """As soon as the agent of the run is there, and once it has started its probe."""
@@ -108,7 +108,7 @@ def test_an_agent_that_is_killed_before_there_are_workers(tmp_path: Path, num_pr
     assert_nothing_left(tmp_path, bundle)
 
 
-@pytest.mark.parametrize("with_agent", [False, True])
+@pytest.mark.parametrize("with_agent", first_always(False, True))
 def test_a_killed_command_takes_all_with_it(tmp_path: Path, with_agent: bool) -> None:
     """Also where its agent is killed in the same moment, while the launcher is stopped. Its run can then be ended."""
     process = start(tmp_path, *RUN, *SAMPLING, *mode("stubborn"))
@@ -137,7 +137,8 @@ def test_a_killed_worker_ends_the_run_and_its_child(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "num_processes"), [(signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGINT, 3), (signal.SIGTERM, 5)]
+    ("number", "num_processes"),
+    first_always((signal.SIGINT, 3), (signal.SIGTERM, 0), (signal.SIGHUP, 1), (signal.SIGTERM, 5)),
 )
 def test_a_signal_at_any_moment_leaves_a_bundle_with_an_ending_or_none(
     tmp_path: Path, number: int, num_processes: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 from e2e_flagperf import wait_for_step
-from faulty_flagperf import RUN, assert_nothing_left, ended, environment, flagperf, start
+from faulty_flagperf import RUN, assert_nothing_left, ended, environment, first_always, flagperf, start
 from recorded_bundles import recorded_bundle
 
 pytestmark = pytest.mark.run
@@ -110,10 +112,10 @@ def test_a_watcher_ends_when_nobody_reads_it_any_more(running: Running) -> None:
     assert running[0].poll() is None
 
 
-@pytest.mark.parametrize("leave", [b"q", b"\x03", signal.SIGTERM])
+@pytest.mark.parametrize("leave", first_always(b"q", b"\x03", signal.SIGTERM))
 def test_a_screen_is_left_as_it_was_found_and_the_run_goes_on(running: Running, leave: bytes | signal.Signals) -> None:
     controller, terminal = pty.openpty()
-    before = _modes(terminal)
+    before = termios.tcgetattr(terminal)
     watcher = subprocess.Popen(
         [sys.executable, "-m", "flagperf", "runs", "watch"],
         cwd=running[1],
@@ -121,7 +123,7 @@ def test_a_screen_is_left_as_it_was_found_and_the_run_goes_on(running: Running, 
         stdout=terminal,
         stderr=terminal,
         start_new_session=True,
-        preexec_fn=_take_terminal,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         env=environment(TERM="xterm", COLUMNS="80", LINES="24"),
     )
     screen = _read_until(controller, b"q leaves, the run goes on")
@@ -134,27 +136,14 @@ def test_a_screen_is_left_as_it_was_found_and_the_run_goes_on(running: Running, 
     rest = _read_until(controller, b"left; the run goes on")
     assert b"\x1b[?1049l" in rest
     assert watcher.wait(timeout=600) == 0
-    assert _modes(terminal) == before
+    assert termios.tcgetattr(terminal) == before
     assert running[0].poll() is None
     os.close(controller)
     os.close(terminal)
 
 
-def _take_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _modes(terminal: int) -> list[Any]:
-    import termios
-
-    return termios.tcgetattr(terminal)
-
-
-def _read_until(controller: int, wanted: bytes, seconds: float = 600) -> bytes:
-    content, deadline = b"", time.monotonic() + seconds
+def _read_until(controller: int, wanted: bytes) -> bytes:
+    content, deadline = b"", time.monotonic() + 600
     while wanted not in content:
         assert time.monotonic() < deadline, content
         if select.select([controller], [], [], 1)[0]:
@@ -162,6 +151,7 @@ def _read_until(controller: int, wanted: bytes, seconds: float = 600) -> bytes:
     return content
 
 
+@pytest.mark.full
 def test_of_several_running_ones_none_is_chosen(running: Running) -> None:
     _, tmp_path, bundle = running
     other = start(tmp_path, *LONG)

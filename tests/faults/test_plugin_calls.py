@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from e2e_flagperf import bundle_of, metric, read_run, said
-from faulty_flagperf import RUN, SITE, assert_nothing_left, environment, flagperf
+from faulty_flagperf import RUN, SITE, assert_nothing_left, environment, first_always, flagperf
 
 from flagperf.errors import FlagPerfError
 from flagperf.plan.card_models import plan_for_model
@@ -81,13 +81,13 @@ def test_an_error_of_a_method_is_the_plugins(planned: Any, call: str, way: str) 
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [
+    first_always(
         ("import:os_exit", "to load it and to call its hooks ends the process (exit code 0)"),
         ("flagperf_cases:crash", "to load it and to call its hooks ends the process (killed by SIGABRT)"),
         ("flagperf_launchers:exit", "flagperf_launchers raised SystemExit"),
         ("presence:os_exit", "its adapter flagperf-faulty 1.0 failed"),
         ("presence:base", "OwnBase"),
-    ],
+    ),
 )
 def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, fault: str, words: str) -> None:
     done = flagperf(tmp_path, "vendors", "list", fault=fault)
@@ -99,12 +99,12 @@ def test_vendors_list_has_the_others_and_says_what_is_wrong(tmp_path: Path, faul
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [
+    first_always(
         ("flagperf_launchers:raise", "flagperf_launchers raised ZeroDivisionError: the plugin's own words"),
         ("flagperf_devices:raise", "flagperf_devices raised ZeroDivisionError: the plugin's own words"),
         ("env_script:raise", "env_script: ZeroDivisionError: the plugin's own words"),
         ("presence:base", "OwnBase: the plugin's own words"),
-    ],
+    ),
 )
 def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault: str, words: str) -> None:
     done = flagperf(tmp_path, "plan", "sleeper", "--vendor", "faulty", fault=fault)
@@ -119,10 +119,10 @@ def test_a_vendor_that_is_asked_for_and_fails_is_the_cause(tmp_path: Path, fault
 
 @pytest.mark.parametrize(
     ("way", "words"),
-    [
+    first_always(
         ("raise", "raised ZeroDivisionError: the plugin's own words"),
         ("type", "raised TypeError: 'object' object is not iterable"),
-    ],
+    ),
 )
 def test_memory_probes_that_cannot_be_named_are_not_simply_absent(tmp_path: Path, way: str, words: str) -> None:
     """The run goes on without their figures; the cards are listed."""
@@ -148,6 +148,7 @@ def test_an_unknown_name_has_the_problem_of_the_plugin_that_may_have_had_it(tmp_
         assert done.code == 2 and f"{failed}{fault.partition(':')[0]} " in done.stderr, done
 
 
+@pytest.mark.full
 def test_devices_names_an_adapter_that_could_not_be_asked(tmp_path: Path) -> None:
     done = flagperf(tmp_path, "devices", "--json", fault="import:exit")
     assert done.code == 3
@@ -178,8 +179,7 @@ def test_a_plugin_that_hangs_is_named_with_the_way_on_and_the_line_where_it_is(t
     process.stderr.close()
 
 
-@pytest.mark.parametrize("way", ["raise", "exit", "type"])
-@pytest.mark.parametrize("call", ["allocate", "agent_command"])
+@pytest.mark.parametrize(("call", "way"), first_always(("allocate", "raise"), ("agent_command", "exit")))
 def test_a_cluster_that_cannot_give_its_nodes_is_said_so(tmp_path: Path, call: str, way: str) -> None:
     done = flagperf(tmp_path, "plan", "sleeper", "--cluster", "faultysite", fault=f"{call}:{way}")
     assert done.code == 3
@@ -188,10 +188,10 @@ def test_a_cluster_that_cannot_give_its_nodes_is_said_so(tmp_path: Path, call: s
 
 @pytest.mark.parametrize(
     ("fault", "status", "words"),
-    [
+    first_always(
         ("release:exit", "succeeded", "adapter flagperf-faulty 1.0 failed: release: SystemExit: 0"),
         ("activate:type", "failed", "rank 0: AttributeError: 'object' object has no attribute 'torch_device'"),
-    ],
+    ),
 )
 def test_a_run_whose_plugin_fails_has_an_ending(tmp_path: Path, fault: str, status: str, words: str) -> None:
     done = flagperf(tmp_path, *RUN, "--cluster", "faultysite", fault=fault)

@@ -11,15 +11,11 @@ from flagperf.errors import BadInput, PluginFailed
 from flagperf.plugins.installed import load_plugins
 
 
-def test_an_alias_gives_the_vendor_and_the_vendor_itself(site: Site) -> None:
-    plugins = site.add("flagperf-registrytest1", device_source("registrytest1", aliases=["rt", "arty"])).load()
-    assert {plugins.vendor_word(word) for word in ("registrytest1", "rt", "ARTY")} == {"registrytest1"}
-
-
-def test_an_alias_never_hides_another_vendors_own_word(site: Site) -> None:
+def test_an_alias_gives_the_vendor_and_never_hides_anothers_own_word(site: Site) -> None:
     site.add("flagperf-registrytest2a", device_source("registrytest2a"))
-    site.add("flagperf-registrytest2b", device_source("registrytest2b", aliases=["registrytest2a"]))
-    assert site.load().vendor_word("registrytest2a") == "registrytest2a"
+    site.add("flagperf-registrytest2b", device_source("registrytest2b", aliases=["registrytest2a", "rt"]))
+    asked = ("registrytest2b", "rt", "RT", "registrytest2a")
+    assert [site.load().vendor_word(word)[-1] for word in asked] == ["b", "b", "b", "a"]
 
 
 def test_a_vendor_without_a_launcher_says_so(site: Site) -> None:
@@ -44,11 +40,6 @@ def test_a_launcher_of_a_stranger_does_not_serve_an_owned_word(site: Site) -> No
     with pytest.raises(BadInput, match=r"flagperf-registrytest4 1\.0 gives no launcher"):
         plugins.launcher("registrytest4")
     assert "registrytest4" in problem(plugins, "flagperf_stranger4")
-
-
-def test_a_sole_claimant_serves_a_word_whatever_its_distribution_is_called(site: Site) -> None:
-    plugins = site.add("some-companys-plugin", device_source("registrytest5")).load()
-    assert plugins.provided_backend("registrytest5").adapter == "some-companys-plugin 1.0"
 
 
 def test_one_plugin_that_gives_a_word_twice_is_refused_for_that_word(site: Site) -> None:
@@ -168,9 +159,3 @@ def test_an_adapter_that_is_left_out_counts_as_not_installed_but_where_it_is_nam
     assert problem(plugins, "flagperf_registrytest21") == "it is left out by FLAGPERF_WITHOUT=registrytest21"
     with pytest.raises(BadInput, match=r"flagperf-registrytest21 1\.0: it is left out by FLAGPERF_WITHOUT="):
         plugins.vendor_word("registrytest21")
-
-
-def test_a_distribution_without_entry_point_is_listed(site: Site) -> None:
-    site.add("flagperf-registrytest22", "", entry_points=[])
-    with pytest.raises(PluginFailed, match=r"flagperf-registrytest22 1\.0: it has no entry point of the group"):
-        load_plugins().vendor_word("registrytest22")

@@ -11,7 +11,7 @@ from pathlib import Path
 from flagperf.cli.vendors import write_adapter
 
 TESTS = "tests/test_acme_conformance.py"
-METADATA = "Metadata-Version: 2.1\nName: flagperf-acme\nVersion: 0.1.0\nRequires-Dist: flagperf>={core}\n"
+METADATA = "Metadata-Version: 2.1\nName: flagperf-acme\nVersion: 0.1.0\nRequires-Dist: flagperf>=0.1.0\n"
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Change:
     new: str
 
 
-def make_adapter(folder: Path, *changes: Change, core: str = "0.1.0") -> Path:
+def make_adapter(folder: Path, *changes: Change) -> Path:
     """Installed as far as Python can tell: its metadata stand beside its package."""
     write_adapter("acme", folder)
     for change in changes:
@@ -31,7 +31,7 @@ def make_adapter(folder: Path, *changes: Change, core: str = "0.1.0") -> Path:
         path.write_text(text.replace(change.old, change.new))
     metadata = folder / "src" / "flagperf_acme-0.1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(METADATA.format(core=core))
+    (metadata / "METADATA").write_text(METADATA)
     (metadata / "entry_points.txt").write_text("[flagperf]\nacme = flagperf_acme\n")
     return folder
 
@@ -39,19 +39,7 @@ def make_adapter(folder: Path, *changes: Change, core: str = "0.1.0") -> Path:
 def run_suites(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-c",
-            os.devnull,
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            *arguments,
-        ],
+        [sys.executable, *f"-m pytest -q -c {os.devnull} -p no:cacheprovider -p no:xdist".split(), *arguments],
         cwd=folder,
         env=environ,
         capture_output=True,

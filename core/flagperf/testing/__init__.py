@@ -1,4 +1,4 @@
-"""For adapter authors: machines in folders, tools that replay, memory that moves, and suites to pass."""
+"""Machines in folders, tools that replay, memory that moves, and suites to pass, all for authors of adapters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`python -m flagperf.testing.child VENDOR`: an adapter at work in a process of its own, as in agent, probe and worker.
 
-A command a line on stdin, an answer a line on stdout, both JSON: {"do": "sample"} -> {"answer": {"readings": ...}}, or
-{"error": ..., "kind": ...}. With FLAGPERF_SIMULATE=1 the cards are a test's, and torch gets a device module of ours.
+It reads one command per line on stdin, which names a method of Child, and writes one answer per line, both as JSON:
+{"do": "sample"} -> {"answer": {"readings": ...}}, or {"error": ..., "kind": ...}. With FLAGPERF_SIMULATE=1 the cards
+are those of a test, and torch gets a device module of ours.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -36,31 +36,18 @@ class Child:
         self._probe: MemoryProbe | None = None
         self._stub: StubDevices | None = None
         self._held: list[Any] = []
-        self.commands: Mapping[str, Callable[..., Any]] = {
-            "look": self.look,
-            "sample": self.sample,
-            "modules": self.modules,
-            "count": self.count,
-            "capacities": self.capacities,
-            "torch_names": self.torch_names,
-            "visibility": self.visibility,
-            "activate": self.activate,
-            "allocate": self.allocate,
-            "free": self.free,
-            "kernel": self.kernel,
-        }
 
     @functools.cached_property
     def _devices(self) -> list[Device]:
-        """Found once, and those alone that can be used, as in a run."""
+        """Find the devices that can be used once, as a run does."""
         return [device for device in self._backend.devices(self._machine) if not device.problem]
 
     def look(self) -> Any:
-        """Presence, devices, versions and memory now, as `flagperf devices` sees them."""
+        """Return presence, devices, versions and memory as `flagperf devices` sees them."""
         return query_adapter(self._provided, self._machine, self._plugins, with_memory=True)
 
     def sample(self) -> Any:
-        """One reading of every card, by one probe that lives as long as this process."""
+        """Return one reading of every card, by a probe that lives as long as this process."""
         if self._probe is None:
             choice = choose_probe(self._plugins.memory_probes(self._backend.vendor), self._machine)
             if choice.probe is None:
@@ -70,24 +57,24 @@ class Child:
         return {"readings": [declared(reading, self._probe) for reading in readings], "probe": self._probe.name}
 
     def modules(self) -> Any:
-        """What has been imported so far."""
         return sorted(name for name in sys.modules if "." not in name)
 
     def visibility(self) -> tuple[str, ...]:
         return self._backend.visibility_variables
 
     def count(self) -> int:
-        """Cards that torch sees."""
+        """Count the cards that torch sees."""
         return int(self._torch_module().device_count())
 
     def capacities(self) -> list[int]:
-        """Bytes of every card as torch tells them; nothing where this torch does not."""
+        """Return the bytes of every card as torch tells them; none if this torch does not."""
         module = self._torch_module()
         properties = [module.get_device_properties(index) for index in range(module.device_count())]
         return [int(each.total_memory) for each in properties if hasattr(each, "total_memory")]
 
     def torch_names(self) -> dict[str, Any]:
-        """What is wrong with the words that torch must know, and which module it would know them from."""
+        """Return the words of the backend that torch does not know, each with the problem, and why the module that may
+        add them could not be imported. A collective backend must exist, but this build of torch need not support it."""
         not_imported = ""
         try:
             self._import_first()
@@ -95,9 +82,19 @@ class Child:
             not_imported = str(error)
         import torch
 
-        words = {"torch_type": self._backend.torch_type, "collective_backend": self._backend.collective_backend}
-        checks = {"torch_type": _type_problem, "collective_backend": _collective_problem}
-        problems = {repr(word): checks[name](torch, word) for name, word in words.items()}
+        problems = {}
+        device_type, collectives = self._backend.torch_type, self._backend.collective_backend
+        try:
+            torch.device(device_type)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            problems[repr(device_type)] = f"torch knows no device type {device_type!r}: {reason}"
+        names = [part.rpartition(":")[2].lower() for part in collectives.split(",")]  # as in cpu:gloo,acme:accl
+        known = torch.distributed.Backend.backend_list if torch.distributed.is_available() else names
+        for name in names:
+            if name not in known:
+                listed = ", ".join(known)
+                problems[repr(collectives)] = f"torch.distributed knows no backend {name!r}; it knows {listed}"
         return {"problems": problems, "not_imported": not_imported}
 
     def activate(self, local_rank: int) -> Any:
@@ -105,7 +102,7 @@ class Child:
         return self._backend.activate(local_rank, 1, self._devices)
 
     def allocate(self, num_bytes: int, local_rank: int) -> None:
-        """On the card, until `free`."""
+        """Hold memory of the card until `free`."""
         if self._stub is not None:
             self._held.append(self._stub.allocate(num_bytes))
             return
@@ -124,14 +121,21 @@ class Child:
         self._torch_module().empty_cache()
 
     def kernel(self, seconds: float) -> dict[str, float]:
-        """Queue about `seconds` of work. How long queueing took, how long until `synchronize` came back, and, with
-        timing events, how long the device says that it worked."""
+        """Queue about `seconds` of work. Return how long queueing took, when `synchronize` came back, and, with timing
+        events, how long the device says that it worked."""
         marks = [self._backend.timing_event() for _ in range(2)] if self._backend.has_timing_events else []
         self._backend.synchronize()
         began = time.perf_counter()
         for mark in marks[:1]:
             mark.record()
-        (self._stub.queue if self._stub is not None else self._queue)(seconds)
+        if self._stub is not None:
+            self._stub.queue(seconds)
+        else:
+            import torch
+
+            matrix = torch.randn(4096, 4096, device=self._backend.torch_type)
+            for _ in range(max(1, int(seconds * 200))):
+                matrix = (matrix @ matrix).clamp_(-1, 1)
         for mark in marks[1:]:
             mark.record()
         queued = time.perf_counter()
@@ -139,16 +143,13 @@ class Child:
         times = {"queued_seconds": queued - began, "done_seconds": time.perf_counter() - began}
         return {**times, "device_seconds": marks[0].elapsed_ns(marks[1]) / 1e9} if marks else times
 
-    def _queue(self, seconds: float) -> None:
-        import torch
-
-        matrix = torch.randn(4096, 4096, device=self._backend.torch_type)
-        for _ in range(max(1, int(seconds * 200))):
-            matrix = (matrix @ matrix).clamp_(-1, 1)
-
     def _torch_module(self) -> Any:
+        """Return `torch.<type>`. A vendor's module that is not installed where its cards are simulated is an empty one:
+        the device module that it would give torch is ours. A rig may put its own on PYTHONPATH."""
         if is_simulated():
-            self._stand_in_for_import_first()
+            for name in getattr(self._backend, "import_first", ()):
+                if not is_installed(name):
+                    sys.modules.setdefault(name, ModuleType(name))
         self._import_first()
         import torch
 
@@ -157,32 +158,9 @@ class Child:
         return getattr(torch, self._backend.torch_type)
 
     def _import_first(self) -> None:
-        """As in a worker: torch may see no card without it."""
+        """Import what a worker imports before torch, which may see no card without it."""
         for name in getattr(self._backend, "import_first", ()):
             importlib.import_module(name)
-
-    def _stand_in_for_import_first(self) -> None:
-        """A vendor's module that is not installed where its cards are simulated is an empty one: the device module that
-        it would give torch is ours. A rig may put its own on PYTHONPATH."""
-        for name in getattr(self._backend, "import_first", ()):
-            if not is_installed(name):
-                sys.modules.setdefault(name, ModuleType(name))
-
-
-def _type_problem(torch: Any, word: str) -> str:
-    try:
-        torch.device(word)
-    except RuntimeError as error:
-        return f"torch knows no device type {word!r}: {str(error).splitlines()[0]}"
-    return ""
-
-
-def _collective_problem(torch: Any, word: str) -> str:
-    """Whether it exists, not whether this build can use it. `cpu:gloo,acme:accl` names one for each type."""
-    names = [part.rpartition(":")[2].lower() for part in word.split(",")]
-    known = torch.distributed.Backend.backend_list if torch.distributed.is_available() else names
-    unknown = [name for name in names if name not in known]
-    return f"torch.distributed knows no backend {unknown[0]!r}; it knows {', '.join(known)}" if unknown else ""
 
 
 def main(vendor: str) -> int:
@@ -192,7 +170,7 @@ def main(vendor: str) -> int:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = msgspec.to_builtins({"answer": child.commands[request.pop("do")](**request)})
+            answer = msgspec.to_builtins({"answer": getattr(child, request.pop("do"))(**request)})
         except BaseException as error:  # noqa: BLE001  a plugin boundary: the suite judges it
             answer = {"error": str(error), "kind": [each.__name__ for each in type(error).__mro__]}
         answers.write(json.dumps(answer) + "\n")

@@ -1,4 +1,4 @@
-"""What every device backend must get right: evidence, identities, visibility, and the worker's side."""
+"""Tests that every device backend must pass: evidence, identities, visibility, and the worker's side."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ for _ in range(2):
 print(" ".join(sys.modules))
 """
 
-
-_REGISTERED = "Where a package of its own gives these to torch, name it in import_first"
-
 _PLAUSIBLE: dict[str, tuple[float, float, str]] = {
     **{each.peak_row: (1e11, 1e17, "FLOP/s (256 TFLOPS are 256e12)") for each in PRECISIONS.values()},
     **dict.fromkeys(("fp64", "fp8", "int8"), (1e11, 1e17, "operations/s of products (624 TOPS are 624e12)")),
@@ -38,7 +35,8 @@ _PLAUSIBLE: dict[str, tuple[float, float, str]] = {
     "link_bandwidth": (1e9, 1e14, "bytes/s in one direction (600 GB/s of both are 300e9)"),
     "tdp": (5.0, 1e4, "watts"),
 }
-"""Peak row -> the least and the most that one card may have, and the unit. Wide: it is about powers of ten."""
+"""Peak row -> the least and the most that one card may have, and the unit. The range is wide: it finds wrong powers of
+ten."""
 
 
 class DeviceSuite(Suite):
@@ -75,7 +73,7 @@ class DeviceSuite(Suite):
         for peak in backend.peaks():
             assert peak.source and peak.row in _PLAUSIBLE, peak
             low, high, unit = _PLAUSIBLE[peak.row]
-            assert low <= peak.value <= high, f"{peak.model}, {peak.row}: {peak.value:g} is no figure in {unit}"
+            assert low <= peak.value <= high, f"{peak.model}, {peak.row}: {peak.value:g} cannot be in {unit}"
 
     def test_what_a_card_cannot_compute_has_a_source_and_no_peak(self, backend: DeviceBackend) -> None:
         known_rows = {each.peak_row for each in PRECISIONS.values()}
@@ -84,7 +82,7 @@ class DeviceSuite(Suite):
             assert not set(model.unsupported) & {peak.row for peak in model.peaks}, f"{model.name} has peaks for these"
 
     def test_tuning_can_be_read_and_calls_models_as_models_toml_does(self, backend: DeviceBackend) -> None:
-        """A card that models.toml does not list goes by what it calls itself; one that it lists only by its name."""
+        """A card that models.toml lists has tuning under its name there, any other under what it calls itself."""
         for name in tuned_models(backend.tuning_folder()):
             model = find_model(backend.models(), [name])
             assert model is None or model.name == name, f"tuning for {name!r} is never used: that is {model.name!r}"
@@ -143,10 +141,10 @@ class DeviceSuite(Suite):
         skip_without_torch(environ, tmp_path)
         with adapter_process(self.rig.vendor, environ, tmp_path) as process:
             known = process.ask("torch_names")
-        unknown = [word for word in known["problems"] if known["problems"][word]]
-        if unknown and known["not_imported"]:
-            pytest.skip(f"torch cannot know {' and '.join(unknown)} here: {known['not_imported']}")
-        assert not unknown, f"{'; '.join(known['problems'][word] for word in unknown)}. {_REGISTERED}"
+        if known["problems"] and known["not_imported"]:
+            pytest.skip(f"torch cannot know {' and '.join(known['problems'])} here: {known['not_imported']}")
+        problems = "; ".join(known["problems"].values())
+        assert not problems, f"{problems}. If a package of its own adds them to torch, name it in import_first"
 
     # --- hardware ---------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
-"""What every launcher must do: start one worker per card, show it the right cards, leave no orphan process."""
+"""Tests that every launcher must pass: one worker per card, the right cards visible to it, no orphan processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -87,25 +88,32 @@ class LauncherSuite(Suite):
     @pytest.mark.hardware
     def test_stopping_leaves_no_process(self, launcher: Launcher, tmp_path: Path) -> None:
         with _workers(launcher, tmp_path, "wait"):
-            _wait_until(lambda: len(list(tmp_path.glob("rank-*.pid"))) == len(CARDS))
-            pids = [int(path.read_text()) for path in tmp_path.glob("rank-*.pid")]
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while len(notes := list(tmp_path.glob("rank-*.pid"))) < len(CARDS):
+                assert time.monotonic() < deadline, "the workers did not start"
+                time.sleep(0.1)
+            pids = [int(note.read_text()) for note in notes]
             assert all(map(psutil.pid_exists, pids))
-        left = [pid for pid in pids if _is_alive(pid)]
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        left = []
+        for pid in pids:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    left.append(pid)
+                    os.kill(pid, signal.SIGKILL)
         assert not left, f"the workers {left} outlived their launcher"
 
 
 def _command(launcher: Launcher, num_nodes: int = 1, interface: str = "") -> LaunchCommand:
-    share = NodeShare(
-        0, num_nodes, CARDS, "127.0.0.1", _free_port(), allowed_cores=2, host_workers=2, interface=interface
-    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = int(listener.getsockname()[1])
+    share = NodeShare(0, num_nodes, CARDS, "127.0.0.1", port, allowed_cores=2, host_workers=2, interface=interface)
     return launcher.command(share, sys.executable, WORKER)
 
 
 @contextlib.contextmanager
 def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Started and stopped as the agent does it."""
+    """Start workers as the agent does, and stop them so in the end."""
     command, marker = _command(launcher), f"suite-{os.getpid()}-{folder.name}"
     told = {"FLAGPERF_RANK_FOLDER": str(folder), "FLAGPERF_RANK_DOES": task, MARKER: marker}
     inherited = {**worker_environment(launcher, node_machine()), **told}
@@ -125,24 +133,3 @@ def _workers(launcher: Launcher, folder: Path, task: str) -> Iterator[subprocess
         yield process
     finally:
         stop_workers(process, marker)
-
-
-def _is_alive(pid: int) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "the workers did not start"
-        time.sleep(0.1)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -23,7 +23,10 @@ from flagperf.kit import run_tool
 
 
 class MachineFolder:
-    """MachineFolder(tmp_path).pci("0000:07:00.0", "10ab", "0a01", "0302").node("/dev/acme0").module("acme", "7.1")"""
+    """A machine in a folder, built by calls in a row:
+
+    MachineFolder(tmp_path).pci("0000:07:00.0", "10ab", "0a01", "0302").node("/dev/acme0").module("acme", "7.1")
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,7 +41,7 @@ class MachineFolder:
     def pci(
         self, address: str, vendor_id: str, device_id: str, class_id: str, local_cpus: str = "", driver: str = ""
     ) -> MachineFolder:
-        """Ids and class in hexadecimal without 0x; `local_cpus` as the kernel lists them (`0-31`)."""
+        """Add a PCI device: ids and class in hexadecimal without 0x, `local_cpus` as the kernel lists them (`0-31`)."""
         folder = f"/sys/bus/pci/devices/{address}"
         self.file(f"{folder}/vendor", f"0x{vendor_id}\n").file(f"{folder}/device", f"0x{device_id}\n")
         self.file(f"{folder}/class", f"0x{class_id:0<6}\n")
@@ -49,7 +52,7 @@ class MachineFolder:
         return self
 
     def node(self, *paths: str) -> MachineFolder:
-        """Device nodes; plain files do: adapters go by name."""
+        """Add device nodes. They are plain files: adapters look at names alone."""
         for path in paths:
             self.file(path)
         return self
@@ -61,7 +64,7 @@ class MachineFolder:
     def machine(
         self, environ: Mapping[str, str] | None = None, run: Callable[..., CommandOutput] = run_tool
     ) -> Machine:
-        """Without an environment of its own it has a PATH on which no tool is found."""
+        """Return the machine. Without `environ`, no tool is found on its PATH."""
         return Machine(self.root, {"PATH": os.devnull} if environ is None else dict(environ), run)
 
 
@@ -86,22 +89,22 @@ sys.exit(answer["returncode"])
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the tool does when it is called with exactly these arguments; `("*",)` is any."""
+    """A fake tool's answer to one command line."""
 
     arguments: Sequence[str]
-    """Exactly these; `("*",)` is any."""
+    """The exact arguments that it answers; `("*",)` is any."""
     stdout: str
-    """`@USED_0_MiB@` in it becomes what card 0 uses now, in whole MiB (or B, KiB)."""
+    """The output. `@USED_0_MiB@` in it becomes what card 0 uses now, in whole MiB (or B, KiB)."""
     stderr: str = ""
-    """As the tool prints it."""
+    """The output on stderr."""
     returncode: int = 0
-    """Its exit code."""
+    """The exit code."""
     seconds: float = 0.0
-    """How long it takes."""
+    """The time that the tool takes."""
 
 
 def write_tool(folder: Path, name: str, answers: Sequence[Answer], memory: Path | None = None) -> Path:
-    """An executable `folder/name`. Called otherwise than its answers say it fails, as the real tools do."""
+    """Write an executable `folder/name`. Arguments without an answer are an error, as with the real tools."""
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / name
     script.write_text(_SCRIPT.format(python=sys.executable))
@@ -112,14 +115,14 @@ def write_tool(folder: Path, name: str, answers: Sequence[Answer], memory: Path 
 
 
 def write_memory(path: Path, used_bytes: Sequence[int]) -> None:
-    """The memory file. What the run's own workers use of the cards comes on top."""
+    """Write the memory file: what each card uses without the run's own workers, whose use is added."""
     with _locked(path):
-        _replace(_set_by_test(path), used_bytes)
+        _replace(path.with_name(f"{path.name}.set"), used_bytes)
         _write_sums(path)
 
 
 def add_use(path: Path, card: int, used_bytes: int) -> None:
-    """What this process uses of a card from now on, in place of what it said before."""
+    """Set what this process uses of a card from now on, in place of what it said before."""
     with _locked(path):
         uses = path.with_name(f"{path.name}.uses")
         uses.mkdir(exist_ok=True)
@@ -128,8 +131,8 @@ def add_use(path: Path, card: int, used_bytes: int) -> None:
 
 
 def _write_sums(path: Path) -> None:
-    """As on a card, memory ends with its process."""
-    sums = [int(word) for word in _set_by_test(path).read_text().split()]
+    """Add up all uses of processes that live: as on a card, memory ends with its process."""
+    sums = [int(word) for word in path.with_name(f"{path.name}.set").read_text().split()]
     for use in path.with_name(f"{path.name}.uses").glob("*.*"):
         card, _, pid = use.name.partition(".")
         if Path("/proc", pid).exists():
@@ -139,12 +142,8 @@ def _write_sums(path: Path) -> None:
     _replace(path, sums)
 
 
-def _set_by_test(path: Path) -> Path:
-    return path.with_name(f"{path.name}.set")
-
-
 def _replace(path: Path, used_bytes: Sequence[int]) -> None:
-    """In one step: a tool never reads half of it."""
+    """Write the file in one step: a tool never reads half of it."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_text("".join(f"{value}\n" for value in used_bytes))
     beside.replace(path)
@@ -158,6 +157,6 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def simulated_environ(root: Path, *tool_folders: Path, **variables: str) -> Mapping[str, str]:
-    """The variables with which flagperf's agent works on a machine laid out in a folder."""
+    """Return the variables with which flagperf's agent works on a machine laid out in a folder."""
     path = os.pathsep.join([*map(str, tool_folders), os.environ.get("PATH", "")])
     return {"FLAGPERF_SIMULATE": "1", "FLAGPERF_SIMULATE_ROOT": str(root), "PATH": path, **variables}

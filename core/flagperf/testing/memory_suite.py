@@ -1,5 +1,5 @@
-"""What every memory probe must do: give exact bytes of the right card, make up nothing, accumulate nothing. And memory
-of simulated cards that rises in the middle of a run, whatever the speed of the machine (MovingMemory)."""
+"""Tests that every memory probe must pass: exact bytes of the right card, nothing made up, nothing accumulated. And
+memory of simulated cards that rises in the middle of a run, whatever the speed of the machine (MovingMemory)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from flagperf.api import FIGURES, MemoryProbe
 from flagperf.errors import ToolFailed
 from flagperf.event_files import read_events
-from flagperf.events import Sampled, SampleMissed, StepFinished, WorkerStarted
+from flagperf.events import Event, Sampled, SampleMissed, StepFinished, WorkerStarted
 from flagperf.kit.tools import NOT_LISTED
 from flagperf.testing.machine_folder import MachineFolder
 from flagperf.testing.process import AdapterError, AdapterProcess, adapter_process
@@ -60,15 +59,25 @@ class MemorySuite(Suite):
             printed = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", recorded.text)]
             for reading in recorded.readings:
                 for figure in ("used_bytes", "total_bytes"):
-                    decimal = _decimal_unit(getattr(reading, figure), printed)
-                    assert not decimal, f"{recorded.parse.__name__}: {figure} of {reading.device_id} is {decimal}"
+                    read = getattr(reading, figure)
+                    if not read or any(read == round(number * 1024**power) for number in printed for power in range(4)):
+                        continue
+                    decimal = [f"{number:g} x 10**{power}" for number in printed for power in (3, 6, 9)
+                               if read == round(number * 10**power)]  # fmt: skip
+                    where = f"{recorded.parse.__name__}: {figure} of {reading.device_id}"
+                    assert not decimal, f"{where} is {decimal[0]}; such tools count in powers of two"
 
     @pytest.mark.parametrize("damage", ["empty", "another tool", "half of it", "an error line"])
     def test_malformed_output_gives_our_error(self, damage: str) -> None:
         if not self.rig.recorded:
             pytest.skip("this adapter has no recorded outputs here")
         for recorded in self.rig.recorded:
-            text = _damaged(recorded.text, damage)
+            text = {
+                "empty": "",
+                "another tool": "total 0\ndrwxr-xr-x 2 root root 40 Jan  1 00:00 .\n",
+                "half of it": recorded.text[: len(recorded.text) // 2],
+                "an error line": "Error: the driver is not loaded\n",
+            }[damage]
             try:
                 readings = recorded.parse(text)
             except ToolFailed:
@@ -90,7 +99,7 @@ class MemorySuite(Suite):
     def test_every_figure_is_read_of_the_cards_that_are_there(
         self, simulation: Simulation, adapter: AdapterProcess
     ) -> None:
-        """A tool lists all cards of the simulated machine: keys that are no card's lose their figures silently."""
+        """The tool lists all cards of the simulated machine. Figures under a key of no card would be lost silently."""
         for reading in self._readings(simulation, adapter):
             missing = reading.get("missing", {})
             unlisted = [figure for figure in missing if missing[figure].startswith(NOT_LISTED)]
@@ -159,7 +168,7 @@ class MemorySuite(Suite):
     def test_throttling_is_told_in_plain_words(self, adapter: AdapterProcess) -> None:
         for reading in _by_id(adapter.ask("sample")).values():
             for reason in reading.get("throttle_reasons") or ():
-                assert re.fullmatch(r"[a-z][a-z0-9 ]*", str(reason)), f"{reason!r} is no plain words"
+                assert re.fullmatch(r"[a-z][a-z0-9 ]*", str(reason)), f"{reason!r} is not in plain words"
 
     def test_a_source_that_fails_is_our_error_and_never_a_number(
         self, simulation: Simulation, adapter: AdapterProcess
@@ -204,20 +213,11 @@ class MemorySuite(Suite):
         assert rise == pytest.approx(GIB, rel=0.02), f"{GIB} bytes were allocated, the probe rose by {rise}"
 
     def _readings(self, simulation: Simulation, adapter: AdapterProcess) -> list[Any]:
-        """In the order of the cards."""
+        """Return a sample in the order of the cards."""
         readings = _by_id(adapter.ask("sample"))
         ids = [card.id for card in simulation.cards]
         assert sorted(readings) == sorted(ids), f"there are readings of {sorted(readings)}; the cards are {ids}"
         return [readings[device_id] for device_id in ids]
-
-
-def _decimal_unit(num_bytes: int | None, printed: list[float]) -> str:
-    """How a figure was made of a printed number by a power of 1000; "" where a power of 1024 explains it, or neither
-    does."""
-    if not num_bytes or any(num_bytes == round(number * 1024**power) for number in printed for power in range(4)):
-        return ""
-    found = ((number, power) for number in printed for power in (3, 6, 9) if num_bytes == round(number * 10**power))
-    return next((f"{number:g} x 10**{power}; such tools count in powers of two" for number, power in found), "")
 
 
 def _by_id(sample: Any) -> dict[str, Any]:
@@ -233,26 +233,18 @@ def _used(process: AdapterProcess, device_id: str) -> int:
     return int(reading["used_bytes"])
 
 
-def _damaged(text: str, damage: str) -> str:
-    if damage == "half of it":
-        return text[: len(text) // 2]
-    return {"empty": "", "another tool": "total 0\ndrwxr-xr-x 2 root root 40 Jan  1 00:00 .\n"}.get(
-        damage, "Error: the driver is not loaded\n"
-    )
-
-
 # --- memory that moves -----------------------------------------------------------------------------------------------
 
 ENOUGH_SAMPLES = 3
 """The first of them may have been under way when the memory rose."""
 
 PATIENCE_SECONDS = 60.0
-"""For a probe that writes nothing at all."""
+"""How long a probe that writes nothing at all is waited for."""
 
 
 class MovingMemory:
-    """with MovingMemory(simulation, runs_dir, card=1) as moving: run it; then see `peak_bytes` and `shown_ns`, or why
-    the peak was not seen in `problem`."""
+    """A card whose memory rises and falls during a run: `with MovingMemory(simulation, runs_dir, card=1) as moving`.
+    Run something within, then see `peak_bytes` and `shown_ns`, or why the peak was not seen in `problem`."""
 
     def __init__(self, simulation: Simulation, runs_dir: Path, card: int, after_steps: int = 3) -> None:
         self._simulation, self._runs_dir, self._after_steps = simulation, runs_dir, after_steps
@@ -261,7 +253,7 @@ class MovingMemory:
         self.peak_bytes = simulation.cards[card].memory_bytes * 3 // 4 >> 20 << 20
         self._peak = [*self.idle_bytes[:card], self.peak_bytes, *self.idle_bytes[card + 1 :]]
         self.shown_ns: tuple[int, int] | None = None
-        """From when to when the card showed its peak."""
+        """When the card began and ceased to show its peak."""
         self.problem = "the run ended before it had trained for a few steps"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._move, daemon=True)
@@ -276,62 +268,43 @@ class MovingMemory:
         self._thread.join()
 
     def _move(self) -> None:
-        if not self._wait_until(self._has_trained):
+        """Raise the memory once the run has trained for some steps. The workers stand still until it was sampled."""
+        while not self._stop.wait(0.05):
+            steps = [event for event in self._events("events/rank-00000") if isinstance(event, StepFinished)]
+            if len(steps) >= self._after_steps:
+                break
+        else:
             return
         began_ns = time.monotonic_ns()
         self._simulation.use(*self._peak)
-        with self._workers_stopped():
-            if self._wait_until(lambda: self._was_sampled() or self._is_overdue(began_ns)) and self._was_sampled():
-                self.shown_ns = began_ns, time.monotonic_ns()
-            self.problem = f"{self.device_id} uses {self.peak_bytes} bytes, but the probe says: {self._last_words()}"
-            self._simulation.use(*self.idle_bytes)
-
-    @contextlib.contextmanager
-    def _workers_stopped(self) -> Iterator[None]:
-        files = [read_events(path) for path in self._runs_dir.glob("*/events/rank-*.jsonl")]
-        pids = [event.clock.pid for file in files for event in file.events if isinstance(event, WorkerStarted)]
-        _signal(pids, signal.SIGSTOP)
+        workers = [event.clock.pid for event in self._events("events/rank-*") if isinstance(event, WorkerStarted)]
+        _signal(workers, signal.SIGSTOP)
         try:
-            yield
+            said: list[int | str] = []
+            while not self._stop.wait(0.05):
+                samples = [each for each in self._events("samples/*") if isinstance(each, Sampled | SampleMissed)]
+                said = [word for each in samples for word in self._said(each)]
+                if any(isinstance(used, int) and used >= self.peak_bytes for used in said):  # workers' use is on top
+                    self.shown_ns = began_ns, time.monotonic_ns()
+                    break
+                num_since = sum(event.t_ns > began_ns for event in samples)
+                if num_since >= ENOUGH_SAMPLES or time.monotonic_ns() - began_ns > PATIENCE_SECONDS * SECOND_NS:
+                    break
+            last = said[-1] if said else "nothing"
+            self.problem = f"{self.device_id} uses {self.peak_bytes} bytes, but the probe says: {last}"
+            self._simulation.use(*self.idle_bytes)
         finally:
-            _signal(pids, signal.SIGCONT)
+            _signal(workers, signal.SIGCONT)
 
-    def _wait_until(self, condition: Callable[[], bool]) -> bool:
-        while not self._stop.wait(0.05):
-            if condition():
-                return True
-        return False
+    def _events(self, name: str) -> list[Event]:
+        return [event for path in self._runs_dir.glob(f"*/{name}.jsonl") for event in read_events(path).events]
 
-    def _has_trained(self) -> bool:
-        files = list(self._runs_dir.glob("*/events/rank-00000.jsonl"))
-        steps = [event for path in files for event in read_events(path).events if isinstance(event, StepFinished)]
-        return len(steps) >= self._after_steps
-
-    def _samples(self) -> list[Sampled | SampleMissed]:
-        files = [read_events(path) for path in self._runs_dir.glob("*/samples/*.jsonl")]
-        return [event for file in files for event in file.events if isinstance(event, Sampled | SampleMissed)]
-
-    def _was_sampled(self) -> bool:
-        return any(
-            (reading.used_bytes or 0) >= self.peak_bytes  # the workers' own use comes on top
-            for event in self._samples()
-            if isinstance(event, Sampled)
-            for reading in event.readings
-            if reading.device_id == self.device_id
-        )
-
-    def _is_overdue(self, since_ns: int) -> bool:
-        num_since = sum(event.t_ns > since_ns for event in self._samples())
-        return num_since >= ENOUGH_SAMPLES or time.monotonic_ns() - since_ns > PATIENCE_SECONDS * SECOND_NS
-
-    def _last_words(self) -> str:
-        for event in reversed(self._samples()):
-            if isinstance(event, SampleMissed):
-                return event.reason
-            for reading in event.readings:
-                if reading.device_id == self.device_id:
-                    return str(reading.missing.get("used_bytes", reading.used_bytes))
-        return "nothing"
+    def _said(self, event: Sampled | SampleMissed) -> list[int | str]:
+        """Return what the probe said of this card's memory: bytes, or why it could not say."""
+        if isinstance(event, SampleMissed):
+            return [event.reason]
+        readings = [reading for reading in event.readings if reading.device_id == self.device_id]
+        return [reading.missing.get("used_bytes") or reading.used_bytes or 0 for reading in readings]
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

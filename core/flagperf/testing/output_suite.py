@@ -1,9 +1,8 @@
-"""What every parser of a tool's output must do: read what is known, and make no figure of anything else."""
+"""Tests that every parser of a tool's output must pass: it reads what it knows and makes no figure of anything else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,7 +15,7 @@ from flagperf.testing.suite import Recorded, Suite, shared_file, shared_folder
 
 Parse = Callable[[str], Sequence[Any]]
 Cards = Mapping[str, Mapping[str, object]]
-"""Of every card, by its device_id, some of its figures and properties."""
+"""Some figures and properties of every card, by its device_id."""
 
 NO_OUTPUTS = (
     "",
@@ -37,36 +36,38 @@ class Refused(msgspec.Struct, frozen=True):
     """A text that a parser must not read."""
 
     parse: Parse | None
-    """One of smi.py's functions; None is every one of them."""
+    """One of smi.py's functions; None means every one of them."""
     text: str
-    """Often a recorded output with one thing changed; see flagperf.testing.mutations.changed."""
+    """The text, often a recorded output with one thing changed; see flagperf.testing.mutations.changed."""
     quoted: str = ""
-    """What the error must show of it: the line or the word that differs."""
+    """The line or word of the text that the error must show."""
 
 
 class OutputSuite(Suite):
-    """Tests for the parsers, over the outputs of `rig.recorded` and the tables here. That recorded outputs are read
-    exactly shows MemorySuite; here they are cut, damaged, and given to the other parsers."""
+    """Tests for the parsers, over the outputs of `rig.recorded` and the tables here. MemorySuite checks that recorded
+    outputs are read exactly; here they are cut, damaged, and given to the other parsers."""
 
     variants: ClassVar[tuple[Recorded, ...]] = ()
     """Outputs with something special, often a recorded one with one thing changed, and exactly what they say."""
     refused: ClassVar[tuple[Refused, ...]] = ()
     """Texts that must not be read."""
     counted: ClassVar[tuple[Parse, ...]] = ()
-    """Parsers of outputs that say how many rows they have, or where they end: cut off, these are refused as a whole."""
+    """Parsers of outputs that say how many rows they have, or where they end. They must refuse such an output whole if
+    it is cut off."""
     captures: ClassVar[Mapping[str, Mapping[Parse, Cards]]] = {}
     """Real outputs that are not part of this package, in `transcripts/<vendor>` of a folder `shared` beside the
-    repository: by name, what every card says to each parser. All that lies there and is not here is refused."""
+    repository: by name, what every card says to each parser. Files there that are not listed here must be refused."""
 
     @property
     def parsers(self) -> tuple[Parse, ...]:
-        """Those of the tables."""
+        """Return all parsers of the tables."""
         of_tables: list[Recorded | Refused] = [*self.rig.recorded, *self.variants, *self.refused]
         of_captures = [parse for told in self.captures.values() for parse in told]
         found = dict.fromkeys([*(each.parse for each in of_tables), *of_captures])
         return tuple(parse for parse in found if parse is not None)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give each test one entry of a table."""
         tables: dict[str, Sequence[Recorded | Refused]] = {
             "recorded": self.rig.recorded,
             "variant": self.variants,
@@ -76,19 +77,16 @@ class OutputSuite(Suite):
             ids = [f"{getattr(each.parse, '__name__', 'all')}-{at}" for at, each in enumerate(tables[name])]
             metafunc.parametrize(name, tables[name], ids=ids)
         if "capture" in metafunc.fixturenames:
-            metafunc.parametrize("capture", self._captures(metafunc.definition.path))
-
-    def _captures(self, beside: Path) -> list[Any]:
-        folder, place = shared_folder(beside), f"transcripts/{self.rig.vendor}"
-        here = (folder / place).glob("*.txt") if folder and self.captures else ()
-        names = sorted({*self.captures, *(path.stem for path in here if not path.stem.endswith(".source"))})
-        return [pytest.param(name, marks=pytest.mark.shared(f"{place}/{name}.txt")) for name in names]
+            folder, place = shared_folder(metafunc.definition.path), f"transcripts/{self.rig.vendor}"
+            here = (folder / place).glob("*.txt") if folder and self.captures else ()
+            names = sorted({*self.captures, *(path.stem for path in here if not path.stem.endswith(".source"))})
+            marked = [pytest.param(name, marks=pytest.mark.shared(f"{place}/{name}.txt")) for name in names]
+            metafunc.parametrize("capture", marked)
 
     def test_an_output_that_is_cut_off_anywhere_gives_whole_cells_or_an_error(self, recorded: Recorded) -> None:
         check_cut(recorded.parse, recorded.text, may_be_shorter=recorded.parse not in self.counted)
 
     def test_no_form_of_an_output_gives_a_wrong_figure(self, recorded: Recorded) -> None:
-        """Forms that releases, locales, terminals and failing drivers make of it; see flagperf.testing.mutations."""
         check_forms(recorded.parse, recorded.text)
 
     def test_only_its_own_parser_reads_an_output(self, recorded: Recorded) -> None:
@@ -122,18 +120,15 @@ class OutputSuite(Suite):
                 _refuse(parse, text)
                 continue
             told = {str(getattr(each, "pid", each.device_id)): each for each in parse(text)}
-            assert {card: _said(told.get(card), names) for card, names in expected[parse].items()} == expected[parse]
             assert list(told) == list(expected[parse])
-
-
-def _said(reading: Any, names: Mapping[str, object]) -> dict[str, object]:
-    """Return a reading's figures and properties of these names."""
-    properties = getattr(reading, "properties", {})
-    return {name: properties[name] if name in properties else getattr(reading, name, None) for name in names}
+            for card, figures in expected[parse].items():
+                properties = getattr(told[card], "properties", {})
+                read = {name: properties.get(name, getattr(told[card], name, None)) for name in figures}
+                assert read == figures, card
 
 
 def _refuse(parse: Parse, text: str) -> None:
-    """An error line of the tool may stand for any figure; then there is none, and it is the reason."""
+    """Check that no figure is read. Readings without figures are fine if they give an error line as the reason."""
     try:
         readings = parse(text)
     except UnknownLayout:

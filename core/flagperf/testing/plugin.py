@@ -10,7 +10,7 @@ import pytest
 from flagperf.testing.suite import Site, missing_material, open_site
 
 LEFT_OUT = pytest.StashKey[list[str]]()
-"""Why, for each test that is not collected because it reads files that are not here."""
+"""One reason for each test that is not collected because it reads files that are not here."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,8 +56,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="class")
 def flagperf_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Of a suite. Not a method of it: pytest wants those of a class to be class methods, which its older versions do
-    not take."""
+    """Open the place of a suite's hardware tests. It is not a method of Suite: pytest wants class methods there, which
+    its older versions do not take."""
     on_real_cards = bool(request.config.getoption("--flagperf-hardware"))
     assert request.cls is not None
     with open_site(request.cls.rig, tmp_path_factory.mktemp("site"), on_real_cards) as site:

@@ -14,11 +14,11 @@ from typing import Any
 from flagperf.kit import module_command
 
 ANSWER_SECONDS = 120.0
-"""For a driver that hangs; answers come in well under a second."""
+"""The limit for a driver that hangs. Answers come in well under a second."""
 
 
 class AdapterError(AssertionError):
-    """What the adapter raised in its process. `kinds` are the names of its class and the classes above it."""
+    """An error that the adapter raised in its process. `kinds` are the names of its class and the classes above it."""
 
     def __init__(self, text: str, kinds: list[str]) -> None:
         super().__init__(f"{kinds[0]}: {text}")
@@ -45,13 +45,13 @@ class AdapterProcess:
 
 
 def said_last(output: str) -> str:
-    """What a process that failed said in the end: of a traceback, what was raised."""
+    """Return the last line of what a failed process said: for a traceback, the exception."""
     return next((line for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
 
 
 @contextlib.contextmanager
 def adapter_process(vendor: str, environ: Mapping[str, str], folder: Path) -> Iterator[AdapterProcess]:
-    """`folder` takes what it prints on stderr, and is where it runs."""
+    """Start the adapter in `folder`, which also takes what it prints on stderr."""
     errors = folder / "adapter-stderr.txt"
     with errors.open("ab") as stderr:
         process = subprocess.Popen(

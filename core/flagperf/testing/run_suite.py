@@ -33,7 +33,7 @@ class RunSuite(Suite):
         "distilbert", "--set", "training.epochs=1", "--set", "training.warmup_steps=3",
         "--set", "evaluation.max_rows=100",
     )  # fmt: skip
-    """The steps of the warm-up are written when it ends. Long enough that many remain after those have been seen."""
+    """The case and its settings. Steps of the warm-up are written when it ends, and enough must remain after that."""
 
     @pytest.mark.run
     def test_the_peak_stands_with_its_card_and_time_in_bundle_table_and_page(
@@ -77,13 +77,10 @@ class RunSuite(Suite):
 
 def _flagperf(simulation: Simulation, folder: Path, *arguments: str) -> str:
     done = _run(simulation, folder, *arguments)
-    assert done.returncode == 0, f"flagperf {arguments[0]}: {_cause(done.stderr)}\n{done.stdout}{done.stderr}"
+    errors = [line for line in done.stderr.splitlines() if line.startswith("flagperf: ")]  # notes may follow them
+    cause = errors[-1] if errors else said_last(done.stderr)
+    assert done.returncode == 0, f"flagperf {arguments[0]}: {cause}\n{done.stdout}{done.stderr}"
     return done.stdout
-
-
-def _cause(stderr: str) -> str:
-    """Errors begin with the command's name. Notes may follow them, such as what to do next."""
-    return said_last("\n".join(line for line in stderr.splitlines() if line.startswith("flagperf: ")) or stderr)
 
 
 def _run(simulation: Simulation, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

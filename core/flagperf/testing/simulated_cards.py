@@ -33,7 +33,7 @@ from flagperf.testing.torch_device import ENTRY_POINT, card_properties, install
 TORCH_TYPE = "simulated"
 COLLECTIVES = "simulated_collectives"
 UNKNOWN_BYTES = 64 << 30
-"""Of a card that does not say how much memory it has."""
+"""Memory of a card that does not say how much it has."""
 
 
 def simulated_backend(backend: DeviceBackend) -> DeviceBackend:
@@ -59,7 +59,7 @@ def is_installed(module: str) -> bool:
 
 
 def torch_can_have_devices() -> bool:
-    """From the source: importing torch would start its threads before this process is bound to its CPUs."""
+    """Search torch's source: importing it would start its threads before this process is bound to its CPUs."""
     found = importlib.util.find_spec("torch")
     folders = found.submodule_search_locations or [] if found else []
     sources = [Path(folder) / "utils" / "backend_registration.py" for folder in folders]
@@ -67,24 +67,41 @@ def torch_can_have_devices() -> bool:
 
 
 class _OnTestDevice(TorchDeviceBackend):
-    """Before the adapter's class: what it says of torch is replaced, what it does is not. While it works, the device's
-    module is also where the vendor's would be."""
+    """The base before the adapter's class. It replaces the words that name torch's device, and leaves all else to the
+    adapter. While that works, the device's module also stands where the vendor's would be."""
 
     torch_type = TORCH_TYPE
     collective_backend = COLLECTIVES
     vendor_type: ClassVar[str]
 
     def activate(self, local_rank: int, num_threads: int, devices: Sequence[Device]) -> Activation:
-        described = _described(os.environ, devices)
-        visible = visible_cards(described["cards"], self.visibility_variables, os.environ)
         import torch
 
-        for name, value in described["version"].items():
-            setattr(torch.version, name, value)
-        install(TORCH_TYPE, COLLECTIVES, [described["cards"][index] for index in visible], _report(visible))
+        if CARDS in os.environ:
+            cards = laid_out_cards(torch, os.environ)
+        else:  # without a test, as the adapter found them
+            cards = [
+                SimulatedCard(each.id, each.memory_bytes or UNKNOWN_BYTES, each.uuid, each.pci_address)
+                for each in devices
+            ]
+        visible = visible_cards(cards, self.visibility_variables, os.environ)
+
+        def report(index: int, used_bytes: int) -> None:
+            if MEMORY in os.environ:
+                add_use(Path(os.environ[MEMORY]), visible[index], used_bytes)
+
+        install(TORCH_TYPE, COLLECTIVES, [cards[index] for index in visible], report)
         with self._as_vendors():
             activation = super().activate(local_rank, num_threads, devices)
-            self._keep_known_switches()
+            unknown = []
+            for name in self.tf32_switches:
+                try:
+                    getattr(*self._switch(name))
+                except (ImportError, AttributeError):  # one of the vendor's own torch or package
+                    unknown.append(name)
+        type(self).tf32_switches = tuple(name for name in self.tf32_switches if name not in unknown)
+        if unknown:
+            print(f"simulated cards: left alone, as this torch has no {', '.join(unknown)}", file=sys.stderr)
         return activation
 
     def set_precision(self, precision: Precision) -> None:
@@ -95,23 +112,9 @@ class _OnTestDevice(TorchDeviceBackend):
         with self._as_vendors():
             return super().framework_state()
 
-    def _keep_known_switches(self) -> None:
-        """Those of the vendor's own torch or package are not there, and have nothing to switch on this device."""
-        unknown = [name for name in self.tf32_switches if not self._has_switch(name)]
-        type(self).tf32_switches = tuple(name for name in self.tf32_switches if name not in unknown)
-        if unknown:
-            print(f"simulated cards: left alone, as this torch has no {', '.join(unknown)}", file=sys.stderr)
-
-    def _has_switch(self, name: str) -> bool:
-        try:
-            getattr(*self._switch(name))
-        except (ImportError, AttributeError):
-            return False
-        return True
-
     @contextlib.contextmanager
     def _as_vendors(self) -> Iterator[None]:
-        """Not for good: torch and accelerate would take this machine for one with the vendor's build."""
+        """Put the module there for a moment. For good, torch and accelerate would take this for the vendor's build."""
         import torch
 
         own = getattr(torch, self.vendor_type, None)
@@ -122,41 +125,29 @@ class _OnTestDevice(TorchDeviceBackend):
             setattr(torch, self.vendor_type, own) if own is not None else delattr(torch, self.vendor_type)
 
 
-def _described(environ: Mapping[str, str], devices: Sequence[Device]) -> dict[str, Any]:
-    """By the test; without one, as the adapter found the cards."""
-    if CARDS in environ:
-        given = json.loads(Path(environ[CARDS]).read_text())
-        return {**given, "cards": msgspec.convert(given["cards"], list[SimulatedCard])}
-    cards = [
-        SimulatedCard(each.id, each.memory_bytes or UNKNOWN_BYTES, each.uuid, each.pci_address) for each in devices
-    ]
-    return {"cards": cards, "version": {}}
-
-
-def _report(visible: Sequence[int]) -> Any:
-    if MEMORY not in os.environ:
-        return None
-    return lambda index, used_bytes: add_use(Path(os.environ[MEMORY]), visible[index], used_bytes)
+def laid_out_cards(torch: Any, environ: Mapping[str, str]) -> list[SimulatedCard]:
+    """Return the cards that a test laid out, and give torch the attributes of its version that go with them."""
+    described = json.loads(Path(environ[CARDS]).read_text())
+    for name, value in described["version"].items():
+        setattr(torch.version, name, value)
+    return msgspec.convert(described["cards"], list[SimulatedCard])
 
 
 def visible_cards(cards: Sequence[SimulatedCard], variables: Sequence[str], environ: Mapping[str, str]) -> list[int]:
-    """Physical indices. The strictest of the variables counts, as where one library sits on another."""
+    """Return physical indices. The strictest of the variables counts, as where one library sits on another."""
     visible = list(range(len(cards)))
     for name in variables:
         if name in environ:
-            asked = [_index(word.strip(), cards) for word in environ[name].split(",") if word.strip()]
+            asked = []
+            for word in filter(None, map(str.strip, environ[name].split(","))):
+                named = [index for index, card in enumerate(cards) if card.uuid.startswith(word)]
+                asked += [int(word)] if word.isdigit() else named[:1]
             visible = [index for index in asked if index in visible]
     return visible
 
 
-def _index(word: str, cards: Sequence[SimulatedCard]) -> int:
-    if word.isdigit():
-        return int(word)
-    return next((index for index, card in enumerate(cards) if word and card.uuid.startswith(word)), -1)
-
-
 class CpuBackend(DeviceBackend):
-    """Where no device can be had: torch computes on the CPU, device identities come from the adapter."""
+    """The stand-in where no device can be had: torch computes on the CPU, identities come from the adapter."""
 
     vendor = "simulated"
     torch_type = "cpu"
@@ -182,17 +173,14 @@ class CpuBackend(DeviceBackend):
         torch.set_float32_matmul_precision("highest")
 
     def synchronize(self) -> None:
-        """Nothing to wait for: CPU operators are synchronous."""
+        """Do nothing: CPU operators are synchronous."""
 
 
 # --- the device module of an adapter's process -----------------------------------------------------------------------
 
 
 def install_stub(torch: Any, backend: DeviceBackend, environ: Mapping[str, str]) -> StubDevices:
-    described = json.loads(Path(environ[CARDS]).read_text())
-    for name, value in described["version"].items():
-        setattr(torch.version, name, value)
-    cards = msgspec.convert(described["cards"], list[SimulatedCard])
+    cards = laid_out_cards(torch, environ)
     stub = StubDevices(cards, visible_cards(cards, backend.visibility_variables, environ), Path(environ[MEMORY]))
     setattr(torch, backend.torch_type, stub)
     return stub

@@ -1,4 +1,4 @@
-"""What all suites share. A vendor's test file has one class per suite:
+"""The rig, which tells the suites about an adapter, and what they share. A vendor's test file has one class per suite:
 
     class TestDevice(DeviceSuite):
         rig = AcmeRig()
@@ -41,34 +41,34 @@ class SimulatedCard(msgspec.Struct, frozen=True):
     memory_bytes: int
     """Its capacity, which the tool must print too."""
     uuid: str = ""
-    """As the tool writes it; torch then tells it without the prefix."""
+    """Its UUID as the tool writes it. The simulated torch reports it without the prefix."""
     pci_address: str = ""
-    """`dddd:bb:dd.f`, as torch would tell it."""
+    """Its address as torch would report it: `dddd:bb:dd.f`."""
 
 
 class Simulation(msgspec.Struct, frozen=True):
     """Two or more cards on a machine laid out in a folder, in the order of their physical indices."""
 
     root: Path
-    """What `/` is for the adapter."""
+    """The folder that the adapter sees as `/`."""
     cards: tuple[SimulatedCard, ...]
-    """In the order of their physical indices: card 0 is the first line of the memory file."""
+    """The cards. Card 0 is the first line of the memory file."""
     memory: Path
     """The memory file that the fake tools and libraries read."""
     variables: Mapping[str, str]
-    """PATH, LD_LIBRARY_PATH and whatever else brings them in; see simulated_environ."""
+    """PATH, LD_LIBRARY_PATH and whatever else makes the adapter find the fakes; see simulated_environ."""
     torch_version: Mapping[str, str] = {}
-    """Attributes of torch.version by which this vendor's build is known."""
+    """Attributes of torch.version that identify this vendor's build."""
 
     def environ(self, **variables: str) -> dict[str, str]:
-        """For a child process. Visibility variables of this machine do not reach it."""
+        """Return the environment of a child process. It has none of this machine's visibility variables."""
         cards = self.root / "simulated-cards.json"
         cards.write_text(json.dumps({"cards": msgspec.to_builtins(self.cards), "version": dict(self.torch_version)}))
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("VISIBLE_DEVICES")}
         return {**inherited, **self.variables, MEMORY: str(self.memory), CARDS: str(cards), **variables}
 
     def use(self, *used_bytes: int) -> None:
-        """What each card uses from now on."""
+        """Set what each card uses from now on."""
         write_memory(self.memory, used_bytes)
 
 
@@ -80,33 +80,33 @@ class Recorded(msgspec.Struct, frozen=True):
     text: str
     """An output as the tool printed it, with ids and serial numbers changed."""
     readings: tuple[Reading, ...]
-    """All that it says, in bytes, in the order of the lines."""
+    """All figures of the output, memory in bytes, in the order of its lines."""
 
 
 class Rig(abc.ABC):
-    """What the suites must know about an adapter. Extend it once and give it to every suite."""
+    """The facts that the suites need about an adapter. Extend it once and give it to every suite."""
 
     vendor: ClassVar[str]
     """The word of the adapter under test."""
 
     recorded: ClassVar[tuple[Recorded, ...]] = ()
-    """At least one per parser."""
+    """Recorded outputs of the vendor's tools, at least one per parser."""
 
     @abc.abstractmethod
     def lay_out(self, folder: Path) -> Simulation | None:
-        """Simulated cards in a fresh folder, idle; None where there is nothing but the real machine."""
+        """Lay out idle simulated cards in a fresh folder. Return None if there is only the real machine."""
 
     def break_source(self, simulation: Simulation) -> None:
-        """Make the tool or library fail from now on: a driver that went away."""
+        """Make the tool or library fail from now on, as if the driver had gone away."""
         raise NotImplementedError(f"{type(self).__name__} cannot break its source")
 
     def expected_name(self, device: Device) -> str:
-        """What a visibility variable must call a card: its UUID or its index."""
+        """Return what a visibility variable must call a card: its UUID or its index."""
         return str(device.physical_index)
 
 
 class InstalledRig(Rig):
-    """An adapter of which only the installed package is here: what needs simulated cards is skipped."""
+    """The rig of an adapter without its tests, as installed. Tests that need simulated cards are skipped."""
 
     def __init__(self, vendor: str) -> None:
         self.vendor = vendor  # type: ignore[misc]
@@ -115,7 +115,7 @@ class InstalledRig(Rig):
         return None
 
     def expected_name(self, device: Device) -> str:
-        """What its launcher says: whether these cards go by UUID or by index only their vendor knows."""
+        """Return the launcher's own answer: only the vendor knows whether its cards go by UUID or by index."""
         named = getattr(load_plugins().launcher(self.vendor), "visible_name", super().expected_name)
         return str(named(device))
 
@@ -124,14 +124,14 @@ class InstalledRig(Rig):
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where the hardware tests of a class run: on this machine's cards, or on simulated ones."""
+    """The place where the hardware tests of a class run: this machine's cards, or simulated ones."""
 
     folder: Path
     worker: AdapterProcess
-    """The adapter at work there, in one process for all of them: each import of torch takes seconds."""
+    """The adapter at work there. All tests of the class share it: each import of torch takes seconds."""
     simulation: Simulation | None
     inherited: Mapping[str, str]
-    """What workers get, with what the vendor's env script makes of it. torch may not import without."""
+    """The environment of workers, changed by the vendor's env script. Without it torch may not import."""
 
     def environ(self, **variables: str) -> dict[str, str]:
         return self.simulation.environ(**variables) if self.simulation else {**self.inherited, **variables}
@@ -149,7 +149,7 @@ class Suite:
 
     @pytest.fixture
     def adapter(self, simulation: Simulation, tmp_path: Path) -> Iterator[AdapterProcess]:
-        """The adapter on a machine with simulated cards."""
+        """Start the adapter on a machine with simulated cards."""
         with adapter_process(self.rig.vendor, simulation.environ(), tmp_path) as process:
             yield process
 
@@ -174,55 +174,44 @@ class Suite:
         return plugins.launcher(self.rig.vendor)
 
     def devices(self, process: AdapterProcess) -> list[Device]:
-        """Those that can be used: in a container the others are listed too, and torch does not see them."""
+        """Return the cards that can be used. In a container the others are listed too, but torch does not see them."""
         facts = process.ask("look")
         assert not facts["error"], facts["error"]
         return [device for device in msgspec.convert(facts["devices"], list[Device]) if not device.problem]
 
     def test_standard_tests_are_not_replaced_but_by_an_xfail_with_its_reason(self) -> None:
-        for name, standard in _standard_tests(type(self)).items():
+        suites = [each for each in type(self).__mro__ if each.__module__.startswith("flagperf.testing.")]
+        standard = {name: member for suite in reversed(suites) for name, member in vars(suite).items()}
+        for name in standard:
             own = getattr(type(self), name)
-            if own is not standard:
+            if name.startswith("test_") and own is not standard[name]:
                 marks = [mark for mark in getattr(own, "pytestmark", []) if mark.name == "xfail"]
                 assert marks and marks[0].kwargs.get("reason"), f"{name} is replaced without an xfail that says why"
 
 
 @contextlib.contextmanager
 def open_site(rig: Rig, folder: Path, on_real_cards: bool) -> Iterator[Site]:
-    simulation, environ = (None, _of_this_machine(rig)) if on_real_cards else _simulated(rig, folder)
+    """Start the adapter on this machine's cards or on simulated ones. Skip where there are none, or no torch."""
+    if on_real_cards:
+        plugins, simulation = load_plugins(), None
+        if plugins.device_backend(rig.vendor).is_fallback:
+            pytest.skip(f"{rig.vendor} has no cards: its slots share the host")
+        environ = worker_environment(plugins.launcher(rig.vendor), node_machine())
+    else:
+        simulation = rig.lay_out(folder / "machine")
+        if simulation is None:
+            pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
+        environ = simulation.environ()
     skip_without_torch(environ, folder)
     with adapter_process(rig.vendor, environ, folder) as worker:
         yield Site(folder, worker, simulation, environ)
 
 
-def _of_this_machine(rig: Rig) -> Mapping[str, str]:
-    plugins = load_plugins()
-    if plugins.device_backend(rig.vendor).is_fallback:
-        pytest.skip(f"{rig.vendor} has no cards: its slots share the host")
-    return worker_environment(plugins.launcher(rig.vendor), node_machine())
-
-
-def _simulated(rig: Rig, folder: Path) -> tuple[Simulation, Mapping[str, str]]:
-    simulation = rig.lay_out(folder / "machine")
-    if simulation is None:
-        pytest.skip("needs cards: give --flagperf-hardware on a machine that has them")
-    return simulation, simulation.environ()
-
-
-_FIND_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-
-
 def skip_without_torch(environ: Mapping[str, str], folder: Path) -> None:
-    """Asked in that environment: a vendor's env script may be what brings torch onto the path."""
-    if subprocess.run([sys.executable, "-c", _FIND_TORCH], env=dict(environ), cwd=folder, check=False).returncode:
+    """Skip the test if that environment has no torch: a vendor's env script may be what brings it onto the path."""
+    find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    if subprocess.run([sys.executable, "-c", find], env=dict(environ), cwd=folder, check=False).returncode:
         pytest.skip("needs torch, which is not installed here")
-
-
-def _standard_tests(suite: type) -> dict[str, object]:
-    standard = [each for each in suite.__mro__ if each.__module__.startswith("flagperf.testing.")]
-    return {
-        name: member for each in reversed(standard) for name, member in vars(each).items() if name.startswith("test_")
-    }
 
 
 # --- reference material ----------------------------------------------------------------------------------------------
@@ -235,10 +224,10 @@ def shared_folder(beside: Path) -> Path | None:
 
 
 def shared_file(beside: str, path: str) -> Path:
-    """Reference material that is not part of a package, from a folder `shared` beside the repository or above it.
-    `beside` is the test's own `__file__`. A test that is marked `shared(path)` is not collected where the file is not
-    there, and another one is skipped. With CI=true a file that is missing from a folder that is there is a failure: a
-    renamed file must not turn tests off."""
+    """Return a file of the folder `shared` beside the repository or above it, for material that no package contains.
+    `beside` is the test's own `__file__`. If the file is missing, a test marked `shared(path)` is not collected, and
+    any other is skipped. With CI=true, a file missing from an existing folder fails the test: renaming a file must not
+    turn tests off."""
     folder = shared_folder(Path(beside))
     if folder is None:
         pytest.skip(f"no folder `shared` with {path} beside this repository")
@@ -248,7 +237,7 @@ def shared_file(beside: str, path: str) -> Path:
 
 
 def missing_material(beside: Path, paths: Iterable[str]) -> str:
-    """Return what of these a test cannot have here, and "" where it is to run: also in CI, where it is to fail."""
+    """Return why a test cannot have these files, or "" if it is to run. In CI it runs, and fails for a missing file."""
     folder = shared_folder(beside)
     if folder is None:
         return "there is no folder `shared` beside this repository" if tuple(paths) else ""

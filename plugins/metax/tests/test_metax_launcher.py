@@ -11,9 +11,7 @@ from metax_builders import SLICED_ANSWERS, card, lay_out, slice_device
 from metax_outputs import FIRST_UUID, SLICE_UUID
 
 from flagperf.api import ContainerNeeds, Device, LaunchCommand, NodeShare
-from flagperf.plan.settings import find_tuning
 from flagperf.testing import MachineFolder, write_tool
-from flagperf_metax.device import MetaxBackend
 from flagperf_metax.launcher import MetaxLauncher
 
 BOTH = ("CUDA_VISIBLE_DEVICES", "MACA_VISIBLE_DEVICES")
@@ -48,22 +46,6 @@ def test_containers_get_the_cards_as_the_vendor_maps_them() -> None:
         devices=("/dev/mxcd", "/dev/dri"), groups=("video",),
         security_options=("seccomp=unconfined", "apparmor=unconfined"),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "training"),
-    [
-        ("C500", (1, 1), {"batch_size": 96, "learning_rate": 1e-5}),
-        ("C500", (1, 8), {"batch_size": 96}),
-        ("C500", (2, 8), {"batch_size": 96}),
-        ("C550", (1, 8), None),
-    ],
-)
-def test_tuning_is_that_of_the_published_rows(
-    model: str, shape: tuple[int, int], training: dict[str, float] | None
-) -> None:
-    found = find_tuning(MetaxBackend().tuning_folder(), "distilbert", model, *shape, "standard")
-    assert (found.values if found else None) == (training and {"training": training})
 
 
 WHOLE_CARD = ("3.6e+13", "training.batch_size 96", "training.learning_rate 1e-5", "distilbert-pytorch for 1x1",

@@ -11,8 +11,6 @@ from nvidia_builders import PATIENCE_SECONDS, device, folder_with_cards, nvml_ca
 
 from flagperf.api import ContainerNeeds, LaunchCommand, NodeShare
 from flagperf.errors import Unsupported
-from flagperf.plan.settings import find_tuning
-from flagperf_nvidia.device import NvidiaBackend
 from flagperf_nvidia.launcher import NvidiaLauncher
 
 
@@ -53,22 +51,6 @@ def test_collectives_that_lost_a_rank_end_unless_the_user_says_otherwise() -> No
 def test_containers_get_all_cards_with_the_drivers_libraries() -> None:
     needs = NvidiaLauncher().container_needs()
     assert needs == ContainerNeeds(devices=("nvidia.com/gpu=all",), apptainer_options=("--nv",))
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "training"),
-    [
-        ("A100-SXM4-40GB", (1, 1), {"batch_size": 96, "learning_rate": 1.5e-4}),
-        ("A100-SXM4-40GB", (1, 8), {"batch_size": 96}),
-        ("A100-SXM4-40GB", (2, 8), {"batch_size": 96}),
-        ("A100-SXM4-80GB", (1, 8), None),
-    ],
-)
-def test_tuning_is_that_of_the_published_rows(
-    model: str, shape: tuple[int, int], training: dict[str, float] | None
-) -> None:
-    found = find_tuning(NvidiaBackend().tuning_folder(), "distilbert", model, *shape, "standard")
-    assert (found.values if found else None) == (training and {"training": training})
 
 
 def test_plan_shows_tuning_visibility_settings_and_what_is_removed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import torch
 
-from flagperf.testing.torch_device.tf32 import round_to_tf32
+from flagperf.testing.torch_device.device import round_to_tf32
 from flagperf.worker import WrongOutput
 from flagperf_cases.gemm.case import Multiplied, Product, make_product, multiply_in_turns, prove
 from flagperf_cases.gemm.data import Shape

@@ -30,19 +30,18 @@ _kept: list[Any] = []
 def install(
     torch_type: str, collective_backend: str, cards: Sequence[SimulatedCard], report: Report | None = None
 ) -> None:
-    """`cards` are those that this process sees, in visible order. `report` is told what the process uses of each."""
+    """Install the device. `cards` are those that this process sees, in visible order. `report` is told what the process
+    uses of each."""
     import torch
     from torch.utils import backend_registration
 
     if not hasattr(backend_registration, ENTRY_POINT):
         raise Unsupported(f"this torch ({torch.__version__}) cannot have a device written in Python; torch 2.13 can")
-    from flagperf.testing.torch_device.attention import register_attention
-    from flagperf.testing.torch_device.autocast import register_autocast
     from flagperf.testing.torch_device.collectives import register_collectives
     from flagperf.testing.torch_device.device import Device
-    from flagperf.testing.torch_device.functions import patch_functions
+    from flagperf.testing.torch_device.functions import patch_functions, patch_pinning
+    from flagperf.testing.torch_device.kernels import register_attention, register_autocast
     from flagperf.testing.torch_device.module import DeviceModule
-    from flagperf.testing.torch_device.pinning import patch_pinning
 
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     card_bytes = [card.memory_bytes for card in cards]
@@ -61,7 +60,7 @@ def install(
 
 
 def card_properties(card: SimulatedCard) -> SimpleNamespace:
-    """What torch's device properties hold: of UUID and PCI address only what this vendor's torch reports."""
+    """Return torch's properties of a card. They have only those identities that this vendor's torch reports."""
     properties: dict[str, Any] = {"name": "simulated card", "total_memory": card.memory_bytes}
     if card.uuid:
         properties["uuid"] = card.uuid.partition("-")[2] or card.uuid

@@ -6,6 +6,7 @@ group of the device has a hidden group of the host, to which the collectives of 
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 _host_groups: dict[Any, tuple[dist.ProcessGroup, str]] = {}
-"""By the backend that torch holds for the device's group."""
+"""The hidden group and its name, by the backend that torch holds for the device's group."""
 
 
 def register_collectives(name: str, torch_type: str) -> None:
@@ -33,39 +34,29 @@ def register_collectives(name: str, torch_type: str) -> None:
 
 
 def within_host_groups(args: Any, torch_type: str) -> Any:
-    """The arguments of a collective, with the hidden group in place of the device's. Groups come as objects of
-    TorchScript, or by name."""
-    return tuple(_host_group(each, torch_type) for each in args)
+    """Return the arguments of a collective with the hidden group in place of the device's. Groups come as objects, as
+    objects of TorchScript, or by name."""
+    device = torch.device(torch_type)
+    inside = []
+    for value in args:
+        if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+            value = _host_groups[dist.ProcessGroup.unbox(value)._get_backend(device)][0].boxed()
+        elif isinstance(value, dist.ProcessGroup):
+            value = _host_groups[value._get_backend(device)][0]
+        elif isinstance(value, str):
+            with contextlib.suppress(RuntimeError, ValueError):  # another word, such as the reduction's
+                group = c10d._resolve_process_group(value)
+                value = _host_groups[group._get_backend(device)][1]
+        inside.append(value)
+    return tuple(inside)
 
 
 def with_device_result(results: Any) -> Any:
-    """Of an all-reduce: DistributedDataParallel takes the gradients from the work's own result. It would get the
-    tensors inside, and copy them from the host."""
+    """Return the results of an all-reduce with a future that holds the device's tensors. DistributedDataParallel takes
+    the gradients from there; it would get the tensors inside, and copy them from the host."""
     tensors, boxed = results
     future = torch.futures.Future(devices=[tensors[0].device])
     work = dist.Work.unbox(boxed)
     work.get_future().add_done_callback(lambda _: future.set_result(list(tensors)))
     made: Any = getattr(c10d, "_create_work_from_future")(future)  # noqa: B009  torch's stubs lack it
     return tensors, made.boxed()
-
-
-def _host_group(value: Any, torch_type: str) -> Any:
-    if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
-        return _hidden(dist.ProcessGroup.unbox(value), torch_type)[0].boxed()
-    if isinstance(value, dist.ProcessGroup):
-        return _hidden(value, torch_type)[0]
-    if isinstance(value, str) and _is_group(value):
-        return _hidden(c10d._resolve_process_group(value), torch_type)[1]
-    return value
-
-
-def _hidden(group: dist.ProcessGroup, torch_type: str) -> tuple[dist.ProcessGroup, str]:
-    return _host_groups[group._get_backend(torch.device(torch_type))]
-
-
-def _is_group(name: str) -> bool:
-    try:
-        c10d._resolve_process_group(name)
-    except (RuntimeError, ValueError):
-        return False
-    return True

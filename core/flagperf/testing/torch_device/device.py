@@ -18,7 +18,6 @@ from flagperf.testing.torch_device.memory import CardMemory, Report
 from flagperf.testing.torch_device.options import Options
 from flagperf.testing.torch_device.queue import Queue
 from flagperf.testing.torch_device.tensor import DeviceTensor
-from flagperf.testing.torch_device.tf32 import PRODUCTS, round_to_tf32
 
 WAITING = frozenset(
     f"aten::{name}"
@@ -28,6 +27,9 @@ WAITING = frozenset(
     )
 )  # fmt: skip
 """Operators whose result the host needs, or whose shape depends on the values."""
+
+PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm"))
+_TF32_DROPPED_BITS = 13
 
 
 class Device:
@@ -61,17 +63,18 @@ class Device:
         self.queue.add_operator(name)
         if name in WAITING or (name.startswith("aten::index") and _has_bool_index(args)):
             self.queue.synchronize()
-        results = self._computed(operator, name, flat, shape, index)
-        return with_device_result(results) if name == "c10d::allreduce_" else results
-
-    def _computed(self, operator: Any, name: str, flat: list[Any], shape: Any, index: int) -> Any:
-        wrappers = {id(each._held): each for each in flat if isinstance(each, DeviceTensor)}
-        held = [self._inside(each) for each in flat]
-        args, kwargs = tree_unflatten(held, shape)
+        held_args, held_kwargs = tree_unflatten([self._inside(each) for each in flat], shape)
         if name.removesuffix(".out") in PRODUCTS:
-            args = [round_to_tf32(each) for each in args]
-        results, result_shape = tree_flatten(operator(*args, **kwargs))
-        return tree_unflatten([self._outside(each, index, wrappers) for each in results], result_shape)
+            held_args = [round_to_tf32(each) for each in held_args]
+        results, result_shape = tree_flatten(operator(*held_args, **held_kwargs))
+        # An operator that gives back one of its arguments (in place, out=) gives back the same wrapper.
+        wrappers = {id(each._held): each for each in flat if isinstance(each, DeviceTensor)}
+        for place, result in enumerate(results):
+            if isinstance(result, torch.Tensor) and result.device.type == "cpu":
+                known = wrappers.get(id(result))
+                results[place] = self.tensor(result, index) if known is None else known
+        results = tree_unflatten(results, result_shape)
+        return with_device_result(results) if name == "c10d::allreduce_" else results
 
     def _inside(self, value: Any) -> Any:
         if isinstance(value, DeviceTensor):
@@ -80,17 +83,11 @@ class Device:
             return torch.device("cpu")
         return value
 
-    def _outside(self, value: Any, index: int, wrappers: dict[int, DeviceTensor]) -> Any:
-        """An operator that gives back one of its arguments (in place, out=) gives back the same wrapper."""
-        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
-            return value
-        known = wrappers.get(id(value))
-        return self.tensor(value, index) if known is None else known
-
     def _index(self, name: str, flat: list[Any]) -> int:
-        """Of the card that this operator runs on: all its tensors are there."""
+        """Return the index of the card that this operator runs on: all its tensors are there."""
         ours = {each.device.index for each in flat if isinstance(each, DeviceTensor)}
-        foreign = [each for each in flat if _is_host_tensor(each)]
+        tensors = [each for each in flat if isinstance(each, torch.Tensor)]
+        foreign = [each for each in tensors if each.device.type == "cpu" and each.dim() > 0]
         if ours and foreign:
             place = f"{self.torch_type}:{min(ours)} and {foreign[0].device}"
             raise RuntimeError(f"expected all tensors to be on the same device, but found {place} in {name}")
@@ -119,7 +116,7 @@ class Device:
         return target
 
     def _to_copy(self, source: DeviceTensor, *, non_blocking: bool = False, **options: Any) -> torch.Tensor:
-        """Of another type, or to another device. From the host it is an empty tensor here, then `copy_`."""
+        """Copy to another type or device. From the host torch makes an empty tensor here, then calls `copy_`."""
         goes_to = torch.device(options.get("device") or source.device)
         self.queue.add_operator("aten::_to_copy")
         if goes_to.type == self.torch_type:
@@ -133,13 +130,20 @@ class Device:
         return target
 
 
-def _is_host_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
-
-
 def _has_bool_index(args: Any) -> bool:
-    """How many elements a mask chooses is known to the device alone. Where one number is set there, none is counted."""
+    """Return whether a mask chooses elements, whose number only the device knows. Setting one number needs no count."""
     indices = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) else ()
     sets_one_number = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
     is_mask = any(isinstance(each, torch.Tensor) and each.dtype in (torch.bool, torch.uint8) for each in indices)
     return is_mask and not sets_one_number
+
+
+def round_to_tf32(value: Any) -> Any:
+    """Return a factor as cards take it if torch.set_float32_matmul_precision allows TF32: elements of float32 matrices
+    are rounded to ten mantissa bits."""
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32 or value.dim() < 2:
+        return value
+    if torch.get_float32_matmul_precision() == "highest":
+        return value
+    half, kept = 1 << (_TF32_DROPPED_BITS - 1), -1 << _TF32_DROPPED_BITS
+    return ((value.contiguous().view(torch.int32) + half) & kept).view(torch.float32)

@@ -13,7 +13,7 @@ import torch
 
 SEGMENT_BYTES = 2 << 20
 CONTEXT_BYTES = 48 << 20
-"""What a process costs on a card before its first tensor."""
+"""Memory that a process costs on a card before its first tensor."""
 
 Report = Callable[[int, int], None]
 """(device index, bytes that this process uses there): tells whoever plays the card's driver."""
@@ -36,7 +36,7 @@ class CardMemory:
             self._report(self._index, CONTEXT_BYTES)
 
     def hold(self, tensor: torch.Tensor) -> None:
-        """Counts the tensor's storage until it is freed, once. Raises if the card has no room for it."""
+        """Count the tensor's storage once, until it is freed. Raise if the card has no room for it."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._storages:
@@ -46,7 +46,7 @@ class CardMemory:
         self._storages[key] = weakref.finalize(storage, self._free, key, num_bytes)
 
     def resize(self, storage: torch.UntypedStorage, num_bytes: int) -> None:
-        """FSDP frees and allocates weights by resizing their storage."""
+        """Count a storage by its new size. FSDP frees and allocates weights by resizing."""
         finalizer = self._storages.pop(storage._cdata, None)
         if finalizer is not None:
             finalizer.detach()

@@ -11,7 +11,7 @@ import torch
 
 from flagperf.testing.torch_device.device import Device
 from flagperf.testing.torch_device.memory import CardMemory
-from flagperf.testing.torch_device.queue import Event
+from flagperf.testing.torch_device.queue import QueueEvent
 
 
 class DeviceModule:
@@ -61,7 +61,7 @@ class DeviceModule:
         return self._properties[self._index(device)]
 
     def get_device_capability(self, device: Any = None) -> tuple[int, int]:
-        """Enough for every precision: adapters ask this of cards that differ in it."""
+        """Return one that has every precision: adapters ask this of cards that differ in it."""
         return 9, 0
 
     def _index(self, device: Any) -> int:
@@ -104,19 +104,19 @@ class DeviceModule:
         self._device.queue.synchronize()
 
     def num_synchronizations(self) -> int:
-        """Not of real cards: how often the host has waited for the device, hidden waits included."""
+        """Return how often the host has waited for the device, hidden waits included. Real cards do not tell."""
         return self._device.queue.num_synchronizations
 
     def num_operators(self) -> int:
-        """Not of real cards."""
+        """Return how many operators the process has run. Real cards do not tell."""
         return self._device.queue.num_operators
 
     def sleep(self, seconds: float) -> None:
         """Queue work that takes so long."""
         self._device.queue.add_seconds(seconds)
 
-    def Event(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        return Event(self._device.queue)
+    def Event(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> QueueEvent:
+        return QueueEvent(self._device.queue)
 
     def current_stream(self, device: Any = None) -> Stream:
         return Stream(self._device, self._index(device))
@@ -181,8 +181,8 @@ class Stream:
 
     def wait_event(self, event: Any) -> None: ...
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event(self._device.queue)
+    def record_event(self, event: QueueEvent | None = None) -> QueueEvent:
+        event = event or QueueEvent(self._device.queue)
         event.record()
         return event
 

@@ -1,4 +1,4 @@
-"""What a test asks of the device beyond computing: FLAGPERF_TEST_DEVICE="float64=no,error_at=500"."""
+"""Faults and limits that a test asks of the device: FLAGPERF_TEST_DEVICE="float64=no,error_at=500"."""
 
 from __future__ import annotations
 

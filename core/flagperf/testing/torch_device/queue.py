@@ -38,13 +38,13 @@ class Queue:
         self._busy_until = self.end_seconds() + seconds
 
     def end_seconds(self) -> float:
-        """When all that is queued now will be done."""
+        """Return when all that is queued now will be done."""
         return max(self._busy_until, time.perf_counter())
 
     # --- copies that need not be done when the call returns -----------------------------------------------------------
 
     def add_copy_to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """It reads the host's memory when the next operator runs: memory that is reused before that is noticed."""
+        """Read the host's memory only when the next operator runs, so that reusing it before that is noticed."""
         self._to_device.append((target, source))
 
     def copy_to_device(self) -> None:
@@ -53,7 +53,7 @@ class Queue:
             target.copy_(source)
 
     def add_copy_to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """The host finds nonsense there until it synchronises."""
+        """Let the host find nonsense there until it synchronises."""
         self._to_host.append((target, source.clone()))
         target.fill_(float("nan") if target.is_floating_point() else 1)
 
@@ -63,7 +63,8 @@ class Queue:
         self.num_synchronizations += 1
         options, num_operators = self._options, self.num_operators
         if self._has_fault and 0 < options.hang_at <= num_operators:
-            self._wait_for_ever()
+            while True:
+                time.sleep(3600)
         time.sleep(max(0.0, self._busy_until - time.perf_counter()))
         if self._has_fault and 0 < options.error_at <= num_operators:
             raise torch.AcceleratorError(f"an illegal memory access was encountered in operator {options.error_at}")
@@ -72,12 +73,8 @@ class Queue:
         for target, source in pending:
             target.copy_(source)
 
-    def _wait_for_ever(self) -> None:
-        while True:
-            time.sleep(3600)
 
-
-class Event:
+class QueueEvent:
     """A mark at the end of the queue as it is when it is recorded."""
 
     def __init__(self, queue: Queue) -> None:
@@ -88,7 +85,7 @@ class Event:
         self._at_seconds = self._queue.end_seconds()
 
     def wait(self, stream: object = None) -> None:
-        """One queue: what comes later is done later."""
+        """Do nothing: what comes later in the one queue is done later."""
 
     def query(self) -> bool:
         return self._at_seconds is None or self._at_seconds <= time.perf_counter()
@@ -96,8 +93,8 @@ class Event:
     def synchronize(self) -> None:
         self._queue.synchronize()
 
-    def elapsed_time(self, later: Event) -> float:
-        """In milliseconds."""
+    def elapsed_time(self, later: QueueEvent) -> float:
+        """Return milliseconds, as torch does."""
         if self._at_seconds is None or later._at_seconds is None:
             raise RuntimeError("both events must be recorded before their time is read")
         if not later.query():

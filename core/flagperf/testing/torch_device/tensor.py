@@ -71,7 +71,7 @@ class DeviceTensor(torch.Tensor):  # type: ignore[misc]
         super().__setitem__(self._on_card(index), value)
 
     def _on_card(self, index: Any) -> Any:
-        """Lists become tensors of the card, which torch cannot do here, see functions.py."""
+        """Turn lists into tensors of the card, which torch cannot do here, see functions.py."""
         if isinstance(index, tuple):
             return tuple(self._on_card(each) for each in index)
         return torch.tensor(index, device=self.device) if isinstance(index, list) else index
@@ -81,7 +81,7 @@ class DeviceTensor(torch.Tensor):  # type: ignore[misc]
 
 
 class DeviceStorage:
-    """What libraries ask of the storage of a tensor on the device."""
+    """The storage of a tensor on the device, as far as libraries ask for it."""
 
     def __init__(self, tensor: DeviceTensor) -> None:
         self._tensor = tensor
