@@ -54,6 +54,16 @@ def table(name: str, mx_smi: str, driver: str, maca: str, bios: str, **limit: st
     )
 
 
+def but(readings: tuple[Reading, ...], at: int | None = 0, without: str = "", **fields: Any) -> tuple[Reading, ...]:
+    """Readings with other fields of one card or, where `at` is None, of both; without a property."""
+    found = list(readings)
+    for index in range(len(found)) if at is None else (at,):
+        kept = {name: value for name, value in found[index].properties.items() if name != without}
+        changes = {**fields, "properties": kept | fields.get("properties", {})}
+        found[index] = msgspec.structs.replace(found[index], **changes)
+    return tuple(found)
+
+
 def na(*figures: str) -> dict[str, str]:
     return dict.fromkeys(figures, "the tool says 'N/A'")
 
@@ -75,7 +85,6 @@ LISTED = (
 )
 NOT_MAPPED = {"problem": "MetaX Sysfs File Unaccessible"}
 SLICE_TOLD = {"pci_address": FIRST, "slice": "sGPU 2: 50% compute, 32000 MiB"}
-TABLE_A2 = table("MetaX C500", "2.2.4", "3.0.2", "3.1.0.4", "1.26.0.0", **LIMIT)
 TABLE_C = table("MetaX C500", "2.2.12", **VERSIONS, **LIMIT)
 READ = {
     "show_memory": (parse_memory, MEMORY),
@@ -118,11 +127,11 @@ READ = {
     )),
     "table_a0": (parse_table, table("MXC500", "2.0.9", "2.1.3", "2.0", "1.0.99.0")),
     "table_a1": (parse_table, table("MetaX C500", "2.1.12", "3.0.2", "3.1.0.4", "1.26.0.0", **LIMIT)),
-    "table_a2": (parse_table, (TABLE_A2[0], msgspec.structs.replace(
-        TABLE_A2[1], utilisation_percent=None, temperature_celsius=None,
-        missing=na("utilisation_percent", "temperature_celsius"),
-        properties={**TABLE_A2[1].properties, "problem": "Not Available"},
-    ))),
+    "table_a2": (parse_table, but(
+        table("MetaX C500", "2.2.4", "3.0.2", "3.1.0.4", "1.26.0.0", **LIMIT), 1, "power_limit_watts",
+        utilisation_percent=None, temperature_celsius=None, missing=na("utilisation_percent", "temperature_celsius"),
+        properties={"problem": "Not Available"},
+    )),
     "table_b": (parse_table, table("MetaX C500", "2.2.8", "3.0.2", "3.1.0.4", "1.26.0.0", **LIMIT)),
     "table_c": (parse_table, TABLE_C),
     "table_c_sgpu": (parse_table, (TABLE_C[0], Reading(SLICE, 512 * MIB, 32000 * MIB, 40.0, properties=SLICE_TOLD))),
@@ -131,16 +140,6 @@ RECORDED = tuple(Recorded(parse, transcript(name), readings) for name, (parse, r
 
 
 # --- with one thing changed ------------------------------------------------------------------------------------------
-
-
-def but(readings: tuple[Reading, ...], at: int | None = 0, without: str = "", **fields: Any) -> tuple[Reading, ...]:
-    """Readings with other fields of one card or, where `at` is None, of both; without a property."""
-    found = list(readings)
-    for index in range(len(found)) if at is None else (at,):
-        kept = {name: value for name, value in found[index].properties.items() if name != without}
-        changes = {**fields, "properties": kept | fields.get("properties", {})}
-        found[index] = msgspec.structs.replace(found[index], **changes)
-    return tuple(found)
 
 
 def no_power(reason: str) -> tuple[Reading, ...]:
