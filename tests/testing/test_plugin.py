@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from adapter_builders import run_suites
+
+from flagperf.testing import shared_file
 
 TESTS = """
 import pytest
@@ -25,10 +28,21 @@ def test_other():
     ("files", "ci", "options", "code", "said"),
     [
         ([], "true", (), 0, "2 tests of reference material are not collected: there is no folder `shared` beside"),
-        ([], "", ("-p", "xdist", "-n", "2"), 0, "2 tests of reference material are not collected: there is no folder"),
-        (["README.md"], "", (), 0, "2 tests of reference material are not collected: {shared}/transcripts/acme/list"),
         (["README.md"], "true", (), 1, "Failed: {shared}/transcripts/acme/list.txt is not there"),
-        (["acme/list.txt"], "true", (), 0, "3 passed"),
+        *(
+            pytest.param(*case, marks=pytest.mark.full)
+            for case in (
+                ([], "", ("-p", "xdist", "-n", "2"), 0, "2 tests of reference material are not collected: there is no"),
+                (
+                    ["README.md"],
+                    "",
+                    (),
+                    0,
+                    "2 tests of reference material are not collected: {shared}/transcripts/acme",
+                ),
+                (["acme/list.txt"], "true", (), 0, "3 passed"),
+            )
+        ),
     ],
 )
 def test_what_reads_files_that_are_not_here_is_left_out_and_counted(
@@ -47,3 +61,24 @@ def test_what_reads_files_that_are_not_here_is_left_out_and_counted(
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.count(said.format(shared=tmp_path / "shared")) >= 1, done.stdout
     assert done.stdout.count("tests of reference material are") == ("not collected" in said)
+
+
+@pytest.mark.parametrize(
+    ("file", "ci", "outcome", "words"),
+    [
+        ("list.txt", "true", None, ""),
+        ("memory.txt", "true", pytest.fail.Exception, "is not there"),
+        ("memory.txt", "", pytest.skip.Exception, "is not there"),
+        ("", "true", pytest.skip.Exception, "beside this repository"),
+    ],
+)
+def test_a_file_is_found_beside_the_repository_or_skips_the_test_and_fails_it_in_ci(
+    file: str, ci: str, outcome: type[BaseException] | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    if file:
+        (tmp_path / "shared" / "transcripts" / "acme").mkdir(parents=True)
+        (tmp_path / "shared" / "transcripts" / "acme" / "list.txt").write_text("one card\n")
+    with pytest.raises(outcome, match=words) if outcome else contextlib.nullcontext():
+        path = shared_file(str(tmp_path / "repository" / "tests" / "test_acme.py"), f"transcripts/acme/{file}")
+        assert path.read_text() == "one card\n"

@@ -63,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Plugins:
-    """What all installed plugins give. Each hook is called at most once, and only where its answer is needed."""
+    """All that installed plugins give. Each hook is called at most once, and only where its answer is needed."""
 
     def __init__(
         self, loaded: LoadedPlugins, without_entry_point: Callable[[], Sequence[PluginStatus]] = tuple

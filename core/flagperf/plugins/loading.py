@@ -266,7 +266,7 @@ def typed(value: Any, kind: Any) -> Any:
     """Return a plugin's value as this type, all the way down. Raise msgspec.ValidationError or TypeError."""
     if typing.get_origin(kind) is type:
         if not isinstance(value, type) or not issubclass(value, typing.get_args(kind)):
-            raise TypeError(f"{value!r} is no {_name(typing.get_args(kind)[0])}")
+            raise TypeError(f"{value!r} is not a {_name(typing.get_args(kind)[0])} class")
         return value
     return msgspec.convert(msgspec.to_builtins(value, builtin_types=_NO_TEXT), kind)
 

@@ -66,8 +66,8 @@ class CardMemory:
         needed = _in_segments(self.allocated_bytes + num_bytes)
         if needed > self.total_bytes - CONTEXT_BYTES:
             raise torch.OutOfMemoryError(
-                f"out of memory: tried to allocate {num_bytes} bytes on a card of {self.total_bytes}, "
-                f"of which {self.allocated_bytes} are allocated by torch"
+                f"out of memory: tried to allocate {num_bytes} bytes on a card of {self.total_bytes}; "
+                f"torch has allocated {self.allocated_bytes}"
             )
         self.allocated_bytes += num_bytes
         self.peak_allocated_bytes = max(self.peak_allocated_bytes, self.allocated_bytes)
