@@ -14,15 +14,12 @@ def test_turns_are_balanced() -> None:
     assert turns(3, ("",)) == ["", "", ""]
 
 
-def test_the_other_setting_replaces_values_of_the_first() -> None:
-    spec = RunSpec("x", set=("training.batch_size=8", "training.seed=1"))
-    assert other_setting(spec, ["training.batch_size=16"]).set == ("training.seed=1", "training.batch_size=16")
-
-
-def test_precision_is_a_key_like_all_others() -> None:
+def test_the_other_setting_replaces_values_of_the_first_also_its_precision() -> None:
+    spec = RunSpec("x", set=("training.batch_size=8", "training.seed=1"), precision="fp32")
+    other = other_setting(spec, ["training.batch_size=16"])
+    assert (other.set, other.precision) == (("training.seed=1", "training.batch_size=16"), "fp32")
     other = other_setting(RunSpec("x", precision="fp32"), ["precision=bf16"])
-    assert (other.precision, other.set) == (None, ("precision=bf16",))
-    assert other_setting(RunSpec("x", precision="fp32"), ["training.seed=2"]).precision == "fp32"
+    assert (other.set, other.precision) == (("precision=bf16",), None)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from plan_builders import Backend, manifest
 
 from flagperf.errors import BadInput
-from flagperf.plan.card_models import KnownModel, find_model
+from flagperf.plan.card_models import find_model
 from flagperf.plugins.installed import Provided
 from flagperf.plugins.loading import PluginStatus
 from flagperf.spec.published import PublishedResult
@@ -89,13 +89,11 @@ def test_a_card_goes_by_all_names_that_its_adapter_has_in_any_case(both: Any, te
     assert find_model(both, text, None).name == name
 
 
-def test_a_card_has_the_peaks_of_its_own_model_alone(both: Any) -> None:
+def test_a_card_has_its_own_peaks_and_goes_before_one_that_is_also_called_so(both: Any) -> None:
     assert [peak.value for peak in find_model(both, "A1", None).peaks] == [2e12]
     assert find_model(both, "A2", None).peaks == ()
-
-
-def test_a_name_goes_before_what_another_card_is_also_called(both: Any) -> None:
     assert find_model(both, "a2-wide", None).vendor == "acme"
+    assert not find_model(both, "A1", None).is_called("my accelerator 1")  # a pattern matches the whole name
 
 
 def test_a_name_of_several_cards_of_one_vendor_is_asked_about(tmp_path: Path) -> None:
@@ -140,8 +138,3 @@ def test_memory_is_what_published_results_of_this_card_say_else_its_name(both: A
     assert small.memory_bytes(references) == (64 * 2**30, "nominal, of the published A2-64GB")
     assert large.memory_bytes(references) == (80 * 2**30, "nominal, by the name A1-80GB")
     assert small.memory_bytes([published("A2")]) == (None, "no published result names A2")
-
-
-def test_what_a_pattern_matches_is_the_whole_name(both: Any) -> None:
-    card: KnownModel = find_model(both, "A1", None)
-    assert not card.is_called("my accelerator 1")

@@ -14,6 +14,7 @@ from run_builders import make_run, minimal_job, minimal_manifest
 
 CARD = Device("card-0", "Some CPU", "CPU", 0)
 FIGURE = RowFigure("gemm_fp32", {"en": "FP32"}, "gemm", "flops", "TFLOPS", {"precision": "fp32"})
+KNOWN = Peak("Some CPU", "fp32", 9e12, "its box", "high")
 
 
 @pytest.fixture
@@ -41,43 +42,32 @@ def peaks_with(bundle, peaks=(), vendor="cpu", card=CARD, word="fp32", simulated
     return with_measured_peak(tuple(peaks), bundle, vendor, card, precision(word), simulated, cores)
 
 
-def test_the_figure_becomes_the_peak_of_its_precision(measured):
-    (peak,) = peaks_with(measured())
-    assert (peak.model, peak.row, peak.value) == ("Some CPU", "fp32", 2.5e12)
-    assert peak.measured_by == "20260101T000000Z-gemm-cpu-1x1-abcdef"
-    assert "20260101T000000Z-gemm-cpu-1x1-abcdef (gemm_fp32, 8x8x8, profile tiny)" in peak.source
-    assert peak.confidence == "high"
-
-
-def test_a_doubtful_figure_says_so_and_has_less_confidence(measured):
-    """On a busy host a product is slow, and an MFU against it flatters."""
-    (peak,) = peaks_with(measured(marks=("busy_host",)))
-    assert peak.source.endswith("(gemm_fp32, 8x8x8, profile tiny, busy_host)")
-    assert peak.confidence == "medium"
-
-
-def test_it_takes_the_place_of_a_peak_of_low_confidence_only(measured):
+@pytest.mark.parametrize(
+    ("marks", "confidence", "words"),
+    [
+        ((), "high", "(gemm_fp32, 8x8x8, profile tiny)"),
+        # on a busy host a product is slow, and an MFU against it flatters
+        (("busy_host",), "medium", "(gemm_fp32, 8x8x8, profile tiny, busy_host)"),
+    ],
+)
+def test_the_figure_becomes_the_peak_of_its_precision_with_its_doubts(measured, marks, confidence, words):
     low = Peak("Some CPU", "fp32", 9e12, "somebody", "low")
-    assert [peak.value for peak in peaks_with(measured(), [low])] == [2.5e12]
+    (peak,) = peaks_with(measured(marks=marks), [low])
+    assert (peak.model, peak.row, peak.value, peak.confidence) == ("Some CPU", "fp32", 2.5e12, confidence)
+    assert peak.measured_by == "20260101T000000Z-gemm-cpu-1x1-abcdef"
+    assert peak.source.endswith(f"{peak.measured_by} {words}")
 
 
 def test_cards_are_not_asked_for_the_cores_of_their_host(measured):
     job = minimal_job(host_workers=2, memory_scope="device")
     assert [peak.value for peak in peaks_with(measured(job=job), cores=None)] == [2.5e12]
-
-
-def test_without_the_option_nothing_changes():
     assert peaks_with(None) == ()
 
 
 @pytest.mark.parametrize(
     ("changes", "given", "message"),
     [
-        (
-            {},
-            {"peaks": [Peak("Some CPU", "fp32", 9e12, "its box", "high")]},
-            "is known .*its box.*leave out --peak-from",
-        ),
+        ({}, {"peaks": [KNOWN]}, "is known .*its box.*leave out --peak-from"),
         ({}, {"vendor": "acme"}, "it ran on cpu Some CPU, this one is on acme Some CPU"),
         ({}, {"card": Device("c", "Other", "O", 0)}, "this one is on cpu Other; measure this card"),
         ({}, {"card": Device("c", "Some CPU", "O", 0, slice="1/2")}, "measure this card"),

@@ -24,8 +24,6 @@ CARDS = tuple(Device(f"acme-{index}", "A1", "A1", index) for index in range(2))
 SLOTS = tuple(Device(f"cpu:{index}", "EPYC", "CPU", index) for index in range(64))
 ACME, ABSENT = vendor("acme", devices=CARDS), vendor("acme", "absent")
 CPU = vendor("cpu", devices=SLOTS, memory_scope="host")
-
-
 NO_FILE = UserFile()
 
 
@@ -107,9 +105,7 @@ def test_nodes_of_different_vendors_need_a_word(find: Any) -> None:
 
 def test_a_node_with_other_cards_or_without_is_named(find: Any) -> None:
     others = vendor("acme", devices=(Device("acme-7", "A2", "A2", 0), CARDS[1]))
-    words = (
-        r"node 1 \(host1\) has other cards \(1 x A2, 1 x A1\) than node 0 \(host0\) \(2 x A1\); choose nodes with the"
-    )
+    words = r"node 1 \(host1\) has other cards \(1 x A2, 1 x A1\) than node 0 \(host0\) \(2 x A1\); choose nodes with"
     with pytest.raises(BadInput, match=words):
         find(node(CPU, ACME), node(CPU, others), devices=2)
     with pytest.raises(BadInput, match=r"^node 1 \(host1\): --vendor acme: no usable card on host1"):
@@ -128,19 +124,12 @@ def test_one_machine_under_two_names_is_not_two_nodes(find: Any, monkeypatch: py
         find(node(CPU, ABSENT), node(CPU, ABSENT))
 
 
-def test_slots_of_one_machine_can_and_all_its_workers_are_counted(find: Any) -> None:
-    found = find(node(CPU, ABSENT), node(CPU, ABSENT), share_host=True, devices=2)
-    assert (found.host_workers, found.oversubscribed) == (4, True)
-
-
-def test_slots_of_several_machines_are_not_counted_together(find: Any) -> None:
-    found = find(node(CPU, ABSENT), node(CPU, ABSENT), devices=2)
-    assert (found.host_workers, found.oversubscribed) == (2, False)
-
-
-def test_cards_are_never_oversubscribed(find: Any) -> None:
-    crowded = msgspec.structs.replace(node(CPU, ACME), allowed_cores=1)
-    assert not find(crowded, devices=2).oversubscribed
+def test_workers_of_one_machine_are_counted_together_and_only_slots_are_oversubscribed(find: Any) -> None:
+    shared = find(node(CPU, ABSENT), node(CPU, ABSENT), share_host=True, devices=2)
+    apart = find(node(CPU, ABSENT), node(CPU, ABSENT), devices=2)
+    cards = find(msgspec.structs.replace(node(CPU, ACME), allowed_cores=1), devices=2)
+    found = [(each.host_workers, each.oversubscribed) for each in (shared, apart, cards)]
+    assert found == [(4, True), (2, False), (2, False)]
 
 
 def test_what_the_case_needs_and_a_node_lacks_comes_with_the_command(find: Any) -> None:

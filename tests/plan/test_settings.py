@@ -35,72 +35,41 @@ def test_a_case_for_several_devices_is_refused_on_fewer_whatever_the_nodes() -> 
     assert resolve_values(RunSpec("toy", nodes=2, devices=2), needs_four, NO_FILE, None)
 
 
-# Layers
-
-
-def test_without_more_the_case_and_its_profile_speak() -> None:
-    config = resolved()
-    assert config.values["training"]["epochs"] == 1
-    assert config.layers["training.epochs"] == "profile tiny"
-    assert config.layers["training.batch_size"] == "case"
-    assert config.deviations == {}
-
-
 def test_each_layer_goes_before_the_one_below_it() -> None:
-    sizes = [
-        resolved().values["training"]["batch_size"],
-        resolved(tuning=TUNING).values["training"]["batch_size"],
-        resolved(tuning=TUNING, user_file=FILE).values["training"]["batch_size"],
-        resolved("training.batch_size=128", tuning=TUNING, user_file=FILE).values["training"]["batch_size"],
+    layers = [
+        resolved(),
+        resolved(tuning=TUNING),
+        resolved(tuning=TUNING, user_file=FILE),
+        resolved("training.batch_size=128", tuning=TUNING, user_file=FILE),
     ]
-    assert sizes == [32, 64, 96, 128]
-
-
-def test_every_value_names_the_last_layer_that_set_it() -> None:
-    config = resolved("training.epochs=2", tuning=TUNING, user_file=FILE)
-    assert config.layers == {
-        "precision": "case",
-        "training.batch_size": "file flagperf.toml",
-        "training.learning_rate": "tuning acme A1 (note)",
-        "training.epochs": "--set",
-        "training.shuffle": "case",
-        "training.optimizer": "case",
-        "data.splits": "case",
-    }
-
-
-def test_deviations_are_what_differs_from_case_and_profile() -> None:
-    config = resolved("training.epochs=2", tuning=TUNING, user_file=FILE)
-    assert config.deviations == {
-        "training.batch_size": "file flagperf.toml",
-        "training.learning_rate": "tuning acme A1 (note)",
-        "training.epochs": "--set",
-    }
-
-
-def test_setting_a_value_to_what_it_is_anyway_is_no_deviation() -> None:
-    config = resolved("training.epochs=1", "training.batch_size=32")
-    assert config.deviations == {}
-    assert config.layers["training.batch_size"] == "--set"
-
-
-def test_going_back_to_the_cases_value_over_the_profile_is_a_deviation() -> None:
-    assert resolved("training.epochs=3").deviations == {"training.epochs": "--set"}
-
-
-def test_the_file_of_another_case_does_not_count() -> None:
+    assert [config.values["training"]["batch_size"] for config in layers] == [32, 64, 96, 128]
+    assert layers[0].values["training"]["epochs"] == 1 and layers[0].deviations == {}
     other = UserFile(cases={"other": {"training": {"batch_size": 1}}}, path="flagperf.toml")
-    assert resolved(user_file=other) == resolved()
+    assert resolved(user_file=other) == layers[0]
+
+
+def test_every_value_names_the_last_layer_that_set_it_and_deviations_those_after_the_profile() -> None:
+    config = resolved("training.epochs=2", tuning=TUNING, user_file=FILE)
+    changed = {
+        "training.batch_size": "file flagperf.toml",
+        "training.learning_rate": "tuning acme A1 (note)",
+        "training.epochs": "--set",
+    }
+    unchanged = dict.fromkeys(("precision", "training.shuffle", "training.optimizer", "data.splits"), "case")
+    assert (config.layers, config.deviations) == ({**unchanged, **changed}, changed)
+    assert resolved().layers["training.epochs"] == "profile tiny"
+
+
+def test_a_deviation_is_another_value_than_that_of_case_and_profile() -> None:
+    config = resolved("training.epochs=1", "training.batch_size=32")
+    assert (config.deviations, config.layers["training.batch_size"]) == ({}, "--set")
+    assert resolved("training.epochs=3").deviations == {"training.epochs": "--set"}
 
 
 def test_the_precision_option_goes_before_all() -> None:
     config = resolved("precision=fp32", precision="bf16")
-    assert config.values["precision"] == "bf16"
-    assert config.layers["precision"] == "--precision"
+    assert (config.values["precision"], config.layers["precision"]) == ("bf16", "--precision")
     assert config.deviations == {"precision": "--precision"}
-
-
-# What is wrong
 
 
 @pytest.mark.parametrize("assignments", [("a=1", "a=2"), ("a=1", "b=2", "a=1"), ("a = 1", "a=1")])
@@ -130,14 +99,8 @@ def test_a_precision_that_does_not_exist_is_bad_input_in_every_layer() -> None:
         make_settings(RunSpec("toy", set=("precision=fp64",)), manifest(), UserFile(), Backend(), None)
 
 
-# Profile and precision
-
-
-def test_the_cases_default_profile_is_taken() -> None:
+def test_the_cases_default_profile_is_taken_and_an_unknown_one_refused() -> None:
     assert choose_profile(RunSpec("toy"), manifest()) == "tiny"
-
-
-def test_an_unknown_profile_comes_with_near_matches() -> None:
     with pytest.raises(BadInput, match="unknown profile of case toy 'standart'; did you mean standard"):
         choose_profile(RunSpec("toy", profile="standart"), manifest())
 
