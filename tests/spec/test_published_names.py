@@ -52,21 +52,17 @@ def test_all_shipped_results_have_a_name_of_their_own() -> None:
 
 
 A100 = "distilbert-nvidia-a100-sxm4-40gb-1x8-fp32"
-NAMES = (
-    A100,
-    f"{A100}-bs=96",
-    "distilbert-nvidia-a100-sxm4-40gb-2x8-fp32-bs=96",
-    "distilbert-metax-c500-64gb-1x8-fp32",
-)
+TWO_NODES, C500 = "distilbert-nvidia-a100-sxm4-40gb-2x8-fp32-bs=96", "distilbert-metax-c500-64gb-1x8-fp32"
+NAMES = (A100, f"{A100}-bs=96", TWO_NODES, C500)
 
 
 @pytest.mark.parametrize(
     ("wanted", "name"),
     [
         (A100, A100),  # although another one begins so
-        ("Distilbert-METAX", NAMES[3]),
-        ("A100 2x8", NAMES[2]),
-        ("A100 1x8 bs=96", NAMES[1]),
+        ("Distilbert-METAX", C500),
+        ("A100 2x8", TWO_NODES),
+        ("A100 1x8 bs=96", f"{A100}-bs=96"),
         ("nvidia A100-SXM4-40GB 1x8 fp32", A100),  # all of its words, and no other
     ],
 )
