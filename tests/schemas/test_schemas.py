@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,13 @@ from flagperf.spec.toml_files import read_toml
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted(ROOT.glob("cases/flagperf_cases/*/case.toml"))
-REFERENCES = sorted(ROOT.glob("cases/flagperf_cases/*/references.toml"))
 MODELS = sorted(ROOT.glob("plugins/*/src/*/models.toml"))
-TUNING = sorted(ROOT.glob("plugins/*/src/*/tuning/*.toml"))
+SHIPPED = [
+    *(("case", path) for path in CASES),
+    *(("references", path) for path in sorted(ROOT.glob("cases/flagperf_cases/*/references.toml"))),
+    *(("models", path) for path in MODELS),
+    *(("tuning", path) for path in sorted(ROOT.glob("plugins/*/src/*/tuning/*.toml"))),
+]
 BUNDLES = sorted(FOLDER.iterdir())
 
 
@@ -39,6 +43,11 @@ def schema_named(name: str, case: str | None = None) -> dict[str, Any]:
 
 def as_json(value: Any) -> Any:
     return json.loads(msgspec.json.encode(value))
+
+
+def flagperf(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "flagperf", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
 
 
 def complaints(schema: dict[str, Any], content: Any) -> list[str]:
@@ -54,25 +63,11 @@ def test_every_schema_is_one_of_draft_2020_12_and_says_whose_it_is() -> None:
         assert (schema["$id"], schema["title"]) == (f"urn:flagperf:schema:{name}", entry.file)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.parent.name)
-def test_every_case_is_valid(path: Path) -> None:
-    assert complaints(schema_named("case"), read_toml(path)) == []
-
-
-@pytest.mark.parametrize("path", REFERENCES, ids=lambda path: path.parent.name)
-def test_the_published_results_of_every_case_are_valid(path: Path) -> None:
-    assert complaints(schema_named("references"), read_toml(path)) == []
-
-
-@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.parent.name)
-def test_the_models_of_every_adapter_are_valid(path: Path) -> None:
-    assert complaints(schema_named("models"), read_toml(path)) == []
-
-
-@pytest.mark.parametrize("path", TUNING, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
-def test_all_tuning_is_valid_for_its_case(path: Path) -> None:
-    assert complaints(schema_named("tuning"), read_toml(path)) == []
-    assert complaints(schema_named("tuning", path.stem), read_toml(path)) == []
+@pytest.mark.parametrize(("name", "path"), SHIPPED, ids=lambda each: getattr(each, "parent", each))
+def test_every_shipped_file_is_valid(name: str, path: Path) -> None:
+    assert complaints(schema_named(name), read_toml(path)) == []
+    if name == "tuning":
+        assert complaints(schema_named("tuning", path.stem), read_toml(path)) == []
 
 
 @pytest.mark.parametrize("path", BUNDLES, ids=lambda path: path.name)
@@ -92,6 +87,21 @@ def test_recorded_events_are_valid_as_today_reads_them(path: Path) -> None:
     for file in [*path.glob("events/*.jsonl"), *path.glob("samples/*.jsonl")]:
         for event in read_events(file).events[:40]:
             assert list(schema.iter_errors(as_json(event))) == []
+
+
+@pytest.mark.run
+def test_every_line_that_a_run_of_today_writes_is_valid(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    environ = {**os.environ, "FLAGPERF_RUNS_DIR": str(tmp_path)}
+    flagperf("run", "distilbert", "--vendor", "cpu", "--set", "training.max_steps=3", "--quiet", env=environ)
+    (bundle,) = tmp_path.iterdir()
+    for name in ("run", "environment"):
+        assert complaints(schema_named(name), json.loads((bundle / f"{name}.json").read_text())) == []
+    lines = [line for path in bundle.glob("*/*.jsonl") for line in path.read_text().splitlines()]
+    schema = jsonschema.Draft202012Validator(schema_named("events"))
+    assert len(lines) > 10
+    for line in lines:
+        schema.validate(json.loads(line))
 
 
 def test_a_users_file_may_have_what_is_installed_here() -> None:
@@ -141,30 +151,26 @@ def changed(content: Any, place: str, value: Any) -> Any:
     return copy
 
 
-WRONG_CASES = [
-    ("name", "Distil Bert"),
-    ("name", None),
-    ("version", 0),
-    ("version", "1"),
-    ("kind", "trainig"),
-    ("precisions", []),
-    ("precisions", ["fp32", "fp32"]),
-    ("precisions", ["fp64"]),
-    ("title", {"zh": "x"}),
-    ("title.fr", "x"),
-    ("taks", {"en": "x"}),
-    ("page.columns", []),
-    ("page.parts", ["parallel"]),
-    ("page.colums", ["mem"]),
-    ("profiles.tiny.about", "text"),
-    ("references.0.nodes", 0),
-    ("references.0.precision", "fp64"),
-    ("mfu_formula", "palmm"),
-    ("counts", "steps"),
-]
+WRONG_CASES = {
+    "name": ["Distil Bert", None],
+    "version": [0, "1"],
+    "kind": ["trainig"],
+    "precisions": [[], ["fp32", "fp32"], ["fp64"]],
+    "title": [{"zh": "x"}],
+    "title.fr": ["x"],
+    "taks": [{"en": "x"}],
+    "page.columns": [[]],
+    "page.parts": [["parallel"]],
+    "page.colums": [["mem"]],
+    "profiles.tiny.about": ["text"],
+    "references.0.nodes": [0],
+    "references.0.precision": ["fp64"],
+    "mfu_formula": ["palmm"],
+    "counts": ["steps"],
+}
 
 
-@pytest.mark.parametrize(("place", "value"), WRONG_CASES)
+@pytest.mark.parametrize(("place", "value"), [(place, value) for place, all in WRONG_CASES.items() for value in all])
 def test_a_case_that_is_refused_is_not_valid(place: str, value: Any) -> None:
     (path,) = [path for path in CASES if path.parent.name == "distilbert"]
     content = {**read_toml(path), **read_toml(path.with_name("references.toml"))}
@@ -218,40 +224,20 @@ def test_what_the_source_says_is_in_the_schema() -> None:
     assert events["StepFinished"]["properties"]["t_ns"]["description"].startswith("When the event was recorded")
 
 
-# Editors
-
-
 def test_a_new_adapter_has_the_schemas_that_its_files_name(tmp_path: Path) -> None:
     write_adapter("acme", tmp_path / "flagperf-acme")
-    named = dict(schema_lines(tmp_path / "flagperf-acme"))
+    heads = {path: path.read_text().splitlines()[0] for path in tmp_path.rglob("*.toml")}
+    named = {path: path.parent / head.removeprefix("#:schema ") for path, head in heads.items() if "#:schema " in head}
     assert {path.name for path in named} == {"models.toml", "distilbert.toml"}
     for path, schema in named.items():
         assert complaints(json.loads(schema.read_text()), read_toml(path)) == []
         assert complaints(json.loads(schema.read_text()), {**read_toml(path), "unknown": 1})
 
 
-def schema_lines(folder: Path) -> Iterator[tuple[Path, Path]]:
-    for path in folder.rglob("*.toml"):
-        first = path.read_text().splitlines()[0]
-        if first.startswith("#:schema "):
-            yield path, path.parent / first.removeprefix("#:schema ")
-
-
-# The command
-
-
-def flagperf(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "flagperf", *arguments], capture_output=True, text=True, check=False)
-
-
-def test_the_command_prints_it_by_its_name_or_by_that_of_the_file() -> None:
-    printed = [json.loads(flagperf("schema", name).stdout) for name in ("models", "models.toml")]
-    assert printed == [schema_named("models")] * 2
+def test_the_command_prints_one_by_its_name_or_by_that_of_the_file_and_lists_them_all() -> None:
+    assert json.loads(flagperf("schema", "models.toml").stdout) == schema_named("models")
     tuning = json.loads(flagperf("schema", "tuning", "--case", "glm").stdout)
     assert tuning["title"] == "tuning/glm.toml"
-
-
-def test_the_command_lists_them_all() -> None:
     assert [each["name"] for each in json.loads(flagperf("schema", "--list", "--json").stdout)] == list(SCHEMAS)
     assert "events/*.jsonl" in flagperf("schema", "--list").stdout
 
