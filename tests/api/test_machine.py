@@ -12,23 +12,14 @@ def test_a_machine_runs_tools_unless_a_test_passes_another_runner() -> None:
     assert Machine().run_tool(["sleep", "3600"], timeout_seconds=0.1).problem == "sleep did not end within 0.1 s"
 
 
-def test_files_are_read_below_the_root_and_stripped(tmp_path: Path) -> None:
-    (tmp_path / "sys").mkdir()
-    (tmp_path / "sys" / "model").write_bytes(b"Acme \xff A1\x00\n")
-    assert Machine(root=tmp_path).read("/sys/model") == "Acme \ufffd A1"
-
-
-def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
-    machine = Machine(root=tmp_path)
-    assert machine.read("/not/there") is None
-    assert machine.read("/") is None
-
-
-def test_patterns_are_matched_below_the_root_in_order(tmp_path: Path) -> None:
+def test_files_are_read_and_matched_below_the_root(tmp_path: Path) -> None:
     for name in ("acme1", "acme0", "other"):
         (tmp_path / "dev" / name).mkdir(parents=True)
-    assert Machine(root=tmp_path).glob("/dev/acme*") == [tmp_path / "dev" / "acme0", tmp_path / "dev" / "acme1"]
-    assert Machine(root=tmp_path).glob("/dev/none*") == []
+    (tmp_path / "model").write_bytes(b"Acme \xff A1\x00\n")
+    machine = Machine(root=tmp_path)
+    assert [machine.read(path) for path in ("/model", "/not/there", "/")] == ["Acme \ufffd A1", None, None]
+    assert machine.glob("/dev/acme*") == [tmp_path / "dev" / "acme0", tmp_path / "dev" / "acme1"]
+    assert machine.glob("/dev/none*") == []
 
 
 def test_the_environment_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,11 +27,6 @@ def test_these_are_all_the_words() -> None:
     assert list(PRECISIONS) == [row[0] for row in TABLE]
 
 
-def test_fp32_is_never_tf32() -> None:
-    assert precision("fp32").compute != precision("tf32").compute
-    assert precision("fp32").peak_row != precision("tf32").peak_row
-
-
 @pytest.mark.parametrize("word", ["fp23", "FP32", "float32", ""])
 def test_another_word_is_bad_input(word: str) -> None:
     with pytest.raises(BadInput, match=f"unknown precision '{word}'"):

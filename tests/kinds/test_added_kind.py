@@ -27,11 +27,11 @@ def flagperf(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 
-def test_it_runs_reports_and_verifies(tmp_path: Path) -> None:
+def test_it_runs_and_reports_and_a_row_that_was_changed_afterwards_is_found(tmp_path: Path) -> None:
     run = flagperf(tmp_path, "run", "copying", "--vendor", "cpu")
     assert run.returncode == 0, run.stderr
     assert "copy_rate" in run.stdout and "GB/s" in run.stdout
@@ -56,13 +56,8 @@ def test_it_runs_reports_and_verifies(tmp_path: Path) -> None:
         assert heading in page.stdout and f"**{title}**" in page.stdout
         assert "1000000" in page.stdout and "more than the machine has" in page.stdout
 
-
-def test_a_row_that_was_changed_afterwards_is_found(tmp_path: Path) -> None:
-    assert flagperf(tmp_path, "run", "copying", "--vendor", "cpu", "-q").returncode == 0
-    (bundle,) = (tmp_path / "runs").iterdir()
-    content = json.loads((bundle / "run.json").read_text())
-    content["rows"][0]["median"] = 1e-9
-    (bundle / "run.json").write_text(json.dumps(content))
+    recorded["rows"][0]["median"] = 1e-9
+    (bundle / "run.json").write_text(json.dumps(recorded))
     verified = flagperf(tmp_path, "runs", "verify", "latest")
     assert verified.returncode == 3
     assert 'row clone {"bytes":"1000000","type":"uint8"}: stored' in verified.stdout

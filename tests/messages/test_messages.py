@@ -11,20 +11,12 @@ WHO = message("name.ranks", names=[0, 2])
 SAID = message("rank.unsuccessful", who=WHO, why="the link went down")
 
 
-def test_a_message_is_said_in_each_language() -> None:
+def test_a_message_is_said_in_each_language_also_after_json_and_with_the_words_of_others() -> None:
     assert render(SAID) == str(SAID) == "ranks 0, 2 did not succeed: the link went down"
-    assert render(SAID, "zh") == "rank 0、2未成功：the link went down"
-
-
-def test_a_message_inside_a_message_survives_json() -> None:
     again = msgspec.json.decode(msgspec.json.encode(SAID), type=Message)
-    assert render(again, "zh") == render(SAID, "zh")
-
-
-def test_words_of_others_are_taken_literally() -> None:
-    assert (
-        render(message("rank.unsuccessful", who=WHO, why="{who} {0} %s")) == "ranks 0, 2 did not succeed: {who} {0} %s"
-    )
+    assert render(again, "zh") == render(SAID, "zh") == "rank 0、2未成功：the link went down"
+    literal = message("rank.unsuccessful", who=WHO, why="{who} {0} %s")
+    assert render(literal) == "ranks 0, 2 did not succeed: {who} {0} %s"
 
 
 @pytest.mark.parametrize(
