@@ -345,17 +345,6 @@ def test_a_run_whose_ending_was_deleted_is_not_an_unfinished_one(bundle: Path) -
 # Values that no run has
 
 
-def test_a_sample_without_cores_is_named_with_its_line(bundle: Path) -> None:
-    samples = bundle / "samples" / "node-000.jsonl"
-    cpu = '"cpu":{"cores":0,"all_seconds":1.0,"own_seconds":1.0}}'
-    samples.write_text(
-        samples.read_text().replace('"total_bytes":17179869184}]}', f'"total_bytes":17179869184}}],{cpu}')
-    )
-    seal_again(bundle)
-    (problem,) = verify_bundle(bundle).problems
-    assert "node-000.jsonl: line 3 is not a valid event: Expected `int` >= 1 - at `$.cpu.cores`" in problem
-
-
 def test_what_cannot_be_computed_is_a_problem_of_the_bundle(bundle: Path) -> None:
     change(bundle, lambda run: run["job"]["config"].update(values={"training": []}))
     problems = verify_bundle(bundle).problems

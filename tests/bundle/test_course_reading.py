@@ -11,7 +11,7 @@ from recorded_bundles import FOLDER, recorded_bundle
 from flagperf.bundle.bundle import read_bundle
 from flagperf.bundle.curve_files import find_curve
 from flagperf.metrics.alignment import LossCurve
-from flagperf_publish.pages.timeline import _chosen, read_course
+from flagperf_publish.pages.timeline import read_course
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name[17:])
@@ -66,10 +66,3 @@ def test_little_is_read_of_a_large_run_but_the_first_file_always() -> None:
     course = read_course(path, read_bundle(path).run, read_bytes=1)
     assert len(course.ranks) == 1 and course.ranks[0].rank == 0 and course.num_nodes == 1
     assert course.steps is not None and course.steps.rates
-
-
-def test_what_is_read_is_spread_evenly_after_what_matters_most() -> None:
-    assert _chosen([0, 5, 2], 8) == [0, 5, 2, 4, 6, 1, 3, 7]
-    assert sorted(_chosen([0], 4001)) == list(range(4001))
-    assert _chosen([0], 4001)[:5] == [0, 2048, 1024, 3072, 512]
-    assert _chosen([9], 1) == [0]

@@ -1,16 +1,9 @@
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from flagperf.bundle import paths
-
-CORE = Path(paths.__file__).parents[1]
-WRITTEN = re.compile(r"(rank|node|probe|agent)-(\{|\*|0+)|parent\.jsonl|\"(events|logs|run\.json|MANIFEST)\"")
 
 
 def test_names_sort_by_their_number_and_one_pattern_finds_all() -> None:
@@ -21,12 +14,6 @@ def test_names_sort_by_their_number_and_one_pattern_finds_all() -> None:
     assert paths.rank_log(7).name == "rank-00007.log"
     assert paths.rank_events(123456).match(str(paths.ALL_RANK_EVENTS))
     assert paths.node_samples(1234).match(str(paths.ALL_NODE_SAMPLES))
-
-
-@pytest.mark.parametrize("part", ["agent", "bundle", "fleet", "worker"])
-def test_no_other_module_writes_a_path_of_a_bundle(part: str) -> None:
-    code = {path.name: re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL) for path in (CORE / part).glob("*")}
-    assert {name for name, text in code.items() if WRITTEN.search(text)} - {"paths.py"} == set()
 
 
 def test_processes_beside_the_work_do_not_import_metrics() -> None:

@@ -215,22 +215,6 @@ def test_files_that_cannot_be_read_or_written_are_one_message(
     assert words in told and told.count("\n") == 1
 
 
-def test_a_manifest_that_cannot_be_read_is_a_problem(
-    bundle: Path, key: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    sign(bundle, key)
-    read = signature.read_regular
-
-    def refuse(path: Path, *args: int, **options: bool) -> bytes:
-        if path.name == "MANIFEST":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return read(path, *args, **options)
-
-    monkeypatch.setattr(signature, "read_regular", refuse)
-    code, told = verify(bundle, signers_of(key), capfd)
-    assert code == 3 and "MANIFEST cannot be read: Permission denied" in told
-
-
 def test_a_folder_of_keys_that_cannot_be_searched_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_path: object, **_options: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

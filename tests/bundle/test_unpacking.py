@@ -101,13 +101,6 @@ def test_only_files_and_folders_are_unpacked(tmp_path: Path, kind: bytes, words:
         refused(with_files(tmp_path / "a.tgz", FILES, entry(HARMLESS, kind, target=target)), words)
 
 
-def test_a_folder_that_is_a_link_is_never_written_through(tmp_path: Path) -> None:
-    (tmp_path / "outside").mkdir()
-    link = entry(f"{RUN}/logs", tarfile.SYMTYPE, target=str(tmp_path / "outside"))
-    refused(archive_of(tmp_path / "a.tgz", [link, file_entry(f"{RUN}/logs/rank-00000.log", b"evil")]), "is a link")
-    assert list((tmp_path / "outside").iterdir()) == []
-
-
 def test_an_extended_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     header = entry("x", tarfile.XHDTYPE, size=8 << 30)
     refused(archive_of(tmp_path / "a.tgz", [header, bytes(1 << 20)]), "is an extended header")

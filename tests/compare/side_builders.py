@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from report_builders import changed, metrics, recorded
 
 from flagperf.bundle.run_record import RecordedRun, RunGroup
 from flagperf.compare.sides import Side
-from flagperf.compare.sides import Side as SideStruct
 from flagperf.metrics.rows import MeasuredRow
 
 
@@ -45,9 +43,5 @@ def with_rows(one: RecordedRun, seconds: dict[str, float]) -> RecordedRun:
     return with_run(one, rows=rows)
 
 
-def side(letter: str, found: Sequence[RecordedRun], **fields: Any) -> SideStruct:
+def side(letter: str, found: Sequence[RecordedRun], **fields: Any) -> Side:
     return Side(letter, f"side-{letter}", tuple(found), **fields)
-
-
-def relettered(one: SideStruct, letter: str) -> SideStruct:
-    return msgspec.structs.replace(one, letter=letter)

@@ -1,12 +1,14 @@
-"""Ratios that a person can check by hand."""
+"""Ratios that a person can check by hand, of groups of runs and of the steps of one run against one."""
 
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from flagperf.compare.ratio import geometric_mean, halves_apart, ratio_of, ratio_of_pairs, welch
+from flagperf.compare.sides import inside_runs
 
 
 def exp(*logs: float) -> list[float]:
@@ -63,3 +65,19 @@ def test_what_a_against_a_shows() -> None:
     assert halves_apart([0.05, 0.07, 0.0, 0.02]) == pytest.approx(math.expm1(0.05))
     assert halves_apart([0.0, 0.02, 0.5]) == 0.0
     assert ratio_of(exp(0, 0, 0.03, 0.03), exp(0, 0, 0)).apart == pytest.approx(math.expm1(0.03))
+
+
+def test_the_ratio_inside_runs_is_that_of_the_metric_and_the_width_that_of_the_steps() -> None:
+    source = random.Random(5)
+    one, other = ([100 * (1 + source.gauss(0, 0.05)) for _ in range(400)] for _ in range(2))
+    found = inside_runs(1.02, one, other)
+    assert found is not None and found.ratio.value == 1.02
+    half = 1.97 * 0.05 * (2 / 400) ** 0.5
+    assert found.ratio.high == pytest.approx(1.02 * (1 + half), rel=2e-3)
+    assert found.num_steps == (400, 400) and min(found.effective) > 300
+    assert not found.ratio.has_interval, "steps give no verdict"
+
+
+def test_too_few_steps_have_no_ratio_inside_runs() -> None:
+    assert inside_runs(1.0, [1.0] * 9, [1.0] * 50) is None
+    assert inside_runs(1.0, [float(n) for n in range(1, 90)], [1.0] * 50) is None

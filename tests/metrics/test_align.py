@@ -112,12 +112,6 @@ def test_a_step_without_a_loss_fails_the_check_and_is_named(rule, step):
     assert not judged(REFERENCE, broken, rule).aligned
 
 
-def test_the_figures_of_a_curve_with_gaps_are_of_the_steps_that_have_an_error():
-    alignment = judged({**REFERENCE, 50: None})
-    assert (alignment.num_compared, alignment.num_judged) == (79, 80)
-    assert alignment.mean_error == 0
-
-
 def test_a_curve_without_any_loss_has_no_figures():
     alignment = judged(dict.fromkeys(REFERENCE))
     assert (alignment.aligned, alignment.mean_error, alignment.largest, alignment.num_compared) == (

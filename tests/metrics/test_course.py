@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from metric_builders import (
     GIB,
     began,
@@ -81,10 +80,6 @@ def test_a_rank_that_died_has_steps_but_no_parts() -> None:
     assert course is not None and list(course.ends) == [12, 14] and course.parts == {}
 
 
-def test_a_rank_that_never_began_has_no_course() -> None:
-    assert rank_course(rank_file(), TRAINING, 0) is None
-
-
 def test_work_is_summed_over_ranks_and_the_slowest_decides_the_time() -> None:
     fast = course_of(began(0), step(1, 0, 2, samples=4), ended(2))
     slow = course_of(began(0), step(1, 0, 4, samples=4), ended(4), rank=1)
@@ -139,10 +134,6 @@ def test_samples_out_of_order_are_ordered() -> None:
     assert node_figures(sample_file(*readings), ["card-0"], 0)["power_watts"] == {(0, "card-0"): ([1, 2, 3], [1, 2, 3])}
 
 
-def test_a_file_without_a_start_says_nothing() -> None:
-    assert node_figures(EventFile((sample(1, {"card-0": 1}),)), ["card-0"], 0) == {}
-
-
 def test_cards_together_are_their_median_and_the_extremes_of_all() -> None:
     columns = {(0, f"card-{slot}"): ([0.0, 1.0], [float(slot), 10.0 * slot]) for slot in range(5)}
     first, last = over_cards(card_courses(columns).values())
@@ -157,10 +148,3 @@ def test_a_spike_of_one_card_among_many_samples_is_kept() -> None:
     together = over_cards(card_courses(columns).values())
     assert max(point.high for point in together) == 99.0
     assert len(together) <= 121 and all(math.isfinite(point.middle) for point in together)
-
-
-@pytest.mark.parametrize("num_cards", [1, 3])
-def test_all_cards_lie_on_one_grid(num_cards: int) -> None:
-    columns = {(0, str(card)): ([float(x) for x in range(1000)], [1.0] * 1000) for card in range(num_cards)}
-    courses = list(card_courses(columns).values())
-    assert all([point.x for point in course] == [point.x for point in courses[0]] for course in courses)

@@ -10,13 +10,11 @@ from metric_builders import (
     make_manifest,
     rank_file,
     record_of,
-    started,
     step,
 )
 from test_replays import JOB, replay_record
 
 from flagperf.api import DataFile
-from flagperf.event_files import EventFile
 from flagperf.events import DataDescribed
 from flagperf.metrics.alignment import CurveData, CurvePoint, loss_curve
 from flagperf.metrics.observed import Observed
@@ -48,11 +46,6 @@ def test_warm_up_belongs_to_the_curve():
 @pytest.mark.parametrize("name", ["one-rank-dead", "torn-last-line", "empty"])
 def test_a_run_that_was_not_finished_has_no_curve_but_a_reason(name):
     assert loss_curve(Observed(JOB, make_manifest(), replay_record(name))).reason == "run_failed"
-
-
-def test_a_step_without_a_loss_stays_in_the_curve_with_the_reason():
-    curve = curve_of([(2.0, 1), (None, 1), (1.0, 1)])
-    assert curve.points[1] == CurvePoint(2, None, 1, "step 2 has no finite loss on rank 0")
 
 
 def test_a_run_that_diverged_has_a_curve_that_says_so():
@@ -91,11 +84,3 @@ def test_files_stand_for_data_that_the_case_did_not_describe():
 def test_a_simulated_run_is_called_so():
     job = msgspec.structs.replace(make_job(), simulated=True)
     assert curve_of([(1.0, 1)], job=job).vendor == "acme (simulated)"
-
-
-def test_a_missing_rank_is_named():
-    record = record_of(EventFile((started(0), began(1), step(1, 1, 2, loss=1.0), ended(2))))
-    assert (
-        loss_curve(Observed(make_job([2]), make_manifest(), record)).detail
-        == "no record of rank 1: 1 of 2 ranks started"
-    )

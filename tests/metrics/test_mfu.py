@@ -70,15 +70,6 @@ def test_adapters_on_a_frozen_base():
     assert metrics["mfu_nominal-2n"].value * 312 / 156 == pytest.approx(0.3605, abs=1e-4)
 
 
-def test_it_is_per_device():
-    """Two devices, 80 and 40 positions in 1 s: 60 per device."""
-    files = [
-        rank_file(MODEL, began(0), step(1, 0, 1, tokens=tokens), ended(1), rank=rank)
-        for rank, tokens in enumerate((80, 40))
-    ]
-    assert metrics_of(make_job([2]), record_of(*files))["mfu"].value == pytest.approx(0.36)
-
-
 def test_the_slowest_rank_sets_the_duration():
     """100 positions on two devices. Computing took 1 and 2 s: 25 per second and device; training 3 and 4 s: 12.5."""
     files = [
@@ -192,15 +183,6 @@ def test_ranks_that_describe_different_models():
         rank_file(model, began(0), step(1, 0, 1, tokens=1), ended(1), rank=rank) for rank, model in enumerate(models)
     ]
     assert metrics_of(make_job([2]), record_of(*files))["mfu"].reason == "invalid_telemetry"
-
-
-def test_the_same_model_described_at_different_times():
-    later = msgspec.structs.replace(MODEL, t_ns=5)
-    files = [
-        rank_file(model, began(0), step(1, 0, 1, tokens=10), ended(1), rank=rank)
-        for rank, model in enumerate((MODEL, later))
-    ]
-    assert metrics_of(make_job([2]), record_of(*files))["mfu"].value == pytest.approx(0.06)
 
 
 def test_only_padding_was_computed():

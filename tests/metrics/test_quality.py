@@ -12,11 +12,9 @@ from metric_builders import (
     rank_file,
     record_of,
     reported,
-    started,
     step,
 )
 
-from flagperf.event_files import EventFile
 from flagperf.events import PartsReported
 from flagperf.metrics.observed import Observed
 from flagperf.metrics.registry import compute_metrics
@@ -38,20 +36,6 @@ def reports(*events, manifest=None, job=None):
 
 
 # --- loss ----------------------------------------------------------------------------------------------------------
-
-
-def test_loss_is_the_mean_over_the_samples_of_all_ranks():
-    """Last step (2.0 x 3 + 1.0 x 1) / 4 = 1.75; first step (4.0 x 1 + 8.0 x 3) / 4 = 7.0."""
-    metrics = ranks([(4.0, 1), (2.0, 3)], [(8.0, 3), (1.0, 1)])
-    assert metrics["loss"].value == 1.75
-    assert metrics["loss_first"].value == 7.0
-    assert metrics["loss"].inputs == {"step": 2, "samples": 4}
-
-
-def test_loss_includes_warm_up_steps():
-    events = began(0), step(1, 0, 1, loss=5.0), step(2, 1, 2, loss=3.0), ended(2)
-    metrics = metrics_of(make_job(warmup_steps=2), record_of(rank_file(*events)))
-    assert (metrics["loss_first"].value, metrics["loss"].value) == (5.0, 3.0)
 
 
 @pytest.mark.parametrize("lost", [None, math.nan, math.inf])
@@ -108,13 +92,13 @@ def test_what_a_value_is_made_of_is_kept_with_it_the_last_of_each_division():
     assert acc.inputs["parts"] == {"subject": {"law": 0.4, "logic": 0.6}, "category": {"all": 0.5}}
 
 
+def test_unreported_quality():
+    assert reports()["acc"].reason == "not_measured"
+
+
 def test_only_rank_0_reports():
     files = [rank_file(reported(acc=value), rank=rank) for rank, value in enumerate((0.8, 0.9))]
     assert metrics_of(make_job([2]), record_of(*reversed(files)))["acc"].value == 0.8
-
-
-def test_unreported_quality():
-    assert reports()["acc"].reason == "not_measured"
 
 
 @pytest.mark.parametrize("value", [1.009, -0.1, math.nan, math.inf])
@@ -133,12 +117,6 @@ def test_a_quality_without_a_range():
     manifest = make_manifest(qualities=(Quality("ppl", "", "exp(loss)"),), target=None)
     assert reports(reported(ppl=1e9), manifest=manifest)["ppl"].value == 1e9
     assert reports(reported(ppl=math.inf), manifest=manifest)["ppl"].reason == "invalid_telemetry"
-
-
-def test_quality_of_a_failed_run():
-    record = record_of(EventFile((started(), reported(acc=0.9))))
-    metrics = metrics_of(make_job(), record)
-    assert metrics["acc"].reason == metrics["target"].reason == "run_failed"
 
 
 def test_inference_has_qualities():

@@ -102,11 +102,6 @@ def test_a_few_slow_samples_do_not_widen_it():
     assert 99 < found.low < found.high < 101
 
 
-def test_equal_samples_have_an_interval_without_width():
-    found = median_interval([2.0] * 30)
-    assert (found.low, found.high) == (2.0, 2.0)
-
-
 def test_rows_of_older_files_have_no_timing():
     old = {"type": "row_measured", "t_ns": 1, "name": "n", "labels": {}, "unit": "s", "values": [1.0, 3.0]}
     found = measured_row(0, msgspec.convert(old, RowMeasured))

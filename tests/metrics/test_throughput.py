@@ -1,6 +1,5 @@
 """The window and what is divided by it, with numbers that a person can check."""
 
-import msgspec
 import pytest
 from metric_builders import (
     MODEL,
@@ -13,15 +12,10 @@ from metric_builders import (
     metrics_of,
     rank_file,
     record_of,
-    started,
     step,
     steps_of_a_second,
-    succeeded,
     warm,
 )
-
-from flagperf.event_files import EventFile
-from flagperf.metrics.throughput import nearest_rank
 
 WINDOWED = ("p_whole", "p_train", "p_core", "token/p/s", "step_time_p50", "data_wait_share", "mfu")
 TRAINING = (*WINDOWED, "p_whole_all", "steps_kept", "train_time", "loss")
@@ -87,17 +81,6 @@ def test_over_ranks_counts_are_summed_and_the_longest_duration_divides():
     assert metrics["p_whole"].inputs["rank"] == 0
 
 
-def test_tokens_are_per_device_and_padding_apart():
-    """4 x (30 + 10) = 160 real tokens in 10 s on 2 devices; 40 of 200 positions are padding."""
-    metrics = two_ranks()
-    assert metrics["token/p/s"].value == 8.0
-    assert metrics["padding_ratio"].value == 0.2
-
-
-def test_step_time_is_that_of_the_slowest_rank():
-    assert two_ranks()["step_time_p50"].value == 1.5
-
-
 def test_percentiles_are_values_that_were_measured():
     """Of 1..10 s: half do not exceed 5, nine tenths not 9, 99 % not 10."""
     steps, at = [], 0
@@ -106,30 +89,6 @@ def test_percentiles_are_values_that_were_measured():
         at += number
     metrics = one_rank(began(0), *steps, ended(at))
     assert [metrics[f"step_time_p{percent}"].value for percent in (50, 90, 99)] == [5.0, 9.0, 10.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [([7], 50, 7), ([7], 99, 7), ([1, 2], 50, 1), ([1, 2], 51, 2), ([1, 2, 3], 50, 2)],
-)
-def test_nearest_rank(values, percent, expected):
-    assert nearest_rank(values, percent) == expected
-
-
-def test_the_rank_that_waits_most_is_the_one_reported():
-    """Rank 0 waits 1 of 4 s, rank 1 3 of 4 s."""
-    files = [
-        rank_file(began(0), step(1, wait, 4, wait=wait), ended(4), rank=rank) for rank, wait in enumerate((1.0, 3.0))
-    ]
-    metrics = metrics_of(make_job([2]), record_of(*files))
-    assert metrics["data_wait_share"].value == 0.75
-    assert metrics["data_wait_share"].inputs == {"rank": 1}
-
-
-def test_short_last_batch_counts_as_what_it_was():
-    metrics = one_rank(began(0), step(1, 0, 1, samples=32), step(2, 1, 2, samples=5), ended(2))
-    assert metrics["samples_kept"].value == 37
-    assert metrics["p_whole"].value == 18.5
 
 
 def test_intervals_from_twenty_kept_steps():
@@ -262,18 +221,6 @@ def test_missing_ranks_are_named():
     record = record_of(rank_file(began(0), step(1, 0, 1), ended(1), rank=2))
     reason, detail = refused(metrics_of(make_job([4]), record), TRAINING)
     assert (reason, detail) == ("run_failed", "no record of ranks 0, 1, 3: 1 of 4 ranks started")
-
-
-def test_a_rank_that_failed_is_named_with_its_reason():
-    bad = msgspec.structs.replace(succeeded(), status="out_of_memory", reason="tried 2 GiB")
-    record = record_of(rank_file(began(0), step(1, 0, 1), ended(1), end=bad))
-    reason, detail = refused(metrics_of(make_job(), record), TRAINING)
-    assert (reason, detail) == ("run_failed", "rank 0 did not succeed: rank 0 ended as out_of_memory (tried 2 GiB)")
-
-
-def test_a_rank_without_an_end_is_named_with_its_last_step():
-    record = record_of(EventFile((started(), began(0), *steps_of_a_second(3))))
-    assert "stops after step 3" in refused(metrics_of(make_job(), record), TRAINING)[1]
 
 
 @pytest.mark.parametrize("ranks", [(0, 0), (0, 7)])

@@ -8,7 +8,6 @@ from metric_builders import (
     metrics_of,
     ns,
     parent_file,
-    rank_file,
     record_of,
     started,
     step,
@@ -57,13 +56,6 @@ def test_init_time_never_mixes_clocks_of_two_machines():
     assert metrics["init_time"].value == 3.0
 
 
-def test_train_time_is_of_the_longest_rank():
-    files = [rank_file(began(1), step(1, 1, 2), ended(end), rank=rank) for rank, end in ((0, 8.0), (1, 9.5))]
-    metrics = metrics_of(make_job([2]), record_of(*files))
-    assert metrics["train_time"].value == 8.5
-    assert metrics["train_time"].inputs == {"rank": 1}
-
-
 def test_ranks_of_one_node_with_two_clocks_are_refused():
     other = started(1).clock
     ranks = [rank_of_node(0, 0, 110), rank_of_node(1, 0, 110, clock=msgspec.structs.replace(other, boot_id="x"))]
@@ -98,12 +90,6 @@ def test_e2e_time_of_a_run_with_a_missing_rank():
     metrics = two_nodes(parent_file((1, 41), (3, 36)), rank_of_node(0, 0, 110))
     assert metrics["e2e_time"].reason == "run_failed"
     assert metrics["init_time"].detail == "0 of 1 ranks of node 1 began training"
-
-
-def test_init_time_where_one_rank_of_a_node_did_not_begin():
-    ranks = [rank_of_node(0, 0, 110), EventFile((started(1), succeeded()))]
-    metric = metrics_of(make_job([2]), record_of(*ranks, parent=parent_file((1, 50))))["init_time"]
-    assert (metric.reason, metric.detail) == ("run_failed", "1 of 2 ranks of node 0 began training")
 
 
 def test_a_torn_parent_file_is_marked():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
@@ -26,7 +25,6 @@ from flagperf.report.terminal import to_terminal
 from flagperf_publish.export.data_files import to_csv
 from flagperf_publish.pages.layouts import page
 
-CORE = Path(__file__).parents[2] / "core" / "flagperf"
 BUNDLES = FOLDER
 DIVERGED = recorded_bundle("glm_diverged")
 SEVERAL = sorted(BUNDLES.glob("*-distilbert-cpu-*"))
@@ -130,23 +128,3 @@ def test_what_is_recorded_has_no_such_mark_and_still_verifies():
     assert all("diverged" not in each.marks for each in read_bundle(DIVERGED).run.metrics)
     assert verify_bundle(DIVERGED).problems == ()
     assert (DIVERGED / "run.json").read_bytes() == before
-
-
-SHOWING = {"page", "page_document", "run_report", "to_csv", "to_json"}
-
-
-def names_called(function: ast.AST) -> set[str]:
-    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    return {each.id for each in calls if isinstance(each, ast.Name)}
-
-
-def unmarked(source: str) -> list[str]:
-    """Functions that show a run as it was recorded."""
-    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
-    return [each.name for each in functions if "read_bundle" in (names := names_called(each)) and names & SHOWING]
-
-
-def test_whatever_shows_runs_reads_them_with_their_marks():
-    found = {str(path.relative_to(CORE)): unmarked(path.read_text()) for path in CORE.rglob("*.py")}
-    assert {path: names for path, names in found.items() if names} == {}, "use plausibility.doubts.read_marked there"
-    assert unmarked("def show(p):\n    print(to_json([read_bundle(p)]))") == ["show"]
