@@ -31,7 +31,7 @@ _encoder = msgspec.json.Encoder()
 
 @functools.cache
 def _decoder() -> msgspec.json.Decoder[AnyEvent]:
-    """Created lazily: it takes longer than everything else in most commands."""
+    """Create it when it is needed: this takes longer than everything else in most commands."""
     return msgspec.json.Decoder(AnyEvent)
 
 
@@ -45,7 +45,7 @@ class EventWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab", buffering=0)
         self.num_events = 0
-        """Written so far."""
+        """The number of events written so far."""
 
     def write(self, *events: Event) -> None:
         whole = self._file.tell()
@@ -60,7 +60,7 @@ class EventWriter:
         self.num_events += len(events)
 
     def end(self, event: WorkerEnded | ProbeEnded) -> None:
-        """The last event, with the number of those before it."""
+        """Write the last event, with the number of those before it."""
         self.write(msgspec.structs.replace(event, num_before=self.num_events))
 
     def close(self) -> None:
@@ -85,7 +85,9 @@ class EventFile(msgspec.Struct, frozen=True):
 def decode_events(lines: Sequence[bytes], origin: str) -> EventFile:
     """Decode the lines of a file. A line that cannot be decoded is an error, except a last line without newline: its
     process died while writing."""
-    schema = _schema_of(lines)
+    schema = EVENT_SCHEMA
+    with contextlib.suppress(*_UNDECODABLE):  # decoding the line reports what is wrong with it
+        schema = msgspec.json.decode(lines[0], type=_Head).schema if lines else EVENT_SCHEMA
     if schema != EVENT_SCHEMA:
         expected = f"this flagperf reads {EVENT_SCHEMA}; install a newer flagperf"
         raise BadInput(f"{origin} has event schema {schema}, {expected}")
@@ -107,29 +109,17 @@ def read_events(path: Path) -> EventFile:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     found = decode_events(content.splitlines(keepends=True), str(path))
-    _check_number(found.events, str(path))
-    return found
-
-
-def _check_number(events: Sequence[AnyEvent], origin: str) -> None:
-    """By what the process that wrote them said at its end. The agent may have added why that was not an orderly one."""
-    first = max(0, len(events) - 2)
-    for index, event in enumerate(events[first:], start=first):
+    first = max(0, len(found.events) - 2)  # the agent may have added why the process did not end in an orderly way
+    for index, event in enumerate(found.events[first:], start=first):
         if isinstance(event, WorkerEnded | ProbeEnded) and event.num_before not in (None, index):
-            raise BadInput(f"{origin}: {index} events come before the last one, {event.num_before} were written")
+            raise BadInput(f"{path}: {index} events come before the last one, {event.num_before} were written")
+    return found
 
 
 class _Head(msgspec.Struct, frozen=True):
     """The schema field of a file's first line."""
 
     schema: int = EVENT_SCHEMA
-
-
-def _schema_of(lines: Sequence[bytes]) -> int:
-    try:
-        return msgspec.json.decode(lines[0], type=_Head).schema if lines else EVENT_SCHEMA
-    except _UNDECODABLE:
-        return EVENT_SCHEMA  # decoding the line reports what is wrong with it
 
 
 class EventFiles:
@@ -167,7 +157,7 @@ def of_type(events: Iterable[AnyEvent], kind: type[E]) -> tuple[E, ...]:
 
 
 class EventsByType:
-    """All types at once, where a file is long: `events[StepFinished]`. Each type in the order of the file."""
+    """All types at once, for long files: `events[StepFinished]`. Each type is in the order of the file."""
 
     def __init__(self, events: Iterable[AnyEvent]) -> None:
         self._events: defaultdict[type, list[Any]] = defaultdict(list)

@@ -82,7 +82,7 @@ class RunEnded(Event, frozen=True):
 
 
 class BundleSealed(Event, frozen=True):
-    """Nothing of the bundle changes after this, and only MANIFEST is written."""
+    """The last event of a bundle: after it, only MANIFEST is written."""
 
     files: dict[str, str]
     """Name -> sha256 of every other file."""
@@ -202,7 +202,7 @@ RowStatus = Literal["ok", "invalid", "unsupported", "out_of_memory", "error"]
 
 
 class RowTiming(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How the samples of a row were taken. Times are of the host's clock unless they say otherwise."""
+    """The way in which the samples of a row were taken. Times are of the host's clock unless they say otherwise."""
 
     clock: Literal["device_events", "synchronize"]
     """What a value is: device time by timing events, or host time between two synchronisations."""

@@ -183,7 +183,7 @@ def end_run(bundle: Path, run: Run, ending: Ending, measured: Measured) -> None:
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What run.json gets when a run has ended."""
+    """The part of run.json that is added when a run has ended."""
 
     metrics: tuple[Metric, ...]
     rows: tuple[MeasuredRow, ...]
@@ -280,21 +280,17 @@ def _end(bundle: Path, why: str) -> bool:
         seal(bundle)
     else:
         measured = measure(bundle, run)
-        own = [event for event in events if isinstance(event, RunEnded)]  # the command was killed while it measured
-        if own:
+        own = [event for event in events if isinstance(event, RunEnded)]
+        if own:  # the command was killed while it measured
             ending = Ending(cast("Status", own[0].status), own[0].reason, own[0].message)
         else:
-            ending = _write_ending(bundle, events[0], why)
+            gone = message("ending.command_gone", pid=events[0].clock.pid, host=events[0].clock.host)
+            ending = ended("failed", message("ending.because", what=gone, why=why) if why else gone)
+            event = RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message, this_clock())
+            with writing(bundle), EventWriter(parent) as writer:
+                writer.write(event)
         end_run(bundle, run, ending, measured)
     return True
-
-
-def _write_ending(bundle: Path, started: RunStarted, why: str) -> Ending:
-    gone = message("ending.command_gone", pid=started.clock.pid, host=started.clock.host)
-    ending = ended("failed", message("ending.because", what=gone, why=why) if why else gone)
-    with writing(bundle), EventWriter(bundle / PARENT_EVENTS) as writer:
-        writer.write(RunEnded(time.monotonic_ns(), ending.status, ending.reason, ending.message, this_clock()))
-    return ending
 
 
 # Two settings that take turns on the same nodes: A is what was asked for, B the same with other values.

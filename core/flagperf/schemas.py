@@ -7,6 +7,7 @@ that a page lists) is checked when it is read.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import typing
@@ -29,7 +30,7 @@ from flagperf.spec.manifest import PAGE_PARTS, Manifest
 from flagperf.spec.node_facts import ENVIRONMENT_FACTS, NodeFacts
 from flagperf.spec.published import References
 from flagperf.spec.user_file import UserTables
-from flagperf.spec.values import SHARED_LIMITS, Limit
+from flagperf.spec.values import SHARED_LIMITS
 
 if TYPE_CHECKING:
     import ast
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """As written in the source. `declared` is `name: type = default`."""
+    """An attribute as written in the source. `declared` is `name: type = default`."""
 
     name: str
     declared: str
@@ -79,31 +80,18 @@ def _source(module: str) -> str:
 
 def _declared(body: list[ast.stmt], source: str) -> Iterator[Attribute]:
     import ast
-
-    for statement, follower in zip(body, [*body[1:], None], strict=True):
-        name = _name(statement)
-        if name and not name.startswith("_"):
-            yield Attribute(name, ast.get_source_segment(source, statement) or name, _text(follower))
-
-
-def _name(statement: ast.stmt) -> str:
-    """Return the name that is declared: with a type, or in capitals."""
-    import ast
-
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        return statement.target.id
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        return statement.targets[0].id if statement.targets[0].id.isupper() else ""
-    return ""
-
-
-def _text(statement: ast.stmt | None) -> str:
-    import ast
     import inspect
 
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return inspect.cleandoc(str(statement.value.value))
-    return ""
+    for statement, follower in zip(body, [*body[1:], None], strict=True):
+        name = text = ""
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name = statement.target.id
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id if statement.targets[0].id.isupper() else ""
+        if isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant):
+            text = inspect.cleandoc(str(follower.value.value))
+        if name and not name.startswith("_"):
+            yield Attribute(name, ast.get_source_segment(source, statement) or name, text)
 
 
 # The JSON schema of a struct, with what its source says about each attribute.
@@ -113,11 +101,12 @@ Schema = dict[str, Any]
 
 
 def schema_of(kind: Any) -> Schema:
-    """Of a struct, or of anything that is made of structs. What it refers to is in `$defs`, by the structs' names."""
+    """Return the schema of a struct, or of anything that is made of structs. `$defs` has those by their names."""
     (root,), found = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     definitions = {name: dict(schema) for name, schema in found.items()}
     for struct in set(_structs(kind, set())):
-        _describe(definitions[struct.__name__], struct)
+        with contextlib.suppress(OSError):  # an installation without its source
+            _describe(definitions[struct.__name__], struct)
     if set(root) == {"$ref"}:
         root = definitions.pop(root["$ref"].rpartition("/")[2])
     return {**root, **({"$defs": definitions} if definitions else {})}
@@ -134,33 +123,19 @@ def _structs(hint: Any, seen: set[type]) -> Iterator[type[msgspec.Struct]]:
 
 
 def _describe(schema: Schema, struct: type[msgspec.Struct]) -> None:
-    schema.pop("description", None)
-    try:
-        text, docs = _docstring(struct), _attribute_docs(struct)
-    except OSError:  # an installation without its source
-        return
-    if text:
-        schema["description"] = text
-    for name, doc in docs.items():
-        if name in schema.get("properties", {}):
-            schema["properties"][name] = {**schema["properties"][name], "description": doc}
-
-
-def _docstring(struct: type) -> str:
+    """Add what the source says about a struct and its attributes, with those that it inherits."""
     import ast
 
-    return _one_line(ast.get_docstring(class_node(struct)) or "")
-
-
-def _attribute_docs(struct: type) -> dict[str, str]:
-    """Its own and those that it inherits."""
-    declaring = struct.__mro__[: struct.__mro__.index(msgspec.Struct)]
-    found = [attribute for each in reversed(declaring) for attribute in attributes_of(each)]
-    return {attribute.name: _one_line(attribute.doc) for attribute in found if attribute.doc}
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    schema.pop("description", None)
+    text = ast.get_docstring(class_node(struct))
+    if text:
+        schema["description"] = " ".join(text.split())
+    properties = schema.get("properties", {})
+    for declaring in reversed(struct.__mro__[: struct.__mro__.index(msgspec.Struct)]):
+        for attribute in attributes_of(declaring):
+            if attribute.doc and attribute.name in properties:
+                described = {"description": " ".join(attribute.doc.split())}
+                properties[attribute.name] = {**properties[attribute.name], **described}
 
 
 # Schemas of the files that a run leaves.
@@ -173,7 +148,7 @@ def run_schema() -> Schema:
 
 
 def environment_schema() -> Schema:
-    """What a node has in common with an earlier one is the index of that one."""
+    """Return the schema of environment.json: what a node has in common with an earlier one is the index of that one."""
     schema = schema_of(tuple[NodeFacts, ...])
     node = schema["$defs"]["NodeFacts"]["properties"]
     node["environment"] = _or_index(node["environment"])
@@ -220,20 +195,18 @@ def _value(case: Manifest, key: str, default: Any) -> Schema:
     if key == "precision":
         schema["enum"] = list(case.precisions)
     limit = case.limits.get(key) or SHARED_LIMITS.get(key)
-    return {**schema, **(_limits(limit) if limit is not None else {})}
-
-
-def _limits(limit: Limit) -> Schema:
-    said = {"minimum": limit.min, "exclusiveMinimum": limit.above, "maximum": limit.max}
-    bounds = {name: value for name, value in said.items() if value is not None}
-    return {**bounds, **({"enum": list(limit.choices)} if limit.choices else {})}
+    if limit is not None:
+        bounds = {"minimum": limit.min, "exclusiveMinimum": limit.above, "maximum": limit.max}
+        schema |= {name: value for name, value in bounds.items() if value is not None}
+        schema |= {"enum": list(limit.choices)} if limit.choices else {}
+    return schema
 
 
 # The files that people write: case.toml, references.toml, models.toml, tuning, flagperf.toml.
 
 
 def case_schema() -> Schema:
-    """Types are those of the structs; names are those that the check of a case.toml knows."""
+    """Return the schema of case.toml: types of the structs, and names that the check of a case.toml knows."""
     schema = schema_of(Manifest)
     known = vocabulary()
     texts = {"propertyNames": {"enum": list(LANGUAGES)}, "required": ["en"]}
@@ -262,7 +235,7 @@ def _refine_published(schema: Schema) -> None:
 
 
 def _names(known: tuple[str, ...]) -> Schema:
-    """These, which an editor can offer, and the names of the case's own metrics."""
+    """Return a schema of these names, which an editor can offer, and those of the case's own metrics."""
     return {"items": {"anyOf": [{"enum": list(known)}, {"type": "string"}]}, "minItems": 1, "uniqueItems": True}
 
 
@@ -310,7 +283,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 class SchemaEntry(msgspec.Struct, frozen=True):
     file: str
-    """Whose schema it is."""
+    """The file that the schema is of."""
     about: str
     make: Callable[[Plugins, Manifest | None], Schema]
     takes_case: bool = False
@@ -342,7 +315,7 @@ SCHEMAS = {
 
 
 def make_schema(name: str, plugins: Plugins, case: str | None = None) -> Schema:
-    """By its name, or by the name of the file."""
+    """Return the schema that has this name, or is of a file with this name."""
     named = next((known for known, entry in SCHEMAS.items() if name in (known, entry.file)), None)
     if named is None:
         raise unknown_name("schema", name, SCHEMAS)
@@ -352,8 +325,6 @@ def make_schema(name: str, plugins: Plugins, case: str | None = None) -> Schema:
     manifest = plugins.case(case).manifest if case is not None else None
     place = f"urn:flagperf:schema:{named}" + (f":{case}" if case else "")
     title = entry.file.replace("CASE", case) if case else entry.file
-    return {"$schema": DIALECT, "$id": place, "title": title, **_without_title(entry.make(plugins, manifest))}
-
-
-def _without_title(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "title"}
+    made = entry.make(plugins, manifest)
+    made.pop("title", None)
+    return {"$schema": DIALECT, "$id": place, "title": title, **made}

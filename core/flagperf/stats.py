@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -20,14 +20,14 @@ LIMIT = 3.0
 
 
 def median(values: Iterable[float]) -> float:
-    """Between the two in the middle, if there are two. Needs a value."""
+    """Return the middle value, or the mean of the two in the middle. Needs a value."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Linear between the two neighbours. Needs a value."""
+    """Interpolate linearly between the two neighbours. Needs a value."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)
@@ -47,14 +47,14 @@ def standing_out(values: Sequence[float], least: float) -> list[int]:
 
 
 def two_sided(difference: float, error: float, degrees: float) -> float:
-    """Probability of such a difference, or a larger one, between equals."""
+    """Return the probability of such a difference, or a larger one, between equals."""
     if error == 0:
         return 1.0 if difference == 0 else 0.0
     return min(1.0, 2 * upper_tail(abs(difference) / error, degrees))
 
 
 def upper_tail(t: float, degrees: float) -> float:
-    """Probability of a value above `t`."""
+    """Return the probability of a value above `t`."""
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
     beyond = incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t)) / 2
@@ -63,7 +63,7 @@ def upper_tail(t: float, degrees: float) -> float:
 
 @functools.cache
 def student_quantile(upper: float, degrees: float) -> float:
-    """The value that is exceeded with the probability `upper`, which is below a half."""
+    """Return the value that is exceeded with the probability `upper`, which is below a half."""
     low, high = 0.0, 1.0
     while upper_tail(high, degrees) > upper:
         low, high = high, 2 * high
@@ -74,28 +74,25 @@ def student_quantile(upper: float, degrees: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularised, by its continued fraction."""
+    """Return the regularised incomplete beta function, by its continued fraction 1 + t1 / (1 + t2 / (1 + ...))."""
     if x <= 0 or x >= 1:
         return min(max(x, 0.0), 1.0)
     if x > (a + 1) / (a + b + 2):
         return 1 - incomplete_beta(b, a, 1 - x)
     front = math.exp(a * math.log(x) + b * math.log(1 - x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)) / a
     fraction, numerator, denominator = 1.0, 1.0, 0.0
-    for term in _terms(a, b, x):
+    for number in range(1, 401):
+        k = number // 2
+        if number % 2:
+            term = -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1))
+        else:
+            term = k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k))
         denominator = 1 / (1 + term * denominator)
         numerator = 1 + term / numerator
         fraction *= numerator * denominator
         if abs(numerator * denominator - 1) < 1e-14:
             break
     return front / fraction if fraction else 0.0
-
-
-def _terms(a: float, b: float, x: float) -> Iterator[float]:
-    """Of the continued fraction 1 + t1 / (1 + t2 / (1 + ...))."""
-    for m in range(200):
-        yield -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        k = m + 1
-        yield k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k))
 
 
 # Confidence interval of a throughput by batch means: single steps are correlated, long batches are nearly
@@ -114,11 +111,12 @@ METHOD = "batch_means_95"
 
 
 def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]) -> Interval | None:
-    """The interval around `value`, with the relative half-width of the batch throughputs. None with fewer than two
-    steps per batch."""
+    """Return the interval around `value`, with the relative half-width of the batch throughputs. Return None with fewer
+    than two steps per batch."""
     if len(counts) < 2 * NUM_BATCHES:
         return None
-    batches = _batches(len(counts))
+    bounds = [index * len(counts) // NUM_BATCHES for index in range(NUM_BATCHES + 1)]
+    batches = [slice(low, high) for low, high in pairwise(bounds)]
     totals_ns = [sum(durations_ns[batch]) for batch in batches]
     if min(totals_ns) <= 0:
         return None
@@ -127,11 +125,6 @@ def batch_means(value: float, counts: Sequence[int], durations_ns: Sequence[int]
     deviation = math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / (NUM_BATCHES - 1))
     relative = STUDENT_T * deviation / math.sqrt(NUM_BATCHES) / mean
     return Interval(max(0.0, value * (1 - relative)), value * (1 + relative), METHOD)
-
-
-def _batches(num_steps: int) -> list[slice]:
-    bounds = [index * num_steps // NUM_BATCHES for index in range(NUM_BATCHES + 1)]
-    return [slice(low, high) for low, high in pairwise(bounds)]
 
 
 # Confidence interval of a median of samples that depend on each other, by batches.
@@ -146,7 +139,7 @@ MIN_BATCHES = 10
 MEDIANS_METHOD = "batch_medians_95"
 
 CHANCE = 1.96
-"""Over the square root of the number of batches: 95 % limit for the correlation of independent neighbours."""
+"""Divided by the square root of the number of batches: the 95 % limit for the correlation of independent neighbours."""
 
 STUDENT_T_BY_DEGREES = {9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0, 120: 1.98}
 """97.5 % quantiles by degrees of freedom; the next lower one is used."""
@@ -161,17 +154,17 @@ class MeanError(msgspec.Struct, frozen=True):
     mean: float
     error: float
     degrees: int
-    """Of freedom."""
+    """Degrees of freedom."""
 
     @property
     def half(self) -> float:
-        """Half the width of its 95 % interval."""
+        """Return half the width of its 95 % interval."""
         return STUDENT_T_BY_DEGREES[max(known for known in STUDENT_T_BY_DEGREES if known <= self.degrees)] * self.error
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """By order statistics of the medians of batches, which a few slow samples do not move. Where samples are of two
-    kinds, the median of all can lie beside those of batches: the interval then reaches to it."""
+    """Return the interval of order statistics of the medians of batches, which a few slow samples do not move. If
+    samples are of two kinds, the median of all can lie beside those of batches: the interval then reaches to it."""
     found = _independent_batches(values, median)
     if found is None:
         return None
@@ -182,7 +175,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def mean_of_batches(values: Sequence[float], reduce: Reduce = median) -> MeanError | None:
-    """Of what batches are reduced to. None if they are too few before they are independent."""
+    """Return the mean of what batches are reduced to. Return None if they are too few before they are independent."""
     found = _independent_batches(values, reduce)
     if found is None:
         return None
@@ -192,8 +185,8 @@ def mean_of_batches(values: Sequence[float], reduce: Reduce = median) -> MeanErr
 
 
 def effective_number(values: Sequence[float]) -> float:
-    """How many independent values would say as much: n / (1 + 2 * sum of the correlations at lags 1, 2, ...), summed
-    up to the first that chance explains."""
+    """Return how many independent values would say as much: n / (1 + 2 * sum of the correlations at lags 1, 2, ...),
+    summed up to the first that chance explains."""
     count, total, limit = len(values), 0.0, CHANCE / math.sqrt(max(1, len(values)))
     for lag in range(1, count // 2):
         found = correlation(values, lag)
@@ -204,7 +197,7 @@ def effective_number(values: Sequence[float]) -> float:
 
 
 def _independent_batches(values: Sequence[float], reduce: Reduce) -> list[float] | None:
-    """The first, with the shortest batches, whose neighbours are independent."""
+    """Return the values of the shortest batches whose neighbours are independent."""
     size = 1
     while len(values) // size >= MIN_BATCHES:
         count = len(values) // size
@@ -216,7 +209,7 @@ def _independent_batches(values: Sequence[float], reduce: Reduce) -> list[float]
 
 
 def correlation(values: Sequence[float], lag: int = 1) -> float:
-    """Of values that are `lag` apart. 0 if all are equal."""
+    """Return the correlation of values that are `lag` apart. 0 if all are equal."""
     mean = math.fsum(values) / len(values)
     total = math.fsum((value - mean) ** 2 for value in values)
     products = ((one - mean) * (other - mean) for one, other in zip(values, values[lag:], strict=False))

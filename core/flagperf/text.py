@@ -17,13 +17,17 @@ _LINE_END = re.compile("[\n\r\v\f\x85\u2028\u2029\t]\\s*")
 
 
 def one_line(text: str) -> str:
-    """Line ends and tabs become spaces, so that a text cannot pass for several lines; other controls become visible."""
+    """Turn line ends and tabs into spaces, so that a text cannot pass for several lines; show other controls."""
     return visible(_LINE_END.sub(" ", text.rstrip()))
 
 
 def visible(text: str) -> str:
-    """Every control as its escape in Python and JSON: `\\x1b`, `\\u202e`."""
+    """Turn every control into its escape in Python and JSON: `\\x1b`, `\\u202e`."""
     return _CONTROL.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(letter: str) -> str:
+    return f"\\x{ord(letter):02x}" if ord(letter) < 0x100 else f"\\u{ord(letter):04x}"
 
 
 def without_controls(text: str) -> str:
@@ -31,7 +35,7 @@ def without_controls(text: str) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether every program can read it. Names of files and arguments may have bytes that are no characters."""
+    """Tell if every program can read it. Names of files and arguments may have bytes that are not characters."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -40,20 +44,16 @@ def is_utf8(text: str) -> bool:
 
 
 def safe_json(text: str) -> str:
-    """The same JSON value. JSON escapes only some of the controls; the others can only be inside its strings."""
+    """Return the same JSON value. JSON escapes only some of the controls; the others can only be inside its strings."""
     return _CONTROL.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
-
-
-def _escape(letter: str) -> str:
-    return f"\\x{ord(letter):02x}" if ord(letter) < 0x100 else f"\\u{ord(letter):04x}"
 
 
 # Commands to quote in messages: a user can paste them to run this installation of flagperf, or its pip.
 
 
 def flagperf_command(*arguments: object) -> str:
-    """`flagperf report latest`, or `/venv/bin/python -m flagperf report latest` if `flagperf` is not on PATH or belongs
-    to another installation."""
+    """Return `flagperf report latest`, or `/venv/bin/python -m flagperf report latest` if `flagperf` is not on PATH or
+    belongs to another installation."""
     return _command("flagperf", arguments)
 
 
@@ -70,7 +70,7 @@ def _command(name: str, arguments: tuple[object, ...]) -> str:
 
 
 def _is_ours(script: str | None) -> bool:
-    """Whether a script on PATH belongs to this Python: it is in its scripts folder, or is the running program."""
+    """Tell if a script on PATH belongs to this Python: it is in its scripts folder, or is the running program."""
     if script is None:
         return False
     import sysconfig

@@ -74,7 +74,7 @@ def fraction(value: float) -> str:
 
 
 def loss(value: float) -> str:
-    """At most four decimals, without trailing zeros."""
+    """Print at most four decimals, without trailing zeros."""
     return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
@@ -134,7 +134,7 @@ def seconds(value: float) -> str:
 
 
 def exit_status(code: int) -> str:
-    """How a process ended, by its return code: exit code 3, killed by SIGTERM."""
+    """Say how a process ended, by its return code: exit code 3, killed by SIGTERM."""
     if code >= 0:
         return f"exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

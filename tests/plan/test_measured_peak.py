@@ -61,7 +61,6 @@ def test_the_figure_becomes_the_peak_of_its_precision_with_its_doubts(measured, 
 def test_cards_are_not_asked_for_the_cores_of_their_host(measured):
     job = minimal_job(host_workers=2, memory_scope="device")
     assert [peak.value for peak in peaks_with(measured(job=job), cores=None)] == [2.5e12]
-    assert peaks_with(None) == ()
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(
         if path.name != "site.json":
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("flagperf.files.write_atomically", write)
+    monkeypatch.setattr("flagperf_publish.site.site_folder.write_atomically", write)
     with pytest.raises(BundleFailed, match="No space left on device; what was written before still works"):
         build(out, runs_dir)
     assert files(out) == before

@@ -50,10 +50,6 @@ from flagperf.text import flagperf_command
 TOLERANCE = 1e-12
 """Relative, for derived floats: another C library or Python may round their last bits otherwise."""
 
-RECOMPUTED_BYTES = 64 << 20
-"""The most raw data that commands which show a bundle recompute, about a second of work; of more, they compare digests
-only."""
-
 
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]

@@ -20,7 +20,7 @@ from flagperf.cli.options import FiniteRange, common, find_run, note, runs_dir_o
 from flagperf.cli.output import echo_json_text, show
 from flagperf.errors import BadInput
 from flagperf.files import is_folder
-from flagperf.metrics.alignment import RULES, Alignment, AlignmentRule, LossCurve, align_curves, obstacles
+from flagperf.metrics.alignment import RULES, AlignmentRule, LossCurve, align_curves, obstacles
 from flagperf.report.screens import alignment_report
 from flagperf.report.sections.alignment_blocks import alignment_to_json
 
@@ -74,7 +74,7 @@ def chosen_rule(rule_id: str | None, tolerance: float | None) -> AlignmentRule:
 
 
 def named_curve(word: str, runs_dir: Path) -> LossCurve:
-    """Of a run, or of a file that `flagperf runs curve` wrote."""
+    """Read the curve of a run, or a file that `flagperf runs curve` wrote."""
     if os.path.lexists(word) and not is_folder(Path(word)):
         return read_curve(Path(word))
     try:
@@ -104,23 +104,15 @@ def align(
     rule = chosen_rule(rule_id, tolerance)
     directory = runs_directory(runs_dir)
     curves = named_curve(run, directory), named_curve(reference, directory)
-    _check(*curves, rule, run, reference)
+    found = obstacles(*curves, rule)
+    if found:
+        raise BadInput(f"cannot align {run} with {reference}: {'; '.join(map(str, found))}; {ADVICE}")
     alignment = align_curves(*curves, rule)
+    is_aligned, largest = alignment.aligned, alignment.largest
     if as_json:
         echo_json_text(alignment_to_json(alignment, *curves))
     else:
         show(alignment_report(alignment, *curves))
-        _hint(alignment)
-    return 0 if alignment.aligned else EXIT_CODES["target_missed"]
-
-
-def _check(curve: LossCurve, reference: LossCurve, rule: AlignmentRule, run_word: str, reference_word: str) -> None:
-    found = obstacles(curve, reference, rule)
-    if found:
-        raise BadInput(f"cannot align {run_word} with {reference_word}: {'; '.join(map(str, found))}; {ADVICE}")
-
-
-def _hint(alignment: Alignment) -> None:
-    rule, largest = alignment.rule, alignment.largest
-    if rule.judges == "each" and not alignment.aligned and not alignment.gaps and largest and largest.error <= 1e-5:
-        note("sums in another order round differently; `--tolerance 1e-5` allows for that")
+        if rule.judges == "each" and not is_aligned and not alignment.gaps and largest and largest.error <= 1e-5:
+            note("sums in another order round differently; `--tolerance 1e-5` allows for that")
+    return 0 if is_aligned else EXIT_CODES["target_missed"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -20,7 +19,6 @@ from flagperf.plan.data_check import DataCheck, NeededFile, check_data
 from flagperf.plugins.installed import Case, load_plugins
 from flagperf.plugins.loading import ask
 from flagperf.spec.job import RunSpec
-from flagperf.spec.manifest import NeededData
 from flagperf.units import count, mebibytes
 
 
@@ -40,10 +38,11 @@ def list_cases(as_json: bool) -> None:
     if as_json:
         echo_json([case.manifest for case in found.values()])
         return
-    rows = [
-        [name, case.manifest.kind, case.manifest.model, case.manifest.dataset, _profiles(case)]
-        for name, case in found.items()
-    ]
+    rows = []
+    for name, case in found.items():
+        manifest = case.manifest
+        profiles = (f"{each} (default)" if each == manifest.default_profile else each for each in manifest.profiles)
+        rows.append([name, manifest.kind, manifest.model, manifest.dataset, ", ".join(profiles)])
     echo_columns(["CASE", "KIND", "MODEL", "DATASET", "PROFILES"], rows)
 
 
@@ -63,7 +62,7 @@ def show(case: str, as_json: bool) -> None:
 
 
 def _contents(case: Case) -> dict[str, list[dict[str, str]]]:
-    """What the case says it consists of, as tables."""
+    """Ask the case what it consists of. Return its tables by their titles."""
     reference = case.manifest.listing
     if reference is None:
         return {}
@@ -77,16 +76,11 @@ def _contents(case: Case) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def _profiles(case: Case) -> str:
-    default = case.manifest.default_profile
-    return ", ".join(f"{name} (default)" if name == default else name for name in case.manifest.profiles)
-
-
 # flagperf data
 
 
 SHOWN_DIGITS = 12
-"""Of a sha256; --json has all."""
+"""The first of a sha256; --json has all."""
 
 
 @click.group(cls=CommandGroup)
@@ -136,7 +130,14 @@ def _print(found: DataCheck) -> None:
     echo_columns(["STATE", "SIZE", "ROWS", "SHA256", "FILE"], rows)
     for item in found.items:
         if any(file.is_missing for file in item.files):
-            _print_source(item.data, folder=found.folder)
+            needed = item.data
+            echo_heading(f"Missing of {needed.name}")
+            for url in needed.urls:
+                echo(f"  {'from':<8} {url}")
+            for label, text in (("take", needed.take), ("licence", needed.licence), ("command", needed.command)):
+                if text:
+                    filled = re.sub(r"DIR\b", lambda _found: shlex.quote(found.folder), text)
+                    echo(f"  {label:<8} {filled}")
     if not found.problem:
         echo(f"{found.case} accepts {found.folder} for profile {found.profile}")
     elif not found.missing:
@@ -146,30 +147,14 @@ def _print(found: DataCheck) -> None:
 def _row(file: NeededFile) -> list[str]:
     sizes, rows = [each.num_bytes for each in file.files], [each.rows for each in file.files if each.rows is not None]
     digests = [each.sha256 for each in file.files]
+    rows_text = count(sum(rows)) if rows else ""
+    if rows and file.published_rows not in (None, sum(rows)):
+        rows_text += f" of {count(file.published_rows or 0)}"
     name = f"{file.name} ({len(sizes)} files)" if len(sizes) > 1 else file.files[0].path if sizes else file.name
     return [
         file.state,
         mebibytes(sum(sizes)) if sizes else "",
-        _rows_text(sum(rows) if rows else None, file.published_rows),
+        rows_text,
         (digests[0] or "not read")[:SHOWN_DIGITS] if len(digests) == 1 else "",
         name,
     ]
-
-
-def _rows_text(rows: int | None, published: int | None) -> str:
-    if rows is None:
-        return ""
-    return count(rows) if published in (None, rows) else f"{count(rows)} of {count(published or 0)}"
-
-
-def _print_source(item: NeededData, folder: str) -> None:
-    echo_heading(f"Missing of {item.name}")
-    for label, text in _source_facts(item, folder):
-        echo(f"  {label:<8} {text}")
-
-
-def _source_facts(item: NeededData, folder: str) -> Iterator[tuple[str, str]]:
-    yield from (("from", url) for url in item.urls)
-    for label, text in (("take", item.take), ("licence", item.licence), ("command", item.command)):
-        if text:
-            yield label, re.sub(r"DIR\b", lambda _found: shlex.quote(folder), text)

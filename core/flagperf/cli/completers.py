@@ -1,5 +1,4 @@
-"""What the shell offers after <tab>: names that exist, or paths. Never an error: where completion fails, it offers
-nothing."""
+"""Functions that answer <tab> in a shell: names that exist, or paths. Where one fails, it offers nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _offers(words: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Complete:
-    """From (word, help) pairs to what click wants."""
+    """Turn a function that returns (word, help) pairs into one that click asks."""
 
     @functools.wraps(words)
     def complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -75,7 +74,7 @@ def complete_precision(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 @_offers
 def complete_assignment(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    """The key with its `=`; the value is the user's."""
+    """Offer the key with its `=`; the value is the user's."""
     from flagperf.spec.values import flatten
 
     return [(f"{key}=", f"now {value}") for key, value in flatten(_manifest(ctx).values)]
@@ -97,7 +96,7 @@ def _runs(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 
 def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """RUN is an id or a path."""
+    """Offer ids of runs, or folders if none fits."""
     return _runs(ctx, parameter, incomplete) or complete_folder(ctx, parameter, incomplete)
 
 
@@ -120,5 +119,5 @@ def _manifest(ctx: click.Context) -> Any:
 
 
 def _case_word(ctx: click.Context) -> str:
-    """While an option's value is being completed, click has not named the arguments yet."""
+    """Return the case on the command line. While an option is being completed, click has not named the arguments."""
     return str(ctx.params.get("case") or next(iter(ctx.args), ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -22,15 +21,15 @@ from flagperf.plan.node_check import CheckedNode, NodesReport, check_nodes_of
 from flagperf.plan.placement import describe_finding
 from flagperf.plugins.installed import load_plugins
 from flagperf.spec.job import RunSpec
-from flagperf.spec.node_facts import Fact, NodeFacts, VendorFacts
+from flagperf.spec.node_facts import NodeFacts, VendorFacts
 from flagperf.spec.user_file import read_user_file, with_stated_environment
 from flagperf.units import memory_cell
 
 FEW_NODES = 20
-"""Of more, only those that differ are listed."""
+"""If there are as many nodes or more, only those that differ are listed."""
 
 SHOWN_NODES = 30
-"""In one line of problems."""
+"""The most that one line of problems names."""
 
 
 @click.group(cls=CommandGroup)
@@ -72,7 +71,11 @@ def _print(report: NodesReport, lists_all: bool) -> None:
     echo(f"{total} node{'s' if total > 1 else ''}: {reached} reached, {usable} can be used")
     if report.common:
         echo_heading("What the nodes have")
-        echo_columns(["  FACT", "NODES", "VALUE"], [[f"  {name}", *_common(report, name)] for name in report.common])
+        rows = []
+        for name, value in report.common.items():
+            having = sum(node.is_reached and not report.is_unlike(node, name) for node in report.nodes)
+            rows.append([f"  {name}", "all" if having == reached else f"{having} of {reached}", value])
+        echo_columns(["  FACT", "NODES", "VALUE"], rows)
     listed = [node for node in report.nodes if lists_all or total < FEW_NODES or report.is_worth_a_row(node)]
     if listed:
         is_part = len(listed) < total
@@ -82,12 +85,6 @@ def _print(report: NodesReport, lists_all: bool) -> None:
         echo_columns(header, [_row(report, node, differing) for node in listed])
     _print_words("Problems", [(word, node) for node in report.nodes for word in node.problems])
     _print_words("Warnings", [(word, node) for node in report.nodes for word in node.warnings])
-
-
-def _common(report: NodesReport, name: str) -> list[str]:
-    having = sum(node.is_reached and not report.is_unlike(node, name) for node in report.nodes)
-    reached = sum(node.is_reached for node in report.nodes)
-    return ["all" if having == reached else f"{having} of {reached}", report.common[name]]
 
 
 def _row(report: NodesReport, node: CheckedNode, facts: list[str]) -> list[str]:
@@ -100,30 +97,24 @@ def _row(report: NodesReport, node: CheckedNode, facts: list[str]) -> list[str]:
 
 
 def _print_words(heading: str, said: list[tuple[str, CheckedNode]]) -> None:
-    """The same words of several nodes once."""
+    """Print the same words of several nodes once."""
     by_words: dict[str, list[int]] = {}
     for words, node in said:
-        by_words.setdefault(_without_name(words, node), []).append(node.index)
+        shared = words.replace(f"node {node.index} ({node.name})", "it").replace(f"({node.name})", "")
+        by_words.setdefault(shared, []).append(node.index)
     if by_words:
         echo_heading(heading)
         echo_columns(["  NODES", "WHAT"], [[f"  {_numbers(indexes)}", words] for words, indexes in by_words.items()])
 
 
-def _without_name(words: str, node: CheckedNode) -> str:
-    return words.replace(f"node {node.index} ({node.name})", "it").replace(f"({node.name})", "")
-
-
 def _numbers(indexes: list[int]) -> str:
-    """`0, 3-17`"""
-    parts = [*_ranges(indexes)]
-    more = [f"and {len(parts) - SHOWN_NODES} more"] if len(parts) > SHOWN_NODES else []
-    return ", ".join([*parts[:SHOWN_NODES], *more])
-
-
-def _ranges(indexes: list[int]) -> Iterator[str]:
+    """Return `0, 3-17`."""
+    parts = []
     for _, group in groupby(enumerate(indexes), key=lambda pair: pair[1] - pair[0]):
         members = [index for _, index in group]
-        yield str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}"
+        parts.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    more = [f"and {len(parts) - SHOWN_NODES} more"] if len(parts) > SHOWN_NODES else []
+    return ", ".join([*parts[:SHOWN_NODES], *more])
 
 
 # flagperf devices
@@ -142,7 +133,15 @@ def devices(as_json: bool) -> int:
     if as_json:
         echo_json(found)
         return exit_code_of(found, broken)
-    rows = [row for facts in found for row in (_pool_rows(facts) if facts.memory_scope == "host" else _rows(facts))]
+    rows = []
+    for facts in found:
+        if facts.memory_scope == "host" and facts.devices:  # all slots of a shared memory pool in one line
+            first, last = facts.devices[0], facts.devices[-1]
+            pool = facts.readings[0] if facts.readings else None
+            rows.append(_device_row(facts, f"{first.id} to {last.id}", first, pool))
+        elif facts.memory_scope != "host":
+            readings = {reading.device_id: reading for reading in facts.readings}
+            rows += [_device_row(facts, device.id, device, readings.get(device.id)) for device in facts.devices]
     echo_columns(["VENDOR", "DEVICE", "MODEL", "USED/TOTAL GiB", "READ BY"], rows)
     for facts in found:
         if not facts.devices:
@@ -151,19 +150,6 @@ def devices(as_json: bool) -> int:
             if device.problem:
                 note(f"{facts.shown_vendor}: {device.id} cannot be used: {device.problem}")
     return exit_code_of(found, broken)
-
-
-def _rows(facts: VendorFacts) -> list[list[str]]:
-    readings = {reading.device_id: reading for reading in facts.readings}
-    return [_device_row(facts, device.id, device, readings.get(device.id)) for device in facts.devices]
-
-
-def _pool_rows(facts: VendorFacts) -> list[list[str]]:
-    """All slots of a shared memory pool in one line."""
-    if not facts.devices:
-        return []
-    first, last = facts.devices[0], facts.devices[-1]
-    return [_device_row(facts, f"{first.id} to {last.id}", first, facts.readings[0] if facts.readings else None)]
 
 
 def _device_row(facts: VendorFacts, name: str, device: Device, reading: Reading | None) -> list[str]:
@@ -190,7 +176,10 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
     plugins = load_plugins()
     node = with_stated_environment(describe_machine(plugins), read_user_file(config))
     if torch_constraint:
-        constraint = _torch_constraint(node)
+        version = node.environment.packages.get("torch")
+        if version is None:
+            raise MissingPart("torch is not installed; install your vendor's build of torch first")
+        constraint = f"torch=={version}"
         echo_json({"constraint": constraint}) if as_json else echo(constraint)
     elif as_json:
         echo_json(node)
@@ -198,15 +187,11 @@ def env(config: str | None, torch_constraint: bool, as_json: bool) -> None:
         echo_columns(["FACT", "VALUE"], environment_rows(node))
 
 
-def _torch_constraint(node: NodeFacts) -> str:
-    version = node.environment.packages.get("torch")
-    if version is None:
-        raise MissingPart("torch is not installed; install your vendor's build of torch first")
-    return f"torch=={version}"
-
-
 def environment_rows(node: NodeFacts) -> list[list[str]]:
-    rows = [["host", node.host], *([name, _text(fact)] for name, fact in node.environment.facts.items())]
+    rows = [["host", node.host]]
+    for name, fact in node.environment.facts.items():
+        stated = " (stated)" if fact.how == "stated" else ""
+        rows.append([name, f"n/a ({fact.reason})" if fact.value is None else f"{fact.value}{stated}"])
     for vendor in node.vendors:
         if vendor.memory_scope == "device":
             models = Counter(device.model for device in vendor.devices)
@@ -217,9 +202,3 @@ def environment_rows(node: NodeFacts) -> list[list[str]]:
     rows.append(["packages", packages or "none that a run uses"])
     rows += [[f"${name}", value] for name, value in node.environment.variables.items()]
     return rows
-
-
-def _text(fact: Fact) -> str:
-    if fact.value is None:
-        return f"n/a ({fact.reason})"
-    return f"{fact.value} (stated)" if fact.how == "stated" else fact.value

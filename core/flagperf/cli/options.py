@@ -12,7 +12,6 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from flagperf.bundle import listing
-from flagperf.bundle.verify import RECOMPUTED_BYTES, trouble_of, verify_bundle
 from flagperf.cli.completers import (
     complete_assignment,
     complete_case,
@@ -48,7 +47,7 @@ class FiniteRange(click.FloatRange):
 
 
 def common(function: F) -> F:
-    """--json and -q, on every command."""
+    """Add --json and -q, as on every command."""
     function = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(function)
     return click.option(
         "-q",
@@ -208,7 +207,7 @@ _RUN_REQUEST = (
 
 
 def run_spec(request: dict[str, Any], runs_dir: Path) -> RunSpec:
-    """The request of `run` and `plan`. Runs that it names are looked up."""
+    """Return the request of `run` and `plan`. Runs that it names are looked up."""
     from flagperf.spec.job import RunSpec
 
     named = {name: request[name] for name in ("peak_from", "replay") if request[name] is not None}
@@ -229,7 +228,7 @@ def run_request(function: F) -> F:
 
 
 def nodes_request(function: F) -> F:
-    """The options of a command that only asks nodes. A NodesCommand has them."""
+    """Add the options of a command that only asks nodes. A NodesCommand has them."""
     return _with(function, (vendor_option, config_option, data_dir_option, *_REACH))
 
 
@@ -289,14 +288,14 @@ def echo_json(value: Any) -> None:
 
 
 def exit_code_of(found: Sequence[VendorFacts], broken_adapters: Sequence[str]) -> int:
-    """3 where an adapter failed or could not be asked: it did not say that its cards are absent, so that they may be
+    """Return 3 if an adapter failed or could not be asked: it did not say that its cards are absent, so they may be
     there."""
     has_failed = any(facts.error or facts.has_failed for facts in found)
     return ToolFailed.exit_code if broken_adapters or has_failed else 0
 
 
 def note(text: str) -> None:
-    """For people, on stderr."""
+    """Print a line for people, on stderr."""
     if not is_quiet():
         echo_message(text)
 
@@ -309,7 +308,7 @@ def _keep_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) ->
     ctx.meta[_QUIET] = value
 
 
-# RUN of the command line: finds the bundle, and says so where `latest` is not the newest.
+# RUN of the command line: find the bundle, and say so if `latest` is not the newest.
 
 
 def find_run(word: str, runs_dir: Path) -> Path:
@@ -317,16 +316,17 @@ def find_run(word: str, runs_dir: Path) -> Path:
 
 
 def find_several(word: str, runs_dir: Path) -> list[Path]:
-    """Of a word that may stand for several runs."""
+    """Return the bundles of a word that may stand for several runs."""
     return listing.find_runs(word, runs_dir, _tell)
 
 
 def find_bundle(word: str, runs_dir: Path) -> Path:
-    """Also a damaged one, without run.json."""
+    """Return a bundle that may be damaged and have no run.json."""
     return listing.find_bundle(word, runs_dir, _tell)
 
 
 def _tell(latest: listing.Latest) -> None:
+    """Say which run `latest` stands for, where a newer one has not finished."""
     newer = latest.newer
     if newer is None:
         return
@@ -337,8 +337,14 @@ def _tell(latest: listing.Latest) -> None:
 # Bundles that are not verified, in commands that print what a bundle says.
 
 
+RECOMPUTED_BYTES = 64 << 20
+"""Of a bundle with more raw files than this, which take about a second, only digests are compared."""
+
+
 def warn_unless_verified(path: Path, recomputed_bytes: int = RECOMPUTED_BYTES) -> None:
-    """Verify a bundle whose figures are shown. Of one with more raw files than this, only digests are compared."""
+    """Verify a bundle whose figures are shown, and print a warning if it is damaged or was changed."""
+    from flagperf.bundle.verify import trouble_of, verify_bundle
+
     verification = verify_bundle(path, recomputed_bytes=recomputed_bytes)
     trouble = trouble_of(path, verification)
     if trouble:

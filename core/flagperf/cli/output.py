@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +22,11 @@ LONGEST_MESSAGE = 4000
 """In characters. A path or an argument beyond that is cut in messages: its middle tells nobody anything."""
 
 _OWN_STYLES = re.compile("(\x1b\\[[0-9]{1,2}m)")
-"""What `report.render.grid` writes around a text."""
+"""What `report.terminal` writes around a text."""
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """One line."""
+    """Print one line."""
     click.echo(one_line(text), err=err)
 
 
@@ -37,12 +36,12 @@ def echo_heading(text: str) -> None:
 
 
 def echo_text(text: str, *, err: bool = False) -> None:
-    """Several lines, with their line ends."""
+    """Print several lines, with their line ends."""
     click.echo(_visible_lines(text), nl=False, err=err)
 
 
 def echo_styled(text: str, color: bool) -> None:
-    """Several lines of a rendered document, with its styles where there is color."""
+    """Print the lines of a rendered document, with its styles if there is color."""
     parts = _OWN_STYLES.split(text) if color else [text]
     clean = [part if index % 2 else _visible_lines(part) for index, part in enumerate(parts)]  # every second is a style
     click.echo("".join(clean), nl=False, color=color)
@@ -53,7 +52,7 @@ def echo_json_text(text: bytes) -> None:
 
 
 def echo_path(path: Path) -> None:
-    """As the system knows it, for `cd "$(...)"`; a terminal gets it without controls."""
+    """Print a path as the system knows it, for `cd "$(...)"`; a terminal gets it without controls."""
     if sys.stdout.isatty():
         echo(str(path))
     else:
@@ -61,7 +60,7 @@ def echo_path(path: Path) -> None:
 
 
 def echo_message(text: str) -> None:
-    """An error or a note, for people: one line on stderr, of readable length."""
+    """Print an error or a note for people: one line on stderr, of readable length."""
     click.echo(shortened(one_line(text)), err=True)
 
 
@@ -93,13 +92,19 @@ def show(document: Document) -> None:
     echo_styled(to_terminal(document, width=terminal_columns(), color=color), color)
 
 
-def terminal_columns() -> int:
-    """COLUMNS, else the width of the terminal that stdout is, else PIPE_COLUMNS."""
-    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
+def terminal_columns(in_pipe: int = PIPE_COLUMNS) -> int:
+    """Return COLUMNS, else the width of the terminal that stdout is, else `in_pipe`."""
+    given = os.environ.get("COLUMNS", "")  # as shutil does, whose import costs what reading all cases does
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or in_pipe  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return in_pipe
 
 
 def wants_color() -> bool:
-    """NO_COLOR goes before FORCE_COLOR; one that is set and empty says nothing (https://no-color.org)."""
+    """Tell whether to print colors. NO_COLOR goes before FORCE_COLOR; an empty one is ignored (https://no-color.org)."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -110,21 +115,10 @@ def wants_color() -> bool:
 # Plain columns that fit the terminal. Light: `cases list` and the like import no renderer.
 
 
-def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], _columns_or_unlimited()):
-        echo(line)
-
-
-def _columns_or_unlimited() -> int:
-    """As shutil.get_terminal_size, whose import (with every format of archives) costs what reading all cases does."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and int(given) > 0:
-        return int(given)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or UNLIMITED_COLUMNS  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):
-        return UNLIMITED_COLUMNS
-
-
 UNLIMITED_COLUMNS = 10_000
 """In a pipe a row is one line, whatever its length, unless COLUMNS is set."""
+
+
+def echo_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    for line in fitted([[*map(one_line, row)] for row in (header, *rows)], terminal_columns(UNLIMITED_COLUMNS)):
+        echo(line)

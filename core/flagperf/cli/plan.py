@@ -16,18 +16,17 @@ from flagperf.cli.options import RunRequestCommand, common, echo_json, note, run
 from flagperf.cli.output import echo, echo_columns, echo_heading
 from flagperf.errors import BadInput, DoesNotFit
 from flagperf.fleet.reach import reach_nodes
-from flagperf.plan.card_models import UNKNOWN, ModelPlan, plan_for_model
+from flagperf.plan.card_models import ModelPlan, plan_for_model
 from flagperf.plan.case_checks import MemoryEstimate
 from flagperf.plan.plan import Plan, make_plan
-from flagperf.plan.settings import num_devices
+from flagperf.plan.settings import UNKNOWN, num_devices
 from flagperf.plugins.installed import load_plugins
 from flagperf.spec.job import Job
-from flagperf.spec.node_facts import NodeFacts
 from flagperf.spec.values import Resolved, flatten
 from flagperf.units import gib, percent, setting
 
 TIGHT_SHARE = 0.9
-"""Of a card. Above it, what an estimate leaves out may decide."""
+"""The share of a card's memory above which what an estimate leaves out may decide."""
 
 
 @click.command(cls=RunRequestCommand)
@@ -61,15 +60,11 @@ def plan(ctx: click.Context, /, as_json: bool, device_model: str | None, **reque
 
 
 def print_model_plan(made: ModelPlan, accept_low_peaks: bool, as_json: bool) -> None:
-    """Raises DoesNotFit after everything was printed."""
+    """Print a plan without a machine. Raise DoesNotFit after everything was printed."""
     if as_json:
         echo_json(made)
-    else:
-        _print_whole_model_plan(made, accept_low_peaks)
-    _check_fit(made.memory, is_printed=not as_json)
-
-
-def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
+        _check_fit(made.memory, is_printed=False)
+        return
     echo_columns(
         ["case", f"{made.case} (version {made.case_version})"],
         [
@@ -90,6 +85,7 @@ def _print_whole_model_plan(made: ModelPlan, accept_low_peaks: bool) -> None:
     _print_command(made.command, made.env_script)
     echo_heading("Unknown without the machine")
     echo_columns(["  WHAT", "WHY"], [[f"  {what}", why] for what, why in made.unknown.items()])
+    _check_fit(made.memory, is_printed=True)
 
 
 def _print_peaks(peaks: Sequence[Peak]) -> None:
@@ -127,7 +123,7 @@ def _tightness(share: float) -> str:
 
 
 def _check_fit(memory: MemoryEstimate | None, is_printed: bool) -> None:
-    """Raises DoesNotFit for an estimate above the card's memory. Notes a tight one, unless that is printed."""
+    """Raise DoesNotFit for an estimate above the card's memory. Note a tight one, unless that is printed."""
     if memory is None or memory.share is None or memory.total_bytes is None:
         return
     if memory.share > 1:
@@ -140,7 +136,7 @@ def _check_fit(memory: MemoryEstimate | None, is_printed: bool) -> None:
 
 
 def print_plan(made: Plan, as_json: bool) -> None:
-    """Raises what is wrong with data or memory, after everything was printed."""
+    """Print a plan. Raise what is wrong with data or memory after everything was printed."""
     if as_json:
         echo_json(
             {
@@ -161,6 +157,7 @@ def print_plan(made: Plan, as_json: bool) -> None:
 
 def _print_whole(made: Plan) -> None:
     job = made.job
+    broken = [(node.host, each) for node in made.nodes for each in node.broken_devices(job.vendor)]
     missing = [str(each) for node in made.nodes for each in node.missing_requirements]
     data = job.data_dir or "made by the case"
     echo_columns(
@@ -174,7 +171,7 @@ def _print_whole(made: Plan) -> None:
             ["peak", peak_text(job.peak, job.accept_low_peaks)],
             ["data", "cannot be used: the reason is below" if made.data_problem else data],
             *([["missing", ", ".join(dict.fromkeys(missing))]] if missing else []),
-            *(["problem", words] for node in made.nodes for words in _problems(node, job.vendor)),
+            *(["problem", f"{host}: {device.id} cannot be used: {device.problem}"] for host, device in broken),
         ],
     )
     _print_values(job.config)
@@ -187,11 +184,6 @@ def _print_whole(made: Plan) -> None:
         _print_command(command, made.env_script)
     echo_heading(f"Environment of {made.nodes[0].host}")
     echo_columns(["  FACT", "VALUE"], [[f"  {name}", value] for name, value in environment_rows(made.nodes[0])])
-
-
-def _problems(node: NodeFacts, vendor: str) -> list[str]:
-    """Of cards that this run does not use: it would have been refused."""
-    return [f"{node.host}: {each.id} cannot be used: {each.problem}" for each in node.broken_devices(vendor)]
 
 
 def _print_command(command: LaunchCommand, env_script: str) -> None:

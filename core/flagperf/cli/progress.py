@@ -68,7 +68,7 @@ def power_text(watts: float) -> str:
 
 
 def excess_of_slowest(slowest: RankPace | None, median_seconds: float | None) -> float | None:
-    """How much longer its steps take. None where ranks wait for each other in every step, and so take the same time."""
+    """Return how much longer its steps take, as a share. None if that is little, as where ranks wait for each other."""
     if slowest is None or not median_seconds:
         return None
     excess = slowest.step_seconds / median_seconds - 1
@@ -82,22 +82,22 @@ def evaluation_text(evaluation: EvaluationProgress) -> str:
 
 
 def eta(seconds_left: float) -> str:
-    """Whole seconds: an estimate has no tenths."""
+    """Print whole seconds: an estimate has no tenths."""
     return f"ETA {seconds_left:.0f} s" if seconds_left < 59.5 else f"ETA {seconds(seconds_left)}"
 
 
 class CombinedProgress:
-    """The last progress of every node as one: step and phase are those of the first node."""
+    """The last progress of every node, combined into one: step and phase are those of the first node."""
 
     def __init__(self) -> None:
         self._by_node: dict[int, Progress] = {}
 
     def update(self, node_index: int, progress: Progress) -> None:
-        """Cheap: a thousand nodes report every second."""
+        """Keep it for later; this is cheap, as a thousand nodes report every second."""
         self._by_node[node_index] = progress
 
     def combined(self) -> Progress:
-        """Needs a node that has reported."""
+        """Combine what has been reported. At least one node must have."""
         nodes = [self._by_node[index] for index in sorted(self._by_node)]
         speeds = [node.samples_per_second for node in nodes if node.samples_per_second is not None]
         watts = [node.power_watts for node in nodes if node.power_watts is not None]

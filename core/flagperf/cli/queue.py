@@ -57,7 +57,7 @@ _FLAGS = {
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """What was put into a queue."""
+    """The record of a run that was put into a queue."""
 
     cluster: str
     job: str
@@ -70,18 +70,20 @@ class Finished(msgspec.Struct, frozen=True, omit_defaults=True):
 
     exit_code: int
     said: str = ""
-    """What is not in the log: how a run ended whose command was gone."""
+    """How a run ended whose command was gone: its log does not have that."""
 
 
 def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path, more: Sequence[str] = ()) -> Submitted:
-    """`more` are options of `run` that are no part of the request.
+    """Put a request into the cluster's queue. `more` are options of `run` that are not in the request.
 
-    Raises BadInput where the cluster has no queue, or does not take the job; then nothing is left."""
+    Raise BadInput if the cluster has no queue or does not take the job; then nothing is left."""
     cluster = plugins.cluster(spec.cluster)
     options = cluster_options(cluster, given_cluster_options(spec, plugins))
     now = datetime.datetime.now(datetime.timezone.utc)
     folder = runs_dir.absolute() / DETACHED / f"{now:%Y%m%dT%H%M%SZ}-{spec.case}-{secrets.token_hex(3)}"
-    config = _config(spec)
+    # the user's file as it is now: whoever changes it for the next run does not change those that wait
+    own_config = read_user_file(spec.config).path
+    config = read_regular(Path(own_config), MAX_RECORD_BYTES) if own_config else b""
     spec = msgspec.structs.replace(spec, config=str(folder / CONFIG_FILE))
     command = [sys.executable, "-m", "flagperf", "run", *arguments(spec), *more]
     command += ["--runs-dir", str(runs_dir.absolute())]
@@ -90,31 +92,18 @@ def submit(spec: RunSpec, plugins: Plugins, runs_dir: Path, more: Sequence[str] 
         write_atomically(folder / CONFIG_FILE, config)
         job = cluster.submit([*command, "--detached-in", str(folder)], spec.nodes, options, str(folder / LOG_FILE))
     except BaseException:
-        _remove_empty(folder, runs_dir.absolute())
+        (folder / CONFIG_FILE).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the folders that were made for it: one that has others stays
+            for path in (folder, folder.parent, runs_dir.absolute()):
+                path.rmdir()
         raise
     submitted = Submitted(cluster.name, job, spec.case, now.isoformat(timespec="seconds"))
     write_atomically(folder / JOB_FILE, msgspec.json.encode(submitted))
     return submitted
 
 
-def _config(spec: RunSpec) -> bytes:
-    """The user's file as it is now: whoever changes it for the next run does not change those that wait."""
-    path = read_user_file(spec.config).path
-    return read_regular(Path(path), MAX_RECORD_BYTES) if path else b""
-
-
-def _remove_empty(folder: Path, runs_dir: Path) -> None:
-    """With the folders above it that were made for it."""
-    (folder / CONFIG_FILE).unlink(missing_ok=True)
-    for path in (folder, folder.parent, runs_dir):
-        try:
-            path.rmdir()
-        except OSError:  # it has others
-            return
-
-
 def arguments(spec: RunSpec) -> list[str]:
-    """The command line of a request."""
+    """Return the command line of a request."""
     words = [spec.case]
     for field in msgspec.structs.fields(RunSpec):
         value = getattr(spec, field.name)
@@ -130,8 +119,8 @@ def arguments(spec: RunSpec) -> list[str]:
 
 @contextlib.contextmanager
 def finishing(folder: str | None) -> Iterator[list[int]]:
-    """Around a run in a queue: takes its exit code, also where it could not be started. Raises NodeFailed where it was
-    started before."""
+    """Enter this around a run in a queue: it records the exit code, also if the run could not be started. Raise
+    NodeFailed if it was started before."""
     code: list[int] = []
     if folder is not None:
         _begin(Path(folder))
@@ -149,29 +138,26 @@ def finishing(folder: str | None) -> Iterator[list[int]]:
 
 
 def note_run(folder: str | None, run_id: str) -> None:
-    """Which run this command begins, for whoever has to end it where the command cannot."""
+    """Record which run this command begins, for whoever has to end it if the command cannot."""
     if folder is not None:
         write_atomically(Path(folder) / DETACHED_RUN, msgspec.json.encode(Begun(run_id)))
 
 
 def _begin(folder: Path) -> None:
-    """A cluster may put a job back into its queue and start it again, after a node failed for instance. Then nobody
-    looks after what the first start had begun, and the exit code that it may have left is not ours to change."""
+    """Refuse a second start. A cluster may put a job back into its queue and start it again, after a node failed for
+    instance. Then nobody looks after what the first start had begun: it is ended here. An exit code that it left stays.
+    """
     try:
         (folder / "started").touch(exist_ok=False)
     except FileExistsError:
         if not (folder / DETACHED_END).exists():
-            _end_first_start(folder)
+            with contextlib.suppress(BundleInUse):  # it is still at work somewhere, and will say how it ended
+                if end_begun(folder, "its job was put back into the queue") is None:
+                    _finish(folder, Finished(NodeFailed.exit_code))
         raise NodeFailed(
             "the cluster has started this run before, and put it back into its queue: it is not started again; what "
             f"the first start has measured is kept in {folder.parent.parent}"
         ) from None
-
-
-def _end_first_start(folder: Path) -> None:
-    with contextlib.suppress(BundleInUse):  # it is still at work somewhere, and will say how it ended
-        if end_begun(folder, "its job was put back into the queue") is None:
-            _finish(folder, Finished(NodeFailed.exit_code))
 
 
 def _finish(folder: Path, finished: Finished) -> None:
@@ -182,8 +168,8 @@ def _finish(folder: Path, finished: Finished) -> None:
 
 
 def end_begun(folder: Path, why: str) -> Finished | None:
-    """End the run of a command that left no word; the cluster has said that it is gone. None where it had begun none.
-    Raises BundleInUse while another process is at work on the bundle."""
+    """End the run of a command that is gone, as the cluster says, without a word. Return None if it had begun no run.
+    Raise BundleInUse while another process is at work on the bundle."""
     from flagperf.run import end_abandoned  # lazy, as few runs need it
 
     bundle = begun_bundle(folder)
@@ -205,7 +191,7 @@ def begun_bundle(folder: Path) -> Path | None:
 
 
 def read_note(folder: Path, name: Path, kind: type[T]) -> T | None:
-    """None where it is not there. The folder is listed: what NFS remembers of a missing file may be a minute old."""
+    """Return None if it is missing. The folder is listed: NFS may remember for a minute that a file was missing."""
     if name.name not in os.listdir(folder):  # noqa: PTH208
         return None
     try:
@@ -214,8 +200,8 @@ def read_note(folder: Path, name: Path, kind: type[T]) -> T | None:
         raise BadInput(f"{folder / name} is damaged: {error}") from None
 
 
-# Follows a run that is in a cluster's queue, from outside. Where the command there is gone without a word, as with
-# its node, its run is ended here.
+# Follow a run in a cluster's queue from outside. If the command there is gone without a word, as when its node failed,
+# its run is ended here.
 
 
 POLL_SECONDS = 1.0
@@ -235,7 +221,7 @@ LOCK_SECONDS = 100.0
 
 
 def attach(word: str, runs_dir: Path) -> int:
-    """Print its log as it grows, until it has ended. Gives its exit code."""
+    """Print its log as it grows, until it has ended. Return its exit code."""
     folder, submitted = _find(word, runs_dir)
     cluster, log, told = load_plugins().cluster(submitted.cluster), _Log(folder / LOG_FILE), ""
     ask_at, give_up_at = 0.0, float("inf")
@@ -245,7 +231,8 @@ def attach(word: str, runs_dir: Path) -> int:
             log.print_new()
             if finished is None and time.monotonic() >= ask_at:
                 state = _state(cluster, submitted.job)
-                if _is_over(state, folder):
+                is_forgotten = state.phase == "unknown" and _quiet_seconds(folder) > FORGOTTEN_SECONDS
+                if state.phase == "ended" or is_forgotten:
                     give_up_at = min(give_up_at, time.monotonic() + LOCK_SECONDS)
                     finished = _end(folder, state.reason, give_up_at)
                     log.print_new()  # what it said at its very end
@@ -254,12 +241,14 @@ def attach(word: str, runs_dir: Path) -> int:
                     note(told)
                 ask_at = time.monotonic() + (POLL_SECONDS if _quiet_seconds(folder) > QUIET_SECONDS else STATE_SECONDS)
             if finished is not None:
-                return _told(finished)
+                if finished.said:
+                    echo_message(f"flagperf: {finished.said}")
+                return finished.exit_code
             time.sleep(POLL_SECONDS)
 
 
 def _state(cluster: Cluster, job: str) -> JobState:
-    """Of a cluster that does not answer nothing is known for now: it is asked again later."""
+    """Ask the cluster. One that does not answer is asked again later; until then, the job counts as running."""
     try:
         return cluster.job_state(job)
     except ToolFailed as error:
@@ -273,8 +262,8 @@ def cancel(word: str, runs_dir: Path) -> Submitted:
 
 
 def _find(word: str, runs_dir: Path) -> tuple[Path, Submitted]:
-    """By the cluster's own number of the job, or the beginning of the folder's name, with its day at least: every
-    folder begins with a year, as a number may. Of jobs with one number, of several clusters, the newest."""
+    """Find a job by the cluster's number of it, or by the beginning of the folder's name, with its day at least: every
+    folder begins with a year, as a number may. If jobs of several clusters have the number, return the newest."""
     known = []
     for path in sorted((runs_dir / DETACHED).glob(f"*/{JOB_FILE}")):
         with contextlib.suppress(msgspec.DecodeError, BadInput):
@@ -295,7 +284,7 @@ def _find(word: str, runs_dir: Path) -> tuple[Path, Submitted]:
 
 
 class _Log:
-    """What the command prints, from where it was read last."""
+    """A log that grows while it is printed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -306,6 +295,7 @@ class _Log:
         return self._file is not None
 
     def print_new(self) -> None:
+        """Print what was added since the last call."""
         if self._file is None and self._path.exists():
             self._file = self._path.open("rb")
         if self._file is not None:
@@ -319,18 +309,8 @@ class _Log:
             self._file.close()
 
 
-def _told(finished: Finished) -> int:
-    if finished.said:
-        echo_message(f"flagperf: {finished.said}")
-    return finished.exit_code
-
-
-def _is_over(state: JobState, folder: Path) -> bool:
-    return state.phase == "ended" or (state.phase == "unknown" and _quiet_seconds(folder) > FORGOTTEN_SECONDS)
-
-
 def _quiet_seconds(folder: Path) -> float:
-    """Since anything was written, by the clock here."""
+    """Return the time since anything was written, by the clock here."""
     paths, bundle = [folder / LOG_FILE], begun_bundle(folder)
     if bundle is not None:
         paths += [bundle / path for path in (PARENT_EVENTS, rank_events(0), node_samples(0))]
@@ -339,8 +319,8 @@ def _quiet_seconds(folder: Path) -> float:
 
 
 def _end(folder: Path, why: str, give_up_at: float) -> Finished | None:
-    """How it ended, of a job that is over. None while somebody is at work on its bundle: another `attach`, or a command
-    that the cluster has only lost sight of."""
+    """Return how a job ended that is over, None while somebody is at work on its bundle: another `attach`, or a
+    command that the cluster has only lost sight of."""
     try:
         found = read_note(folder, DETACHED_END, Finished) or end_begun(folder, why)
     except BundleInUse as error:

@@ -25,11 +25,8 @@ from flagperf.cli.options import (
     runs_dir_option,
 )
 from flagperf.cli.output import echo, echo_json_text, echo_message, show
-from flagperf.cli.plan import print_plan
 from flagperf.cli.progress import live_progress
 from flagperf.cli.queue import finishing, note_run, submit
-from flagperf.compare.comparison import compare
-from flagperf.compare.sides import named_sides
 from flagperf.errors import BadInput
 from flagperf.fleet.reach import check_reach
 from flagperf.fleet.signals import raise_on_signals
@@ -38,7 +35,6 @@ from flagperf.kinds import KINDS
 from flagperf.plan.plan import Plan, check_values
 from flagperf.plan.settings import layout_text
 from flagperf.plugins.installed import load_plugins
-from flagperf.report.run_json import to_json
 from flagperf.report.screens import comparison_report, repeats_report, run_report
 from flagperf.report.summary import summarise
 from flagperf.run import Session, open_session, other_setting
@@ -112,6 +108,8 @@ def run(
         with open_session(arms, directory, needs_worker=not dry_run) as session:
             done = [] if dry_run else make_runs(session, repeat, detached_in)
         if dry_run:
+            from flagperf.cli.plan import print_plan  # not at the top: a run has no use for it
+
             print_plan(session.plans[""], as_json)
             if repeat > 1:
                 note(f"{repeat} runs of this plan")
@@ -201,6 +199,8 @@ def print_runs(done: Sequence[RecordedRun], directory: Path, published: bool | N
     if not is_group:
         done = beside_imported(done, directory, published)
     if as_json:
+        from flagperf.report.run_json import to_json
+
         echo_json_text(to_json(done))
     elif not is_group:
         show(run_report(done, published=published))
@@ -225,6 +225,9 @@ def print_comparison(done: Sequence[RecordedRun], directory: Path) -> None:
     group = done[0].run.group
     if group is None or not group.arm:
         return
+    from flagperf.compare.comparison import compare  # not at the top: few runs take turns with another setting
+    from flagperf.compare.sides import named_sides
+
     echo("")
     try:
         show(comparison_report(compare(named_sides([group.id], None, directory, lambda: ()))))

@@ -151,8 +151,28 @@ def watch(run: str | None, once: bool, runs_dir: str | None, as_json: bool) -> i
 @common
 def rm(runs: tuple[str, ...], yes: bool, force: bool, runs_dir: str | None, as_json: bool) -> None:
     """Remove runs for good: all that are named, or none. A run that is running is never removed."""
+    directory = runs_directory(runs_dir)
+    found = {bundle.path: bundle for bundle in (removable(find_bundle(word, directory), force=force) for word in runs)}
+    bundles = list(found.values())
+    if not yes and not _is_agreed(bundles):
+        note("nothing was removed")
+        return
+    remove(bundles)
+    if as_json:
+        echo_json([{"id": each.line.id, "path": str(each.path), "bytes": each.num_bytes} for each in bundles])
+    else:
+        for each in bundles:
+            echo(f"removed {each.path}")
 
-    remove_runs(runs, runs_directory(runs_dir), yes=yes, force=force, as_json=as_json)
+
+def _is_agreed(bundles: Sequence[Removable]) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        names = ", ".join(each.line.id for each in bundles)
+        raise BadInput(f"removing {names} needs your consent, and there is no terminal to ask on; give --yes")
+    rows = [[str(each.path), each.line.status, mebibytes(each.num_bytes)] for each in bundles]
+    echo_columns(["RUN", "STATUS", "SIZE"], rows)
+    many = f"these {len(bundles)} runs" if len(bundles) > 1 else "this run"
+    return click.confirm(f"Remove {many} for good?", err=True)
 
 
 @runs.command()
@@ -351,10 +371,16 @@ def chosen(
     statuses: Sequence[str],
     tags: Sequence[str],
 ) -> list[RunLine]:
-    """One of the words of every filter that is given. Raises BadInput for a word that nothing is called."""
+    """Return the runs that have one of the words of every filter. Raise BadInput for a word that nothing has."""
     where = f"(in {runs_dir})"
     _check("case", cases, [line.case for line in lines], where, lambda plugins: plugins.cases())
-    _check("vendor", vendors, [line.vendor for line in lines], where, _vendors)
+    _check(
+        "vendor",
+        vendors,
+        [line.vendor for line in lines],
+        where,
+        lambda plugins: (each.value.vendor for each in plugins.device_backends()),
+    )
     _check("status", statuses, STATUSES, "")
     _check("tag", tags, [tag for line in lines for tag in line.tags], where)
     return [
@@ -367,10 +393,6 @@ def chosen(
     ]
 
 
-def _vendors(plugins: Plugins) -> Iterable[str]:
-    return [given.value.vendor for given in plugins.device_backends()]
-
-
 def _check(
     kind: str,
     words: Sequence[str],
@@ -378,7 +400,7 @@ def _check(
     where: str,
     installed: Callable[[Plugins], Iterable[str]] = lambda _plugins: (),
 ) -> None:
-    """A word that no run has may still be one that is installed: then there are no such runs, and that is no error."""
+    """Raise BadInput for an unknown word. One that no run has may still be installed: then there are no such runs."""
     found = set(present)
     missing = [word for word in words if word not in found]
     if not missing:
@@ -392,12 +414,19 @@ def _check(
 
 
 def echo_lines(lines: Sequence[RunLine]) -> None:
+    """Print runs as a table, with tags and notes if there are any, and then what is wrong with some of them."""
     heads = ["RUN", "CASE", "VENDOR", "DEVICE", "SHAPE", "PROFILE", "PRECISION", "RESULT", "STATUS"]
-    rows = [_cells(line) for line in lines]
-    for head, texts in (
-        ("TAGS", [",".join(line.tags) for line in lines]),
-        ("NOTE", [_short(line.note) for line in lines]),
-    ):
+    rows, notes = [], []
+    for line in lines:
+        vendor = f"{line.vendor} (simulated)" if line.simulated else line.vendor
+        result = _result(line.headline[0]) if line.headline else ""
+        where = f" (on {line.host})" if line.status == "unknown" and line.host else ""
+        status = f"{line.status}{where}{' (redacted)' if line.redacted else ''}"
+        rows.append([line.id, line.case, vendor, line.device, line.shape, line.profile, line.precision, result, status])
+        first, *more = line.note.split("\n")
+        is_long = more or len(first) > NOTE_CHARACTERS
+        notes.append(f"{first[: NOTE_CHARACTERS - 3]}..." if is_long else first)
+    for head, texts in (("TAGS", [",".join(line.tags) for line in lines]), ("NOTE", notes)):
         if any(texts):
             heads.append(head)
             rows = [[*row, text] for row, text in zip(rows, texts, strict=True)]
@@ -407,20 +436,8 @@ def echo_lines(lines: Sequence[RunLine]) -> None:
             note(f"{line.id}: {line.problem}")
 
 
-def _cells(line: RunLine) -> list[str]:
-    vendor = f"{line.vendor} (simulated)" if line.simulated else line.vendor
-    result = _result(line.headline[0]) if line.headline else ""
-    return [line.id, line.case, vendor, line.device, line.shape, line.profile, line.precision, result, _status(line)]
-
-
-def _status(line: RunLine) -> str:
-    where = f" (on {line.host})" if line.status == "unknown" and line.host else ""
-    copy = " (redacted)" if line.redacted else ""
-    return f"{line.status}{where}{copy}"
-
-
 def _result(headline: MainFigure) -> str:
-    """Formatted as everywhere. Its marks are in the report, and an asterisk says that there are some."""
+    """Return a figure as everywhere. Its marks are in the report; here, an asterisk says that there are some."""
     from flagperf import units
     from flagperf.metrics.registry import ENTRIES  # not at the top: --json has no use for it
 
@@ -429,36 +446,3 @@ def _result(headline: MainFigure) -> str:
     unit = (entry.shown_unit if entry else "") or headline.unit
     shown = text if text.endswith("%") or unit == "share" else f"{text} {unit}"
     return f"{headline.name} {shown}{'*' if headline.marks else ''}"
-
-
-def _short(text: str) -> str:
-    first, *more = text.split("\n")
-    return f"{first[: NOTE_CHARACTERS - 3]}..." if more or len(first) > NOTE_CHARACTERS else first
-
-
-# `flagperf runs rm`.
-
-
-def remove_runs(words: Sequence[str], runs_dir: Path, *, yes: bool, force: bool, as_json: bool) -> None:
-    """All of them, or none: what stands against one of them is said before the first is removed."""
-    found = {bundle.path: bundle for bundle in (removable(find_bundle(word, runs_dir), force=force) for word in words)}
-    bundles = list(found.values())
-    if not yes and not _is_agreed(bundles):
-        note("nothing was removed")
-        return
-    remove(bundles)
-    if as_json:
-        echo_json([{"id": each.line.id, "path": str(each.path), "bytes": each.num_bytes} for each in bundles])
-    else:
-        for each in bundles:
-            echo(f"removed {each.path}")
-
-
-def _is_agreed(bundles: Sequence[Removable]) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        names = ", ".join(each.line.id for each in bundles)
-        raise BadInput(f"removing {names} needs your consent, and there is no terminal to ask on; give --yes")
-    rows = [[str(each.path), each.line.status, mebibytes(each.num_bytes)] for each in bundles]
-    echo_columns(["RUN", "STATUS", "SIZE"], rows)
-    many = f"these {len(bundles)} runs" if len(bundles) > 1 else "this run"
-    return click.confirm(f"Remove {many} for good?", err=True)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,10 +25,9 @@ from flagperf.files import exists, is_folder
 from flagperf.fleet.reach import describe_machine
 from flagperf.kit import module_command
 from flagperf.plan.placement import describe_finding
-from flagperf.plugins.installed import Plugins, load_plugins
-from flagperf.plugins.loading import ADAPTER_PREFIX, PluginStatus
+from flagperf.plugins.installed import load_plugins
+from flagperf.plugins.loading import ADAPTER_PREFIX
 from flagperf.plugins.trial import load_tried_plugins
-from flagperf.spec.node_facts import VendorFacts
 from flagperf.text import pip_command
 
 # flagperf vendors check
@@ -40,7 +38,7 @@ SUITES = "flagperf.testing.installed"
 CHECK_VENDOR = "FLAGPERF_CHECK_VENDOR"
 
 NEED_ITS_TESTS = ("needs simulated cards", "this adapter has no recorded outputs")
-"""How the reasons of skips begin for what only the adapter's own tests have."""
+"""Beginnings of the reasons of skips for what only the adapter's own tests have."""
 
 FAILED = 3
 
@@ -60,7 +58,7 @@ class TierResult(msgspec.Struct, frozen=True):
         return "pass" if self.num_passed else "not run"
 
     def describe(self) -> str:
-        """The verdict and what it rests on: a pass of which half was skipped must not look like a whole one."""
+        """Return the verdict and what it rests on: if half was skipped, a pass must not look like a whole one."""
         num_skipped = sum(self.skips.values())
         counts = [f"{len(self.failures)} failed"] if self.failures else []
         counts += [f"{self.num_passed} passed"]
@@ -85,43 +83,39 @@ def check_vendor(name: str, hardware: bool, tests: str | None, as_json: bool) ->
     vendor = plugins.vendor_word(name)
     if tests is not None and not is_folder(Path(tests)):
         raise BadInput(f"--tests {tests} is not a folder")
-    whose = _cards(vendor, plugins).shown_vendor if hardware else vendor
+    whose = vendor
+    if hardware:
+        facts = next(facts for facts in describe_machine(plugins).vendors if facts.vendor == vendor)
+        if not facts.devices:
+            raise BadInput(f"--hardware needs {vendor} cards on this machine: {describe_finding(facts)}")
+        whose = facts.shown_vendor
     results = [_run_tier(vendor, "offline", tests)]
     results += [_run_tier(vendor, "hardware", tests)] if hardware else []
     if as_json:
         echo_json({"vendor": whose, "tiers": results})
     else:
-        _print_results(whose, results, hardware)
+        for result in results:
+            for test, message in result.failures.items():
+                echo_text(f"{result.tier}: {test}\n    {message}\n")
+            for reason, num_tests in result.skips.items():
+                note(f"{result.tier}: {num_tests} skipped: {reason}")
+        verdicts = [result.describe() for result in results]
+        echo(f"{whose}: " + "; ".join([*verdicts, *([] if hardware else ["hardware: not run"])]))
     return FAILED if any(result.failures for result in results) else 0
-
-
-def _cards(vendor: str, plugins: Plugins) -> VendorFacts:
-    found = describe_machine(plugins).vendors
-    facts = next(facts for facts in found if facts.vendor == vendor)
-    if not facts.devices:
-        raise BadInput(f"--hardware needs {vendor} cards on this machine: {describe_finding(facts)}")
-    return facts
 
 
 def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
     chosen = ["-m", "hardware", "--flagperf-hardware"] if tier == "hardware" else ["-m", "not hardware"]
-    where = _own_tests(Path(tests).absolute()) if tests else ["--pyargs", SUITES]
+    where = ["--pyargs", SUITES]
+    if tests:  # without any conftest.py above their package: it is another project's, as of a checkout around it
+        own = Path(tests).absolute()
+        package = next((above for above in (own, *own.parents) if (above / "pyproject.toml").is_file()), own)
+        where = ["--confcutdir", str(package), str(own)]
     with tempfile.TemporaryDirectory(prefix="flagperf-check-") as folder:
         report = Path(folder) / "report.xml"
+        options = ("-q", "-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider")
         done = subprocess.run(
-            [
-                *module_command(sys.executable, "pytest"),
-                "-q",
-                "-c",
-                os.devnull,
-                "--rootdir",
-                folder,
-                "-p",
-                "no:cacheprovider",
-                f"--junitxml={report}",
-                *chosen,
-                *where,
-            ],
+            [*module_command(sys.executable, "pytest"), *options, f"--junitxml={report}", *chosen, *where],
             env={**os.environ, CHECK_VENDOR: vendor},
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -132,12 +126,6 @@ def _run_tier(vendor: str, tier: str, tests: str | None) -> TierResult:
         if not report.exists() or (done.returncode > 1 and done.returncode != 5):
             raise BadInput(f"the suites could not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return read_report(tier, report)
-
-
-def _own_tests(folder: Path) -> list[str]:
-    """Without any conftest.py above their package: it is another project's, such as that of a checkout around it."""
-    package = next((above for above in (folder, *folder.parents) if (above / "pyproject.toml").is_file()), folder)
-    return ["--confcutdir", str(package), str(folder)]
 
 
 def read_report(tier: str, path: Path) -> TierResult:
@@ -154,23 +142,13 @@ def read_report(tier: str, path: Path) -> TierResult:
 
 
 def cause_of(problem: ElementTree.Element) -> str:
-    """The first line of pytest's message. Where that is the head of a traceback, what was raised at its end: the lines
-    of a message that a report has begin with `E`."""
+    """Return the first line of pytest's message. If that is the head of a traceback, return what was raised at its
+    end: in a report, the lines of a message begin with `E`."""
     first = next(iter(problem.get("message", "").strip().splitlines()), "failed")
     if not first.endswith("Traceback (most recent call last):"):
         return first
     raised = re.findall(r"^E +([A-Za-z_][\w.]*: (?!Traceback).*)$", problem.text or "", re.MULTILINE)
     return raised[-1] if raised else first
-
-
-def _print_results(vendor: str, results: list[TierResult], hardware: bool) -> None:
-    for result in results:
-        for test, message in result.failures.items():
-            echo_text(f"{result.tier}: {test}\n    {message}\n")
-        for reason, num_tests in result.skips.items():
-            note(f"{result.tier}: {num_tests} skipped: {reason}")
-    verdicts = [result.describe() for result in results]
-    echo(f"{vendor}: " + "; ".join([*verdicts, *([] if hardware else ["hardware: not run"])]))
 
 
 # flagperf vendors new
@@ -188,7 +166,13 @@ TUNED = ("distilbert",)
 @common
 def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
     """Write a new adapter package whose tests pass. Replace what is marked `Yours:`."""
-    _check_word(name)
+    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
+        raise BadInput(f"{name!r} is not a vendor word; use one lower-case word of letters and digits, such as acme")
+    for given in load_plugins().device_backends():
+        if name in (given.value.vendor, *given.value.aliases):
+            raise BadInput(f"{name!r} is already the word of {given.adapter}; choose another one")
+    if importlib.util.find_spec(f"flagperf_{name}") is not None:
+        raise BadInput(f"a package flagperf_{name} is already installed; choose another word, or uninstall it")
     target = Path(folder or f"flagperf-{name}")
     files = write_adapter(name, target)
     if as_json:
@@ -200,18 +184,8 @@ def new_vendor(name: str, folder: str | None, as_json: bool) -> None:
     note(f"next: cd {shlex.quote(str(target))} && {pip_command('install', '-e', '.')} && {test}")
 
 
-def _check_word(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9]*", name):
-        raise BadInput(f"{name!r} is not a vendor word; use one lower-case word of letters and digits, such as acme")
-    for given in load_plugins().device_backends():
-        if name in (given.value.vendor, *given.value.aliases):
-            raise BadInput(f"{name!r} is already the word of {given.adapter}; choose another one")
-    if importlib.util.find_spec(f"flagperf_{name}") is not None:
-        raise BadInput(f"a package flagperf_{name} is already installed; choose another word, or uninstall it")
-
-
 def write_adapter(name: str, target: Path) -> list[str]:
-    """Writes all files or none."""
+    """Write all files or none. Return their paths in the folder."""
     if exists(target):
         raise BadInput(f"{target} already exists; choose another folder with --folder, or remove it")
     if not is_folder(target.parent):
@@ -226,6 +200,9 @@ def write_adapter(name: str, target: Path) -> list[str]:
 
 
 def _write_files(name: str, root: Path) -> list[str]:
+    """Write the filled template, and schemas for editors that know `#:schema` in TOML files."""
+    from flagperf.schemas import make_schema  # not at the top: it needs most of flagperf
+
     words = {"@name@": name, "@Name@": name.capitalize(), "@NAME@": name.upper(), "@core@": version()}
     written = []
     for source in sorted(TEMPLATE.rglob("*.txt")):
@@ -234,20 +211,13 @@ def _write_files(name: str, root: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_fill(source.read_text(), words))
         written.append(str(path.relative_to(root)))
-    return [*written, *(str(path.relative_to(root)) for path in _write_schemas(root / "schemas"))]
-
-
-def _write_schemas(folder: Path) -> list[Path]:
-    """Of the TOML files: editors that know `#:schema` complete and check them, without a network."""
-    from flagperf.schemas import make_schema  # lazy: it needs most of flagperf
-
     plugins = load_plugins()
-    schemas = {"models.json": make_schema("models", plugins)}
-    schemas |= {f"tuning-{case}.json": make_schema("tuning", plugins, case) for case in TUNED}
-    folder.mkdir()
-    for name, schema in schemas.items():
-        (folder / name).write_bytes(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
-    return [folder / name for name in schemas]
+    schemas = {"schemas/models.json": make_schema("models", plugins)}
+    schemas |= {f"schemas/tuning-{case}.json": make_schema("tuning", plugins, case) for case in TUNED}
+    (root / "schemas").mkdir()
+    for file, schema in schemas.items():
+        (root / file).write_bytes(msgspec.json.format(msgspec.json.encode(schema)) + b"\n")
+    return [*written, *schemas]
 
 
 def _fill(text: str, words: dict[str, str]) -> str:
@@ -271,31 +241,23 @@ def list_vendors(as_json: bool) -> int:
     if as_json:
         echo_json({"vendors": found, "plugins": statuses})
         return code
-    unasked = list(_unasked(found, statuses))
-    rows = [_row(facts) for facts in found] + [_unasked_row(status) for status in unasked]
+    rows = []
+    for facts in found:
+        state = "error" if facts.error or facts.presence is None else facts.presence.state
+        rows.append([facts.shown_vendor, facts.adapter, state, describe_finding(facts)])
+    # adapters that gave no vendor to ask: broken, not found by their entry point, or with another's word
+    asked = {facts.adapter for facts in found}
+    unasked = [each for each in statuses if each.distribution.startswith(ADAPTER_PREFIX) and each.adapter not in asked]
+    for status in unasked:
+        word, why = status.distribution.removeprefix(ADAPTER_PREFIX), status.problem
+        rows.append(
+            [word, status.adapter, *(("not used", why) if why else ("no vendor", "it gives no device backend"))]
+        )
     echo_columns(["VENDOR", "ADAPTER", "STATE", "EVIDENCE OR REASON"], rows)
     for status in statuses:
         if status.problem and status not in unasked:
             note(f"plugin {status.name} ({status.adapter}): {status.problem}")
     return code
-
-
-def _row(facts: VendorFacts) -> list[str]:
-    state = "error" if facts.error or facts.presence is None else facts.presence.state
-    return [facts.shown_vendor, facts.adapter, state, describe_finding(facts)]
-
-
-def _unasked(found: Sequence[VendorFacts], statuses: Sequence[PluginStatus]) -> Iterator[PluginStatus]:
-    """Installed adapters that gave no vendor to ask: broken, not found by their entry point, or with another's word."""
-    asked = {facts.adapter for facts in found}
-    return (each for each in statuses if each.distribution.startswith(ADAPTER_PREFIX) and each.adapter not in asked)
-
-
-def _unasked_row(status: PluginStatus) -> list[str]:
-    word = status.distribution.removeprefix(ADAPTER_PREFIX)
-    if status.problem:
-        return [word, status.adapter, "not used", status.problem]
-    return [word, status.adapter, "no vendor", "it gives no device backend"]
 
 
 vendors.add_command(new_vendor)

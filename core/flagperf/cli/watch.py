@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 BAR_COLUMNS = 24
 
 LEAST_BESIDE_BAR = 60
-"""Columns of a screen. On a narrower one, the words are below the bar."""
+"""On a screen with fewer columns, the words are below the bar."""
 
 LINES_AROUND_RANKS = 4
-"""Below the figures: the heads of the table, how many ranks are left out, and how to leave."""
+"""Lines below the figures: the heads of the table, how many ranks are left out, and how to leave."""
 
 STYLES = {"running": "green", "succeeded": "green", "killed": "red", "unknown": "yellow"}
 
@@ -48,14 +48,14 @@ Cell = Callable[[RankNow], str]
 
 
 def paint(now: RunNow) -> None:
-    """Once, below what is on the terminal; in a pipe without styles, with all ranks."""
+    """Print it once, below what is on the terminal; in a pipe without styles, with all ranks."""
     console = _console()
     console.print(_screen(now, console, is_live=False))
 
 
 @contextlib.contextmanager
 def draw() -> Iterator[Callable[[RunNow], None]]:
-    """A screen of its own, which is gone afterwards."""
+    """Yield a function that shows a run on a screen of its own, which is gone afterwards."""
     from rich.live import Live
 
     console = _console()
@@ -77,7 +77,11 @@ def _console() -> Console:
 def _screen(now: RunNow, console: Console, *, is_live: bool) -> RenderableType:
     from rich.console import Group
 
-    parts = [_title(now), _identity(now), _text(""), *_progress(now, console.width), *_figures(now), _text("")]
+    title = _text(f"{now.case} {now.profile}, {now.vendor} {now.device}, {now.shape}, {now.precision}", "bold")
+    style = STYLES.get(now.status, "red" if now.status in EXIT_CODES else "")
+    title.append(GAP).append(one_line(now.status), style)
+    title.append(f"{f' on {one_line(now.host)}' if now.host else ''}, {seconds(now.elapsed_seconds)}")
+    parts = [title, _text(now.id, "dim"), _text(""), *_progress(now, console.width), *_figures(now), _text("")]
     num_lines = len(console.render_lines(Group(*parts))) + LINES_AROUND_RANKS
     rows, left_out = _chosen(now, max(1, console.height - num_lines) if is_live else len(now.ranks))
     parts.append(_table(now, rows, console.width))
@@ -94,20 +98,8 @@ def _text(words: str, style: str = "") -> Any:
     return Text(one_line(words), style)
 
 
-def _title(now: RunNow) -> Any:
-    about = f"{now.case} {now.profile}, {now.vendor} {now.device}, {now.shape}, {now.precision}"
-    where = f" on {one_line(now.host)}" if now.host else ""
-    line = _text(about, "bold").append(GAP)
-    line.append(one_line(now.status), STYLES.get(now.status, "red" if now.status in EXIT_CODES else ""))
-    return line.append(f"{where}, {seconds(now.elapsed_seconds)}")
-
-
-def _identity(now: RunNow) -> Any:
-    return _text(now.id, "dim")
-
-
 def _progress(now: RunNow, width: int) -> Iterator[Any]:
-    """How far it is. Before the first step: what it does."""
+    """Yield lines that say how far it is, or what it does before the first step."""
     kind = KINDS[now.kind]
     step, words = kind.step, [kind.loop["en"] if now.phase == kind.name else now.phase]
     if now.step or now.planned_steps:
@@ -161,7 +153,8 @@ def _duration(value: float) -> str:
 
 
 def _chosen(now: RunNow, num_rows: int) -> tuple[list[RankNow], list[RankNow]]:
-    """What fits: those that stand out first (ended, waiting, the slowest, the fullest), then by number."""
+    """Return the ranks that fit, and the others. Those that stand out come first (ended, waiting, the slowest, the
+    fullest)."""
     if len(now.ranks) <= num_rows:
         return list(now.ranks), []
     usual = now.ranks[0].phase
@@ -194,7 +187,12 @@ def _summary(left_out: Sequence[RankNow]) -> str:
 def _table(now: RunNow, rows: Sequence[RankNow], width: int) -> Any:
     from rich.table import Table
 
-    shown = _fitting(now, rows, width)
+    shown = {name: each for name, each in _columns(now).items() if name == "RANK" or any(each[0](row) for row in rows)}
+    while len(shown) > 1:  # without the least important columns where there is no room for all
+        widest = (max(len(head), *(len(one_line(cell(row))) for row in rows)) for head, (cell, _, _) in shown.items())
+        if sum(widest) + len(GAP) * len(shown) <= width:
+            break
+        shown.pop(max(shown, key=lambda head: shown[head][2]))
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
     for head, (_, justify, _) in shown.items():
         table.add_column(_text(head, "bold"), justify=justify, no_wrap=True, overflow="ellipsis")
@@ -206,23 +204,8 @@ def _table(now: RunNow, rows: Sequence[RankNow], width: int) -> Any:
     return table
 
 
-def _fitting(now: RunNow, rows: Sequence[RankNow], width: int) -> dict[str, tuple[Cell, Any, int]]:
-    """Columns that have something to say; where there is no room for all, the least important are left out."""
-    shown = {
-        head: column for head, column in _columns(now).items() if head == "RANK" or any(column[0](row) for row in rows)
-    }
-    while len(shown) > 1 and _width(shown, rows) > width:
-        shown.pop(max(shown, key=lambda head: shown[head][2]))
-    return shown
-
-
-def _width(shown: dict[str, tuple[Cell, Any, int]], rows: Sequence[RankNow]) -> int:
-    widest = (max(len(head), *(len(one_line(cell(row))) for row in rows)) for head, (cell, _, _) in shown.items())
-    return sum(widest) + len(GAP) * len(shown)
-
-
 def _columns(now: RunNow) -> dict[str, tuple[Cell, Any, int]]:
-    """Head -> text, side, and its place when room is short: the highest goes first."""
+    """Return head -> text, side, and its place when room is short: the highest goes first."""
     step = KINDS[now.kind].step.upper()
     several = len({row.node for row in now.ranks}) > 1
     differ = any(row.phase != now.phase for row in now.ranks)
@@ -250,7 +233,7 @@ def _memory(row: RankNow) -> str:
 LOOK_SECONDS = 1.0
 
 PAUSE_FACTOR = 10
-"""A look that takes long, at the files of thousands of ranks, is followed by a pause of so many times as long."""
+"""After a look at the files of thousands of ranks, which takes long, it waits this many times as long."""
 
 KILLED_EXIT_CODE = 3
 
@@ -258,7 +241,7 @@ _LEAVE_KEYS = b"qQ\x03\x04"
 
 
 def running_run(runs_dir: Path) -> Path:
-    """The one that is running. Raises BadInput where there is none, or several."""
+    """Return the run that is running. Raise BadInput if there is none, or several."""
     running = [line.id for line in unfinished_runs(runs_dir) if line.status == "running"]
     if len(running) == 1:
         return find_run(running[0], runs_dir)
@@ -269,7 +252,7 @@ def running_run(runs_dir: Path) -> Path:
 
 
 def watch(bundle: Path, *, once: bool, as_json: bool) -> int:
-    """The exit code: the run's own once it is over, 0 if the user leaves before that."""
+    """Show the run until it is over or the user leaves. Return its exit code, or 0 if the user leaves."""
     watched = WatchedRun(bundle)
     now = watched.look()
     if as_json:
@@ -299,8 +282,10 @@ def _follow_on_screen(watched: WatchedRun) -> int:
 
 
 def _follow_in_lines(watched: WatchedRun) -> int:
-    """A line now and then, for as long as somebody reads them."""
+    """Print a line now and then, as `flagperf run` does, for as long as somebody reads them."""
     due = 0.0
+    reader = select.poll()  # writing to a pipe that stdout is never fails, see `LastingStream`
+    reader.register(1, 0)
     while True:
         began = time.monotonic()
         now = watched.look()
@@ -308,31 +293,27 @@ def _follow_in_lines(watched: WatchedRun) -> int:
             return _say_over(now)
         if began >= due:
             due = began + PLAIN_LINE_SECONDS
-            echo(f"{now.status}  {describe(_as_progress(now), KINDS[now.kind])}")
-        if not _has_reader():
+            progress = Progress(
+                step=now.step,
+                planned_steps=now.planned_steps,
+                samples_per_second=now.samples_per_second,
+                loss=now.loss,
+                used_bytes=max((rank.used_bytes for rank in now.ranks if rank.used_bytes), default=None),
+                seconds_left=now.seconds_left,
+                phase=now.phase,
+                evaluation=now.evaluation,
+                power_watts=now.power_watts,
+                median_step_seconds=now.median_step_seconds,
+                slowest=now.slowest,
+            )
+            echo(f"{now.status}  {describe(progress, KINDS[now.kind])}")
+        if reader.poll(0):  # it has left
             return 0
         time.sleep(_pause(began))
 
 
 def _pause(began: float) -> float:
     return max(LOOK_SECONDS, PAUSE_FACTOR * (time.monotonic() - began))
-
-
-def _as_progress(now: RunNow) -> Progress:
-    """As `flagperf run` shows it."""
-    return Progress(
-        step=now.step,
-        planned_steps=now.planned_steps,
-        samples_per_second=now.samples_per_second,
-        loss=now.loss,
-        used_bytes=max((rank.used_bytes for rank in now.ranks if rank.used_bytes), default=None),
-        seconds_left=now.seconds_left,
-        phase=now.phase,
-        evaluation=now.evaluation,
-        power_watts=now.power_watts,
-        median_step_seconds=now.median_step_seconds,
-        slowest=now.slowest,
-    )
 
 
 def _say_over(now: RunNow) -> int:
@@ -355,7 +336,7 @@ def _exit_code(now: RunNow) -> int:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Keys arrive one by one, without Enter."""
+    """Let keys arrive one by one, without Enter."""
     if not sys.stdin.isatty():
         yield
         return
@@ -371,7 +352,7 @@ def _keys() -> Iterator[None]:
 
 
 def _is_left(seconds: float) -> bool:
-    """Waits so long for a key that means it."""
+    """Wait this long for a key that leaves. Return True as soon as there is one."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return False
@@ -382,10 +363,3 @@ def _is_left(seconds: float) -> bool:
             if not keys or any(key in _LEAVE_KEYS for key in keys):
                 return True
     return False
-
-
-def _has_reader() -> bool:
-    """Whether somebody still reads a pipe that stdout is: writing there never fails."""
-    poll = select.poll()
-    poll.register(1, 0)
-    return not poll.poll(0)

@@ -19,6 +19,7 @@ from flagperf.api import (
 from flagperf.errors import BadInput, FlagPerfError, PluginFailed
 from flagperf.plan.case_checks import MemoryEstimate, estimate_memory, recording_to_replay, steps_to_record
 from flagperf.plan.settings import (
+    UNKNOWN,
     case_file,
     make_settings,
     published_profile,
@@ -149,9 +150,6 @@ def _models_of(given: Provided) -> list[KnownModel]:
         )
     return found
 
-
-UNKNOWN = "?"
-"""In place of a value that depends on the node."""
 
 NOT_KNOWN = {
     "cards": "their ids, memory and evidence: asked of the nodes",

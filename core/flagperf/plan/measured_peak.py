@@ -14,19 +14,17 @@ from flagperf.units import SCALES
 
 def with_measured_peak(
     peaks: tuple[Peak, ...],
-    bundle: str | None,
+    bundle: str,
     vendor: str,
     device: Device,
     precision: Precision,
     simulated: bool,
     cores: int | None = None,
 ) -> tuple[Peak, ...]:
-    """Return the peaks, with the one for this precision from the run. Raises BadInput if that run cannot stand for it.
+    """Return the peaks, with the one for this precision from the run. Raise BadInput if that run cannot stand for it.
 
     `cores` are those of each device, where the devices are cores of the host.
     """
-    if bundle is None:
-        return peaks
     if precision.is_per_row:
         raise BadInput("--peak-from is for cases that have an MFU; this one measures rows")
     (recorded,) = read_marked([Path(bundle)])

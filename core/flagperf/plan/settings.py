@@ -21,6 +21,9 @@ from flagperf.spec.user_file import UserFile, read_user_file
 from flagperf.spec.values import Layer, Resolved, Values, flatten, nest, parse_assignment, resolve
 from flagperf.text import flagperf_command
 
+UNKNOWN = "?"
+"""Stands in a plan for a value that depends on the node."""
+
 # How a model is spread over devices: TPxPPyDPz, from --parallel or the keys parallel.tp, parallel.pp, parallel.dp.
 #
 # 0 means "fit it to the devices": TP2 (inside a node) and PP2 where the number of devices allows it, and data

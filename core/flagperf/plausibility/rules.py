@@ -1,8 +1,8 @@
 """Rule: what makes a figure doubtful, what a check of it saw, and the arithmetic of what is possible.
 
-A rule is an entry beside its check, in `run_checks`, `row_checks` and `doubts`, and those of published pages in
-`flagperf_publish.published`. The message catalogues say what it means (`mark.<name>`, `rule.<name>`) and what was seen
-(`doubt.<name>`); docs/plausibility.md is made of both.
+A rule is an entry beside its check, in `run_checks`, `row_checks`, `doubts` and the checks of published pages. The
+message catalogues say what it means (`mark.<name>`, `rule.<name>`) and what was seen (`doubt.<name>`);
+docs/plausibility.md is made of both.
 """
 
 from __future__ import annotations

@@ -1,41 +1,53 @@
-"""The documents that commands show. Published pages are in page.py."""
+"""The documents that commands show. A command shows one of them, and imports what that consists of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flagperf.bundle.run_record import RecordedRun, Run
-from flagperf.compare.comparison import Comparison
 from flagperf.messages import Lang
-from flagperf.metrics.alignment import Alignment, LossCurve
 from flagperf.report.document import Document
-from flagperf.report.sections.alignment_blocks import alignment_blocks
-from flagperf.report.sections.case_blocks import Contents, case_blocks
-from flagperf.report.sections.comparison_blocks import comparison_blocks
-from flagperf.report.sections.overview import overview
-from flagperf.report.sections.run_table import comparison, repeats
-from flagperf.spec.manifest import Manifest
+
+if TYPE_CHECKING:
+    from flagperf.bundle.run_record import RecordedRun, Run
+    from flagperf.compare.comparison import Comparison
+    from flagperf.metrics.alignment import Alignment, LossCurve
+    from flagperf.report.sections.case_blocks import Contents
+    from flagperf.spec.manifest import Manifest
 
 
 def run_report(runs: Sequence[RecordedRun], *, published: bool | None = None) -> Document:
     """Show the overview of a single run, or a table of several runs."""
-    blocks = overview(runs[0], published=published) if len(runs) == 1 else comparison(runs, published=published)
-    return Document("en", tuple(blocks))
+    if len(runs) == 1:
+        from flagperf.report.sections.overview import overview
+
+        return Document("en", tuple(overview(runs[0], published=published)))
+    from flagperf.report.sections.run_table import comparison
+
+    return Document("en", tuple(comparison(runs, published=published)))
 
 
 def alignment_report(alignment: Alignment, curve: LossCurve, reference: LossCurve) -> Document:
+    from flagperf.report.sections.alignment_blocks import alignment_blocks
+
     return Document("en", tuple(alignment_blocks(alignment, curve, reference)))
 
 
 def case_report(manifest: Manifest, folder: Path, contents: Contents | None = None) -> Document:
+    from flagperf.report.sections.case_blocks import case_blocks
+
     return Document("en", tuple(case_blocks(manifest, folder, contents or {})))
 
 
 def comparison_report(found: Comparison, lang: Lang = "en") -> Document:
+    from flagperf.report.sections.comparison_blocks import comparison_blocks
+
     return Document(lang, tuple(comparison_blocks(found, lang)))
 
 
 def repeats_report(groups: Mapping[str, Sequence[Run]]) -> Document:
-    """By the name of the group, or of its arms."""
+    """Show what the runs of each group say together; the groups are named, or their arms."""
+    from flagperf.report.sections.run_table import repeats
+
     return Document("en", tuple(block for name, runs in groups.items() for block in repeats(runs, "en", name)))
