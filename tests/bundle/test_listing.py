@@ -1,4 +1,4 @@
-"""What a run among many says of itself, from a few fields of its run.json."""
+"""Runs among many: their lines, which is meant by a word, and their removal."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from flagperf.bundle.listing import (
     find_run,
     list_runs,
     matching_runs,
+    removable,
+    remove,
     run_line,
     unfinished_runs,
 )
@@ -175,3 +177,68 @@ def test_of_folders_that_are_called_like_runs_no_file_is_read_for_their_order(
     assert bundle_paths(tmp_path) == paths
     assert find_run(paths[0].name, tmp_path) == paths[0]
     assert read == []
+
+
+# --- only bundles are removed, and only those of runs that are over ---------------------------------------------------
+
+
+RUN_ID = "20260101T000000Z-demo-cpu-1x1-abc123"
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    path = create_bundle(tmp_path / "runs", make_run(RUN_ID), ())
+    seal(path)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(BadInput) as raised:
+        removable(path, force=False)
+    assert str(raised.value).endswith("nothing was removed")
+    return str(raised.value)
+
+
+def test_a_bundle_is_removed_and_nothing_is_left(sealed: Path) -> None:
+    (sealed / ".run.json.x7f2").write_text("left by a killed command")
+    found = removable(sealed, force=False)
+    assert (found.path, found.line.id) == (sealed, RUN_ID)
+    assert found.num_bytes == sum(file.stat().st_size for file in sealed.rglob("*") if file.is_file())
+    remove([found])
+    assert list(sealed.parent.iterdir()) == []
+
+
+def test_what_a_link_in_a_bundle_points_to_stays(sealed: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("mine")
+    (sealed / "logs" / "link").symlink_to(tmp_path / "precious")
+    remove([removable(sealed, force=False)])
+    assert (tmp_path / "precious" / "file").read_text() == "mine"
+
+
+def test_a_link_to_a_bundle_is_refused(sealed: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(sealed)
+    for path in (link, Path(f"{link}/"), link / "." / ".." / "link"):
+        assert "is a link, not the folder of a run" in refusal(path)
+    assert sealed.is_dir()
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", ".ssh", "events2"])
+def test_a_folder_with_anything_else_is_refused(sealed: Path, name: str) -> None:
+    (sealed / name).mkdir()
+    assert f"has {name!r}, which no run writes" in refusal(sealed)
+
+
+def test_a_run_that_is_running_is_refused_even_with_force(sealed: Path) -> None:
+    with holding(sealed):
+        assert f"{RUN_ID} is running" in refusal(sealed)
+        with pytest.raises(BadInput):
+            removable(sealed, force=True)
+
+
+def test_a_run_that_may_be_running_elsewhere_needs_force(tmp_path: Path) -> None:
+    path = create_bundle(tmp_path, make_run(RUN_ID), ())
+    assert "cannot be seen from here" in refusal(path)
+    remove([removable(path, force=True)])
+    assert not path.exists()
