@@ -18,7 +18,7 @@ def read_size(key: str, text: str) -> int:
     size = int(found[1]) * UNITS[found[2]] if found else 0
     if not 8 <= size <= LARGEST or size % ELEMENT_BYTES:
         raise BadInput(
-            f"{key}: {text!r} is no size; write a number of B, KiB, MiB or GiB, from 8B to 1024GiB, "
+            f"{key}: {text!r} is not a size; write a number of B, KiB, MiB or GiB, from 8B to 1024GiB, "
             f"a multiple of {ELEMENT_BYTES}B"
         )
     return size

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from case_harness import CaseHarness
 
 Values = dict[str, Any]
@@ -77,7 +78,6 @@ RECORD = {
 
 
 def write_glm(folder: Path, values: Values) -> None:
-    import torch
     from glm_checkpoints import save_checkpoint
 
     from flagperf_cases.glm.case import Glm
@@ -107,7 +107,6 @@ LLAMA = {"layers": 1, "width": 16, "heads": 4, "kv_heads": 2, "ffn": 24, "vocabu
 
 
 def write_llama(folder: Path, values: Values) -> None:
-    import torch
     from sentencepiece_models import train_tokenizer
 
     from flagperf_cases.checkpoint_files import llama_shapes
@@ -137,8 +136,6 @@ def write_llama(folder: Path, values: Values) -> None:
 
 
 def load_llama(folder: Path, values: Values) -> None:
-    import torch
-
     from flagperf_cases.llama2_7b_finetune.case import load_base
     from flagperf_cases.llama2_7b_finetune.data import load_data
     from flagperf_cases.llama2_7b_finetune.mmlu import original_tokens, prompts
@@ -347,8 +344,6 @@ def take_another(path: Path, rng: random.Random) -> None:
 
 def pickle_something(path: Path, rng: random.Random) -> None:
     """In place of weights: names that are no text, values that are no tensors."""
-    import torch
-
     some = torch.zeros(2, 2)
     state = rng.choice(
         (

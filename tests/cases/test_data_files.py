@@ -1,4 +1,4 @@
-"""What is said of files on disk: the file, the line, and what to do."""
+"""What the data folders of the cases do not show: odd lines and names. See test_data_folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flagperf.errors import BadInput
-from flagperf_cases.data_files import data_folder, describe_file, read_json_object, read_lines, require_file
+from flagperf_cases.data_files import describe_file, read_lines, require_file
 
 
 def test_lines_are_those_between_line_feeds(tmp_path: Path) -> None:
@@ -18,30 +18,6 @@ def test_lines_are_those_between_line_feeds(tmp_path: Path) -> None:
     assert read_lines(path, "get it") == ["one\x85two\u2028three", "", "last"]
     path.write_bytes(b"a\nb\n")
     assert read_lines(path, "get it") == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "{path} is empty; get it"),
-        (b"good\nbad\r\n", "{path} line 2 has a Windows line ending (CR LF)"),
-        (b"good\n\xff\n", "{path} line 2 is not UTF-8; get it"),
-        (b"\xef\xbb\xbfgood\n", "{path} begins with a byte order mark"),
-    ],
-)
-def test_text_that_cannot_be_taken_as_it_is(tmp_path: Path, content: bytes, words: str) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(content)
-    with pytest.raises(BadInput) as caught:
-        read_lines(path, "get it")
-    assert words.format(path=path) in str(caught.value) and "get it" in str(caught.value)
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="none: No such file or directory; get it"):
-        require_file(tmp_path / "none", "get it")
-    with pytest.raises(BadInput, match="is a folder, not a regular file; get it"):
-        require_file(tmp_path, "get it")
 
 
 def test_names_that_cannot_be_recorded_are_refused(tmp_path: Path) -> None:
@@ -56,22 +32,7 @@ def test_names_that_cannot_be_recorded_are_refused(tmp_path: Path) -> None:
         require_file(tmp_path / ("a" * 5000), "get it")
 
 
-@pytest.mark.parametrize(("content", "words"), [("{", "is not JSON"), ("[1]", "is not a JSON object"), ("\0", "JSON")])
-def test_json_of_another_form_is_refused(tmp_path: Path, content: str, words: str) -> None:
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(BadInput, match=f"{words}.*; get it"):
-        read_json_object(tmp_path / "config.json", "get it")
-
-
-def test_the_folder_has_to_be_given_and_there(tmp_path: Path) -> None:
-    assert data_folder(tmp_path, "texts") == tmp_path
-    with pytest.raises(BadInput, match="texts are read from --data-dir, and no --data-dir was given"):
-        data_folder(None, "texts")
-    with pytest.raises(BadInput, match="absent is not a folder"):
-        data_folder(tmp_path / "absent", "texts")
-
-
-def test_a_file_is_described_by_its_place_size_and_sha256(tmp_path: Path) -> None:
+def test_a_large_file_is_described_by_its_place_size_and_sha256(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"x" * 3_000_000)
     found = describe_file(tmp_path / "a" / "b", tmp_path)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from case_harness import CaseHarness
 from data_folders import FOLDERS, RECORD, damage
 from weight_files import write_safetensors
@@ -24,11 +25,7 @@ from weight_files import write_safetensors
 from flagperf.errors import BadInput
 from flagperf_cases.distilbert.data import encoder_shapes
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("sentencepiece")
-
-SECONDS = 30
+SECONDS = 120
 NUM_SEEDS = 40
 FOUND = {
     "distilbert": (42, 612, 2163),
@@ -244,6 +241,8 @@ UNUSABLE: list[tuple[str, str, Content, str]] = [
     ),
     ("distilbert", f"{BERT}/vocab.txt", "\n".join(WORDS[:-1]), "vocab.txt has 63 words, fewer than model.vocabulary"),
     ("distilbert", f"{BERT}/config.json", "{", "config.json is not JSON"),
+    ("distilbert", f"{BERT}/config.json", "[1]", "config.json is not a JSON object"),
+    ("distilbert", f"{BERT}/vocab.txt", b"\xef\xbb\xbf[PAD]\n", "begins with a byte order mark"),
     ("distilbert", f"{BERT}/config.json", DEEP, "nested too deeply"),
     ("distilbert", f"{BERT}/config.json", f'{{"a": {HALF_A_CHARACTER}}}', "surrogate pair"),
     ("distilbert", f"{BERT}/config.json", {"dim": 16}, "dim=16, and this run has model.width=8"),
@@ -380,8 +379,6 @@ def test_prefixes_of_files_elsewhere_are_refused(templates: dict[str, Path], pre
 def test_names_that_are_no_text_and_shapes_that_are_no_tensors(
     templates: dict[str, Path], tmp_path: Path, state: dict[object, object]
 ) -> None:
-    import torch
-
     content = {name: torch.zeros(2) if value == "tensor" else value for name, value in state.items()}
     for name, wrapped in (("llama", content), ("glm", {"module": content})):
         shutil.copytree(templates[name], tmp_path / name)

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from flagperf_cases.models import evaluation_mode  # noqa: E402
+from flagperf_cases.models import evaluation_mode
 
 
 @pytest.mark.parametrize("mode", [True, False])

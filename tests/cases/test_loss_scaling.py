@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from flagperf.api import precision  # noqa: E402
-from flagperf_cases.loss_scaling import LossScale, LossScalingUpdater, MasterWeights, PlainUpdater, make_updater  # noqa: E402
+from flagperf.api import precision
+from flagperf_cases.loss_scaling import LossScale, LossScalingUpdater, MasterWeights, PlainUpdater, make_updater
 
 
 def scales(scale: LossScale, overflows: str) -> list[float]:
@@ -35,20 +34,19 @@ def scaling_updater(model: Any, rate: float = 0.1, max_norm: float = 0.0, value:
     return LossScalingUpdater(masters, sgd(rate)(masters.named), max_norm, LossScale(value, window=2, hysteresis=1))
 
 
-def test_first_overflow_is_tolerated_and_each_later_one_halves() -> None:
-    assert scales(LossScale(16.0, hysteresis=2), "xxx") == [16, 8, 4]
-
-
-def test_a_window_without_overflow_doubles_and_tolerates_again() -> None:
-    assert scales(LossScale(16.0, window=3, hysteresis=2), "xx...xx...") == [16, 8, 8, 8, 16, 16, 8, 8, 8, 16]
-
-
-def test_an_overflow_begins_the_window_anew() -> None:
-    assert scales(LossScale(16.0, window=3, hysteresis=1), "..x...") == [16, 16, 8, 8, 8, 16]
-
-
-def test_the_scale_never_falls_below_its_floor() -> None:
-    assert scales(LossScale(4.0, hysteresis=1, floor=1.0), "xxxx") == [2, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("scale", "overflows", "expected"),
+    [
+        (LossScale(16.0, hysteresis=2), "xxx", [16, 8, 4]),  # the first is tolerated
+        (LossScale(16.0, window=3, hysteresis=2), "xx...xx...", [16, 8, 8, 8, 16, 16, 8, 8, 8, 16]),  # and again
+        (LossScale(16.0, window=3, hysteresis=1), "..x...", [16, 16, 8, 8, 8, 16]),  # the window begins again
+        (LossScale(4.0, hysteresis=1, floor=1.0), "xxxx", [2, 1, 1, 1]),
+    ],
+)
+def test_overflows_halve_the_scale_and_a_window_without_them_doubles_it(
+    scale: LossScale, overflows: str, expected: list[float]
+) -> None:
+    assert scales(scale, overflows) == expected
 
 
 def test_published_values_are_the_default() -> None:

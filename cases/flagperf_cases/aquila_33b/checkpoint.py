@@ -150,7 +150,7 @@ def _flat(path: Path, state: Mapping[Any, Any], prefix: str = "", depth: int = 0
     flat: dict[str, Any] = {}
     for name, value in state.items():
         if not isinstance(name, str) or not name.isprintable():
-            raise BadInput(f"{path} has a weight whose name is no text, {shown(name)!r}; {GET_MEGATRON}")
+            raise BadInput(f"{path} has a weight whose name is not text, {shown(name)!r}; {GET_MEGATRON}")
         is_leaf = not isinstance(value, dict)
         flat |= {f"{prefix}{name}": value} if is_leaf else _flat(path, value, f"{prefix}{name}.", depth + 1)
     return flat

@@ -42,7 +42,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 def read_shape(text: str) -> Shape:
     if not re.fullmatch(r"[1-9]\d{0,6}x[1-9]\d{0,6}x[1-9]\d{0,6}", text):
-        raise BadInput(f"gemm: {text!r} is no shape; write MxNxK, for example 8192x8192x8192")
+        raise BadInput(f"gemm: {text!r} is not a shape; write MxNxK, for example 8192x8192x8192")
     return Shape(*map(int, text.split("x")))
 
 

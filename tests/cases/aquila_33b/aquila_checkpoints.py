@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from flagperf_cases.decoder.layout import DecoderShape
 
 SMALL = DecoderShape(layers=2, width=64, heads=16, kv_heads=8, ffn=48, vocabulary=60, sequence=64)
@@ -18,8 +20,6 @@ SMALL_CHANGES = {f"model__{name}": getattr(SMALL, name) for name in ("width", "h
 
 
 def small_model(shape: DecoderShape = SMALL, std: float = 1.0) -> Any:
-    import torch
-
     from flagperf_cases.decoder.model import Decoder
 
     torch.manual_seed(7)
@@ -70,7 +70,6 @@ def write_megatron(
     """Megatron's shards, with everything that a real checkpoint has besides the weights. `stages` are the layers of
     each pipeline stage; `core` is `fused` or `plain`, for the two forms of norms in Megatron-core."""
     import numpy
-    import torch
 
     home = folder / "ckpts/iter_0135000"
     home.mkdir(parents=True)
@@ -106,8 +105,6 @@ def write_megatron(
 
 
 def _shard(shape: DecoderShape, weights: dict[str, Any], rank: int, ways: int, padded: int) -> dict[str, Any]:
-    import torch
-
     def rows(table: Any) -> Any:
         more = table[-1:].expand(padded - len(table), -1)
         return torch.cat([table, more]).chunk(ways)[rank].clone()

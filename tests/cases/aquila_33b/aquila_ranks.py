@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from flagperf.api import precision
 from flagperf_cases.decoder.layout import DecoderShape, Layout
 
@@ -23,7 +25,6 @@ class Question:
 def logits_of(question: Question) -> Any:
     """This rank's part of the vocabulary. Ranks are as many as at the largest TP: at another one they are several
     models, side by side."""
-    import torch
     from torch import distributed
     from torch.distributed.device_mesh import init_device_mesh
 

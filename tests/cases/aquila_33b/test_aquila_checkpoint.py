@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from aquila_checkpoints import SMALL, small_model, write_huggingface, write_megatron
 
 from flagperf.errors import BadInput
-from flagperf_cases.aquila_33b.checkpoint import check_checkpoint, open_checkpoint
+from flagperf_cases.aquila_33b.checkpoint import ITERATION, check_checkpoint, open_checkpoint
 
 pytestmark = pytest.mark.run
 
 
 @pytest.mark.parametrize("ways", [1, 2, 4, 8])
 def test_every_number_of_shards_gives_the_same_weights(tmp_path: Path, ways: int) -> None:
-    import torch
-
     model = small_model()
     write_megatron(tmp_path, model, ways, padded_vocabulary=64)
     assert len(check_checkpoint(tmp_path, "megatron", SMALL)) == 1 + ways
@@ -33,10 +34,6 @@ def test_every_number_of_shards_gives_the_same_weights(tmp_path: Path, ways: int
 def test_megatron_core_and_pipeline_stages_give_the_same_weights(
     tmp_path: Path, ways: int, stages: tuple[int, ...], core: str
 ) -> None:
-    import dataclasses
-
-    import torch
-
     shape = dataclasses.replace(SMALL, layers=sum(stages) or 2)
     model = small_model(shape)
     write_megatron(tmp_path, model, ways, padded_vocabulary=64, stages=stages, core=core)
@@ -57,8 +54,6 @@ def test_a_released_checkpoint_has_no_iteration(tmp_path: Path) -> None:
 
 
 def test_weights_in_the_form_of_an_old_torch_are_refused_before_a_run(tmp_path: Path) -> None:
-    import torch
-
     old = {"_use_new_zipfile_serialization": False}
     model = small_model()
     write_megatron(tmp_path, model, 2, padded_vocabulary=64, form=old)
@@ -72,8 +67,6 @@ def test_weights_in_the_form_of_an_old_torch_are_refused_before_a_run(tmp_path: 
 
 
 def test_a_hugging_face_folder_gives_the_same_weights(tmp_path: Path) -> None:
-    import torch
-
     model = small_model()
     write_huggingface(tmp_path, model)
     files = check_checkpoint(tmp_path, "huggingface", SMALL)
@@ -83,69 +76,44 @@ def test_a_hugging_face_folder_gives_the_same_weights(tmp_path: Path) -> None:
         assert torch.equal(weight(name), parameter), name
 
 
-def _cut(folder: Path) -> None:
-    path = folder / "ckpts/iter_0135000/mp_rank_01/model_optim_rng.pt"
-    path.write_bytes(path.read_bytes()[:-100])
+def saved(content: Callable[[], Any]) -> Callable[[Path], None]:
+    """Put something else in place of a shard."""
+    return lambda home: torch.save(content(), home / "mp_rank_00/model_optim_rng.pt")
 
 
-def _lose_a_shard(folder: Path) -> None:
-    (folder / "ckpts/iter_0135000/mp_rank_00/model_optim_rng.pt").unlink()
-
-
-def _add_a_stage(folder: Path) -> None:
-    (folder / "ckpts/iter_0135000/mp_rank_01").rename(folder / "ckpts/iter_0135000/mp_rank_01_000")
-
-
-def _name_no_iteration(folder: Path) -> None:
-    (folder / "ckpts/latest_checkpointed_iteration.txt").write_text("latest\n")
-
-
-def _distribute(folder: Path) -> None:
-    (folder / "ckpts/iter_0135000/__0_0.distcp").touch()
-
-
-def _save(folder: Path, content: Any) -> None:
-    import torch
-
-    torch.save(content, folder / "ckpts/iter_0135000/mp_rank_00/model_optim_rng.pt")
-
-
-def _make_virtual(folder: Path) -> None:
-    _save(folder, {"model0": {}, "model1": {}})
-
-
-def _name_by_numbers(folder: Path) -> None:
-    import torch
-
-    _save(folder, {"model": {"language_model": {1: torch.zeros(2)}}})
-
-
-def _nest(folder: Path) -> None:
+def nested() -> dict[str, Any]:
     state: dict[str, Any] = {}
     state["again"] = state
-    _save(folder, {"model": {"language_model": state}})
+    return {"model": {"language_model": state}}
 
 
-def _hold_something_else(folder: Path) -> None:
-    _save(folder, {"model": {"weight": 1}})
+def cut(home: Path) -> None:
+    path = home / "mp_rank_01/model_optim_rng.pt"
+    path.write_bytes(path.read_bytes()[:-100])
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_cut, "cannot read the weights .*mp_rank_01"),
-        (_lose_a_shard, "without gaps"),
-        (_add_a_stage, "without gaps; found: mp_rank_00, mp_rank_01_000"),
-        (_name_no_iteration, "should hold a number like 135000, not 'latest'"),
-        (_distribute, "distributed form .* --ckpt-convert-format torch"),
-        (_make_virtual, "chunks of a virtual pipeline; .* without a virtual pipeline"),
-        (_name_by_numbers, "whose name is no text, '1'"),
-        (_nest, "nested too deeply"),
-        (_hold_something_else, r"nor names as Megatron-core has them \(decoder\.layers\.0\."),
+        (cut, "cannot read the weights .*mp_rank_01"),
+        (lambda home: (home / "mp_rank_00/model_optim_rng.pt").unlink(), "without gaps"),
+        (
+            lambda home: (home / "mp_rank_01").rename(home / "mp_rank_01_000"),
+            "found: mp_rank_00, mp_rank_01_000",
+        ),
+        (
+            lambda home: (home.parent / ITERATION).write_text("latest\n"),
+            "a number like 135000, not 'latest'",
+        ),
+        (lambda home: (home / "__0_0.distcp").touch(), "distributed form .* --ckpt-convert-format torch"),
+        (saved(lambda: {"model0": {}, "model1": {}}), "chunks of a virtual pipeline; .* without a virtual pipeline"),
+        (saved(lambda: {"model": {"language_model": {1: torch.zeros(2)}}}), "whose name is not text, '1'"),
+        (saved(nested), "nested too deeply"),
+        (saved(lambda: {"model": {"weight": 1}}), r"nor names as Megatron-core has them \(decoder\.layers\.0\."),
     ],
 )
 def test_damaged_checkpoints_are_refused(tmp_path: Path, damage: Any, message: str) -> None:
     write_megatron(tmp_path, small_model(), 2, 64)
-    damage(tmp_path)
+    damage(tmp_path / "ckpts/iter_0135000")
     with pytest.raises(BadInput, match=message):
         check_checkpoint(tmp_path, "megatron", SMALL)

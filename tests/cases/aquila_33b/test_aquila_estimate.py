@@ -42,7 +42,7 @@ def test_a_layout_that_the_case_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.run
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_the_estimate_is_near_the_tensors_of_the_case_as_it_runs(world_size: int, tmp_path: Path) -> None:
     measured = case_bytes(tmp_path / "ranks", world_size, "aquila_33b", RUNS)
     for run, found in zip(RUNS, measured, strict=True):

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from case_harness import CaseHarness, only_report, steps
 
 CASE = CaseHarness("aquila_33b")
 
 pytestmark = pytest.mark.run
 
-NUM_SAMPLES = 100
+NUM_SAMPLES = 30
 REAL = {
     "data__source": "lambada",
     "data__samples": NUM_SAMPLES,
@@ -26,7 +27,7 @@ REAL = {
     "model__ffn": 172,
     "model__vocabulary": 512,
     "model__sequence": 1024,
-    "inference__batch_size": 50,
+    "inference__batch_size": 15,
 }
 
 
@@ -73,7 +74,6 @@ def test_real_losses_are_those_of_transformers_at_tp1_and_tp2(shared_data: Path,
 
 def by_transformers(config: dict[str, Any], folder: Path) -> dict[str, float]:
     """Sample by sample, without padding."""
-    import torch
     from torch.nn.functional import cross_entropy
     from transformers import LlamaForCausalLM
 

@@ -6,13 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from aquila_checkpoints import small_model, write_megatron
 from aquila_ranks import Question, logits_of
 from rank_processes import answers_of_ranks
 
 from flagperf_cases.decoder.layout import DecoderShape
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.full]
 
 SHAPE = DecoderShape(layers=2, width=64, heads=16, kv_heads=8, ffn=48, vocabulary=56, sequence=64)
 """Eight heads of keys and values, as the published model has, and so one of them on each of eight ranks."""
@@ -21,8 +22,6 @@ WAYS = (1, 2, 4, 8)
 
 
 def test_logits_are_the_same_at_tp_1_2_4_and_8(tmp_path: Path) -> None:
-    import torch
-
     model = small_model(SHAPE, std=0.3)
     write_megatron(tmp_path, model, NUM_SHARDS, PADDED_VOCABULARY)
     source = random.Random(5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from rank_processes import answers_of_ranks
 
 from flagperf_cases.decoder.layout import DecoderShape, Layout
@@ -29,8 +30,6 @@ def answer(work: Work) -> dict[str, Any]:
 
 def train(work: Work) -> dict[str, Any]:
     """A few steps of SGD on the same global batches whatever the layout is."""
-    import torch
-
     from flagperf_cases.decoder.parallel import Trainer, build_model, clip, find_place, gather_parameters, total_norm
 
     shape, layout = DecoderShape(**work["shape"]), Layout(**work["layout"])
@@ -101,7 +100,5 @@ def _status_bytes(name: str) -> int:
 
 
 def batch(shape: DecoderShape, step: int) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(100 + step)
     return torch.randint(0, shape.vocabulary, (GLOBAL_BATCH, shape.sequence + 1), generator=generator)

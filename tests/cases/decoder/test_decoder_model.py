@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from flagperf_cases.decoder.layout import DecoderShape
 
@@ -19,8 +20,6 @@ AQUILA_33B = DecoderShape(60, 6144, 48, 8, 24_576, 100_008, 4096)
     [(LLAMA2_70B, 68_976_648_192, 68_713_185_280), (AQUILA_33B, 33_693_554_688, 33_078_362_112)],
 )
 def test_published_models_have_their_published_parameters(shape: DecoderShape, parameters: int, matmul: int) -> None:
-    import torch
-
     from flagperf_cases.decoder.model import Decoder
 
     with torch.device("meta"):
@@ -33,7 +32,6 @@ def test_published_models_have_their_published_parameters(shape: DecoderShape, p
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_logits_and_gradients_are_those_of_transformers(tied: bool, kv_heads: int) -> None:
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -57,7 +55,6 @@ def test_logits_and_gradients_are_those_of_transformers(tied: bool, kv_heads: in
 
 @pytest.mark.run
 def test_logits_on_real_weights_are_those_of_transformers(shared_data: Path) -> None:
-    import torch
     from transformers import LlamaForCausalLM
 
     theirs = LlamaForCausalLM.from_pretrained(shared_data / "tiny_llama_stories260K/hf", dtype=torch.float32)
@@ -68,8 +65,6 @@ def test_logits_on_real_weights_are_those_of_transformers(shared_data: Path) -> 
 
 def _vary_norms(model: Any) -> None:
     """Norms that are all ones would hide where they are applied."""
-    import torch
-
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
@@ -77,8 +72,6 @@ def _vary_norms(model: Any) -> None:
 
 
 def _compare(shape: DecoderShape, theirs: Any, tokens: Any, with_gradients: bool) -> None:
-    import torch
-
     from flagperf_cases.decoder.model import Decoder
 
     ours = Decoder(shape)

@@ -9,6 +9,7 @@ from typing import Any
 
 import decoder_ranks
 import pytest
+import torch
 
 from flagperf_cases.decoder.layout import DecoderShape
 
@@ -66,14 +67,11 @@ def _work(item: Item) -> decoder_ranks.Work:
 @pytest.fixture(scope="module")
 def single() -> dict[str, dict[str, Any]]:
     """One process, with torch's own clipping, and no part of our engine but the model."""
-    import torch
-
     torch.set_num_threads(1)
     return {name: _plain_training(shape) for name, shape in SHAPES.items()}
 
 
 def _plain_training(sizes: dict[str, Any]) -> dict[str, Any]:
-    import torch
     from torch.nn.functional import cross_entropy
 
     from flagperf_cases.decoder.model import Decoder, initialise, scaled_std
@@ -123,6 +121,7 @@ def _all_work(world_size: int, request: pytest.FixtureRequest) -> dict[str, list
     return work
 
 
+@pytest.mark.full
 def test_eight_ranks_train_as_one_process_does(answers: Any, single: Any) -> None:
     _check_training(8, answers(8)["train"], single)
 
@@ -159,8 +158,6 @@ def test_bf16_is_near_fp32(answers: Any, single: Any) -> None:
 
 def _check_training(world_size: int, answers: list[list[dict[str, Any]]], single: Any) -> None:
     """Losses, gradient norms, initial and final weights are those of one process."""
-    import torch
-
     for run in single.values():
         assert max(run["norms"]) > 2 * CLIP and min(run["norms"]) > CLIP, "clipping has to clip"
     for (name, layout), ranks in zip(ITEMS[world_size], answers, strict=True):
@@ -183,7 +180,6 @@ def global_losses(ranks: list[dict[str, Any]]) -> list[float]:
 
 
 def _by_transformers(folder: Path) -> tuple[float, float]:
-    import torch
     from torch.nn.functional import cross_entropy
     from transformers import LlamaForCausalLM
 

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from case_harness import CaseHarness, moments, reports, steps
 
 from flagperf.events import DataDescribed, ModelDescribed
+from flagperf_cases.distilbert.case import build_model, matmul_parameters, training_loader
 from flagperf_cases.distilbert.data import (
     CHECKPOINT,
     Sentences,
@@ -20,11 +23,6 @@ from flagperf_cases.distilbert.data import (
     synthetic_sentences,
 )
 from flagperf_cases.sampler import TrainingSampler
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from flagperf_cases.distilbert.case import build_model, matmul_parameters, training_loader  # noqa: E402
 
 CASE = CaseHarness("distilbert")
 

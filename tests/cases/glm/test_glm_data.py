@@ -11,11 +11,14 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy
 import pytest
+import torch
 from case_harness import CaseHarness
 from glm_checkpoints import save_checkpoint
 
 from flagperf.errors import BadInput
+from flagperf_cases.glm.case import Glm, load_checkpoint, make_inputs, training_loader
 from flagperf_cases.glm.data import (
     Samples,
     WordPieceTokenizer,
@@ -40,11 +43,6 @@ from flagperf_cases.glm.record import (
     training_clozes,
 )
 from flagperf_cases.sampler import MicroBatch, TrainingSampler
-
-numpy = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
-
-from flagperf_cases.glm.case import Glm, load_checkpoint, make_inputs, training_loader  # noqa: E402
 
 TEXT = "Ann met Bob’s cat – twice.\n@highlight\nAnn left\n@highlight\nBob stayed"
 
@@ -288,18 +286,6 @@ def test_official_files_are_read_whole(shared_data: Path, bert: WordPieceTokeniz
     assert morgan.targets == [*bert.encode([" tracy morgan"])[0], 30523]
     assert words(bert, morgan.tokens)[morgan.blank - 2 : morgan.blank + 3] == ["followed", "by", "[MASK]", "a", "week"]
     assert words(bert, morgan.tokens)[morgan.context :] == ["<start>", "tracy", "morgan"]
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("SuperGLUE/ReCoRD/test.jsonl", "as in the test split"),
-        ("original_json/record.json", "line 1 is not a JSON object on one line"),
-    ],
-)
-def test_other_official_files_are_refused(shared_data: Path, path: str, words: str) -> None:
-    with pytest.raises(BadInput, match=words):
-        list(read_records(shared_data / "record" / path))
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "dev32.jsonl"])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import glm_oracle
 import pytest
+import torch
 from case_harness import CaseHarness
 
-torch = pytest.importorskip("torch")
-
-import glm_oracle  # noqa: E402
-
-from flagperf.metrics.flops import ModelFacts, exact  # noqa: E402
-from flagperf_cases.glm.case import (  # noqa: E402
+from flagperf.metrics.flops import ModelFacts, exact
+from flagperf_cases.glm.case import (
     Glm,
     attention_mask,
     choice_losses,

@@ -74,6 +74,6 @@ def test_directions_of_pinned_memory_are_issued_to_two_streams_without_waiting()
 
 def test_directions_of_pageable_memory_are_under_way_at_the_same_time() -> None:
     """Each waits for the other one to have begun."""
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
     call = case._both_in_threads(Spy(), meeting.wait, meeting.wait)
     assert sorted(call()) == [0, 1]

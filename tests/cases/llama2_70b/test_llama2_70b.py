@@ -13,7 +13,7 @@ from indexed_datasets import write_indexed
 from flagperf.errors import BadInput
 from flagperf.plan.settings import fit_layout, parallel_layer, parse_parallel
 from flagperf.spec.job import RunSpec
-from flagperf.spec.values import Layer, resolve
+from flagperf.spec.values import Layer, Resolved, resolve
 from flagperf_cases.decoder.layout import bubble
 from flagperf_cases.llama2_70b.data import ShuffledSamples, check_files, load_data
 from flagperf_cases.llama2_70b.streams import TokenStream, read_index
@@ -26,7 +26,7 @@ PREFIX = "tokens"
 
 
 def indexed(**changes: Any) -> dict[str, Any]:
-    return CASE.values(data__source="indexed", data__prefix=PREFIX, **changes)
+    return CASE.values(**{"data__source": "indexed", "data__prefix": PREFIX, **changes})
 
 
 def test_tokens_of_all_documents_are_one_stream(tmp_path: Path) -> None:
@@ -43,31 +43,27 @@ def test_samples_overlap_by_the_token_that_is_only_a_label(tmp_path: Path) -> No
     assert samples[1] == list(range(16, 33))
 
 
-def test_the_published_index_is_read(shared_data: Path) -> None:
-    prefix = shared_data / "megatron_indexed/openwebtext_gpt2tiny/meg-gpt2-openwebtext_text_document"
-    index = read_index(prefix)
-    assert (index.num_tokens, len(index.lengths), index.item_bytes) == (1_361_845, 1000, 2)
-    config = CASE.values(data__source="indexed", data__prefix=prefix.name, model__vocabulary=5000)
-    assert len(check_files(prefix.parent, config)) == 2
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("documents", "form", "message"),
     [
-        ({"version": 2}, "has version 2, and only version 1 is supported"),
-        ({"code": 7}, "type 7, which is not an integer type"),
+        (DOCUMENTS, {"version": 2}, "has version 2, and only version 1 is supported"),
+        (DOCUMENTS, {"code": 7}, "type 7, which is not an integer type"),
+        ([], {}, "has no tokens"),
+        ([[1, 2, 3]], {}, "3 tokens, too few for one sample"),
     ],
 )
-def test_other_indexes_are_refused(tmp_path: Path, changes: dict[str, int], message: str) -> None:
-    write_indexed(tmp_path / PREFIX, DOCUMENTS, **changes)
+def test_an_index_that_cannot_be_used_is_refused(
+    tmp_path: Path, documents: list[list[int]], form: dict[str, int], message: str
+) -> None:
+    write_indexed(tmp_path / PREFIX, documents, **form)
     with pytest.raises(BadInput, match=message):
         check_files(tmp_path, indexed())
 
 
-def test_an_index_of_nothing_is_refused(tmp_path: Path) -> None:
-    write_indexed(tmp_path / PREFIX, [])
-    with pytest.raises(BadInput, match="has no tokens"):
-        check_files(tmp_path, indexed())
+def test_missing_data_are_refused(tmp_path: Path) -> None:
+    for source, message in (("indexed", "cannot read"), ("text", r"has no \.txt files")):
+        with pytest.raises(BadInput, match=message):
+            check_files(tmp_path, indexed(data__source=source))
 
 
 def test_data_that_differ_anywhere_have_different_hashes(tmp_path: Path) -> None:
@@ -83,16 +79,6 @@ def test_data_that_differ_anywhere_have_different_hashes(tmp_path: Path) -> None
     assert len(set(found)) == 3
     made_up = [load_data(CASE.values(data__tokens=tokens), None).sha256 for tokens in (8192, 8192, 16384)]
     assert made_up[0] == made_up[1] != made_up[2]
-
-
-def test_missing_and_short_data_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot read"):
-        check_files(tmp_path, indexed())
-    write_indexed(tmp_path / PREFIX, [[1, 2, 3]])
-    with pytest.raises(BadInput, match="3 tokens, too few for one sample"):
-        check_files(tmp_path, indexed())
-    with pytest.raises(BadInput, match=r"has no \.txt files"):
-        check_files(tmp_path, CASE.values(data__source="text"))
 
 
 def test_text_is_cut_by_its_tokenizer(shared_data: Path, tmp_path: Path) -> None:
@@ -129,55 +115,51 @@ def test_more_samples_than_megatron_could_order_are_refused(tmp_path: Path) -> N
 # --- layouts ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("devices", "layout"), [(1, (1, 1, 1)), (2, (2, 1, 1)), (3, (1, 1, 3)), (4, (2, 2, 1)), (8, (2, 2, 2))]
-)
-def test_tiny_fits_its_layout_to_the_devices(devices: int, layout: tuple[int, int, int]) -> None:
-    parallel = CASE.values(devices=devices)["parallel"]
-    assert (parallel["tp"], parallel["pp"], parallel["dp"]) == layout
+def fitted(nodes: int, devices: int, asked: str) -> Resolved:
+    """Profile tiny with --parallel."""
+    found = CASE.manifest()
+    layers = [Layer("tiny", found.profiles["tiny"].values), *([parallel_layer(asked, found)] if asked else [])]
+    return fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=nodes, devices=devices))
 
 
 @pytest.mark.parametrize(
     ("nodes", "devices", "asked", "layout"),
-    [(2, 3, "", (1, 2, 3)), (2, 1, "", (1, 2, 1)), (2, 4, "TP4", (4, 1, 2)), (2, 4, "TP8", (8, 1, 1))],
+    [
+        (1, 1, "", (1, 1, 1)),
+        (1, 2, "", (2, 1, 1)),
+        (1, 3, "", (1, 1, 3)),
+        (1, 4, "", (2, 2, 1)),
+        (1, 8, "", (2, 2, 2)),
+        (2, 3, "", (1, 2, 3)),  # tensor parallel groups fill nodes
+        (2, 1, "", (1, 2, 1)),
+        (2, 4, "TP4", (4, 1, 2)),
+        (2, 4, "TP8", (8, 1, 1)),
+    ],
 )
-def test_tensor_parallel_groups_fill_nodes(nodes: int, devices: int, asked: str, layout: tuple[int, int, int]) -> None:
-    found = CASE.manifest()
-    layers = [Layer("tiny", found.profiles["tiny"].values), *([parallel_layer(asked, found)] if asked else [])]
-    spec = RunSpec("llama2_70b", nodes=nodes, devices=devices)
-    parallel = fit_layout(resolve(found, layers), spec).values["parallel"]
+def test_tiny_fits_its_layout_to_the_devices(nodes: int, devices: int, asked: str, layout: tuple[int, ...]) -> None:
+    parallel = fitted(nodes, devices, asked).values["parallel"]
     assert (parallel["tp"], parallel["pp"], parallel["dp"]) == layout
 
 
-def test_a_tensor_parallel_group_across_two_nodes_in_part_is_refused() -> None:
-    found = CASE.manifest()
-    layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer("TP2", found)]
-    with pytest.raises(BadInput, match="tp=2 does not fit nodes of 3 devices"):
-        fit_layout(resolve(found, layers), RunSpec("llama2_70b", nodes=2, devices=3))
+@pytest.mark.parametrize(
+    ("nodes", "devices", "asked", "message"),
+    [
+        (2, 3, "TP2", "tp=2 does not fit nodes of 3 devices"),
+        (1, 4, "TP4PP8DP1", "the layout TP4PP8DP1 needs 32 devices, and --nodes 1 x --devices 4 is 4"),
+        (1, 4, "TP3", "the layout TP3PP1 needs a multiple of 3 devices"),
+        (1, 4, "TP2PP1DP1", "needs 2 devices"),
+    ],
+)
+def test_a_layout_that_does_not_fit_the_devices_is_refused(nodes: int, devices: int, asked: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        fitted(nodes, devices, asked)
 
 
 def test_what_was_chosen_to_fit_is_no_change_of_the_configuration() -> None:
-    found = CASE.manifest()
-    layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer("TP2", found)]
-    config = fit_layout(resolve(found, layers), RunSpec("llama2_70b", devices=4))
+    config = fitted(1, 4, "TP2")
     assert config.layers["parallel.dp"] == "fits 4 devices"
     assert config.values["parallel"]["dp"] == 2
     assert config.deviations == {"parallel.tp": "--parallel", "parallel.pp": "--parallel"}
-
-
-@pytest.mark.parametrize(
-    ("parallel", "message"),
-    [
-        ("TP4PP8DP1", "the layout TP4PP8DP1 needs 32 devices, and --nodes 1 x --devices 4 is 4"),
-        ("TP3", "the layout TP3PP1 needs a multiple of 3 devices"),
-        ("TP2PP1DP1", "needs 2 devices"),
-    ],
-)
-def test_layouts_that_do_not_fit_the_devices_are_refused(parallel: str, message: str) -> None:
-    found = CASE.manifest()
-    layers = [Layer("tiny", found.profiles["tiny"].values), parallel_layer(parallel, found)]
-    with pytest.raises(BadInput, match=message):
-        fit_layout(resolve(found, layers), RunSpec("llama2_70b", devices=4))
 
 
 @pytest.mark.parametrize(("text", "layout"), [("TP4PP8DP1", (4, 8, 1)), ("tp2dp4", (2, 1, 4)), ("PP2", (1, 2, 0))])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from case_harness import CaseHarness, steps
 from indexed_datasets import write_indexed
 from megatron_oracle import LegacyGenerator, megatron_rates, megatron_samples
@@ -51,7 +52,6 @@ def test_the_written_out_generator_is_numpys() -> None:
 @pytest.mark.parametrize("share", [0.3, 0.99, 1.0, 1.3, 1.81, 2.0, 2.5, 5.9])
 def test_samples_come_in_megatrons_order(tmp_path: Path, share: float) -> None:
     """A part of an epoch, whole epochs, and a last epoch that is shuffled apart (up to 0.8 of it) or with others."""
-    pytest.importorskip("numpy")
     for seed in (1234, 7):
         texts = documents(seed)
         write_indexed(tmp_path / PREFIX, texts)
@@ -62,7 +62,6 @@ def test_samples_come_in_megatrons_order(tmp_path: Path, share: float) -> None:
 
 
 def test_the_real_documents_come_in_megatrons_order(shared_data: Path) -> None:
-    pytest.importorskip("numpy")
     prefix = shared_data / "megatron_indexed/openwebtext_gpt2tiny/meg-gpt2-openwebtext_text_document"
     index, ends = read_index(prefix), [0]
     for length in index.lengths:
@@ -85,7 +84,6 @@ def test_the_real_documents_come_in_megatrons_order(shared_data: Path) -> None:
 def test_steps_beyond_the_samples_of_the_run_are_ordered_too(
     tmp_path: Path, max_samples: int, max_steps: int, last: int
 ) -> None:
-    pytest.importorskip("numpy")
     write_indexed(tmp_path / PREFIX, documents(3))
     more = CASE.values(
         data__source="indexed",
@@ -140,8 +138,6 @@ def test_the_rate_of_a_step_goes_by_the_samples_before_it(monkeypatch: pytest.Mo
 @pytest.mark.run
 def test_initial_weights_have_megatrons_sizes() -> None:
     """Those that add to the hidden states are smaller the more layers there are: every layer adds two of them."""
-    import torch
-
     from flagperf_cases.decoder.layout import DecoderShape, Layout
     from flagperf_cases.decoder.parallel import Place, build_model
 

@@ -7,15 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from case_harness import CaseHarness
 
 from flagperf.api import precision
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("peft")
-
-from flagperf_cases.llama2_7b_finetune.case import (  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.case import (
     ACCURACY,
     build_model,
     choose,
@@ -27,9 +24,9 @@ from flagperf_cases.llama2_7b_finetune.case import (  # noqa: E402
     save_merged,
     trainable,
 )
-from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT, check_checkpoint, load_data  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.mmlu import Question, Subject  # noqa: E402
-from flagperf_cases.models import evaluation_mode  # noqa: E402
+from flagperf_cases.llama2_7b_finetune.data import CHECKPOINT, check_checkpoint, load_data
+from flagperf_cases.llama2_7b_finetune.mmlu import Question, Subject
+from flagperf_cases.models import evaluation_mode
 
 CASE = CaseHarness("llama2_7b_finetune")
 

@@ -9,16 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from case_harness import CaseHarness, Changes, global_losses, moments, reported, steps
 
+from flagperf.api import precision
 from flagperf.events import DataDescribed, Event, ModelDescribed, PartsReported, Reported
+from flagperf.worker.accelerator import GradientScaler
+from flagperf_cases.llama2_7b_finetune.case import Trainer
 from flagperf_cases.llama2_7b_finetune.data import check_files
-
-torch = pytest.importorskip("torch")
-
-from flagperf.api import precision  # noqa: E402
-from flagperf.worker.accelerator import GradientScaler  # noqa: E402
-from flagperf_cases.llama2_7b_finetune.case import Trainer  # noqa: E402
 
 CASE = CaseHarness("llama2_7b_finetune")
 
@@ -41,7 +39,6 @@ COMMON = {
 
 def plain_losses(changes: Changes) -> list[float]:
     """Rows in their order, batches of four, the last one of an epoch short: nothing of the case's own loop."""
-    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaForCausalLM
 
@@ -269,7 +266,6 @@ def _dialogue(number: int, names: tuple[str, ...], things: tuple[str, ...]) -> d
 
 @pytest.mark.full
 def test_real_weights_are_fine_tuned_and_saved(stories: Path, tmp_path: Path) -> None:
-    import torch
     from transformers import LlamaForCausalLM
 
     shape: dict[str, Any] = {
