@@ -16,7 +16,6 @@ import importlib.util
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from flagperf.kit import TorchDeviceBackend
 from flagperf.testing.machine_folder import add_use, write_memory
 from flagperf.testing.suite import CARDS, MEMORY, SimulatedCard
 from flagperf.testing.torch_device import ENTRY_POINT, card_properties, install
+from flagperf.testing.torch_device.options import Options
 
 TORCH_TYPE = "simulated"
 COLLECTIVES = "simulated_collectives"
@@ -187,12 +187,16 @@ def install_stub(torch: Any, backend: DeviceBackend, environ: Mapping[str, str])
 
 
 class StubDevices:
+    """The device module that an adapter's process finds under the vendor's own type. It has no tensors."""
+
     def __init__(self, cards: Sequence[SimulatedCard], visible: Sequence[int], memory: Path) -> None:
+        from flagperf.testing.torch_device.queue import Queue  # imports torch
+
         self._memory = memory
         self._cards = cards
         self._visible = visible
         self._current = 0
-        self._busy_until = 0.0
+        self._queue = Queue(Options(), local_rank=0)
 
     # --- what adapters call -----------------------------------------------------------------------------------------
 
@@ -211,23 +215,21 @@ class StubDevices:
         return card_properties(self._cards[self._visible[index]])
 
     def synchronize(self, device: Any = None) -> None:
-        time.sleep(max(0.0, self._busy_until - time.perf_counter()))
+        self._queue.synchronize()
 
     def reset_peak_memory_stats(self, device: Any = None) -> None: ...
 
     def max_memory_allocated(self, device: Any = None) -> int:
         return 0
 
-    def max_memory_reserved(self, device: Any = None) -> int:
-        return 0
+    max_memory_reserved = max_memory_allocated
 
     def empty_cache(self) -> None: ...
 
-    def Event(self, enable_timing: bool = False) -> StubEvent:
-        return StubEvent(self)
+    def Event(self, enable_timing: bool = False) -> Any:
+        from flagperf.testing.torch_device.queue import QueueEvent
 
-    def queue_end(self) -> float:
-        return max(self._busy_until, time.perf_counter())
+        return QueueEvent(self._queue)
 
     # --- what tests call --------------------------------------------------------------------------------------------
 
@@ -241,22 +243,9 @@ class StubDevices:
         self._add(card, -num_bytes)
 
     def queue(self, seconds: float) -> None:
-        self._busy_until = self.queue_end() + seconds
+        self._queue.add_seconds(seconds)
 
     def _add(self, card: int, num_bytes: int) -> None:
         used = [int(word) for word in self._memory.read_text().split()]
         used[card] += num_bytes
         write_memory(self._memory, used)
-
-
-class StubEvent:
-    """A mark at the end of the queue as it is when it is recorded."""
-
-    def __init__(self, devices: StubDevices) -> None:
-        self._devices, self._at_seconds = devices, 0.0
-
-    def record(self) -> None:
-        self._at_seconds = self._devices.queue_end()
-
-    def elapsed_time(self, later: StubEvent) -> float:
-        return (later._at_seconds - self._at_seconds) * 1000
