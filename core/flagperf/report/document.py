@@ -262,7 +262,7 @@ class KeyFigure(msgspec.Struct, frozen=True):
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """What a report is about, how it ended and what came out, on one card."""
+    """The first block of a page: its subject, how the run ended and the main figures."""
 
     title: str
     """Empty if a heading above it says it."""
@@ -276,7 +276,7 @@ class Headline(msgspec.Struct, frozen=True):
 
     @property
     def as_facts(self) -> Facts:
-        """All of it in lines."""
+        """Return all of it as lines, for renderers of text."""
         status = (LabelledCell("", self.status, self.reason),) if self.status else ()
         return Facts((*status, *self.facts, *(LabelledCell(each.label, each.cell, each.note) for each in self.figures)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
@@ -27,26 +28,30 @@ class PageRuns(msgspec.Struct, frozen=True):
     reference: LossCurve | None = None
     """The loss curve that the runs are compared with."""
     published: bool | None = None
-    """Whether published results stand beside the runs; None: beside those of the published profile."""
+    """False leaves out the published results beside the runs."""
 
     def mark(self, number: int) -> str:
         """`row 2`, where the page has several."""
         return say("this_row", self.lang, row=number) if len(self.runs) > 1 else ""
 
     def label(self, name: str) -> str:
-        """The label in the language of the page and the wording of the case's kind."""
+        """Return the label in the language of the page and the wording of the case's kind."""
         return label(name, self.lang, KINDS[self.manifest.kind])
 
     def by_rows(self, texts: Sequence[str]) -> list[str]:
-        """One text per run -> one line per distinct text. A text that applies to all rows names none."""
+        """Merge one text per run into one line per distinct text. A text that applies to all rows names none."""
         return self.merged([[text] if text else [] for text in texts])
 
     def merged(self, texts: Sequence[Sequence[str]]) -> list[str]:
-        """Like `by_rows`, with any number of texts per run."""
-        return [self._about(text, rows) for text, rows in self._rows(texts).items()]
+        """Merge any number of texts per run as `by_rows` does."""
+        lines = []
+        for text, rows in self._rows(texts).items():
+            name = "one_row" if len(rows) == 1 else "some_rows"
+            lines.append(say(name, self.lang, rows=self._listed(rows), text=text) if rows else text)
+        return lines
 
     def values(self, values: Sequence[str]) -> str:
-        """One value per run -> `4 (row 1), 1 (rows 2, 3)`, or `4` if all are equal."""
+        """Merge one value per run into `4 (row 1), 1 (rows 2, 3)`, or `4` if all are equal."""
         return listed([self.with_rows(value, rows) for value, rows in self.rows_of(values).items()], self.lang)
 
     def with_rows(self, text: str, rows: list[int]) -> str:
@@ -55,7 +60,7 @@ class PageRuns(msgspec.Struct, frozen=True):
         return say("text_of_row" if len(rows) == 1 else "text_of_rows", self.lang, text=text, rows=self._listed(rows))
 
     def rows_of(self, items: Sequence[T]) -> dict[T, list[int]]:
-        """One item per run -> the numbers of the rows that have it, or an empty list if all rows do."""
+        """Return for each item the numbers of the rows that have it, or an empty list if all rows do."""
         return self._rows([[item] for item in items])
 
     def _rows(self, items: Sequence[Sequence[T]]) -> dict[T, list[int]]:
@@ -65,11 +70,6 @@ class PageRuns(msgspec.Struct, frozen=True):
                 rows.setdefault(item, []).append(number)
         return {item: [] if len(numbers) == len(self.runs) else numbers for item, numbers in rows.items()}
 
-    def _about(self, text: str, rows: list[int]) -> str:
-        if not rows:
-            return text
-        return say("one_row" if len(rows) == 1 else "some_rows", self.lang, rows=self._listed(rows), text=text)
-
     def _listed(self, rows: list[int]) -> str:
         return listed(list(map(str, rows)), self.lang)
 
@@ -77,10 +77,12 @@ class PageRuns(msgspec.Struct, frozen=True):
 def page_runs(
     runs: Sequence[RecordedRun], lang: Lang, *, allow_simulated: bool, published: bool | None = None
 ) -> PageRuns:
-    """Raises BadInput if these runs do not belong on one page."""
+    """Raise BadInput if these runs do not belong on one page."""
     if not runs:
         raise BadInput("a page needs at least one run")
-    _refuse_repeated([recorded.run for recorded in runs])
+    for run_id, times in Counter(recorded.run.id for recorded in runs).items():
+        if times > 1:
+            raise BadInput(f"run {run_id} was given more than once; a page has one row per run")
     _refuse_mixture(runs, "case and case version", lambda run: f"{run.manifest.name} {run.manifest.version}")
     _refuse_mixture(runs, "vendor", vendor_word, ", or put them side by side with `flagperf compare`")
     if runs[0].run.simulated and not allow_simulated:
@@ -93,7 +95,7 @@ def page_runs(
 
 
 def _row_order(recorded: RecordedRun) -> tuple[object, ...]:
-    """Nodes, devices, precision, layout, overrides; the standard configuration first."""
+    """Sort by nodes, devices, precision, layout and overrides; the standard configuration comes first."""
     run, job = recorded.run, recorded.run.job
     precision = list(PRECISIONS).index(job.precision.name) if job.precision.name in PRECISIONS else len(PRECISIONS)
     return (
@@ -115,10 +117,3 @@ def _refuse_mixture(runs: Sequence[RecordedRun], kind: str, word: Callable[[Run]
     if len(found) > 1:
         each = ", ".join(f"{name} (run {run_id})" for name, run_id in found.items())
         raise BadInput(f"a page covers one {kind}, but these runs have {each}; write one page for each{advice}")
-
-
-def _refuse_repeated(runs: Sequence[Run]) -> None:
-    ids = [run.id for run in runs]
-    for run_id in ids:
-        if ids.count(run_id) > 1:
-            raise BadInput(f"run {run_id} was given more than once; a page has one row per run")

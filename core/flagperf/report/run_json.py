@@ -33,12 +33,11 @@ from typing import Any
 
 import msgspec
 
-from flagperf.bundle.run_record import Doubt, RecordedRun, Run
-from flagperf.messages import has_text, template, usable, words
+from flagperf.bundle.run_record import RecordedRun
+from flagperf.messages import usable, words
 from flagperf.metrics.alignment import LOSS_ALIGNED, NO_REFERENCE
 from flagperf.metrics.entry import Metric
-from flagperf.report.wording import is_published, vendor_word
-from flagperf.spec.node_facts import NodeFacts
+from flagperf.report.wording import interval_method, is_published, vendor_word
 from flagperf.spec.values import flatten
 
 EXPORT_SCHEMA = 1
@@ -50,8 +49,21 @@ def to_json(runs: Sequence[RecordedRun]) -> bytes:
 
 
 def exported_run(recorded: RecordedRun) -> dict[str, Any]:
-    """One of `runs`."""
+    """Return one of `runs`."""
     run, job = recorded.run, recorded.run.job
+    values = dict(flatten(job.config.values))
+    lacks_verdict = LOSS_ALIGNED.name in run.manifest.page.columns and run.metric(LOSS_ALIGNED.name) is None
+    metrics = (*run.metrics, NO_REFERENCE) if lacks_verdict else run.metrics
+    environment = []
+    for node in recorded.nodes:
+        versions = next((facts.versions for facts in node.vendors if facts.vendor == job.vendor), {})
+        fields = _fields(node.environment, "facts", "packages", "variables")
+        environment.append({"host": node.host, **fields, "versions": versions})
+    doubts = [
+        {**_fields(doubt, "rule", "message", "metrics"), "text": words(doubt.message, "en")}
+        for doubt in recorded.doubts
+    ]
+    published = {"profile": job.profile, "published": is_published(run)}
     return {
         "id": run.id,
         "created": run.created,
@@ -60,72 +72,32 @@ def exported_run(recorded: RecordedRun) -> dict[str, Any]:
         "unfinished": recorded.unfinished,
         "tags": recorded.labels.tags,
         "note": recorded.labels.note,
-        "case": _case(run),
+        "case": {**_fields(run.manifest, "name", "version", "kind"), **published},
         "vendor": vendor_word(run),
         "adapter": job.adapter,
         "flagperf_version": run.flagperf_version,
         "simulated": run.simulated,
         "redacted": run.redacted,
         "device": _fields(job.device_model, "model", "short_name", "memory_bytes"),
-        "shape": {
-            "nodes": len(job.nodes),
-            "devices_per_node": job.devices_per_node,
-            "devices": job.world_size,
-        },
+        "shape": {"nodes": len(job.nodes), "devices_per_node": job.devices_per_node, "devices": job.world_size},
         "precision": job.precision.name,
-        "overrides": _overrides(run),
-        "metrics": {metric.name: _metric(metric) for metric in _metrics(run)},
+        "overrides": {key: {"value": values[key], "layer": layer} for key, layer in job.config.deviations.items()},
+        "metrics": {metric.name: _metric(metric) for metric in metrics},
         "rows": run.rows,
-        "environment": [_node(node, job.vendor) for node in recorded.nodes],
-        "doubts": [_doubt(doubt) for doubt in recorded.doubts],
+        "environment": environment,
+        "doubts": doubts,
         "group": run.group,
     }
 
 
-def _case(run: Run) -> dict[str, Any]:
-    return {
-        **_fields(run.manifest, "name", "version", "kind"),
-        "profile": run.job.profile,
-        "published": is_published(run),
-    }
-
-
-def _overrides(run: Run) -> dict[str, Any]:
-    values = dict(flatten(run.job.config.values))
-    return {key: {"value": values[key], "layer": layer} for key, layer in run.job.config.deviations.items()}
-
-
-def _metrics(run: Run) -> tuple[Metric, ...]:
-    lacks_verdict = LOSS_ALIGNED.name in run.manifest.page.columns and run.metric(LOSS_ALIGNED.name) is None
-    return (*run.metrics, NO_REFERENCE) if lacks_verdict else run.metrics
-
-
 def _metric(metric: Metric) -> dict[str, Any]:
     fields = ("value", "unit", "scope", "definition", "reason", "message", "marks", "inputs", "version")
+    interval = None
+    if metric.interval is not None:  # its method is an English phrase, not a code: programs rely on it
+        method = interval_method(metric.interval, "en")
+        interval = {**_fields(metric.interval, "low", "high"), "method": method}
     detail = words(usable(metric.message, metric.detail), "en")
-    return {**_fields(metric, *fields), "detail": detail, "interval": _interval(metric)}
-
-
-def _doubt(doubt: Doubt) -> dict[str, Any]:
-    return {**_fields(doubt, "rule", "message", "metrics"), "text": words(doubt.message, "en")}
-
-
-def _interval(metric: Metric) -> dict[str, Any] | None:
-    """The method is exported as an English phrase, not as a code: programs rely on it."""
-    if metric.interval is None:
-        return None
-    code = f"interval.{metric.interval.method}"
-    method = template(code, "en") if has_text(code) else metric.interval.method
-    return {**_fields(metric.interval, "low", "high"), "method": method}
-
-
-def _node(node: NodeFacts, vendor: str) -> dict[str, Any]:
-    versions = next((facts.versions for facts in node.vendors if facts.vendor == vendor), {})
-    return {
-        "host": node.host,
-        **_fields(node.environment, "facts", "packages", "variables"),
-        "versions": versions,
-    }
+    return {**_fields(metric, *fields), "detail": detail, "interval": interval}
 
 
 def _fields(struct: msgspec.Struct, *names: str) -> dict[str, Any]:

@@ -45,8 +45,6 @@ MAX_ROW_FIGURES = 6
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What was run, and on what."""
-
     run: str
     created: str
     case: str
@@ -83,7 +81,7 @@ class SummaryFigure(msgspec.Struct, frozen=True):
 
     @property
     def in_line(self) -> str:
-        """`p_core 1130.9 samples/s*`, as `runs list` has it. An asterisk says that caveats apply to it."""
+        """Return `p_core 1130.9 samples/s*`, as `runs list` has it. An asterisk says that caveats apply."""
         cell = self.cell
         if not isinstance(cell, Value):
             return ""
@@ -116,7 +114,15 @@ def summarise(recorded: RecordedRun, lang: Lang = "en") -> Summary:
         reason = say("no_ending", lang)
     else:
         reason = say(recorded.unfinished, lang, host=recorded.host)
-    figures = [each for each in _figures(run, lang) if _is_shown(each, run)]
+    cautions = [say(name, lang) for name in ("simulated", "redacted") if getattr(run, name)]
+    if not is_published(run) or run.job.config.deviations:
+        cautions.append(profile_sentence(run, lang))
+    figures = []
+    for each in _figures(run, lang):
+        # Somebody asked for the verdict on the loss, so it is shown too where it does not apply.
+        applies = each.name == LOSS_ALIGNED.name or getattr(each.cell, "reason", "") != "not_applicable"
+        if not isinstance(each.cell, Empty) or (run.has_results and applies):
+            figures.append(each)
     by_name = {each.name: each for each in figures if isinstance(each.cell, Value)}
     manifest = run.manifest
     headlines = headline_names(manifest.kind, manifest.figures, manifest.page.columns) if run.has_results else ()
@@ -124,7 +130,7 @@ def summarise(recorded: RecordedRun, lang: Lang = "en") -> Summary:
         identity=identity_of(run, lang),
         status=ending.status if ending else recorded.unfinished or "no_ending",
         reason=reason,
-        cautions=tuple(_cautions(run, lang)),
+        cautions=tuple(cautions),
         figures=tuple(figures),
         result=next((by_name[name] for name in headlines if name in by_name), None),
     )
@@ -148,22 +154,6 @@ def identity_of(run: Run, lang: Lang) -> Identity:
         precision=job.precision.name,
         changes=overrides(run),
     )
-
-
-def _cautions(run: Run, lang: Lang) -> Iterator[str]:
-    if run.simulated:
-        yield say("simulated", lang)
-    if run.redacted:
-        yield say("redacted", lang)
-    if not is_published(run) or run.job.config.deviations:
-        yield profile_sentence(run, lang)
-
-
-def _is_shown(figure: SummaryFigure, run: Run) -> bool:
-    """Somebody asked for the verdict on the loss, so it is shown too where it does not apply."""
-    if not isinstance(figure.cell, Empty):
-        return True
-    return run.has_results and (figure.cell.reason != "not_applicable" or figure.name == LOSS_ALIGNED.name)
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -218,7 +208,13 @@ def _figures(run: Run, lang: Lang) -> Iterator[SummaryFigure]:
         if name == QUALITIES:
             yield from (_metric_figure(run, entries[each], lang) for each in qualities)
         elif name in JOINED:
-            yield from () if name in qualities else (_joined_figure(run, name, lang),)
+            if name not in qualities:
+                parts = JOINED[name]
+                values = [measured_cell(run, each, parts.format) for each in parts.metrics]
+                cell: TableCell = joined(values, parts.separator, parts.unit)
+                detail = "" if isinstance(cell, Empty) else parts.about(run, lang)
+                title = web(f"figure_{name}", lang)
+                yield SummaryFigure(parts.column, name.replace("_", " "), title, cell, detail=detail)
         elif not entries[name].noted:
             yield _metric_figure(run, entries[name], lang, is_headline=name in headlines)
         elif _has_value(run, name):
@@ -231,7 +227,7 @@ def _figures(run: Run, lang: Lang) -> Iterator[SummaryFigure]:
         if entry.noted and entry.name not in kind.summary and _has_value(run, entry.name):
             yield _described_figure(run, entry, lang, is_detail=True)
     if (verdict := run.metric(LOSS_ALIGNED.name)) is not None:
-        cell: TableCell = measured_cell(run, LOSS_ALIGNED.name, verdict_word)
+        cell = measured_cell(run, LOSS_ALIGNED.name, verdict_word)
         if verdict.value is not None:
             cell = Status(verdict_word(verdict.value), bool(verdict.value))
         yield SummaryFigure(
@@ -268,15 +264,8 @@ def _metric_figure(run: Run, entry: MetricEntry, lang: Lang, *, is_headline: boo
     )
 
 
-def _joined_figure(run: Run, name: str, lang: Lang) -> SummaryFigure:
-    parts = JOINED[name]
-    cell = joined([measured_cell(run, each, parts.format) for each in parts.metrics], parts.separator, parts.unit)
-    detail = "" if isinstance(cell, Empty) else parts.about(run, lang)
-    return SummaryFigure(parts.column, name.replace("_", " "), web(f"figure_{name}", lang), cell, detail=detail)
-
-
 def _described_figure(run: Run, entry: MetricEntry, lang: Lang, *, is_detail: bool) -> SummaryFigure:
-    """A figure that its title and its remark explain."""
+    """Return a figure that its title and its remark explain."""
     unit, title = shown_unit(run, entry), choose(entry.title, lang)
     cell = measured_cell(run, entry.name, entry.format, "" if unit == "steps" else unit)
     label = title.lower() if entry.noted else entry.name.replace("_", " ")
@@ -290,17 +279,14 @@ def _has_value(run: Run, name: str) -> bool:
 
 
 def _phases(run: Run, lang: Lang) -> str:
-    """`start-up time 11.2 s, training time 4.0 s`."""
-    entries = [ENTRIES[name] for name in KINDS[run.manifest.kind].phases]
-    found = [(entry, metric.value) for entry in entries if (metric := run.metric(entry.name)) is not None]
-    return listed(
-        [
-            f"{choose(entry.title, lang).lower()} {entry.format(value)} {shown_unit(run, entry)}"
-            for entry, value in found
-            if value is not None
-        ],
-        lang,
-    )
+    """Return `start-up time 11.2 s, training time 4.0 s`."""
+    found = []
+    for name in KINDS[run.manifest.kind].phases:
+        entry, metric = ENTRIES[name], run.metric(name)
+        if metric is not None and metric.value is not None:
+            value = f"{entry.format(metric.value)} {shown_unit(run, entry)}"
+            found.append(f"{choose(entry.title, lang).lower()} {value}")
+    return listed(found, lang)
 
 
 DETAILS: dict[str, Callable[[Run, Lang], str]] = {"e2e_time": _phases, "mfu": mfu_sentence}

@@ -43,8 +43,7 @@ def pad(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Wrap into lines of at most `width` columns; the first keeps its indentation. A longer word gets its own line and
-    is not split."""
+    """Wrap text into lines of at most `width` columns. The first keeps its indentation; a longer word is not split."""
     lines: list[str] = []
     for word in _WORD.findall(text):
         if lines and display_width(lines[-1] + word) <= width:
@@ -132,11 +131,11 @@ LEAST_WIDTH = 40
 
 
 def to_terminal(document: doc.Document, *, width: int, color: bool = False) -> str:
-    """The text ends with a newline, or is empty."""
+    """Return text that ends with a newline, or is empty."""
     page = _Terminal(document.lang, max(width, LEAST_WIDTH), color)
-    written = [(block, page.block(block)) for block in document.blocks]
     text = ""
-    for block, lines in written:
+    for block in document.blocks:
+        lines = page.block(block)
         text += "".join(line + "\n" for line in lines)
         text += "\n" if lines and not isinstance(block, doc.Heading) else ""
     return text.rstrip("\n") + "\n" if text else ""
@@ -212,7 +211,7 @@ class _Terminal:
         return [*self._title(block.title), *self._grid_or_stack(rows)]
 
     def _grid_or_stack(self, rows: Rows) -> list[str]:
-        """In columns, or one below the other if a word is too long for a column."""
+        """Lay rows out in columns, or one below the other if a word is too long for a column."""
         if not rows:
             return []
         lines = grid(rows, self.width, color=self.color)

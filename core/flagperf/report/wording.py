@@ -13,9 +13,9 @@ from flagperf.metrics.registry import entry_of
 from flagperf.report.document import NOTHING, Empty, Value
 from flagperf.spec.manifest import Manifest
 from flagperf.spec.values import flatten, page_name
+from flagperf.stats import Interval
 
 # Display names of runs, devices and configurations, the same in all reports.
-
 
 _NUMERALS_ZH = {1: "单", 2: "两", 3: "三", 4: "四", 5: "五", 6: "六", 7: "七", 8: "八", 9: "九", 10: "十"}
 """How published pages write the number of nodes."""
@@ -26,12 +26,12 @@ def vendor_word(run: Run) -> str:
 
 
 def vendor_title(run: Run, lang: Lang) -> str:
-    """The vendor's name in a heading."""
+    """Return the vendor's name for a heading."""
     return _simulated(run, choose(run.job.vendor_title, lang) or run.job.vendor)
 
 
 def vendor_and_device(vendor: str, device: str) -> str:
-    """`vendor device`, or one word if both names are the same."""
+    """Return `vendor device`, or one word if both names are the same."""
     return device if vendor.lower() == device.lower() else f"{vendor} {device}"
 
 
@@ -58,20 +58,18 @@ def short_configuration(run: Run) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Run id -> its shortest prefix of whole words that is unique among `ids`. Commands accept these prefixes."""
-    different = list(dict.fromkeys(ids))
-    return {each: _unique_prefix(each, [other for other in different if other != each]) for each in different}
-
-
-def _unique_prefix(run_id: str, others: Sequence[str]) -> str:
-    words = run_id.split("-")
-    prefixes = ("-".join(words[:count]) for count in range(1, len(words)))
-    return next((each for each in prefixes if not any(other.startswith(each) for other in others)), run_id)
+    """Return for each id its shortest prefix of whole words that is unique among `ids`. Commands accept prefixes."""
+    found = dict.fromkeys(ids, "")
+    for run_id in found:
+        parts = run_id.split("-")
+        prefixes = ("-".join(parts[:count]) for count in range(1, len(parts)))
+        found[run_id] = next((each for each in prefixes if sum(other.startswith(each) for other in found) == 1), run_id)
+    return found
 
 
 def overrides(run: Run) -> str:
-    """Changes from the standard configuration, with the key names of published pages: `bs=96, lr=1.5e-4`. Excludes
-    values with a separate column: the precision, and the layout if the page has that column."""
+    """Return the changes from the standard configuration, with the key names of published pages: `bs=96, lr=1.5e-4`.
+    Leave out values with a column of their own: the precision, and the layout if the page has that column."""
     columns = run.manifest.page.columns
     shown = {"precision", *(_LAYOUT_KEYS if "parallel" in columns else ())}
     return ", ".join(change for key, change in _changes(run).items() if key not in shown)
@@ -81,7 +79,7 @@ _LAYOUT_KEYS = ("parallel.tp", "parallel.pp", "parallel.dp")
 
 
 def layout_ways(run: Run) -> tuple[int, int, int]:
-    """Tensor, pipeline and data parallel degree. A case without these keys is data parallel."""
+    """Return the tensor, pipeline and data parallel degree. A case without these keys is data parallel."""
     values = dict(flatten(run.job.config.values))
     tensor, pipeline = (max(1, int(values.get(key, 1))) for key in _LAYOUT_KEYS[:2])
     return tensor, pipeline, run.job.world_size // (tensor * pipeline)
@@ -91,16 +89,8 @@ def layout(run: Run) -> str:
     return "".join(f"{name}{ways}" for name, ways in zip(("TP", "PP", "DP"), layout_ways(run), strict=True))
 
 
-def changes_by_layer(run: Run) -> dict[str, list[str]]:
-    """Layer -> its changes from the profile, including the precision."""
-    found: dict[str, list[str]] = {}
-    for key, layer in run.job.config.deviations.items():
-        found.setdefault(layer, []).append(_changes(run)[key])
-    return found
-
-
 def is_published(run: Run) -> bool:
-    """Whether this is the configuration of the published results: their profile, with no value changed except by a
+    """Return True for the configuration of the published results: their profile, with no value changed except by a
     vendor's tuning."""
     return has_published_profile(run) and not run.job.config.user_deviations
 
@@ -112,11 +102,7 @@ def has_published_profile(run: Run) -> bool:
 
 def _changes(run: Run) -> dict[str, str]:
     values = dict(flatten(run.job.config.values))
-    return {key: _change(run.manifest, key, values[key]) for key in run.job.config.deviations}
-
-
-def _change(manifest: Manifest, key: str, value: object) -> str:
-    return f"{page_name(manifest, key)}={units.setting(value)}"
+    return {key: f"{page_name(run.manifest, key)}={units.setting(values[key])}" for key in run.job.config.deviations}
 
 
 def _simulated(run: Run, word: str) -> str:
@@ -128,31 +114,30 @@ def _plural(number: int, noun: str) -> str:
 
 
 def of_measured_peak(title: str, marks: Iterable[Collection[str]], lang: Lang) -> str:
-    """A title of values with these marks: it says so where all of them are relative to a peak that was measured."""
+    """Add to the title of values with these marks that all of them are relative to a peak that was measured."""
     found = list(marks)
     is_measured = bool(found) and all("measured_peak" in each for each in found)
     return say("of_measured_peak", lang, title=title) if is_measured else title
 
 
 def marks_in(runs: Iterable[Run], name: str) -> Iterator[Collection[str]]:
-    """Of the metric, in those that have a value of it."""
+    """Give the marks of the metric in each run that has a value of it."""
     metrics = (run.metric(name) for run in runs)
     return (metric.marks for metric in metrics if metric is not None and metric.value is not None)
 
 
 # Table cells for recorded runs: a metric, the memory, a failure.
 
-
 Formatter = Callable[[float], str]
 
 
 def metric_cell(run: Run, name: str, form: Formatter) -> Value | Empty:
-    """A metric, or the failure if the run has no results."""
+    """Return a metric, or the failure if the run has no results."""
     return measured_cell(run, name, form) if run.has_results else failure_cell(run)
 
 
 def measured_cell(run: Run, name: str, form: Formatter, unit: str = "") -> Value | Empty:
-    """A metric, if it was measured, however the run ended."""
+    """Return a metric if it was measured, however the run ended."""
     metric = run.metric(name)
     if metric is None:
         return Empty("not_measured", name)
@@ -166,7 +151,7 @@ def memory_cell(run: Run, unit: str = "") -> Value | Empty:
 
 
 def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Value | Empty:
-    """Several values in one cell. Empty if any of them is empty."""
+    """Join several values in one cell. It is empty if one of them is."""
     values = []
     for cell in cells:
         if isinstance(cell, Empty):
@@ -177,7 +162,7 @@ def joined(cells: Sequence[Value | Empty], separator: str, unit: str = "") -> Va
 
 
 def failure_cell(run: Run) -> Empty:
-    """The cell of a run without results. Speeds and losses that it measured before it ended are not results."""
+    """Return the cell of a run without results. What it measured before it failed is not a result."""
     if run.ending is None:
         return Empty("not_measured", message("page.no_ending"))
     code = "unsupported" if run.ending.status == "unsupported" else "run_failed"
@@ -189,7 +174,7 @@ def failure_cell(run: Run) -> Empty:
 
 
 def profile_sentence(run: Run, lang: Lang) -> str:
-    """Whether this is the published configuration, and every changed value."""
+    """Say if this is the published configuration, and name every changed value."""
     changed = changes_sentence(run, lang)
     return clauses([profile_verdict(run, lang), changed and say("changed", lang, changes=changed)], lang)
 
@@ -202,17 +187,16 @@ def profile_verdict(run: Run, lang: Lang) -> str:
 
 
 def changes_sentence(run: Run, lang: Lang) -> str:
-    """`bs=96 (tuning acme), lr=1.5e-4 (--set)`."""
-    changed = [
-        say("change", lang, change=change, layer=layer)
-        for layer, changes in changes_by_layer(run).items()
-        for change in changes
-    ]
-    return listed(changed, lang)
+    """Return `bs=96 (tuning acme), lr=1.5e-4 (--set)`: every change from the profile, including the precision."""
+    by_layer: dict[str, list[str]] = {}
+    changes = _changes(run)
+    for key, layer in run.job.config.deviations.items():
+        by_layer.setdefault(layer, []).append(say("change", lang, change=changes[key], layer=layer))
+    return listed([each for of_layer in by_layer.values() for each in of_layer], lang)
 
 
 def evaluated_sentence(run: Run, name: str, lang: Lang) -> str:
-    """The number of evaluated rows of a quality. Empty if the case did not report it."""
+    """Say how many rows a quality was evaluated on. Empty if the case did not report it."""
     rows = evaluated_rows(run, name)
     return say("evaluated", lang, name=name, rows=rows) if rows else ""
 
@@ -225,15 +209,13 @@ def evaluated_rows(run: Run, name: str) -> str:
 
 
 def target_sentence(run: Run, lang: Lang) -> str:
-    """Target and verdict."""
     metric = run.metric("target")
     if metric is None or metric.value is None:
         if run.manifest.target is None:
             return say("target_none", lang)
         reason = metric.reason if metric and metric.reason else "not_measured"
-        return say(
-            "target_unknown", lang, why=explain(reason, lang, usable(metric.message, metric.detail) if metric else "")
-        )
+        detail = usable(metric.message, metric.detail) if metric else ""
+        return say("target_unknown", lang, why=explain(reason, lang, detail))
     name = str(metric.inputs.get("metric", run.manifest.target.metric if run.manifest.target else ""))
     form = metric_format(run.manifest, name)
     target, got = (optional(metric.inputs.get(key), form) for key in ("target", "got"))
@@ -243,7 +225,7 @@ def target_sentence(run: Run, lang: Lang) -> str:
 
 
 def beside_memory(run: Run, lang: Lang) -> list[str]:
-    """Memory used on the card before the workers started, and memory that their allocator does not account for."""
+    """Say what the card's memory held before the workers started, and what their allocator does not account for."""
     baseline, allocator, remainder = (run.metric(f"mem_{name}") for name in ("baseline", "allocator", "remainder"))
     found = []
     if baseline is not None and baseline.value is not None:
@@ -255,7 +237,7 @@ def beside_memory(run: Run, lang: Lang) -> list[str]:
 
 
 def peak_time(run: Run, lang: Lang) -> str:
-    """When memory use peaked. Appended to a sentence that names the device."""
+    """Say when memory use peaked, as the end of a sentence that names the device."""
     used = run.metric("mem_used")
     seconds = used.inputs.get("peak_seconds") if used else None
     if seconds is None:
@@ -270,17 +252,20 @@ def interval_sentence(metric: Metric, form: Formatter, lang: Lang) -> str:
 
 
 def interval_range(metric: Metric, form: Formatter, lang: Lang) -> str:
-    """`820.7 to 1156.8 (95 %, batch means)`. Empty without an interval."""
+    """Return `820.7 to 1156.8 (95 %, batch means)`. Empty without an interval."""
     if metric.interval is None:
         return ""
-    code = f"interval.{metric.interval.method}"
-    method = template(code, lang) if has_text(code) else metric.interval.method
     low, high = form(metric.interval.low), form(metric.interval.high)
-    return say("interval_range", lang, low=low, high=high, method=method)
+    return say("interval_range", lang, low=low, high=high, method=interval_method(metric.interval, lang))
+
+
+def interval_method(interval: Interval, lang: Lang) -> str:
+    code = f"interval.{interval.method}"
+    return template(code, lang) if has_text(code) else interval.method
 
 
 def metric_sentence(run: Run, entry: MetricEntry, lang: Lang) -> str:
-    """`Mean power: 312.4 W`. Empty without a value."""
+    """Return `Mean power: 312.4 W`. Empty without a value."""
     metric = run.metric(entry.name)
     if metric is None or metric.value is None:
         return ""
@@ -294,18 +279,17 @@ def shown_unit(run: Run, entry: MetricEntry) -> str:
 
 
 def with_unit(entry: MetricEntry, value: float, unit: str) -> str:
-    """`312.4 W`. `unit` is that of the recorded value; a share has none."""
+    """Return `312.4 W`. `unit` is that of the recorded value; a share has none."""
     shown = entry.shown_unit or unit
     return entry.format(value) if shown in ("", "share", "fraction") else f"{entry.format(value)} {shown}"
 
 
 def mfu_name(run: Run, lang: Lang) -> str:
-    """Says so where it is relative to a peak that was measured."""
     return of_measured_peak("MFU", marks_in([run], "mfu"), lang)
 
 
 def mfu_sentence(run: Run, lang: Lang) -> str:
-    """Formula, N and peak. Empty without an MFU."""
+    """Say formula, N and peak. Empty without an MFU."""
     return clauses([mfu_formula(run, lang), mfu_peak(run, lang)], lang)
 
 
@@ -324,7 +308,7 @@ def mfu_formula(run: Run, lang: Lang) -> str:
 
 
 def mfu_peak(run: Run, lang: Lang) -> str:
-    """The peak that MFU is relative to, and its source."""
+    """Say which peak MFU is relative to, and its source."""
     metric, peak = run.metric("mfu"), run.job.peak
     if metric is None or metric.value is None or peak is None:
         return ""
@@ -337,20 +321,20 @@ def optional(value: float | None, form: Formatter) -> str:
 
 
 def card_problems(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """Of cards beside those of the run: what keeps one from being used may slow the others down."""
+    """Report broken cards beside those of the run: what keeps one from being used may slow the others down."""
     for node in recorded.nodes:
         for device in node.broken_devices(recorded.run.job.vendor):
             yield say("card_problem", lang, device=device.id, host=node.host, problem=device.problem)
 
 
 def doubts(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """What rules of plausibility found, with their ids."""
+    """Report what rules of plausibility found, with their ids."""
     for doubt in recorded.doubts:
         yield say("doubt", lang, rule=doubt.rule, seen=words(doubt.message, lang))
 
 
 def recorded_operators(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
-    """What came of --record-operators."""
+    """Report what came of --record-operators."""
     found = recorded.run.recorded
     if found is None:
         return
@@ -360,18 +344,9 @@ def recorded_operators(recorded: RecordedRun, lang: Lang) -> Iterator[str]:
         yield words(usable(found.problem, found.problem.code), lang)
 
 
-# The output of `flagperf align`, and the sentence about loss alignment on a page.
-
-
 def verdict_word(aligned: float) -> str:
-    """`True` or `False`, as on published pages."""
+    """Return `True` or `False`, as on published pages."""
     return str(bool(aligned))
-
-
-# The columns of the performance table, by the names used in page.columns of case.toml.
-#
-# Every metric and every quality that the case declares can be a column. COLUMNS defines the columns that are not
-# metrics: how to fill them for a run and for a published result.
 
 
 def metric_format(manifest: Manifest, name: str) -> Formatter:

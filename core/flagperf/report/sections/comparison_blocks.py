@@ -1,17 +1,15 @@
-"""A comparison as blocks."""
+"""A comparison as blocks: sides, what makes them incomparable and what differs first, then figures with verdicts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from flagperf import units
-from flagperf.bundle.run_record import Run
 from flagperf.compare.comparison import Comparison
-from flagperf.compare.conditions import Difference
-from flagperf.compare.contrasts import ComparedFigure, ComparedRow, SideValue
+from flagperf.compare.contrasts import ComparedFigure, ComparedRow
 from flagperf.compare.ratio import MARGIN, MOST_SAME, Contrast
-from flagperf.compare.sides import Side
 from flagperf.messages import Lang, clauses, label, listed, say, usable, words
 from flagperf.report.document import (
     NOTHING,
@@ -33,19 +31,39 @@ from flagperf.report.wording import of_measured_peak, vendor_and_device, vendor_
 
 # Cells that compare a side with the baseline: the ratio with its interval, and the verdict.
 
+Line = tuple[Sequence[TableCell], Sequence[TableCell], Sequence[Contrast]]
+"""What a row is about, the values of all sides, and the contrast of each side but the baseline."""
 
-def contrast_heads(found: Comparison, has_verdicts: Sequence[bool], lang: Lang) -> Iterator[Head]:
-    """The baseline; then of each side its value, the ratio, and the verdict where it has some."""
+
+def _contrast_table(
+    found: Comparison,
+    heads: Sequence[Head],
+    lines: Sequence[Line],
+    title: str,
+    lang: Lang,
+    *,
+    remark: str = "",
+    collapsed: bool = False,
+) -> Table:
+    """Return the value of every side, with the ratio to the baseline, and with the verdict where a side has some."""
     baseline, *others = found.sides
-    yield Head(baseline.letter)
+    columns = [*heads, Head(baseline.letter)]
+    has_verdicts = [any(against[index].word for _, _, against in lines) for index in range(len(others))]
     for side, has_verdict in zip(others, has_verdicts, strict=True):
-        yield from (Head(side.letter), Head(f"{side.letter} / {baseline.letter}"))
-        if has_verdict:
-            yield Head(label("head_verdict", lang))
+        columns += [Head(side.letter), Head(f"{side.letter} / {baseline.letter}")]
+        columns += [Head(label("head_verdict", lang))] if has_verdict else []
+    rows = []
+    for about, values, against in lines:
+        cells = [*about, values[0]]
+        for value, contrast, has_verdict in zip(values[1:], against, has_verdicts, strict=True):
+            cells += [value, Text(ratio_text(contrast))]
+            cells += [verdict_cell(contrast, lang)] if has_verdict else []
+        rows.append(tuple(cells))
+    return Table(tuple(columns), tuple(rows), title, remark, collapsed=collapsed)
 
 
 def ratio_text(contrast: Contrast) -> str:
-    """`1.034 (1.021 - 1.047)`."""
+    """Return `1.034 (1.021 - 1.047)`."""
     ratio = contrast.ratio
     if ratio is None:
         return ""
@@ -56,32 +74,30 @@ def ratio_text(contrast: Contrast) -> str:
 
 
 def verdict_cell(contrast: Contrast, lang: Lang) -> TableCell:
-    if contrast.word is None or contrast.verdict is None:
+    verdict, ratio = contrast.verdict, contrast.ratio
+    if contrast.word is None or verdict is None:
         why = contrast.why
         return Text("" if why is None or why.code == "compare.no_direction" else words(why, lang))
     text = label(f"verdict_{contrast.word}", lang)
     if contrast.word == "undecided":
-        return Text(say("compare_more_runs", lang, verdict=text, needed=_needed(contrast, lang)))
-    if contrast.verdict.margin > MARGIN:
-        margin = say("compare_margin", lang, margin=units.percent(contrast.verdict.margin))
+        assert ratio is not None
+        is_paired = ratio.method == "paired"
+        if verdict.runs_needed is not None:
+            name = "compare_pairs_needed" if is_paired else "compare_runs_needed"
+            further = max(1, verdict.runs_needed - ratio.num_runs)
+            needed = say(name, lang, count=ratio.num_runs + further, further=further)
+        elif verdict.margin > MOST_SAME:
+            needed = say("compare_unsteady", lang, margin=units.percent(verdict.margin))
+        else:
+            needed = say("compare_too_many_pairs" if is_paired else "compare_too_many", lang)
+        return Text(say("compare_more_runs", lang, verdict=text, needed=needed))
+    if verdict.margin > MARGIN:
+        margin = say("compare_margin", lang, margin=units.percent(verdict.margin))
         text = say("with_remark", lang, text=text, remark=margin)
     return Text(text) if contrast.is_good is None else Status(text, contrast.is_good)
 
 
-def _needed(contrast: Contrast, lang: Lang) -> str:
-    assert contrast.verdict is not None and contrast.ratio is not None
-    count, is_paired = contrast.verdict.runs_needed, contrast.ratio.method == "paired"
-    if count is None and contrast.verdict.margin > MOST_SAME:
-        return say("compare_unsteady", lang, margin=units.percent(contrast.verdict.margin))
-    if count is None:
-        return say("compare_too_many_pairs" if is_paired else "compare_too_many", lang)
-    name = "compare_pairs_needed" if is_paired else "compare_runs_needed"
-    further = max(1, count - contrast.ratio.num_runs)
-    return say(name, lang, count=contrast.ratio.num_runs + further, further=further)
-
-
 # Measured rows of a comparison: those that differ most, then the others, folded.
-
 
 TOP = 10
 
@@ -90,64 +106,38 @@ def row_blocks(found: Comparison, lang: Lang) -> Iterator[Block]:
     rows = found.rows.rows
     if not rows:
         return
-    yield _table(rows[:TOP], found, say("compare_rows", lang, count=len(rows[:TOP])), lang, _remark(found, lang))
-    if len(rows) > TOP:
-        yield _table(rows[TOP:], found, label("compare_other_rows", lang), lang, collapsed=True)
-
-
-def _table(
-    rows: Sequence[ComparedRow],
-    found: Comparison,
-    title: str,
-    lang: Lang,
-    remark: str = "",
-    *,
-    collapsed: bool = False,
-) -> Table:
-    names = label_names(rows)
-    has_verdicts = [any(row.against[index].word for row in rows) for index in range(len(found.sides) - 1)]
-    heads = (*label_heads(names, lang), *contrast_heads(found, has_verdicts, lang))
-    lines = tuple(tuple(_row_cells(row, names, has_verdicts, lang)) for row in rows)
-    return Table(heads, lines, title, remark, collapsed=collapsed)
-
-
-def _row_cells(row: ComparedRow, names: Sequence[str], has_verdicts: Sequence[bool], lang: Lang) -> Iterator[TableCell]:
-    yield from (label_cell(row, name) for name in names)
-    yield _value(row, 0)
-    for index, (contrast, has_verdict) in enumerate(zip(row.against, has_verdicts, strict=True), start=1):
-        yield _value(row, index)
-        yield Text(ratio_text(contrast))
-        if has_verdict:
-            yield verdict_cell(contrast, lang)
-
-
-def _value(row: ComparedRow, index: int) -> TableCell:
-    value = row.values[index]
-    if value is None:
-        return Empty("not_measured")
-    if row.unit == "s":
-        text = time_text(value)
-    elif row.unit == "bytes":
-        text = f"{units.four_digits(value / units.GIB)} GiB"
-    else:
-        text = f"{units.four_digits(value)} {row.unit}".strip()
-    return Value(text, marks=row.marks[index])
-
-
-def _remark(found: Comparison, lang: Lang) -> str:
-    verdicts = Counter(each.word for row in found.rows.rows for each in row.against if each.word)
+    verdicts = Counter(each.word for row in rows for each in row.against if each.word)
     counted = listed([f"{count} {label(f'verdict_{word}', lang)}" for word, count in verdicts.items()], lang)
-    missing = [
-        say("compare_rows_missing", lang, side=side.letter, count=count)
-        for side, count in zip(found.sides, found.rows.missing, strict=True)
-        if count
-    ]
-    corrected = say("compare_rows_holm", lang, verdicts=counted) if counted else ""
-    return clauses([say("compare_rows_compared", lang, count=len(found.rows.rows)), corrected, *missing], lang)
+    remarks = [say("compare_rows_compared", lang, count=len(rows))]
+    remarks += [say("compare_rows_holm", lang, verdicts=counted)] if counted else []
+    for side, count in zip(found.sides, found.rows.missing, strict=True):
+        remarks += [say("compare_rows_missing", lang, side=side.letter, count=count)] if count else []
+    top, others = rows[:TOP], rows[TOP:]
+    title = say("compare_rows", lang, count=len(top))
+    yield _row_table(found, top, title, lang, remark=clauses(remarks, lang))
+    if others:
+        yield _row_table(found, others, label("compare_other_rows", lang), lang, collapsed=True)
+
+
+def _row_table(found: Comparison, rows: Sequence[ComparedRow], title: str, lang: Lang, **more: Any) -> Table:
+    names = label_names(rows)
+    lines = []
+    for row in rows:
+        values: list[TableCell] = []
+        for value, marks in zip(row.values, row.marks, strict=True):
+            if value is None:
+                values.append(Empty("not_measured"))
+            elif row.unit == "s":
+                values.append(Value(time_text(value), marks=marks))
+            elif row.unit == "bytes":
+                values.append(Value(f"{units.four_digits(value / units.GIB)} GiB", marks=marks))
+            else:
+                values.append(Value(f"{units.four_digits(value)} {row.unit}".strip(), marks=marks))
+        lines.append(([label_cell(row, name) for name in names], values, row.against))
+    return _contrast_table(found, label_heads(names, lang), lines, title, lang, **more)
 
 
 # A comparison: the sides, what makes them incomparable and what differs first, then figures with their verdicts.
-
 
 MAX_DIFFERENCES = 12
 """Of environment and software. More are folded."""
@@ -171,134 +161,100 @@ def comparison_blocks(found: Comparison, lang: Lang) -> Iterator[Block]:
 
 
 def main_figures(found: Comparison, lang: Lang, title: str = "") -> Iterator[Block]:
-    yield from _figures(found, [figure for figure in found.figures if figure.is_main], title, lang)
+    shown = [figure for figure in found.figures if figure.is_main]
+    if shown:
+        yield _figure_table(found, shown, title, lang)
 
 
 def other_figures(found: Comparison, lang: Lang) -> Iterator[Block]:
-    """Metrics that are folded, and measured rows."""
-    others = [figure for figure in found.figures if not figure.is_main and _says_something(figure)]
-    yield from _figures(found, others, label("compare_others", lang), lang, collapsed=True)
+    """Show metrics that are folded, and measured rows. A count that is the same everywhere is left out."""
+    shown = [
+        figure
+        for figure in found.figures
+        if not figure.is_main
+        and (figure.entry.better is not None or any(each.ratio and each.ratio.value != 1 for each in figure.against))
+    ]
+    if shown:
+        yield _figure_table(found, shown, label("compare_others", lang), lang, collapsed=True)
     yield from row_blocks(found, lang)
-
-
-def _says_something(figure: ComparedFigure) -> bool:
-    """A count that is the same everywhere does not."""
-    return figure.entry.better is not None or any(each.ratio and each.ratio.value != 1 for each in figure.against)
 
 
 # --- what is compared -----------------------------------------------------------------------------------------------
 
 
 def sides(found: Comparison, lang: Lang) -> Facts:
-    return Facts(tuple(_side_fact(side, found, lang) for side in found.sides), label("compare_sides", lang))
-
-
-def _side_fact(side: Side, found: Comparison, lang: Lang) -> LabelledCell:
-    role = say("compare_baseline", lang) if side is found.sides[0] else ""
-    about = _reference_words(side, lang) if side.reference else _run_words(side, lang)
-    return LabelledCell(side.letter, Text(side.word), clauses([role, *about, *_left_out(side, lang)], lang))
-
-
-def _run_words(side: Side, lang: Lang) -> list[str]:
-    run = side.runs[0].run
-    device = vendor_and_device(vendor_word(run), run.job.device_model.short_name)
-    profile = say("profile", lang, profile=run.job.profile)
-    setup = listed([device, run.job.shape, run.job.precision.name, profile], lang)
-    return [say("compare_run" if len(side.runs) == 1 else "compare_runs", lang, count=len(side.runs)), setup]
-
-
-def _reference_words(side: Side, lang: Lang) -> list[str]:
-    assert side.reference is not None
-    changed = "" if side.reference.overrides in ("", "none", NOTHING) else side.reference.overrides
-    return [say("compare_published", lang), changed, say("compare_source", lang, source=side.reference.source)]
-
-
-def _left_out(side: Side, lang: Lang) -> list[str]:
-    if not side.left_out:
-        return []
-    return [say("compare_left_out", lang, runs=listed([_ended(run, lang) for run in side.left_out], lang))]
-
-
-def _ended(run: Run, lang: Lang) -> str:
-    if run.ending is None:
-        return say("with_remark", lang, text=run.id, remark=say("no_ending", lang))
-    if run.has_results:
-        return say("with_remark", lang, text=run.id, remark=say("compare_unpaired", lang))
-    why = words(usable(run.ending.message, run.ending.reason), lang)
-    return say("with_remark", lang, text=run.id, remark=say("ended", lang, status=run.ending.status, why=why))
+    facts = []
+    for side in found.sides:
+        about = [say("compare_baseline", lang)] if side is found.sides[0] else []
+        if side.reference:
+            changed = "" if side.reference.overrides in ("", "none", NOTHING) else side.reference.overrides
+            source = say("compare_source", lang, source=side.reference.source)
+            about += [say("compare_published", lang), changed, source]
+        else:
+            run, num_runs = side.runs[0].run, len(side.runs)
+            device = vendor_and_device(vendor_word(run), run.job.device_model.short_name)
+            profile = say("profile", lang, profile=run.job.profile)
+            about.append(say("compare_run" if num_runs == 1 else "compare_runs", lang, count=num_runs))
+            about.append(listed([device, run.job.shape, run.job.precision.name, profile], lang))
+        left_out = []
+        for run in side.left_out:
+            if run.ending is None:
+                why = say("no_ending", lang)
+            elif run.has_results:
+                why = say("compare_unpaired", lang)
+            else:
+                reason = words(usable(run.ending.message, run.ending.reason), lang)
+                why = say("ended", lang, status=run.ending.status, why=reason)
+            left_out.append(say("with_remark", lang, text=run.id, remark=why))
+        if left_out:
+            about.append(say("compare_left_out", lang, runs=listed(left_out, lang)))
+        facts.append(LabelledCell(side.letter, Text(side.word), clauses(about, lang)))
+    return Facts(tuple(facts), label("compare_sides", lang))
 
 
 def obstacle_texts(found: Comparison, lang: Lang) -> list[str]:
-    """What makes sides incomparable."""
     return list(dict.fromkeys(words(each, lang) for reasons in found.obstacles.values() for each in reasons))
 
 
 def differences(found: Comparison, lang: Lang, title: Callable[[str], str]) -> Iterator[Block]:
-    """Setup, then surroundings. `title` makes the title of a table of the subjects that do differ."""
+    """Show what differs in the setup, then in its surroundings. `title` makes a title of the subjects that differ."""
     own = [each for each in found.differences if each.subject in SETUP]
     others = [each for each in found.differences if each.subject not in SETUP]
-    for rows, collapsed in ((own, False), (others, len(others) > MAX_DIFFERENCES)):
-        if rows:
-            subjects = listed([label(f"compare_{name}", lang) for name in dict.fromkeys(r.subject for r in rows)], lang)
-            yield _difference_table(rows, found.sides, title(subjects), lang, collapsed=collapsed)
-
-
-def _difference_table(
-    rows: Sequence[Difference], sides: Sequence[Side], title: str, lang: Lang, *, collapsed: bool = False
-) -> Table:
-    heads = (Head(label("compare_subject", lang)), Head(label("compare_what", lang)), *_letters(sides))
-    lines = tuple(
-        (Text(label(f"compare_{row.subject}", lang)), Text(row.name), *(Text(value or NOTHING) for value in row.values))
-        for row in rows
-    )
-    return Table(heads, lines, title, collapsed=collapsed)
-
-
-def _letters(sides: Sequence[Side]) -> list[Head]:
-    return [Head(side.letter) for side in sides]
+    heads = [Head(label(name, lang)) for name in ("compare_subject", "compare_what")]
+    heads += [Head(side.letter) for side in found.sides]
+    for each, collapsed in ((own, False), (others, len(others) > MAX_DIFFERENCES)):
+        if each:
+            names = [label(f"compare_{row.subject}", lang) for row in each]
+            lines = tuple(
+                (Text(name), Text(row.name), *(Text(value or NOTHING) for value in row.values))
+                for name, row in zip(names, each, strict=True)
+            )
+            subjects = listed(list(dict.fromkeys(names)), lang)
+            yield Table(tuple(heads), lines, title(subjects), collapsed=collapsed)
 
 
 # --- figures --------------------------------------------------------------------------------------------------------
 
 
-def _figures(
-    found: Comparison, figures: Sequence[ComparedFigure], title: str, lang: Lang, *, collapsed: bool = False
-) -> Iterator[Block]:
-    if not figures:
-        return
-    has_verdicts = [any(figure.against[index].word for figure in figures) for index in range(len(found.sides) - 1)]
-    heads = (Head(label("head_name", lang)), *contrast_heads(found, has_verdicts, lang))
-    rows = tuple(tuple(_cells(figure, has_verdicts, lang)) for figure in figures)
-    yield Table(heads, rows, title, collapsed=collapsed)
-
-
-def _cells(figure: ComparedFigure, has_verdicts: Sequence[bool], lang: Lang) -> Iterator[TableCell]:
-    marks = (side.marks for side in figure.sides if side.value is not None)
-    name = of_measured_peak(figure.entry.head or figure.entry.name, marks, lang)
-    yield Text(name, strong=figure.is_headline)
-    yield _value_cell(figure, figure.sides[0], lang)
-    for value, contrast, has_verdict in zip(figure.sides[1:], figure.against, has_verdicts, strict=True):
-        yield _value_cell(figure, value, lang)
-        yield Text(ratio_text(contrast))
-        if has_verdict:
-            yield verdict_cell(contrast, lang)
-
-
-def _value_cell(figure: ComparedFigure, value: SideValue, lang: Lang) -> TableCell:
-    if value.value is None:
-        return Empty(value.reason, value.detail)
-    text = _with_digits(figure, value.value)
-    if len(value.values) < value.num_runs:
-        some = say("compare_some", lang, count=len(value.values), all=value.num_runs)
-        text = say("with_remark", lang, text=text, remark=some)
-    return Value(text, marks=value.marks)
-
-
-def _with_digits(figure: ComparedFigure, value: float) -> str:
-    """Memory has more digits than elsewhere: 0.4 GiB and 0.4 GiB may differ by a tenth."""
-    if figure.entry.shown_unit == "GiB":
-        return f"{units.four_digits(value / units.GIB)} GiB"
-    return with_unit(figure.entry, value, figure.unit)
+def _figure_table(found: Comparison, figures: Sequence[ComparedFigure], title: str, lang: Lang, **more: Any) -> Table:
+    lines = []
+    for figure in figures:
+        marks = (side.marks for side in figure.sides if side.value is not None)
+        name = of_measured_peak(figure.entry.head or figure.entry.name, marks, lang)
+        values: list[TableCell] = []
+        for side in figure.sides:
+            if side.value is None:
+                values.append(Empty(side.reason, side.detail))
+                continue
+            text = with_unit(figure.entry, side.value, figure.unit)
+            if figure.entry.shown_unit == "GiB":  # more digits than elsewhere: 0.4 and 0.4 GiB may differ by a tenth
+                text = f"{units.four_digits(side.value / units.GIB)} GiB"
+            if len(side.values) < side.num_runs:
+                some = say("compare_some", lang, count=len(side.values), all=side.num_runs)
+                text = say("with_remark", lang, text=text, remark=some)
+            values.append(Value(text, marks=side.marks))
+        lines.append(((Text(name, strong=figure.is_headline),), values, figure.against))
+    return _contrast_table(found, [Head(label("head_name", lang))], lines, title, lang, **more)
 
 
 # --- what it means --------------------------------------------------------------------------------------------------
@@ -318,46 +274,25 @@ def limits(found: Comparison, lang: Lang, title: str = "") -> Iterator[Block]:
 
 
 def notes(found: Comparison, lang: Lang, title: str = "") -> Bullets:
-    return Bullets(tuple(map(Text, _notes(found, lang))), title)
-
-
-def _notes(found: Comparison, lang: Lang) -> Iterator[str]:
     contrasts = [each for figure in found.figures for each in figure.against]
     has_groups = any(each.ratio and each.ratio.has_interval for each in contrasts)
-    yield say("compare_about_groups" if has_groups else "compare_about_single", lang)
+    texts = [say("compare_about_groups" if has_groups else "compare_about_single", lang)]
     if any(each.word for each in contrasts):
-        yield say("compare_about_margin", lang, margin=units.percent(found.margin))
+        texts.append(say("compare_about_margin", lang, margin=units.percent(found.margin)))
     if found.paired:
-        yield say("compare_about_pairs", lang, sides=listed(found.paired, lang))
+        texts.append(say("compare_about_pairs", lang, sides=listed(found.paired, lang)))
     if len(found.sides) > 2 and has_groups:
-        yield say("compare_about_holm", lang, count=len(found.sides) - 1)
+        texts.append(say("compare_about_holm", lang, count=len(found.sides) - 1))
     if not found.differences and not found.obstacles and not any(side.reference for side in found.sides):
-        yield say("compare_about_twins", lang)
+        texts.append(say("compare_about_twins", lang))
     if not any(each.ratio for each in contrasts) and not found.rows.rows:
-        yield say("compare_nothing_shared", lang)
-    yield from _without_verdict(contrasts, lang)
-    yield from _inside(found, lang)
-
-
-def _without_verdict(contrasts: Sequence[Contrast], lang: Lang) -> Iterator[str]:
-    """Reasons that stand in no column of verdicts."""
-    if not any(each.word for each in contrasts):
-        found = dict.fromkeys(each.why for each in contrasts if each.why is not None and each.ratio is not None)
-        for why in found:
+        texts.append(say("compare_nothing_shared", lang))
+    if not any(each.word for each in contrasts):  # no column of verdicts has the reasons
+        for why in dict.fromkeys(each.why for each in contrasts if each.why is not None and each.ratio is not None):
             if why.code not in SAID_ELSEWHERE:
-                yield say("compare_no_verdict", lang, why=words(why, lang))
-
-
-def _inside(found: Comparison, lang: Lang) -> Iterator[str]:
-    if found.inside is None:
-        return
-    effective = [units.count(number) for number in found.inside.effective]
-    yield say(
-        "compare_inside",
-        lang,
-        ratio=ratio_text(Contrast(found.inside.ratio)),
-        one=found.inside.num_steps[0],
-        other=found.inside.num_steps[1],
-        effective=effective[0],
-        others=effective[1],
-    )
+                texts.append(say("compare_no_verdict", lang, why=words(why, lang)))
+    if found.inside is not None:
+        (one, other), effective = found.inside.num_steps, map(units.count, found.inside.effective)
+        numbers = {"one": one, "other": other, **dict(zip(("effective", "others"), effective, strict=True))}
+        texts.append(say("compare_inside", lang, ratio=ratio_text(Contrast(found.inside.ratio)), **numbers))
+    return Bullets(tuple(map(Text, texts)), title)

@@ -1,4 +1,4 @@
-"""Operators, alternatives, replays."""
+"""Tables of operators with their alternatives, and of the recorded operators that a run replayed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Literal
 import msgspec
 
 from flagperf import units
-from flagperf.api import Recording
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, clauses, label, message, say
-from flagperf.metrics.row_figures import StepBreakdown, StepShare, step_breakdown
-from flagperf.metrics.rows import MeasuredRow, holm
+from flagperf.metrics.row_figures import StepShare, step_breakdown
+from flagperf.metrics.rows import holm
 from flagperf.report.document import Block, Empty, Head, Paragraph, Table, TableCell, Text, Value
 from flagperf.report.page_runs import PageRuns
-from flagperf.report.sections.published_tables import PublishedOf, PublishedRow, is_compared, link_to
+from flagperf.report.sections.published_tables import PublishedOf, PublishedRow, link_to
 from flagperf.report.sections.row_tables import (
     RowGroup,
     interval_cell,
@@ -30,11 +29,9 @@ from flagperf.report.sections.row_tables import (
     time_cell,
     time_text,
 )
-from flagperf.spec.job import Job
 from flagperf.stats import MIN_BATCHES, median
 
 # Operators: what costs most first, with the alternatives of each beside it, folded by group.
-
 
 MARGIN = 0.01
 """A difference below 1 % is none."""
@@ -64,16 +61,12 @@ def operators(page: PageRuns) -> Iterator[Block]:
 
 
 def operator_blocks(run: Run, lang: Lang, mark: str = "", *, published: bool | None = None) -> Iterator[Block]:
-    """What was replayed has tables of its own."""
-    if run.job.recording is not None:
+    """Show the operators of a run, unless it replayed them: those have tables of their own."""
+    groups = [group for group in row_groups(run.rows) if "operator" in group.labels]
+    if run.job.recording is not None or not groups:
         return
-    lines = _judged([group for group in row_groups(run.rows) if "operator" in group.labels])
-    if is_compared(run, published):
-        found = PublishedOf(run)
-        lines = [msgspec.structs.replace(line, published=found.of(line.group.rows[0])) for line in lines]
-    if not lines:
-        return
-    lines.sort(key=lambda line: -(line.group.middle.median or 0.0) if line.group.middle else 0.0)
+    groups.sort(key=lambda group: -(group.middle.median or 0.0) if group.middle else 0.0)
+    lines = _judged(groups, None if published is False else PublishedOf(run))
     yield _summary(lines, _title("operator_groups", lang, mark), lang)
     yield _table(lines[:TOP], _title("operators_top", lang, mark), lang)
     by_group: dict[str, list[Judged]] = {}
@@ -92,55 +85,59 @@ def _title(name: str, lang: Lang, mark: str) -> str:
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 
-def _judged(groups: Sequence[RowGroup]) -> list[Judged]:
-    """Many rows in one table are many tests, so their probabilities are corrected together."""
-    compared = [group for group in groups if (row := group.middle) and row.speedup and row.speedup.p is not None]
-    corrected = holm([group.middle.speedup.p or 0.0 for group in compared if group.middle and group.middle.speedup])
-    verdicts = {id(group): _verdict(group.middle, p) for group, p in zip(compared, corrected, strict=True)}
-    return [Judged(group, verdicts.get(id(group))) for group in groups]
-
-
-def _verdict(row: MeasuredRow | None, corrected_p: float) -> Verdict | None:
-    if row is None or row.speedup is None or row.speedup.low is None or row.speedup.high is None:
-        return None
-    low, high = row.speedup.low, row.speedup.high
-    if corrected_p < SIGNIFICANT and low > 1 + MARGIN:
-        return "faster"
-    if corrected_p < SIGNIFICANT and high < 1 - MARGIN:
-        return "slower"
-    return "same" if low >= 1 - MARGIN and high <= 1 + MARGIN else "undecided"
+def _judged(groups: Sequence[RowGroup], published: PublishedOf | None) -> list[Judged]:
+    """Compare operators with their alternatives, and find what was `published` of them. Many rows in one table are many
+    tests, so their probabilities are corrected together."""
+    speedups = [group.middle.speedup if group.middle else None for group in groups]
+    tested = [speedup.p for speedup in speedups if speedup and speedup.p is not None]
+    corrected = iter(holm(tested))
+    lines = []
+    for group, speedup in zip(groups, speedups, strict=True):
+        verdict: Verdict | None = None
+        if speedup and speedup.p is not None:
+            is_significant = next(corrected) < SIGNIFICANT
+            low, high = speedup.low, speedup.high
+            if low is None or high is None:
+                verdict = None
+            elif is_significant and low > 1 + MARGIN:
+                verdict = "faster"
+            elif is_significant and high < 1 - MARGIN:
+                verdict = "slower"
+            else:
+                verdict = "same" if low >= 1 - MARGIN and high <= 1 + MARGIN else "undecided"
+        lines.append(Judged(group, verdict, published.of(group.rows[0]) if published else None))
+    return lines
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
 def _summary(lines: Sequence[Judged], title: str, lang: Lang) -> Table:
-    """One line for each group of operators and each alternative."""
+    """Return a table with one row for each group of operators and each alternative."""
     found: dict[tuple[str, str], list[Judged]] = {}
     for line in lines:
         labels = line.group.labels
         found.setdefault((labels.get(GROUP, ""), labels.get("library", "")), []).append(line)
+    rows = []
+    for (name, library), of_both in found.items():
+        measured = [line.group.middle for line in of_both if line.group.middle]
+        shares = [row.share for row in measured if row.share is not None]
+        ratios = [row.speedup.ratio for row in measured if row.speedup]
+        statuses = Counter(line.group.rows[0].status for line in of_both if line.group.middle is None)
+        compared = [line for line in of_both if line.group.middle and line.group.middle.speedup]
+        verdicts = Counter(label(f"verdict_{line.verdict or 'none'}", lang) for line in compared)
+        texts = (
+            name,
+            library,
+            f"{len(measured)}/{len(of_both)}",
+            ", ".join(f"{count} {status}" for status, count in statuses.items()),
+            units.percent(median(shares)) if shares else "",
+            units.four_digits(median(ratios)) if ratios else "",
+            ", ".join(f"{count} {word}" for word, count in verdicts.items()),
+        )
+        rows.append(tuple(map(Text, texts)))
     heads = ("group", "library", "rows", "statuses", "median_share", "median_speedup", "verdicts")
-    rows = tuple(_summary_cells(name, library, of_both, lang) for (name, library), of_both in found.items())
-    return Table(tuple(Head(label(f"head_{head}", lang)) for head in heads), rows, title)
-
-
-def _summary_cells(name: str, library: str, lines: Sequence[Judged], lang: Lang) -> tuple[TableCell, ...]:
-    measured = [line.group.middle for line in lines if line.group.middle]
-    shares = [row.share for row in measured if row.share is not None]
-    ratios = [row.speedup.ratio for row in measured if row.speedup]
-    statuses = Counter(line.group.rows[0].status for line in lines if line.group.middle is None)
-    compared = [line for line in lines if line.group.middle and line.group.middle.speedup]
-    verdicts = Counter(line.verdict or "none" for line in compared)
-    return (
-        Text(name),
-        Text(library),
-        Text(f"{len(measured)}/{len(lines)}"),
-        Text(", ".join(f"{count} {status}" for status, count in statuses.items())),
-        Text(units.percent(median(shares)) if shares else ""),
-        Text(units.four_digits(median(ratios)) if ratios else ""),
-        Text(", ".join(f"{count} {label(f'verdict_{word}', lang)}" for word, count in verdicts.items())),
-    )
+    return Table(tuple(Head(label(f"head_{head}", lang)) for head in heads), tuple(rows), title)
 
 
 def _table(lines: Sequence[Judged], title: str, lang: Lang, *, folded: bool = False) -> Table:
@@ -153,57 +150,34 @@ def _table(lines: Sequence[Judged], title: str, lang: Lang, *, folded: bool = Fa
     has_published = any(line.published for line in lines)
     figures += ["published"] if has_published else []
     heads = (*label_heads(names, lang), *(Head(label(f"head_{name}", lang)) for name in figures))
-    rows = tuple(
-        (*_cells(line, names, has_issue, has_speedups, lang), *((_published_cell(line),) if has_published else ()))
-        for line in lines
-    )
-    return Table(heads, rows, title, collapsed=folded)
-
-
-def _cells(line: Judged, names: Sequence[str], has_issue: bool, has_speedups: bool, lang: Lang) -> Iterator[TableCell]:
-    group, row = line.group, line.group.middle
-    yield from (Text(group.labels.get(name, "")) for name in names)
-    yield time_cell(group)
-    yield interval_cell(group)
-    if has_issue:
-        yield Text(f"{units.four_digits(row.issue * 1e6)} us" if row and row.issue is not None else "")
-    yield rate_cell(group)
-    yield share_cell(group)
-    if has_speedups:
-        yield Text(_speedup_text(row))
-        yield Text(_verdict_text(line, lang))
-
-
-def _published_cell(line: Judged) -> TableCell:
-    """The time, on which card, as a link to where it was published."""
-    found = line.published
-    return link_to(found.source, f"{time_text(found.value)} ({found.device})") if found else Text("")
-
-
-def _verdict_text(line: Judged, lang: Lang) -> str:
-    """Or why there is none."""
-    if line.verdict:
-        return label(f"verdict_{line.verdict}", lang)
-    found = line.group.middle.speedup if line.group.middle else None
-    if found is None:
-        return ""
-    if found.blocks < MIN_BATCHES:
-        return say("speedup_few_blocks", lang, blocks=found.blocks, needed=MIN_BATCHES)
-    return say("speedup_drift", lang)
-
-
-def _speedup_text(row: MeasuredRow | None) -> str:
-    if row is None or row.speedup is None:
-        return ""
-    found = row.speedup
-    if found.low is None or found.high is None:
-        return f"{units.four_digits(found.ratio)}x"
-    return f"{units.four_digits(found.ratio)}x ({units.four_digits(found.low)} - {units.four_digits(found.high)})"
+    rows = []
+    for line in lines:
+        group, row, found = line.group, line.group.middle, line.published
+        cells: list[TableCell] = [Text(group.labels.get(name, "")) for name in names]
+        cells += [time_cell(group), interval_cell(group)]
+        if has_issue:
+            cells.append(Text(f"{units.four_digits(row.issue * 1e6)} us" if row and row.issue is not None else ""))
+        cells += [rate_cell(group), share_cell(group)]
+        if has_speedups:
+            speedup, text, verdict = row.speedup if row else None, "", ""
+            if speedup:
+                text = f"{units.four_digits(speedup.ratio)}x"
+                verdict = say("speedup_drift", lang)
+                if speedup.low is not None and speedup.high is not None:
+                    text += f" ({units.four_digits(speedup.low)} - {units.four_digits(speedup.high)})"
+                if line.verdict:
+                    verdict = label(f"verdict_{line.verdict}", lang)
+                elif speedup.blocks < MIN_BATCHES:
+                    verdict = say("speedup_few_blocks", lang, blocks=speedup.blocks, needed=MIN_BATCHES)
+            cells += [Text(text), Text(verdict)]
+        if has_published:
+            cells.append(link_to(found.source, f"{time_text(found.value)} ({found.device})") if found else Text(""))
+        rows.append(tuple(cells))
+    return Table(heads, tuple(rows), title, collapsed=folded)
 
 
 # The operators of a recorded run, as they were measured here: which of them make up a step, and what tuning could
 # gain.
-
 
 SHOWN_CALLS = 20
 """The calls that cost most. The bundle has all of them."""
@@ -215,106 +189,68 @@ def replayed(page: PageRuns) -> Iterator[Block]:
 
 
 def replayed_blocks(run: Run, lang: Lang) -> Iterator[Block]:
-    """Nothing for a run that replays nothing."""
+    """Show the recorded operators that a run replayed, if any."""
     recording = run.job.recording
     if recording is None:
         return
+    (part,) = recording.parts
+    origin = {"run": recording.run_id, "case": recording.case, "profile": recording.profile, "torch": recording.torch}
+    device = f"{recording.vendor} {recording.device}"
+    recorded = {"steps": part.steps, "rank": part.ranks[0], "ranks": recording.num_ranks}
+    yield Paragraph(say("replayed_from", lang, precision=recording.precision, device=device, **origin, **recorded))
     rows = [row for row in run.rows if row.rank == 0]
     found = step_breakdown([row for row in rows if "arguments" in row.labels])
-    yield Paragraph(_origin(recording, lang))
     if found.calls:
-        yield Paragraph(_sums(found, run.job, recording, lang))
+        calls = units.count(sum(call.per_step for call in found.calls))
+        sums = [say("replayed_sum", lang, calls=calls, time=time_text(found.seconds))]
+        if step := recording.step_seconds:
+            # A share of it only on the same card: else it would compare two cards.
+            is_same = (run.job.vendor, run.job.device_model.model) == (recording.vendor, recording.device)
+            share = {"share": units.percent(found.seconds / step)} if is_same else {}
+            name = "replayed_step" if is_same else "replayed_step_elsewhere"
+            sums.append(say(name, lang, time=time_text(step), **share))
+        best = found.roofline_seconds
+        sums.append(say("no_roofline", lang) if best is None else say("replayed_roofline", lang, time=time_text(best)))
+        yield Paragraph(clauses(sums, lang))
         yield _replayed_table("replayed_operators", found.operators, lang)
         yield _replayed_table("replayed_calls", found.calls[:SHOWN_CALLS], lang)
-    yield from _others([*found.failed, *(row for row in rows if "arguments" not in row.labels)], lang)
-
-
-def _origin(recording: Recording, lang: Lang) -> str:
-    (part,) = recording.parts
-    return say(
-        "replayed_from",
-        lang,
-        run=recording.run_id,
-        case=recording.case,
-        profile=recording.profile,
-        precision=recording.precision,
-        device=f"{recording.vendor} {recording.device}",
-        torch=recording.torch,
-        steps=part.steps,
-        rank=part.ranks[0],
-        ranks=recording.num_ranks,
-    )
-
-
-def _sums(found: StepBreakdown, job: Job, recording: Recording, lang: Lang) -> str:
-    """Of the recorded step, a share only on the same card: else it compares two cards."""
-    calls = units.count(sum(call.per_step for call in found.calls))
-    total = say("replayed_sum", lang, calls=calls, time=time_text(found.seconds))
-    explained = ""
-    if step := recording.step_seconds:
-        is_same = (job.vendor, job.device_model.model) == (recording.vendor, recording.device)
-        share = units.percent(found.seconds / step)
-        name = "replayed_step" if is_same else "replayed_step_elsewhere"
-        explained = say(name, lang, time=time_text(step), **({"share": share} if is_same else {}))
-    best = found.roofline_seconds
-    at_peaks = say("replayed_roofline", lang, time=time_text(best)) if best is not None else say("no_roofline", lang)
-    return clauses([total, explained, at_peaks], lang)
+    not_timed = [*found.failed, *(row for row in rows if "arguments" not in row.labels)]
+    if not_timed:
+        heads = tuple(Head(label(f"head_{name}", lang)) for name in ("operator", "arguments", "per_step", "status"))
+        lines = []
+        for row in not_timed:
+            status = row.problem if row.status in ("ok", "error") else f"{row.status}: {row.problem}"
+            labels = (row.labels.get(name, "") for name in ("operator", "arguments", "per_step"))
+            lines.append((*map(Text, labels), Text(status)))
+        yield Table(heads, tuple(lines), label("replayed_others", lang), collapsed=True)
 
 
 def _replayed_table(title: str, shares: Sequence[StepShare], lang: Lang) -> Table:
-    """Without the columns of the roofline where no peak is known."""
+    """Return a table of operators or calls. It has columns of the roofline only where a peak is known."""
     is_of_calls = any(share.arguments for share in shares)
     has_roofline = any(share.roofline_seconds is not None for share in shares)
-    names = [
-        "operator",
-        "arguments" if is_of_calls else "different",
-        "per_step",
-        "call_time",
-        "step_time",
-        "step_share",
-    ]
+    second = "arguments" if is_of_calls else "different"
+    names = ["operator", second, "per_step", "call_time", "step_time", "step_share"]
     names += ["rate"] if is_of_calls else []
     names += ["roofline", "at_roofline"] if has_roofline else []
     heads = tuple(Head(label(f"head_{name}", lang), name == "step_share") for name in names)
-    lines = tuple(tuple(_replayed_cells(share, is_of_calls, has_roofline)) for share in shares)
-    return Table(heads, lines, label(title, lang))
-
-
-def _replayed_cells(share: StepShare, with_rate: bool, with_roofline: bool) -> Iterator[TableCell]:
-    yield Text(share.operator)
-    yield Text(share.arguments if with_rate else units.count(share.num_different))
-    yield Text(f"{share.per_step:.6g}")
-    marks = dict.fromkeys(mark for row in share.rows for mark in row.marks)
-    yield Value(time_text(share.seconds / share.per_step), marks=tuple(marks))
-    yield Value(time_text(share.seconds))
-    yield Value(units.percent(share.share))
-    if with_rate:
-        yield Text(rate_text(share.rows[0]))
-    if with_roofline:
-        yield from _roofline_cells(share)
-
-
-def _roofline_cells(share: StepShare) -> Iterator[TableCell]:
-    if share.roofline_seconds is None:
-        yield from (Empty("unknown_peak"), Empty("unknown_peak"))
-        return
-    in_cache = Empty("not_applicable", message("figure.in_cache"))
-    yield in_cache if share.roofline_share is None else Value(units.percent(share.roofline_share))
-    yield Value(time_text(share.roofline_seconds))
-
-
-def _others(rows: Sequence[MeasuredRow], lang: Lang) -> Iterator[Block]:
-    """Calls that were not timed, or could not be."""
-    if not rows:
-        return
-    heads = tuple(Head(label(f"head_{name}", lang)) for name in ("operator", "arguments", "per_step", "status"))
-    lines = tuple(
-        (
-            Text(row.labels.get("operator", "")),
-            Text(row.labels.get("arguments", "")),
-            Text(row.labels.get("per_step", "")),
-            Text(row.problem if row.status in ("ok", "error") else f"{row.status}: {row.problem}"),
-        )
-        for row in rows
-    )
-    yield Table(heads, lines, label("replayed_others", lang), collapsed=True)
+    lines = []
+    for share in shares:
+        marks = dict.fromkeys(mark for row in share.rows for mark in row.marks)
+        cells: list[TableCell] = [
+            Text(share.operator),
+            Text(share.arguments if is_of_calls else units.count(share.num_different)),
+            Text(f"{share.per_step:.6g}"),
+            Value(time_text(share.seconds / share.per_step), marks=tuple(marks)),
+            Value(time_text(share.seconds)),
+            Value(units.percent(share.share)),
+        ]
+        cells += [Text(rate_text(share.rows[0]))] if is_of_calls else []
+        if has_roofline and share.roofline_seconds is None:
+            cells += [Empty("unknown_peak"), Empty("unknown_peak")]
+        elif has_roofline and share.roofline_seconds is not None:
+            in_cache = Empty("not_applicable", message("figure.in_cache"))
+            cells.append(in_cache if share.roofline_share is None else Value(units.percent(share.roofline_share)))
+            cells.append(Value(time_text(share.roofline_seconds)))
+        lines.append(tuple(cells))
+    return Table(heads, tuple(lines), label(title, lang))

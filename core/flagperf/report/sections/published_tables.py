@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 import msgspec
@@ -11,16 +11,15 @@ import msgspec
 from flagperf.bundle.run_record import Run
 from flagperf.messages import Lang, label, listed, say
 from flagperf.metrics.rows import MeasuredRow
-from flagperf.report.document import NOTHING, Block, Head, Link, Links, Paragraph, Table, TableCell, Text
+from flagperf.report.document import Block, Head, Link, Links, Table, TableCell, Text
 from flagperf.report.page_runs import PageRuns
-from flagperf.report.sections.result_tables import COLUMNS, UNPUBLISHED, Column, columns
+from flagperf.report.sections.result_tables import COLUMNS, UNPUBLISHED, columns
 from flagperf.report.wording import run_configuration, short_configuration
 from flagperf.spec.manifest import Manifest
-from flagperf.spec.published import PublishedResult, PublishedRows
+from flagperf.spec.published import PublishedResult
 
 # Published results of a case next to the user's own runs: the same columns, the own rows first and marked, and the
 # source of each published result.
-
 
 MAX_ROWS = 6
 """A longer table is collapsed."""
@@ -38,17 +37,10 @@ class OwnRun(msgspec.Struct, frozen=True):
 
 
 def published(page: PageRuns) -> Iterator[Block]:
-    """The section of a page. It includes the sources."""
-    marks = [
-        say("this_run" if len(page.runs) == 1 else "this_row", page.lang, row=row + 1) for row in range(len(page.runs))
-    ]
-    own = [OwnRun(recorded.run, mark) for recorded, mark in zip(page.runs, marks, strict=True)]
+    """Build the section of a page. It includes the sources."""
+    name = "this_run" if len(page.runs) == 1 else "this_row"
+    own = [OwnRun(each.run, say(name, page.lang, row=row)) for row, each in enumerate(page.runs, start=1)]
     yield from published_results([page.manifest], own, page.lang, sources=True, asked=page.published)
-
-
-def is_compared(_run: Run, asked: bool | None) -> bool:
-    """Whether published results stand beside a run: as the user `asked`."""
-    return True if asked is None else asked
 
 
 def published_results(
@@ -60,25 +52,16 @@ def published_results(
     asked: bool | None = None,
 ) -> Iterator[Block]:
     """Give one table for all cases with the same columns, which cases of one kind have, beside the runs of `own` that
-    have results and are compared, and one line about those that are not. No table if nothing is published, or if none
-    of the runs is compared."""
-    if asked is False:
-        return
-    with_results = [each for each in own if each.run.has_results]
-    left_out = [each.run for each in with_results if not is_compared(each.run, asked)]
-    profiles = dict.fromkeys(
-        run.job.profile for run in left_out if any(each.values for each in run.manifest.references)
-    )
-    if profiles:
-        yield Paragraph(say("published_left_out", lang, profiles=listed(list(profiles), lang)))
+    have results. Give none if nothing is published, if no run of these cases has results, or if `asked` is False."""
     families: dict[tuple[str, ...], list[Manifest]] = {}
-    for manifest in manifests:
+    for manifest in manifests if asked is not False else ():
         families.setdefault(manifest.page.columns, []).append(manifest)
     for family in families.values():
         names = {manifest.name for manifest in family}
-        compared = [each for each in with_results if each.run.manifest.name in names and each.run not in left_out]
-        if compared or all(each.run.manifest.name not in names for each in own):
-            yield from _table(family, compared, lang, sources=sources, cases=len(manifests) > 1)
+        of_family = [each for each in own if each.run.manifest.name in names]
+        with_results = [each for each in of_family if each.run.has_results]
+        if with_results or not of_family:
+            yield from _table(family, with_results, lang, sources=sources, cases=len(manifests) > 1)
 
 
 def _table(
@@ -87,19 +70,43 @@ def _table(
     found = [(manifest.name, each) for manifest in manifests for each in _joined(manifest.references)]
     if not found:
         return
-    shown = _worth_showing(manifests, compared, [line.reference for _, line in found], lang)
-    rows = [
-        *(_row(_own_name(each, lang), each.run.manifest.name, _own_cells(each.run, shown, lang)) for each in compared),
-        *(
-            _row(_name(line, lang, sources), case, _cells(line, shown, lang), _source(line, lang))
-            for case, line in found
-        ),
+    every = {column.name: column for manifest in manifests for column in columns(manifest)}
+    every.pop("configuration", None)
+    # Only columns that have a value in a published result, or a text (such as overrides) in an own run.
+    shown = [
+        column
+        for column in every.values()
+        if any(column.of_reference(line.reference, lang) != UNPUBLISHED for _, line in found)
+        or any(isinstance(cell := column.of_run(each.run, lang), Text) and cell != UNPUBLISHED for each in compared)
     ]
-    heads = (COLUMNS["configuration"].titled(lang), Head(label("case", lang)), *(each.titled(lang) for each in shown))
-    title = say("published_of", lang, cases=listed([each.name for each in manifests], lang))
-    title = title if cases else label("published", lang)
-    table = Table((*heads, Head(label("source", lang))), tuple(rows), title)
-    yield _without(table, {1: not cases, len(heads): not sources}, _remark(manifests, lang))
+    rows: list[tuple[TableCell, ...]] = []
+    for each in compared:
+        own = {column.name: column.of_run(each.run, lang) for column in columns(each.run.manifest)}
+        names = (run_configuration(each.run, lang), short_configuration(each.run))
+        full, short = (say("line", lang, label=each.mark, value=name) for name in names)
+        case = (Text(each.run.manifest.name),) if cases else ()
+        cells = (own[column.name] for column in shown)
+        rows.append((Text(full, short, strong=True), *case, *cells, *((UNPUBLISHED,) if sources else ())))
+    for name, line in found:
+        reference = line.reference
+        configuration = COLUMNS["configuration"].of_reference(reference, lang)
+        if not sources and reference.sha256 and isinstance(configuration, Text):  # imported: it names its source here
+            remark = f"{PurePath(reference.source).name}:{reference.line}"
+            names = (configuration.text, configuration.short)
+            full, short = (say("with_remark", lang, text=text, remark=remark) for text in names)
+            configuration = Text(full, short)
+        case = (Text(name),) if cases else ()
+        cells = (column.of_reference(reference, lang) for column in shown)
+        rows.append((configuration, *case, *cells, *((_source(line, lang),) if sources else ())))
+    heads = [COLUMNS["configuration"].titled(lang), *([Head(label("case", lang))] if cases else [])]
+    heads += [*(column.titled(lang) for column in shown), *([Head(label("source", lang))] if sources else [])]
+    title = label("published", lang)
+    if cases:
+        title = say("published_of", lang, cases=listed([each.name for each in manifests], lang))
+    bare = [each for manifest in manifests for each in manifest.references if not each.values]
+    without = dict.fromkeys(f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare)
+    remark = say("published_bare", lang, names=listed(list(without), lang)) if bare else ""
+    yield Table(tuple(heads), tuple(rows), title, remark, collapsed=len(rows) > MAX_ROWS)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -110,7 +117,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def _joined(references: Sequence[PublishedResult]) -> list[Line]:
-    """Results of one configuration that are of other metrics: some are published on a page for each."""
+    """Join results of one configuration that have different metrics: some are published on a page for each."""
     lines: list[Line] = []
     for reference in references:
         bare = msgspec.structs.replace(reference, values={}, source="")
@@ -126,56 +133,6 @@ def _joined(references: Sequence[PublishedResult]) -> list[Line]:
     return [line for line in lines if line.reference.values]
 
 
-def _worth_showing(
-    manifests: Sequence[Manifest], own: Sequence[OwnRun], found: Sequence[PublishedResult], lang: Lang
-) -> list[Column]:
-    """The columns that have a value in a published result, or a text (such as overrides) in an own run."""
-    every = {column.name: column for manifest in manifests for column in columns(manifest)}
-    every.pop("configuration", None)
-    return [
-        each
-        for each in every.values()
-        if any(each.of_reference(one, lang) != UNPUBLISHED for one in found)
-        or any(_says_something(each.of_run(one.run, lang)) for one in own)
-    ]
-
-
-def _says_something(cell: TableCell) -> bool:
-    return isinstance(cell, Text) and cell != UNPUBLISHED
-
-
-def _row(
-    name: TableCell, case: str, cells: Sequence[TableCell], source: TableCell = UNPUBLISHED
-) -> tuple[TableCell, ...]:
-    return (name, Text(case), *cells, source)
-
-
-def _own_name(own: OwnRun, lang: Lang) -> TableCell:
-    names = (run_configuration(own.run, lang), short_configuration(own.run))
-    full, short = (say("line", lang, label=own.mark, value=name) for name in names)
-    return Text(full, short, strong=True)
-
-
-def _own_cells(run: Run, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
-    own = {column.name: column for column in columns(run.manifest)}
-    return [own[each.name].of_run(run, lang) if each.name in own else Text(NOTHING) for each in shown]
-
-
-def _name(line: Line, lang: Lang, sources: bool) -> TableCell:
-    """An imported one without a column for its source says it here."""
-    reference = line.reference
-    cell = COLUMNS["configuration"].of_reference(reference, lang)
-    if sources or not reference.sha256 or not isinstance(cell, Text):
-        return cell
-    remark = f"{PurePath(reference.source).name}:{reference.line}"
-    full, short = (say("with_remark", lang, text=text, remark=remark) for text in (cell.text, cell.short))
-    return Text(full, short)
-
-
-def _cells(line: Line, shown: Sequence[Column], lang: Lang) -> list[TableCell]:
-    return [column.of_reference(line.reference, lang) for column in shown]
-
-
 def _source(line: Line, lang: Lang) -> TableCell:
     reference = line.reference
     if reference.sha256:
@@ -189,24 +146,10 @@ def _source(line: Line, lang: Lang) -> TableCell:
 
 
 def link_to(source: str, text: str) -> Link | Text:
-    """A link if the source is a URL or a file in the repository of published results."""
+    """Return a link if the source is a URL or a file in the repository of published results."""
     if source.startswith("https://"):
         return Link(text, source)
     return Link(text, REPOSITORY + source) if _PATH_THERE.fullmatch(source) else Text(text)
-
-
-def _without(table: Table, columns: dict[int, bool], remark: str) -> Table:
-    """Remove the columns whose index maps to True."""
-    kept = [index for index in range(len(table.heads)) if not columns.get(index)]
-    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
-    heads = tuple(table.heads[index] for index in kept)
-    return Table(heads, rows, table.title, remark, collapsed=len(rows) > MAX_ROWS)
-
-
-def _remark(manifests: Sequence[Manifest], lang: Lang) -> str:
-    bare = [each for manifest in manifests for each in manifest.references if not each.values]
-    names = [f"{each.vendor} {each.device} {each.nodes}x{each.devices_per_node}" for each in bare]
-    return say("published_bare", lang, names=listed(list(dict.fromkeys(names)), lang)) if names else ""
 
 
 # Published values of single rows, beside what a run measured of the same.
@@ -224,29 +167,24 @@ class PublishedRow(msgspec.Struct, frozen=True):
 
 
 class PublishedOf:
-    """What was published of the rows of a run."""
+    """The published values of the rows of a run."""
 
     def __init__(self, run: Run) -> None:
-        self._found = [each for table in run.manifest.published_rows for each in _lines(table)]
+        self._found: list[PublishedRow] = []
+        for table in run.manifest.published_rows:
+            for *texts, value in table.values:
+                labels = {**table.where, **dict(zip(table.by, map(str, texts), strict=True))}
+                source = table.source
+                for name, text in labels.items():
+                    source = source.replace(f"{{{name}}}", text)
+                self._found.append(PublishedRow(table.row, labels, float(value), table.vendor, table.device, source))
         card = run.job.device_model
         names = (card.model, card.short_name)
         self._found.sort(key=lambda each: each.vendor != run.job.vendor or each.device not in names)
 
     def of(self, row: MeasuredRow) -> PublishedRow | None:
-        """On such a card, else on the first that has one."""
-        return next((each for each in self._found if each.row == row.name and _fits(each.labels, row.labels)), None)
-
-
-def _fits(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return all(labels.get(name) == text for name, text in wanted.items())
-
-
-def _lines(table: PublishedRows) -> list[PublishedRow]:
-    found = []
-    for *texts, value in table.values:
-        labels = {**table.where, **dict(zip(table.by, map(str, texts), strict=True))}
-        source = table.source
-        for name, text in labels.items():
-            source = source.replace(f"{{{name}}}", text)
-        found.append(PublishedRow(table.row, labels, float(value), table.vendor, table.device, source))
-    return found
+        """Return the value that was published for such a card, else for the first card that has one."""
+        for each in self._found:
+            if each.row == row.name and each.labels.items() <= row.labels.items():
+                return each
+        return None

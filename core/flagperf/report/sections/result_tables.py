@@ -1,4 +1,4 @@
-"""Columns, general and performance table, check_layout."""
+"""The general and the performance table of a page: their rows and columns by the names that case.toml uses."""
 
 from __future__ import annotations
 
@@ -65,25 +65,20 @@ class Column:
 
 
 def columns(manifest: Manifest) -> tuple[Column, ...]:
-    """The columns of the case, in its order. Raises BadInput for an unknown name."""
+    """Return the columns of the case, in its order. Raise BadInput for an unknown name."""
     headline = KINDS[manifest.kind].headline
     found = []
     for name in manifest.page.columns:
-        column = _column(manifest, name)
-        if column is None:
-            raise unknown_name(
-                "column", name, [*COLUMNS, *ENTRIES, *manifest.own_metrics], f"(page.columns of case {manifest.name})"
-            )
+        entry = entry_of(manifest, name)
+        if entry is None and name not in COLUMNS:
+            known = [*COLUMNS, *ENTRIES, *manifest.own_metrics]
+            raise unknown_name("column", name, known, f"(page.columns of case {manifest.name})")
+        column = _metric_column(entry) if entry else COLUMNS[name]
         found.append(replace(column, headline=name in headline))
     return tuple(found)
 
 
-def _column(manifest: Manifest, name: str) -> Column | None:
-    entry = entry_of(manifest, name)
-    return metric_column(entry) if entry else COLUMNS.get(name)
-
-
-def metric_column(entry: MetricEntry) -> Column:
+def _metric_column(entry: MetricEntry) -> Column:
     return Column(
         entry.name,
         entry.head or entry.name,
@@ -98,7 +93,7 @@ def _published(reference: PublishedResult, name: str, form: Formatter) -> TableC
 
 
 def _memory_of_run(run: Run, _lang: Lang) -> TableCell:
-    """Shown for failed runs too, as far as it was sampled: memory is observed, not a result of the run."""
+    """Show memory of failed runs too, as far as it was sampled: it is observed, not a result of the run."""
     cell = memory_cell(run)
     return failure_cell(run) if isinstance(cell, Empty) and not run.has_results else cell
 
@@ -110,18 +105,10 @@ def _memory_of_reference(reference: PublishedResult, _lang: Lang) -> TableCell:
     return Value(units.memory_cell(used, total))
 
 
-def _configuration_of_run(run: Run, lang: Lang) -> TableCell:
-    return Text(run_configuration(run, lang), short_configuration(run))
-
-
 def _configuration_of_reference(reference: PublishedResult, lang: Lang) -> TableCell:
     device = vendor_and_device(reference.vendor, reference.device)
     shape = f"{reference.nodes}x{reference.devices_per_node}"
     return Text(configuration(device, reference.nodes, reference.devices_per_node, lang), f"{device} {shape}")
-
-
-def _overrides_of_reference(reference: PublishedResult, _lang: Lang) -> TableCell:
-    return Text(NOTHING if reference.overrides in ("", "none", NOTHING) else reference.overrides)
 
 
 def _engine_of_run(run: Run, _lang: Lang) -> TableCell:
@@ -142,7 +129,13 @@ UNPUBLISHED = Text(NOTHING)
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
-        Column("configuration", "", _configuration_of_run, _configuration_of_reference, needs_row=False),
+        Column(
+            "configuration",
+            "",
+            lambda run, lang: Text(run_configuration(run, lang), short_configuration(run)),
+            _configuration_of_reference,
+            needs_row=False,
+        ),
         Column(
             "precision",
             "precision",
@@ -155,7 +148,12 @@ COLUMNS: dict[str, Column] = {
             lambda run, _lang: Text(layout(run)),
             lambda reference, _lang: Text(reference.parallel or NOTHING),
         ),
-        Column("fix_hp", "fix_hp", lambda run, _lang: Text(overrides(run) or NOTHING), _overrides_of_reference),
+        Column(
+            "fix_hp",
+            "fix_hp",
+            lambda run, _lang: Text(overrides(run) or NOTHING),
+            lambda reference, _lang: Text(NOTHING if reference.overrides in ("", "none") else reference.overrides),
+        ),
         Column("engine", "", _engine_of_run, lambda reference, _lang: Text(reference.engine or NOTHING)),
         Column(
             LOSS_ALIGNED.name,
@@ -172,7 +170,6 @@ COLUMNS: dict[str, Column] = {
 # A row either has a value for all runs or points to columns of the performance table. Every metric and every quality
 # that the case declares can be a row. ROWS defines the rows that are not metrics. `check_layout` refuses a case whose
 # rows and columns do not list the same metrics.
-
 
 Words = Callable[[PageRuns], str]
 
@@ -191,9 +188,13 @@ class Row:
 
 
 def rows(manifest: Manifest) -> tuple[Row, ...]:
-    """The rows of the case, in its order. Raises BadInput for an unknown name."""
-    known = {**ROWS, "result": _result_row(manifest)}
-    own = manifest.own_metrics
+    """Return the rows of the case, in its order. Raise BadInput for an unknown name."""
+    own, page = manifest.own_metrics, manifest.page
+    # `result` points to all qualities that are columns but not rows.
+    pointed = tuple(
+        each.name for each in manifest.qualities if each.name in page.columns and each.name not in page.rows
+    )
+    known = {**ROWS, "result": Row("result", columns=pointed, remark=None if manifest.target else lambda _page: "")}
     for name in manifest.page.rows:
         if name not in known and entry_of(manifest, name) is None:
             raise unknown_name("row", name, [*known, *ENTRIES, *own], f"(page.rows of case {manifest.name})")
@@ -209,7 +210,7 @@ def rows(manifest: Manifest) -> tuple[Row, ...]:
 
 
 def check_layout(manifest: Manifest) -> None:
-    """Raises BadInput unless page.rows and page.columns list the same metrics."""
+    """Raise BadInput unless page.rows and page.columns list the same metrics."""
     tabled = {column.name for column in columns(manifest) if column.needs_row}
     pointed = {name for row in rows(manifest) for name in row.columns}
     for row in rows(manifest):
@@ -225,81 +226,54 @@ def check_layout(manifest: Manifest) -> None:
 
 
 def row_title(row: Row, page: PageRuns) -> str:
-    runs = (recorded.run for recorded in page.runs)
-    return of_measured_peak(_row_title(row, page), marks_in(runs, row.name), page.lang)
-
-
-def _row_title(row: Row, page: PageRuns) -> str:
-    """From the case, else from its kind, else from the metric."""
-    if row.name in page.manifest.page.titles:
-        return choose(page.manifest.page.titles[row.name], page.lang)
-    entry = ENTRIES.get(row.name) or entry_of(page.manifest, row.name)
-    if entry is None or f"row_{row.name}" in KINDS[page.manifest.kind].words:
-        return page.label(f"row_{row.name}")
-    return choose(entry.title, page.lang)
+    """Return the title from the case, else from its kind, else from the metric."""
+    manifest = page.manifest
+    entry = ENTRIES.get(row.name) or entry_of(manifest, row.name)
+    if row.name in manifest.page.titles:
+        title = choose(manifest.page.titles[row.name], page.lang)
+    elif entry is None or f"row_{row.name}" in KINDS[manifest.kind].words:
+        title = page.label(f"row_{row.name}")
+    else:
+        title = choose(entry.title, page.lang)
+    return of_measured_peak(title, marks_in((recorded.run for recorded in page.runs), row.name), page.lang)
 
 
 def row_value(row: Row, page: PageRuns) -> str:
     if row.value is not None:
         return row.value(page)
-    if "performance" not in KINDS[page.manifest.kind].sections:
-        return _own_value(row, page)
     runs = [recorded.run for recorded in page.runs]
-    heads = {column.name: column.title(page.lang, runs) for column in columns(page.manifest)}
-    shown = row.shown or ", ".join(heads[name] for name in row.columns)
-    return say("see", page.lang, columns=shown, table=page.label("performance"))
-
-
-def _own_value(row: Row, page: PageRuns) -> str:
-    """Where no table has the columns that it points to."""
-    pointed = [column for column in columns(page.manifest) if column.name in row.columns]
-    cells = [[column.of_run(recorded.run, page.lang) for column in pointed] for recorded in page.runs]
+    known = {column.name: column for column in columns(page.manifest)}
+    if "performance" in KINDS[page.manifest.kind].sections:
+        shown = row.shown or ", ".join(known[name].title(page.lang, runs) for name in row.columns)
+        return say("see", page.lang, columns=shown, table=page.label("performance"))
+    # Without that table the row has the values itself.
+    cells = [[column.of_run(run, page.lang) for name, column in known.items() if name in row.columns] for run in runs]
     return page.values([", ".join(getattr(cell, "text", NOTHING) for cell in of_run) for of_run in cells])
 
 
 def row_remark(row: Row, page: PageRuns) -> str:
-    """The remark from the case, else the default one."""
-    if row.name in page.manifest.page.remarks:
-        return choose(page.manifest.page.remarks[row.name], page.lang)
+    """Return the remark from the case, else the default one."""
+    manifest = page.manifest
+    if row.name in manifest.page.remarks:
+        return choose(manifest.page.remarks[row.name], page.lang)
     if row.remark is not None:
         return row.remark(page)
-    entry = entry_of(page.manifest, row.name) or (LOSS_ALIGNED if row.name == LOSS_ALIGNED.name else None)
+    entry = entry_of(manifest, row.name) or (LOSS_ALIGNED if row.name == LOSS_ALIGNED.name else None)
     text = choose(entry.remark, page.lang) if entry else remark(row.name, page.lang)
+    unit, target = manifest.sample_unit, manifest.target
+    lengths = _values_of(page, manifest.sequence_key, units.setting) if manifest.sequence_key else ""
     return text.format(
-        precisions="/".join(page.manifest.precisions),
-        unit=_throughput_unit(page),
-        formula=page.manifest.mfu_formula or say("none", page.lang),
-        target=_target(page),
+        precisions="/".join(manifest.precisions),
+        unit=f"{unit}(seq_length={lengths})" if lengths else unit,
+        formula=manifest.mfu_formula or say("none", page.lang),
+        target=_values_of(page, target.key, metric_format(manifest, target.metric)) if target else "",
     )
 
 
-def _result_row(manifest: Manifest) -> Row:
-    """Points to all qualities that are columns but not rows."""
-    own = set(manifest.page.rows)
-    names = tuple(quality.name for quality in manifest.qualities)
-    pointed = tuple(name for name in names if name in manifest.page.columns and name not in own)
-    return Row("result", columns=pointed, remark=None if manifest.target else lambda _page: "")
-
-
-def _throughput_unit(page: PageRuns) -> str:
-    unit, key = page.manifest.sample_unit, page.manifest.sequence_key
-    lengths = _values_of(page, key) if key else []
-    return f"{unit}(seq_length={'/'.join(map(units.setting, lengths))})" if lengths else unit
-
-
-def _target(page: PageRuns) -> str:
-    """The target in the format of its quality, or several if the targets of the runs differ."""
-    target = page.manifest.target
-    if target is None:
-        return ""
-    form = metric_format(page.manifest, target.metric)
-    return "/".join(form(value) for value in _values_of(page, target.key))
-
-
-def _values_of(page: PageRuns, key: str) -> list[float]:
-    """The distinct numeric values of a key in the configurations of the runs."""
+def _values_of(page: PageRuns, key: str, form: Formatter) -> str:
+    """Return the value of a key in the configurations of the runs, or all that they have if it differs."""
     found = [dict(flatten(recorded.run.job.config.values)).get(key) for recorded in page.runs]
-    return list(dict.fromkeys(value for value in found if isinstance(value, int | float)))
+    return "/".join(form(value) for value in dict.fromkeys(found) if isinstance(value, int | float))
 
 
 def _device(page: PageRuns) -> str:
@@ -321,7 +295,7 @@ def _data(page: PageRuns) -> str:
 
 
 def _extra(page: PageRuns) -> str:
-    """Every changed value with the layer that changed it, and the profile if it is not the published one."""
+    """List every changed value with the layer that changed it, and the profile if it is not the published one."""
     extras = []
     for recorded in page.runs:
         run = recorded.run
@@ -351,7 +325,7 @@ ROWS: dict[str, Row] = {
 
 
 def general(page: PageRuns) -> Iterator[Block]:
-    """Figures of rows have a table of their own, with more than a value."""
+    """Show everything but figures of rows, which have a table of their own with more than a value."""
     left_out = {figure.name for figure in page.manifest.figures}
     if "performance" not in KINDS[page.manifest.kind].sections and "extra" in page.manifest.page.rows:
         left_out.add("fix_hp")  # that row has them, with where each comes from

@@ -34,35 +34,30 @@ def comparison(recorded: Sequence[RecordedRun], *, published: bool | None = None
     identity = ("run", "status", "vendor", *(("case",) if len(manifests) > 1 else ()))
     heads = (*(Head(name) for name in identity), *(known[name].titled("en", runs) for name in shown))
     lines = []
-    for summary, row in zip(summaries, rows, strict=True):
+    remarks: dict[str, list[str]] = {}
+    for each, summary, row in zip(recorded, summaries, rows, strict=True):
         about = summary.identity
         cells = (Text(about.run, ids[about.run]), summary.status_cell, Text(about.vendor), Text(about.case))
         lines.append((*cells[: len(identity)], *(row[name] for name in shown)))
+        said = [clauses(summary.cautions, "en")]
+        if (verdict := each.run.metric(LOSS_ALIGNED.name)) is not None:
+            why = explain(verdict.reason or "", "en", usable(verdict.message, verdict.detail))
+            said.append(verdict_sentence(verdict, "en") or f"no verdict on loss alignment: {why}")
+        for text in filter(None, (*said, *doubts(each, "en"))):
+            remarks.setdefault(text, []).append(ids[about.run])
     yield Table(heads, tuple(lines))
-    remarks: dict[str, list[str]] = {}
-    for each, summary in zip(recorded, summaries, strict=True):
-        for text in filter(None, (clauses(summary.cautions, "en"), _verdict(each.run), *doubts(each, "en"))):
-            remarks.setdefault(text, []).append(ids[each.run.id])
     notes = [text if len(names) == len(runs) else f"{', '.join(names)}: {text}" for text, names in remarks.items()]
     if notes:
         yield Notes((NoteGroup("", tuple(notes)),), label("notes", "en"))
     yield from published_results(manifests, [OwnRun(run, ids[run.id]) for run in runs], "en", asked=published)
 
 
-def _verdict(run: Run) -> str:
-    verdict = run.metric(LOSS_ALIGNED.name)
-    if verdict is None:
-        return ""
-    why = explain(verdict.reason or "", "en", usable(verdict.message, verdict.detail))
-    return verdict_sentence(verdict, "en") or f"no verdict on loss alignment: {why}"
-
-
 HEADS = ("head_name", "head_runs", "head_median", "head_spread", "head_apart")
 
 
 def repeats(runs: Sequence[Run], lang: Lang, name: str) -> Iterator[Block]:
-    """Show the median of every main metric of a group of repeats, and how far its runs are apart. `name` is that of the
-    group. Without results there is nothing to show."""
+    """Show the median of every main metric of the group `name`, and how far its runs are apart; nothing if no run has
+    results."""
     found = [run for run in runs if run.has_results]
     if not found:
         return

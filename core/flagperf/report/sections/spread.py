@@ -1,4 +1,4 @@
-"""How figures spread over the devices and nodes of a run, and which devices stand out: docs/metrics.md, Spread."""
+"""Spread: how figures differ between devices and nodes of a run, and which devices stand out (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from flagperf.metrics.entry import NAMED_AT_MOST, named
 from flagperf.metrics.registry import ENTRIES
 from flagperf.report.document import Block, Bullets, Head, Table, Text
 from flagperf.report.page_runs import PageRuns
-from flagperf.spec.job import Job
 from flagperf.stats import median, standing_out
 
 
@@ -80,17 +79,20 @@ def spread(page: PageRuns) -> Iterator[Block]:
 
 
 def whole_spread(page: PageRuns) -> Iterator[Block]:
-    """Of all runs with several devices: a page with charts has the room."""
+    """Show all runs with several devices: a page with charts has the room."""
     for number, recorded in enumerate(page.runs, start=1):
         yield from spread_blocks(recorded.run, page.lang, page.mark(number), always=True)
 
 
 def spread_blocks(run: Run, lang: Lang, mark: str = "", *, always: bool = False) -> Iterator[Block]:
-    """For runs of several nodes. For several devices of one node, only if one of them stands out, or `always`."""
+    """Show runs of several nodes. Show several devices of one node only if one of them stands out, or `always`."""
     if not run.has_results:
         return
     found = {figure: figures for figure in FIGURES if len(figures := _figures(run, figure)) > 1}
-    nodes = _node_names(run.job, lang)
+    nodes = {node.index: words(named("node", [node.index]), lang) for node in run.job.nodes}
+    if len({node.host for node in run.job.nodes}) == len(run.job.nodes):  # else hosts do not tell nodes apart
+        for each in run.job.nodes:
+            nodes[each.index] = say("node_on_host", lang, node=nodes[each.index], host=each.host)
     lines = [line for figure, figures in found.items() for line in _outstanding(run, figure, figures, nodes, lang)]
     has_nodes = len(nodes) > 1
     if not found or not (has_nodes or lines or always):
@@ -109,14 +111,16 @@ def spread_blocks(run: Run, lang: Lang, mark: str = "", *, always: bool = False)
 
 
 def rank_figures(run: Run, figure: SpreadFigure) -> dict[int, float]:
-    """Rank -> the figure of its device. What a board shares is of no rank."""
+    """Return the figure of each rank's device. What the chips of a board share belongs to no rank."""
     found = _figures(run, figure).items()
     return dict(sorted((place.rank, value) for place, value in found if place.rank is not None))
 
 
 def _figures(run: Run, figure: SpreadFigure) -> Figures:
-    """From the inputs that were recorded with the metric."""
-    places, recorded = _places(run.job), _recorded(run, figure.metric, figure.per)
+    """Return the figure of every place, from the inputs that were recorded with the metric."""
+    cards = [(node.index, device.id) for node in run.job.nodes for device in node.devices]
+    places = {card: Place(*card, rank) for rank, card in enumerate(cards)}
+    recorded = _recorded(run, figure.metric, figure.per)
     if isinstance(recorded, list):
         return dict(zip(places.values(), recorded, strict=False))
     nodes = {str(node.index): node.index for node in run.job.nodes}
@@ -129,15 +133,9 @@ def _figures(run: Run, figure: SpreadFigure) -> Figures:
 
 
 def _recorded(run: Run, metric: str, name: str) -> Any:
-    """Empty if the metric has no value, or none of that input."""
+    """Return the input, which is empty if the metric has no value or no such input."""
     found = run.metric(metric)
     return found.inputs.get(name, {}) if found is not None and found.value is not None else {}
-
-
-def _places(job: Job) -> dict[tuple[int, str], Place]:
-    """In the order of the ranks."""
-    cards = [(node.index, device.id) for node in job.nodes for device in node.devices]
-    return {card: Place(*card, rank) for rank, card in enumerate(cards)}
 
 
 def _by_node(figures: Figures) -> dict[int, list[float]]:
@@ -155,10 +153,14 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _rows(figure: SpreadFigure, figures: Figures, names: NodeNames, lang: Lang) -> Iterator[tuple[Text, ...]]:
-    """Over devices, and over nodes, of which each has the mean of its devices."""
+    """Give a row over devices, and one over nodes, each with the mean of its devices."""
     parts = "over_boards" if any(place.rank is None for place in figures) else "over_devices"
     title = say("with_unit", lang, text=figure.title(lang), unit=figure.shown_unit)
-    devices = {_short(place, names[place.node], lang): value for place, value in figures.items()}
+    devices = {}
+    for place, value in figures.items():
+        is_board = place.rank is None
+        name = _long(place, names[place.node], lang) if is_board else words(named("rank", [place.rank]), lang)
+        devices[name] = value
     yield _row(figure, title, say(parts, lang, count=len(figures)), devices, lang)
     nodes = {names[node]: _mean(values) for node, values in _by_node(figures).items()}
     if len(nodes) > 1:
@@ -166,7 +168,7 @@ def _rows(figure: SpreadFigure, figures: Figures, names: NodeNames, lang: Lang) 
 
 
 def _row(figure: SpreadFigure, title: str, over: str, values: Mapping[str, float], lang: Lang) -> tuple[Text, ...]:
-    """Lowest and highest name whose figure it is, unless they are shown as equal."""
+    """Name whose figure the lowest and the highest are, unless they are shown as equal."""
     ordered = sorted(values.items(), key=lambda item: item[1])
     ends = [(figure.number(value), who) for who, value in (ordered[0], ordered[-1])]
     (low, _), (high, _) = ends
@@ -174,46 +176,29 @@ def _row(figure: SpreadFigure, title: str, over: str, values: Mapping[str, float
     return Text(title), Text(over), Text(lowest), Text(figure.number(median(values.values()))), Text(highest)
 
 
-def _short(place: Place, node: str, lang: Lang) -> str:
-    return _long(place, node, lang) if place.rank is None else words(named("rank", [place.rank]), lang)
-
-
-def _node_names(job: Job, lang: Lang) -> NodeNames:
-    """With their hosts, unless several nodes were one machine."""
-    is_shared = len({node.host for node in job.nodes}) < len(job.nodes)
-    names = {node.index: words(named("node", [node.index]), lang) for node in job.nodes}
-    if is_shared:
-        return names
-    return {node.index: say("node_on_host", lang, node=names[node.index], host=node.host) for node in job.nodes}
-
-
 # --- what stands out ------------------------------------------------------------------------------------------------
 
 
 def _outstanding(run: Run, figure: SpreadFigure, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[str]:
-    """The worst first."""
+    """Say which devices stand out, the worst first. Where all of a node do, name the node, with their mean."""
     scale = _recorded(run, figure.metric, figure.share_of) if figure.share_of else figures.values()
     values = [figure.worse * value for value in figures.values()]
     indices = standing_out(values, figure.least * median(scale)) if figure.worse else []
     places = list(figures)
     bad = {places[index]: figures[places[index]] for index in indices}
-    owners = sorted(_owners(bad, figures, nodes, lang), key=lambda line: figure.worse * line[1], reverse=True)
+    of_node, owners = _by_node(figures), []
+    for node, shared in _by_node(bad).items():
+        if len(shared) == len(of_node[node]) > 1:
+            owners.append((say("all_of_node", lang, node=nodes[node]), _mean(shared)))
+        else:
+            owners += [(_long(each, nodes[node], lang), value) for each, value in bad.items() if each.node == node]
+    owners.sort(key=lambda owner: figure.worse * owner[1], reverse=True)
     middle = figure.number(median(figures.values()))
     for who, value in owners[:NAMED_AT_MOST]:
         numbers = {"value": figure.number(value), "median": middle, "unit": figure.shown_unit}
         yield say("stands_out", lang, figure=figure.title(lang), who=who, **numbers)
     if len(owners) > NAMED_AT_MOST:
         yield say("more_stand_out", lang, figure=figure.title(lang), count=len(owners) - NAMED_AT_MOST)
-
-
-def _owners(bad: Figures, figures: Figures, nodes: NodeNames, lang: Lang) -> Iterator[tuple[str, float]]:
-    """Where all devices of a node stand out, the node is named instead, with their mean."""
-    of_node = _by_node(figures)
-    for node, values in _by_node(bad).items():
-        if len(values) == len(of_node[node]) > 1:
-            yield say("all_of_node", lang, node=nodes[node]), _mean(values)
-        else:
-            yield from ((_long(place, nodes[node], lang), value) for place, value in bad.items() if place.node == node)
 
 
 def _long(place: Place, node: str, lang: Lang) -> str:
