@@ -121,17 +121,17 @@ class RunLine(msgspec.Struct, frozen=True):
     profile: str = ""
     precision: str = ""
     headline: tuple[MainFigure, ...] = ()
-    """Of a run that has results, the most important one first."""
+    """The main results, the most important one first. Empty without results."""
     status: str = UNREADABLE
     host: str = ""
-    """Where the command of an unfinished run runs or ran."""
+    """The host of an unfinished run's command."""
     simulated: bool = False
     redacted: bool = False
     """It is a copy that `runs redact` made."""
     tags: tuple[str, ...] = ()
     note: str = ""
     problem: str = ""
-    """Why it, or its tags and note, cannot be read."""
+    """The reason why it, or its tags and note, cannot be read."""
 
 
 def run_line(path: Path) -> RunLine:
@@ -316,7 +316,7 @@ def _not_found(word: str, runs_dir: Path, names: list[str]) -> BadInput:
 
 
 GROUP_PREFIX, TAG_PREFIX = "group-", "tag:"
-"""How the id of every group begins, and a word that names the runs with a tag."""
+"""The beginning of every group's id, and of a word that names the runs with a tag."""
 
 
 def find_runs(word: str, runs_dir: Path, tell: Tell = lambda _latest: None) -> list[Path]:

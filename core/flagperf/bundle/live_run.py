@@ -36,7 +36,7 @@ from flagperf.stats import median
 
 
 _HEAD_BYTES = 1 << 16
-"""How a file begins is always read: who writes it, and how many steps are planned."""
+"""The beginning of a file is always read: who writes it, and how many steps are planned."""
 
 
 class GrowingFile:
@@ -51,7 +51,7 @@ class GrowingFile:
     def new_events(self) -> tuple[AnyEvent, ...]:
         """Return the events that were added. A file that is damaged or cannot be read has none: whoever reads the
         record reports it, progress goes on."""
-        if not self._path.is_file():  # what is no file (a pipe) might never end
+        if not self._path.is_file():  # reading from a pipe might never end
             return ()
         try:
             return decode_events(self._new_lines(), str(self._path)).events
@@ -286,7 +286,7 @@ class RunNow(msgspec.Struct, frozen=True):
     slowest: RankPace | None
     seconds_left: float | None
     power_watts: float | None
-    """Of all cards together, if the power of each was read."""
+    """The power of all cards together, if that of each was read."""
     ranks: tuple[RankNow, ...]
 
 

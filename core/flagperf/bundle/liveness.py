@@ -44,7 +44,7 @@ be seen from here."""
 class Parent(msgspec.Struct, frozen=True):
     state: Unfinished
     host: str = ""
-    """Where it runs or ran. Empty if it was killed before it said so."""
+    """Its machine. Empty if it was killed before it named one."""
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class _Started(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def holding(bundle: Path) -> Iterator[None]:
-    """Hold the lock of the parent in this process. A file system without locks is no error."""
+    """Hold the lock of the parent in this process. A file system without locks is not an error."""
     path = bundle / PARENT_EVENTS
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     try:
@@ -155,7 +155,7 @@ def _state(bundle: Path, started: _Started) -> Unfinished:
 
 @contextlib.contextmanager
 def at_work(bundle: Path) -> Iterator[None]:
-    """Hold the lock of an agent. A file system without locks is no error."""
+    """Hold the lock of an agent. A file system without locks is not an error."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             file = stack.enter_context((bundle / ENVIRONMENT_FILE).open("rb"))

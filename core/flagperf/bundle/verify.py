@@ -54,11 +54,11 @@ TOLERANCE = 1e-12
 class Verification(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    """What could not be checked, through no fault of the bundle."""
+    """Checks that were not possible, through no fault of the bundle."""
     num_metrics: int
     num_files: int
     signer: str = ""
-    """Who signed the bundle. Empty if no signature was asked for, or it is not good."""
+    """The signer. Empty if no signature was asked for, or it is not good."""
     redacted: bool = False
     """The bundle does not show that its names are real, see docs/passing-on.md."""
     recomputed: bool = True

@@ -32,8 +32,8 @@ Condition = tuple[Subject, str]
 """A subject, and a name in it: a fact, a key of the configuration, a package."""
 
 CHANGES: Condition = ("configuration", "fix_hp")
-"""What was changed from the standard configuration, as published pages have it: of a published result, nothing else of
-the configuration is known."""
+"""The changes from the standard configuration, as published pages list them: nothing else is known of the configuration
+of a published result."""
 
 NO_CHANGES = ("", "/", "-", "none", "per-row")
 
@@ -137,7 +137,7 @@ def _changes(side: Side) -> str:
     return ", ".join(f"{page_name(manifest, key)}={units.setting(values[key])}" for key in changed)
 
 
-# --- what must not differ: it is said before any number, and there is no verdict then --------------------------------
+# --- what must not differ: named before any number, and then without a verdict ----------------------------------------
 
 
 def refuse_mixtures(sides: Sequence[Side]) -> None:
