@@ -23,7 +23,7 @@ from flagperf.bundle.bundle import (
     write_manifest,
     write_run,
 )
-from flagperf.bundle.listing import find_run, list_runs, runs_directory
+from flagperf.bundle.listing import find_run, runs_directory
 from flagperf.bundle.run_record import Ending
 from flagperf.errors import BadInput, BundleFailed
 from flagperf.event_files import EventWriter, read_events, this_clock
@@ -147,19 +147,6 @@ def test_an_unwritable_place_is_found_before_anything_starts(tmp_path: Path) -> 
     for place in (tmp_path / "file" / "runs", Path("/proc/runs")):
         with pytest.raises(BadInput, match="--runs-dir"):
             check_writable(place)
-
-
-def test_runs_are_listed_by_time_with_their_status(tmp_path: Path) -> None:
-    finished_bundle(tmp_path, "20260102T000000Z-demo-cpu-1x1-bbbbbb")
-    create_bundle(tmp_path, make_run("20260103T000000Z-demo-cpu-1x1-cccccc"), ())
-    finished_bundle(tmp_path, "20260101T000000Z-demo-cpu-1x1-aaaaaa")
-    broken = tmp_path / "20260104T000000Z-demo-cpu-1x1-dddddd"
-    broken.mkdir()
-    (broken / "run.json").write_bytes(b'{"id":"\xe9"}')
-    (tmp_path / "notes.txt").write_text("not a run")
-    lines = list_runs(tmp_path)
-    assert [line.id[-6:] for line in lines] == ["aaaaaa", "bbbbbb", "cccccc", "dddddd"]
-    assert [line.status for line in lines] == ["succeeded", "succeeded", "unknown", "unreadable"]
 
 
 def test_a_run_is_found_by_path_prefix_or_latest(tmp_path: Path) -> None:

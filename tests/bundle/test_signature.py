@@ -11,29 +11,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from flagperf.bundle import signature
 from flagperf.bundle.bundle import (
-    create_bundle,
-    environment_fingerprint,
     file_digests,
-    planned_fields,
-    read_record,
     seal,
     write_manifest,
-    write_run,
 )
-from flagperf.bundle.run_record import ended
 from flagperf.cli import run_cli
 from flagperf.errors import BadInput
-from flagperf.event_files import EventWriter, this_clock
-from flagperf.events import EVENT_SCHEMA, RunEnded, RunStarted
-from flagperf.messages import message
-from flagperf.metrics.observed import Observed
-from flagperf.metrics.registry import compute_metrics, metric_versions
-from run_builders import make_run
+from test_verify import make_bundle
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
 
@@ -49,18 +37,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A run that was interrupted before its workers started: it has everything that a bundle needs to verify."""
-    run = make_run(RUN_ID)
-    run = msgspec.structs.replace(run, metric_versions=metric_versions(run.manifest))
-    path = create_bundle(tmp_path / "runs", run, ())
-    ending = ended("interrupted", message("ending.interrupted", signal="Ctrl-C"))
-    with EventWriter(path / "events" / "parent.jsonl") as writer:
-        started = RunStarted(1, EVENT_SCHEMA, this_clock(), planned_fields(path), environment_fingerprint(path))
-        writer.write(started, RunEnded(2, ending.status, ending.reason, ending.message))
-    metrics = compute_metrics(Observed(run.job, run.manifest, read_record(path)))
-    write_run(path, msgspec.structs.replace(run, metrics=metrics, ending=ending))
-    seal(path)
-    return path
+    return make_bundle(tmp_path / "runs")
 
 
 def make_key(folder: Path, name: str, passphrase: str = "") -> Path:
@@ -111,8 +88,8 @@ def test_whoever_rewrites_every_hash_still_lacks_the_key(
     """The parent's file too: without a signature, that verifies."""
     sign(bundle, key)
     events = bundle / "events" / "parent.jsonl"
-    first, last, _sealed = events.read_text().splitlines(keepends=True)
-    events.write_text(first.replace('"pid":', '"pid":1') + last)
+    first, *others, _sealed = events.read_text().splitlines(keepends=True)
+    events.write_text("".join([first.replace('"pid":', '"pid":1'), *others]))
     seal(bundle)
     assert run_cli(["runs", "verify", str(bundle)]) == 0
     code, printed = verify(bundle, signers_of(key), capfd)

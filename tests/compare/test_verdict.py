@@ -84,20 +84,6 @@ def test_no_number_of_repeats_tells_a_difference_from_its_margin() -> None:
     assert runs_needed(Ratio(1.01, "welch", deviation=0.02), 0.01) is None
 
 
-def test_so_many_repeats_do_decide() -> None:
-    """With the same mean and spread, n decides and n - 1 does not."""
-    needed = runs_needed(ratio_of([99.0, 101.0], [103.0, 105.0]), 0.01)
-    assert needed is not None and needed > 2
-
-    def spread(middle: float, count: int) -> list[float]:
-        sigma = ratio_of([99.0, 101.0], [103.0, 105.0]).deviation * math.sqrt((count - 1) / count)
-        return [middle * math.exp(sigma * (-1) ** index) for index in range(count)]
-
-    centre = ratio_of([99.0, 101.0], [103.0, 105.0]).value
-    even = needed + needed % 2
-    assert place_of(ratio_of(spread(1.0, even), spread(centre, even)), 0.01) == "above"
-
-
 @pytest.mark.parametrize(
     ("place", "better", "word"),
     [

@@ -8,7 +8,6 @@ from metric_builders import (
     make_job,
     make_manifest,
     metrics_of,
-    rank_file,
     record_of,
     started,
     step,
@@ -71,8 +70,3 @@ def test_mfu_is_of_computing_and_of_a_forward_pass():
     assert metrics["mfu"].value == 2000 * 20 / 1e6
     assert metrics["mfu_palm"].inputs["formula"] == "palm-infer"
     assert "mfu_nominal-6n" not in metrics and "loss" not in metrics
-
-
-def test_training_has_no_inference_metrics():
-    metrics = metrics_of(make_job(), record_of(rank_file(began(0), step(1, 0, 1), ended(1))))
-    assert not set(NAMES) & set(metrics)

@@ -66,12 +66,6 @@ def test_used_is_the_largest_sample_of_the_fullest_device():
     }
 
 
-def test_time_without_samples_at_the_edges_is_a_gap():
-    """Launched at 5, sampled at 10 and 20, ended at 50."""
-    metrics = run(card(1, 2), parent=parent_file((-95, -50)))
-    assert metrics["mem_used"].inputs["largest_gap_seconds"] == 30.0
-
-
 def test_equal_ids_on_two_nodes_are_two_devices():
     first, second = sample_file(*card(3)), sample_file(*card(8), node_index=1)
     metric = run(first, second, job=make_job([1, 1]))["mem_used"]
@@ -105,10 +99,6 @@ def test_total_and_baseline_that_could_not_be_read_have_their_reasons():
     metrics = run([Sampled(0, (unread,), baseline=True), Sampled(10, (sized,))])
     assert metrics["mem_total"].detail == "device card-0 of node 0 reported no total: not in this version"
     assert metrics["mem_baseline"].detail.endswith("was not read before the workers started: driver asleep")
-
-
-def test_missed_samples_give_their_reason():
-    assert run([SampleMissed(5, "tool not found")])["mem_used"].detail.endswith(": tool not found")
 
 
 def test_total_comes_from_another_reading_where_the_peak_has_none():
@@ -286,14 +276,6 @@ def test_a_probe_that_died_before_its_first_sample_measured_nothing():
         )
 
 
-def test_a_probe_that_never_got_ready_is_not_measured_in_its_own_words():
-    metric = run(EventFile((died(7, "the probe ended with code 6: no tool"),)))["mem_used"]
-    assert (metric.reason, metric.detail.rpartition("node 0: ")[2]) == (
-        "not_measured",
-        "the probe ended with code 6: no tool",
-    )
-
-
 def test_a_probe_that_fails_after_the_workers_had_seen_all():
     metrics = run([*card(1, 2), died(51)], parent=parent_file((-95, -50)))
     assert metrics["mem_used"].value == 2 * GIB
@@ -395,17 +377,3 @@ def test_a_rank_that_ended_before_the_others_keeps_its_peak_and_is_no_gap():
     metric = run(host_samples(*figures), job=make_job([2], **HOST), parent=parent_file((-95, 4905)))["mem_used"]
     assert (metric.value, metric.inputs["per_device"]) == (3 * GIB, {"0/card-0": 1 * GIB, "0/card-1": 3 * GIB})
     assert (metric.marks, metric.inputs["num_samples"], metric.inputs["largest_gap_seconds"]) == ((), 2, 10.0)
-
-
-def test_a_rank_that_was_never_seen_is_not_one_that_used_nothing():
-    why = "the worker of local rank 1 has not started"
-    metric = run(host_samples((1, None), (1, None), why=why), job=make_job([2], **HOST))["mem_used"]
-    assert (metric.value, metric.reason) == (None, "not_measured")
-    assert metric.detail == f"no memory was sampled on device card-1 of node 0: {why}"
-
-
-def test_a_card_that_stops_answering_is_still_a_gap():
-    figures = [(1, 2), *((1, None),) * 499]
-    metric = run(host_samples(*figures, why="driver asleep"), job=make_job([2]), parent=parent_file((-95, 4905)))
-    assert metric["mem_used"].reason == "invalid_telemetry"
-    assert "driver asleep" in metric["mem_used"].detail

@@ -56,10 +56,6 @@ def test_a_rank_without_samples_has_no_say_in_the_loss():
     assert ranks([(2.0, 0)], [(None, 0)])["loss"].reason == "not_measured"
 
 
-def test_no_step():
-    assert ranks([])["loss"].reason == "not_measured"
-
-
 def test_a_quality_called_loss_takes_the_place_of_the_step_loss():
     manifest = make_manifest(qualities=(Quality("loss", "nats", "mean of epochs", format="loss"),), target=None)
     metrics = reports(began(0), step(1, 0, 1, loss=5.0), ended(1), reported(loss=1.5), manifest=manifest)
@@ -92,10 +88,6 @@ def test_what_a_value_is_made_of_is_kept_with_it_the_last_of_each_division():
     assert acc.inputs["parts"] == {"subject": {"law": 0.4, "logic": 0.6}, "category": {"all": 0.5}}
 
 
-def test_unreported_quality():
-    assert reports()["acc"].reason == "not_measured"
-
-
 def test_only_rank_0_reports():
     files = [rank_file(reported(acc=value), rank=rank) for rank, value in enumerate((0.8, 0.9))]
     assert metrics_of(make_job([2]), record_of(*reversed(files)))["acc"].value == 0.8
@@ -117,10 +109,6 @@ def test_a_quality_without_a_range():
     manifest = make_manifest(qualities=(Quality("ppl", "", "exp(loss)"),), target=None)
     assert reports(reported(ppl=1e9), manifest=manifest)["ppl"].value == 1e9
     assert reports(reported(ppl=math.inf), manifest=manifest)["ppl"].reason == "invalid_telemetry"
-
-
-def test_inference_has_qualities():
-    assert reports(reported(acc=0.8), manifest=make_manifest(kind="inference"))["acc"].value == 0.8
 
 
 # --- target --------------------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ def coverage(correlation, runs=200, count=400):
     return hits / len(widths), sum(widths) / len(widths)
 
 
+@pytest.mark.full
 def test_the_interval_contains_the_true_median_also_where_samples_depend_on_each_other():
     independent, narrow = coverage(0.0)
     dependent, wide = coverage(0.8)

@@ -134,12 +134,6 @@ def test_all_steps_warm_up():
     assert metrics["p_whole_all"].value == 1.0
 
 
-def test_training_that_ended_before_its_warm_up_did():
-    metrics = one_rank(began(0), *steps_of_a_second(2), ended(2), warmup_steps=3)
-    assert refused(metrics)[0] == "not_measured"
-    assert metrics["steps_dropped"].value == 2
-
-
 def test_compute_that_does_not_fit_is_refused():
     metrics = one_rank(began(0), step(1, 0, 2, compute=4.1), logged(2, 3), ended(5))
     reason, detail = refused(metrics)

@@ -40,12 +40,6 @@ def test_the_card_has_the_mark_its_meaning_and_the_numbers():
     assert "too few steps or repeats to say how much it varies" in text
 
 
-def test_the_table_of_several_runs_has_both_too():
-    text = terminal(run_with(steps_kept=5), run_with(e2e_time=421.0, p_core=1800.0), width=400)
-    assert "1755.5 (few_repeats)" in text
-    assert "few_repeats: 5 steps were kept" in text
-
-
 @pytest.mark.parametrize(("lang", "said"), [("en", "5 steps were kept"), ("zh", "保留5步")])
 def test_the_page_has_it_as_a_footnote_and_among_its_notes(lang, said):
     text = page(marked([run_with(steps_kept=5)]), lang)
@@ -104,13 +98,6 @@ def test_a_list_of_runs_has_the_marks_of_main_results():
     assert set(lines[DIVERGED.name]["headline"][0]["marks"]) >= {"diverged", "few_repeats"}
     shown = next(line for line in flagperf("runs", "list", "--runs-dir", BUNDLES).splitlines() if DIVERGED.name in line)
     assert "samples/s*" in shown
-
-
-def test_a_list_still_has_a_run_that_cannot_be_read_whole(tmp_path: Path):
-    shutil.copytree(DIVERGED, tmp_path / DIVERGED.name)
-    (tmp_path / DIVERGED.name / "environment.json").unlink()
-    (line,) = json.loads(flagperf("runs", "list", "--runs-dir", tmp_path, "--json"))
-    assert line["headline"][0]["name"] == "p_core"
 
 
 def test_a_copy_of_a_bundle_under_another_id_is_seen_in_a_report_of_both(tmp_path: Path):
