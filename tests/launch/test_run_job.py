@@ -72,27 +72,20 @@ class FinishedJob:
         share_host: bool = True,
         waiting: StandingTime | None = None,
     ) -> None:
+        greeting = f"FLAG = {str(folder / 'a/events/parent.jsonl')!r}\n{GREETING}{TELL}"
+        self.allocation = allocation or ScriptAllocation(*scripts, share_host=share_host, greeting=greeting)
         run = make_run("a")
-        self.allocation = allocation or ScriptAllocation(
-            *scripts,
-            share_host=share_host,
-            greeting=f"FLAG = {str(folder / 'a/events/parent.jsonl')!r}\n{GREETING}{TELL}",
-        )
-        part = run.job.nodes[0]
-        parts = tuple(msgspec.structs.replace(part, index=index) for index in range(len(self.allocation.nodes)))
-        job = msgspec.structs.replace(run.job, nodes=parts, timeout_seconds=timeout_seconds)
+        nodes = (msgspec.structs.replace(run.job.nodes[0], index=index) for index in range(len(self.allocation.nodes)))
+        job = msgspec.structs.replace(run.job, nodes=tuple(nodes), timeout_seconds=timeout_seconds)
         self.bundle = create_bundle(folder, msgspec.structs.replace(run, job=job), ())
         self.progress: list[Progress] = []
-        self.channels: list[Any] = []
+        progress = on_progress or (lambda _node, each: self.progress.append(each))
         with open_fleet(self.allocation, waiting=waiting or StandingTime()) as opened:
             try:
-                self.ending = run_job(
-                    job, opened, self.bundle, on_progress or (lambda _node, each: self.progress.append(each))
-                )
+                self.ending = run_job(job, opened, self.bundle, progress)
             finally:
-                self.channels = channels(opened)
-                STARTED[:] = self.channels
-        self.codes = [each.process.returncode for each in sorted(self.channels, key=lambda each: each.index)]
+                STARTED[:] = channels(opened)
+        self.codes = [each.process.returncode for each in sorted(STARTED, key=lambda each: each.index)]
 
 
 STARTED: list[Any] = []
@@ -106,10 +99,6 @@ def ended(failure: Failure | None) -> str:
 COMMAND = LaunchCommand(("python", "-m", "worker"), (Setting("OMP_NUM_THREADS", "2", "2 cores"),), ("SECRET",))
 LAUNCHED = msgspec.json.encode(WorkersLaunchedMessage(1, COMMAND, "/opt/acme/env.sh")).decode()
 PROGRESS = msgspec.json.encode(Progress(3, 9, None, None, None, None, "training")).decode()
-
-
-def said(ending: Ending) -> tuple[str, str]:
-    return ending.status, ending.reason
 
 
 COMPLAINT = Failure("failed", message("tool.words", words="rank 0: RuntimeError: connection reset by peer"))
@@ -160,8 +149,8 @@ def test_a_file_that_somebody_changes_during_the_run_makes_it_a_failed_one(
     tmp_path: Path, damage: str, why: str
 ) -> None:
     finished = FinishedJob(tmp_path, f"import os; record(); {damage}; tell({ended(None)!r}); close(); rest()")
-    status, reason = said(finished.ending)
-    assert status == "failed" and "cannot be read" in reason and why in reason
+    assert finished.ending.status == "failed"
+    assert "cannot be read" in finished.ending.reason and why in finished.ending.reason
 
 
 def test_a_message_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
@@ -178,7 +167,7 @@ while "workers_ended" not in open(FLAG).read():
 tell({ended(DEATH)!r}); close(3); rest()
 """
     finished = FinishedJob(tmp_path, f"tell({ended(COMPLAINT)!r}); close(3); rest()", slow)
-    assert said(finished.ending) == ("failed", "node 1: rank 1: killed by SIGKILL")
+    assert (finished.ending.status, finished.ending.reason) == ("failed", "node 1: rank 1: killed by SIGKILL")
 
 
 def test_a_node_that_complains_does_not_wait_for_ever(tmp_path: Path) -> None:
@@ -195,7 +184,7 @@ def test_the_time_limit_stops_the_run_and_keeps_the_agent(tmp_path: Path) -> Non
     at_work = tmp_path / "at_work"
     script = f"touch({str(at_work)!r}); assert told(300); tell({ended(None)!r}); close(); rest()"
     finished = FinishedJob(tmp_path, script, timeout_seconds=90.0, waiting=StandingTime((90.0, at_work.exists)))
-    assert said(finished.ending) == ("timed_out", "not finished within 90 s")
+    assert (finished.ending.status, finished.ending.reason) == ("timed_out", "not finished within 90 s")
     assert isinstance(read_record(finished.bundle).parent.events[1], WorkersEnded)
     assert finished.codes == [0]
 
@@ -233,7 +222,7 @@ def test_a_node_that_is_lost_stops_the_others(tmp_path: Path) -> None:
     finished = FinishedJob(
         tmp_path, f"assert told(300); tell({ended(STOPPED)!r}); close(3); rest()", "sys.exit('reboot')"
     )
-    assert said(finished.ending) == (
+    assert (finished.ending.status, finished.ending.reason) == (
         "failed", "node 1 was lost: the agent on node 1 (host1) ended: reboot; see logs/agent-001.log"
     )  # fmt: skip
     assert finished.codes[0] == 0
@@ -242,7 +231,10 @@ def test_a_node_that_is_lost_stops_the_others(tmp_path: Path) -> None:
 def test_an_agent_that_somebody_else_tells_to_stop_ends_the_run_with_what_the_cluster_knows(tmp_path: Path) -> None:
     leaving = f"say('leaving', signal='SIGTERM'); tell({ended(STOPPED)!r}); close(3); rest()"
     finished = FinishedJob(tmp_path, leaving)
-    assert said(finished.ending) == ("failed", "the agent on node 0 was told to stop by SIGTERM")
+    assert (finished.ending.status, finished.ending.reason) == (
+        "failed",
+        "the agent on node 0 was told to stop by SIGTERM",
+    )
 
     class Slurm(ScriptAllocation):
         def explain(self, node: Node) -> str:
@@ -262,26 +254,28 @@ def test_an_agent_of_another_version_ends_the_run_with_both_versions(
     """A real agent, which refuses this command as well."""
     monkeypatch.setattr(fleet_channel, "version", lambda: "9.8.7")
     finished = FinishedJob(tmp_path, allocation=LocalAllocation(1))
-    assert said(finished.ending) == (
+    assert (finished.ending.status, finished.ending.reason) == (
         "failed",
         f"node 0 (127.0.0.1) has flagperf {version()}, this command has flagperf 9.8.7: both need the same "
         f"version; install flagperf==9.8.7 there, or flagperf=={version()} here",
     )
-    assert b"the command that started it has flagperf 9.8.7" in finished.channels[0].errors
+    assert b"the command that started it has flagperf 9.8.7" in STARTED[0].errors
     assert not list((finished.bundle / "samples").iterdir())
 
 
-def test_an_agent_of_another_version_is_the_cause_where_another_cannot_be_started(tmp_path: Path) -> None:
-    other = ScriptAllocation("", f"greet({hello_line('9.8.7')!r}); rest()", share_host=True, greeting="")
-    finished = FinishedJob(tmp_path, allocation=other)
-    assert finished.ending.status == "failed"
-    assert finished.ending.reason.startswith("node 1 (host1) has flagperf 9.8.7")
-
-
-def test_an_agent_that_cannot_be_started_ends_the_run_before_any_other_works(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, "raise SystemExit('it was asked to work')", "")
-    assert finished.ending.status == "failed"
-    assert "the agent of node 1 was not started" in finished.ending.reason and "ssh" in finished.ending.reason
+@pytest.mark.parametrize(
+    ("scripts", "words"),
+    [
+        # one of another version is the cause where another cannot be started
+        (("", f"greet({hello_line('9.8.7')!r}); rest()"), ["node 1 (host1) has flagperf 9.8.7"]),
+        ((f"{GREETING}asked(); sys.exit('it was asked')", ""), ["the agent of node 1 was not started", "/no/such/ssh"]),
+    ],
+)
+def test_an_agent_that_cannot_be_used_ends_the_run_before_any_other_works(
+    tmp_path: Path, scripts: tuple[str, str], words: list[str]
+) -> None:
+    finished = FinishedJob(tmp_path, allocation=ScriptAllocation(*scripts, share_host=True, greeting=""))
+    assert finished.ending.status == "failed" and all(word in finished.ending.reason for word in words)
     assert finished.codes == [0]
 
 
@@ -293,7 +287,7 @@ def test_an_interrupt_while_agents_work_stops_them(tmp_path: Path) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
     finished = FinishedJob(tmp_path, WORKING, on_progress=interrupt)
-    assert said(finished.ending) == ("interrupted", "stopped by SIGTERM")
+    assert (finished.ending.status, finished.ending.reason) == ("interrupted", "stopped by SIGTERM")
     assert isinstance(read_record(finished.bundle).parent.events[2], WorkersEnded)
     assert finished.codes == [0]
 
@@ -345,24 +339,25 @@ def test_a_file_that_is_not_the_nodes_own_ends_the_run_and_is_not_written(tmp_pa
     assert (finished.bundle / "run.json").read_text() != "{}"
 
 
-def test_a_node_that_does_not_send_all_fails_the_run(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, sending(FIRST, f"tell({ended(None)!r}); close()"), share_host=False)
-    assert said(finished.ending) == (
-        "failed",
-        "what node 0 recorded was not collected: it did not send all of it",
-    )
-
-
-def test_a_failure_of_the_run_goes_before_parts_that_are_missing(tmp_path: Path) -> None:
-    finished = FinishedJob(tmp_path, sending({}, f"tell({ended(DEATH)!r}); close(3)"), share_host=False)
-    assert said(finished.ending) == ("failed", "rank 1: killed by SIGKILL")
+@pytest.mark.parametrize(
+    ("files", "last", "reason"),
+    [
+        (FIRST, f"tell({ended(None)!r}); close()", "what node 0 recorded was not collected: it did not send all of it"),
+        ({}, f"tell({ended(DEATH)!r}); close(3)", "rank 1: killed by SIGKILL"),  # goes before parts that are missing
+    ],
+)
+def test_a_node_that_does_not_send_all_fails_the_run(
+    tmp_path: Path, files: dict[str, str], last: str, reason: str
+) -> None:
+    finished = FinishedJob(tmp_path, sending(files, last), share_host=False)
+    assert (finished.ending.status, finished.ending.reason) == ("failed", reason)
 
 
 def test_the_first_error_of_several_nodes_names_node_and_host(tmp_path: Path) -> None:
     stopped = sending(FIRST, f"assert told(300); tell({ended(STOPPED)!r}); COMPLETE; close(3)")
     failed = sending(SECOND, f"tell({ended(DEATH)!r}); COMPLETE; close(3)")
     finished = FinishedJob(tmp_path, stopped, failed, share_host=False)
-    assert said(finished.ending) == ("failed", "node 1 (host1): rank 1: killed by SIGKILL")
+    assert (finished.ending.status, finished.ending.reason) == ("failed", "node 1 (host1): rank 1: killed by SIGKILL")
     assert (
         finished.ending.message and render(finished.ending.message, "zh") == "节点1 (host1)：rank 1: killed by SIGKILL"
     )

@@ -21,27 +21,10 @@ try:
     print("nothing happened")
 except KeyboardInterrupt as interrupt:
     print(*interrupt.args)
-for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for each in [{further}]:
     os.kill(os.getpid(), each)
 print("still here")
 """
-
-
-def run(number: str, before: str = "signal.signal(signal.SIGHUP, signal.SIG_DFL)") -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(before=before), number], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.parametrize(("number", "words"), [("SIGINT", "Ctrl-C"), ("SIGTERM", "SIGTERM"), ("SIGHUP", "SIGHUP")])
-def test_the_first_signal_interrupts_and_no_other_does_anything(number: str, words: str) -> None:
-    assert run(number) == [words, "still here"]
-
-
-PYTHONS_OWN = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell ignores it for what it starts with &
-
 HELD_BACK = """
 import os, signal
 from flagperf.fleet.signals import raise_on_signals
@@ -55,23 +38,30 @@ try:
 except KeyboardInterrupt as interrupt:
     print("interrupted", *interrupt.args)
 """
+SIGHUP_ENDS, SIGHUP_IGNORED = (f"signal.signal(signal.SIGHUP, signal.SIG_{word})" for word in ("DFL", "IGN"))
+PYTHONS_OWN = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell ignores it for what it starts with &
+
+
+def printed(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("number", "words"), [("SIGINT", "Ctrl-C"), ("SIGTERM", "SIGTERM"), ("SIGHUP", "SIGHUP")])
+def test_the_first_signal_interrupts_and_no_other_does_anything(number: str, words: str) -> None:
+    program = RUN.format(before=SIGHUP_ENDS, further="signal.SIGINT, signal.SIGTERM, signal.SIGHUP")
+    assert printed(program, number) == [words, "still here"]
+
+
+def test_under_nohup_a_terminal_may_go_away() -> None:
+    program = RUN.format(before=SIGHUP_IGNORED, further="")
+    assert printed(program, "SIGHUP") == ["nothing happened", "still here"]
 
 
 @pytest.mark.parametrize(("before", "words"), [("raise_on_signals()", " Ctrl-C"), (PYTHONS_OWN, "")])
 def test_a_signal_that_is_held_back_interrupts_afterwards(before: str, words: str) -> None:
-    """In a program with Python's own handler too."""
-    program = HELD_BACK.format(before=before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == ["taken whole", f"interrupted{words}"], done.stderr
-
-
-def test_under_nohup_a_terminal_may_go_away() -> None:
-    ignored = "signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    program = RUN.replace("for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)", "for each in ()")
-    done = subprocess.run(
-        [sys.executable, "-c", program.format(before=ignored), "SIGHUP"], capture_output=True, text=True, timeout=300
-    )
-    assert done.stdout.splitlines() == ["nothing happened", "still here"]
+    assert printed(HELD_BACK.format(before=before)) == ["taken whole", f"interrupted{words}"]
 
 
 def test_a_program_that_runs_a_case_gets_its_signals_back() -> None:
